@@ -19,9 +19,9 @@ from torch import Tensor
 from core.adapters import Adapters
 from core.after import Pace, TextAfter
 from core.chances import Chances, TokenChances
+from core.drafting.boundaries import only
 from core.drafting.drafts import Drafts, Figures, Kept, Options
 from core.drafting.driver import Drafting
-from core.drafting.places import only
 from core.drafting.reuse import KnownLogits
 from core.drafting.scored import finished
 from core.errors import InputError
@@ -285,7 +285,7 @@ class Completion:
         chances = (
             None
             if options.likeliest is None
-            else TokenChances(self._page, options.likeliest, session.autocomplete.healer.places(healing))
+            else TokenChances(self._page, options.likeliest, session.autocomplete.healer.boundaries(healing))
         )
         # Models that fill in the middle have read the text after the caret already.
         line = following(after) if session.autocomplete.healer.fim is None else ""
@@ -301,9 +301,9 @@ class Completion:
         `core.samplers.view` shows other rules at this position without a pass."""
         if not self._logits:
             return None
-        places = self._session.autocomplete.healer.places(self._healing)
-        place = places.likeliest(self._logits)
-        allowed = places.allowed(place)
+        boundaries = self._session.autocomplete.healer.boundaries(self._healing)
+        place = boundaries.likeliest(self._logits)
+        allowed = boundaries.allowed(place)
         return self._logits[place] if allowed is None else only(self._logits[place], allowed)
 
     def rows(self) -> list[Row]:
@@ -372,9 +372,9 @@ class Completion:
             self._logits = logits
 
             # 3. The drafts.
-            places = healer.places(healing)
+            boundaries = healer.boundaries(healing)
             held = branch or sequence
-            drafting = start(held, healing.prefix_ids, options, mode, places, kept, verify, session.known)(logits)
+            drafting = start(held, healing.prefix_ids, options, mode, boundaries, kept, verify, session.known)(logits)
             if chances is None and self._after is None:
                 yield from drafting
                 return
@@ -402,15 +402,15 @@ def load_autocomplete(
     store: Path | None = BASE_STORE,
     personal: bool = True,
     precision: Precision = "file",
-    beside: bool = False,
+    in_background: bool = False,
     bases: Callable[[str], BaseShelf] | None = None,
 ) -> Autocomplete:
     """The model by name, with the base n-gram store where it belongs to the model's tokenizer.
 
     `backend` and `precision` are those of `load_model`. `store` is the base store, None for none; with `bases`, a
     function of the tokenizer's fingerprint, those of the user's choice are used instead. With `personal`, drafts use
-    the user's personal stores that are on, too. With `beside`, drafts never wait for the counts of much personal text:
-    a thread makes them (`Shelf`).
+    the user's personal stores that are on, too. With `in_background`, drafts never wait for the counts of much personal
+    text: a thread makes them (`Shelf`).
 
     Raises: as `load_model`; StoreError for another base store than the app's that cannot be used. For the app's own and
         another model there is a notice.
@@ -425,8 +425,8 @@ def load_autocomplete(
         loaded.close()
         raise
     notices += [missing] if missing else []
-    shelf = Shelf(loaded.tokenizer, beside=beside) if personal else None
-    if shelf and beside:
+    shelf = Shelf(loaded.tokenizer, in_background=in_background) if personal else None
+    if shelf and in_background:
         shelf.active()  # they begin to count
     autocomplete = Autocomplete(loaded, ngrams, " ".join(notices) or None, shelf, shelved)
     autocomplete.adapt()

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from core.drafting.boundaries import Boundaries, only
 from core.drafting.drafts import Drafts
-from core.drafting.places import Places, only
 from core.drafting.scored import scored
 from core.models.base import Row, Sequence
 from core.present import Chance, Page, TextDraft, present
@@ -23,7 +23,7 @@ class TokenChances:
 
     page: Page
     likeliest: int
-    places: Places
+    boundaries: Boundaries
 
     def __call__(
         self, drafts: Drafts, sequence: Sequence, logits: list[Tensor]
@@ -54,7 +54,7 @@ class TokenChances:
                 x = after[n - 1]
             else:  # of a half-typed word only its continuation counts
                 x = logits[n] if n < len(logits) else after[n - 1]
-                allowed = self.places.allowed(n)
+                allowed = self.boundaries.allowed(n)
                 x = x if allowed is None else only(x, allowed)
                 typed = self.page.typed[sum(len(self.page.tokenizer.pieces[i]) for i in row.ids[:n]) :]
             logp = torch.log_softmax(x.float(), 0)

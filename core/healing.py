@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.drafting.boundaries import Boundaries
 from core.drafting.candidates import PROPOSALS
-from core.drafting.places import Places
 from core.fim import fim_tokens
 from core.models.base import Sequence, Tokenizer, common
 from core.ngram.interpolation import Interpolation
@@ -33,7 +33,7 @@ SURE = 1.0  # nats by which longer tokens together must exceed the typed one
 
 @dataclass(frozen=True)
 class Healing:
-    """The places where drafts may start.
+    """The token boundaries where drafts may start.
 
     Attributes:
         prefix_ids: the tokens of the text before the half-typed word, or of a prompt that contains it; begins with the
@@ -119,9 +119,9 @@ class Healer:
             prompt = (t.start_ids or []) + self.fim.around(ids, t.encode(after))
         return Healing(prompt, plain, word, rests)
 
-    def places(self, healing: Healing) -> Places:
-        """Returns the places where drafts may begin: before the word and after each of its tokens."""
-        return Places(healing.word_ids, [self.beginnings(rest) for rest in healing.rests])
+    def boundaries(self, healing: Healing) -> Boundaries:
+        """Returns the token boundaries where drafts may begin: before the word and after each of its tokens."""
+        return Boundaries(healing.word_ids, [self.beginnings(rest) for rest in healing.rests])
 
     def certain(self, healing: Healing, logits: Tensor, ngrams: Interpolation | None) -> bool:
         """Whether the logits (V,) before the word suffice, because drafts would start at no later boundary."""

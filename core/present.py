@@ -74,7 +74,7 @@ class Page:
         tokenizer: of the model.
         typed: the bytes of the half-typed word, with which the drafts begin.
         most: the highest number of rows.
-        distinct: whether rows keep their places. False: the paper's rule, which sorts drafts by score.
+        distinct: whether rows keep their slots. False: the paper's rule, which sorts drafts by score.
         whole_words: the highest number of tokens of a complete draft, which then ends at a word; None shows all of the
             draft's own tokens.
         rounded: whether complete drafts lose words like "and the" at their end.

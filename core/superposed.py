@@ -24,13 +24,13 @@ import torch
 from torch import Tensor
 
 from core.drafting.beginnings import beginnings
+from core.drafting.boundaries import Boundaries
 from core.drafting.candidates import Candidates
 from core.drafting.drafts import Draft, Drafts, Kept, Options, best_of
 from core.drafting.driver import Drafting, grown
 from core.drafting.feeding import before_mixtures, lines, own_row, row_of
 from core.drafting.forks import Continuations
 from core.drafting.growth import Growth
-from core.drafting.places import Places
 from core.drafting.rows import first_drafts, forked_drafts, worth_keeping
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import LIBRARY
@@ -56,7 +56,7 @@ def superposed(
     sequence: Sequence,
     prefix_ids: list[int],
     options: Options,
-    places: Places | None = None,
+    boundaries: Boundaries | None = None,
     kept: Ids[Kept] = (),
 ) -> Drafting:
     """Algorithm 1 for one prefix: yields the rows of the next pass and the drafts so far, and receives their logits.
@@ -65,11 +65,11 @@ def superposed(
         logits: (V,) after the prefix, then after each of the first tokens of a half-typed word, as far as they are
             known.
         sequence: contains the prefix, and the tokens of the word whose logits are given; afterwards only the prefix.
-        places: where the drafts may begin; None is after the prefix.
-        kept: rows of an earlier request that keep their places.
+        boundaries: where the drafts may begin; None is after the prefix.
+        kept: rows of an earlier request that keep their slots.
     """
     o, prefix, floor = options, list(prefix_ids), len(prefix_ids)
-    places, score = places or Places.of(o), Candidates(o, prefix)
+    boundaries, score = boundaries or Boundaries.of(o), Candidates(o, prefix)
     embeddings, pieces = sequence.model.embeddings, sequence.model.tokenizer.pieces
     stop = o.stops(sequence.model)
     random = np.random.default_rng(o.seed)
@@ -89,7 +89,7 @@ def superposed(
         while True:  # one iteration, or one for each reset
             # 1. The first token: one pass gives the beginnings of all drafts (eq. 1).
             step, length = step + 1, o.length - len(settled_on.ids)
-            found = beginnings(logits, prefix, score, pieces, places, [row.ids for row in kept])
+            found = beginnings(logits, prefix, score, pieces, boundaries, [row.ids for row in kept])
             tree = Continuations(found, pieces, stop)
             kept = worth_keeping(tree, o, kept)
             forking = o.forks > 0 and o.distinct and len(kept) < o.k
@@ -152,7 +152,7 @@ def superposed(
                 draft.close()
             drafts, settled_on = [], drawn.after(settled_on)
             sequence.rewind(len(prefix))
-            prefix, places, kept = prefix + drawn.ids, Places(), ()
+            prefix, boundaries, kept = prefix + drawn.ids, Boundaries(), ()
             logits = yield [Row(sequence, drawn.ids)], latest
         yield [], so_far(done=True)
     finally:
@@ -162,10 +162,10 @@ def superposed(
             sequence.rewind(floor)
 
 
-def mixtures(growing: Ids[Draft], places: range, embeddings: Tensor) -> list[Tensor]:
-    """The inputs of the superposed row at these places: the drafts' tokens, mixed by eqs. 3-4."""
-    tokens = [[d.ids[d.start + i] for d in growing] for i in places]
-    gammas = [weights([d.totals[i] for d in growing]) for i in places]
+def mixtures(growing: Ids[Draft], positions: range, embeddings: Tensor) -> list[Tensor]:
+    """The inputs of the superposed row at these positions: the drafts' tokens, mixed by eqs. 3-4."""
+    tokens = [[d.ids[d.start + i] for d in growing] for i in positions]
+    gammas = [weights([d.totals[i] for d in growing]) for i in positions]
     return [mixed_embedding(embeddings, *both) for both in zip(tokens, gammas, strict=True)]
 
 

@@ -136,7 +136,7 @@ def _mark(x: float, y: float, hue: str, filled: bool, square: bool) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" {paint}/>'
 
 
-def heat(
+def heat_map(
     title: str,
     x_label: str,
     y_label: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -286,7 +286,7 @@ def tiny(
     ]:
         out = tensors[name].shape[1]
         tensors[name.replace("weight", "bias")] = Tensor([out], F32, data_of([out], F32))
-    fields |= {f"llama.{key}": each for key, each in LAYOUTS[family].fields.items()}
+    fields |= {f"llama.{key}": replace(each) for key, each in LAYOUTS[family].fields.items()}  # mutations change them
     fields = {
         key.replace("llama.", f"{family}.") if key.startswith("llama.") else key: each for key, each in fields.items()
     }

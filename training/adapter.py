@@ -90,12 +90,13 @@ class Student:
         module: PreTrainedModel,
         recipe: AdapterRecipe,
         dtype: torch.dtype | None = None,
-        going: Callable[[], None] = lambda: None,
+        check_cancelled: Callable[[], None] = lambda: None,
     ) -> None:
         """Replaces the projections of `module`, a float32 model on the CPU, by adapted ones.
 
         Args:
-            going: called before every layer, forward and backward; it may wait, or raise to end the computation.
+            check_cancelled: called before every layer, forward and backward; it may wait, or raise to end the
+                computation.
         Raises: InputError for a model outside the Llama family.
         """
         if why_not := why_not_family(module):
@@ -116,9 +117,9 @@ class Student:
             if rank:
                 self.places[place] = made
         for i, layer in enumerate(self._module.model.layers):
-            layer.register_forward_pre_hook(lambda *_: going())
+            layer.register_forward_pre_hook(lambda *_: check_cancelled())
             if i:  # the input of the first one has no gradient
-                layer.register_full_backward_pre_hook(lambda *_: going())
+                layer.register_full_backward_pre_hook(lambda *_: check_cancelled())
         output: Any = module.get_output_embeddings()
         self._output = output.weight.detach().to(self.dtype)  # (V, D)
 

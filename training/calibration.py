@@ -126,7 +126,7 @@ def _continue(
             break
         logits = model.forward([Row(text.sequence, text.ids[text.fed :]) for text in running])
         drawn: list[tuple[_Text, np.ndarray, list[int]]] = []
-        going = []
+        unfinished = []
         for text, after in zip(running, logits, strict=True):
             p = choice.probabilities(after, text.ids)
             text.fed = len(text.ids)
@@ -136,7 +136,7 @@ def _continue(
             token = draw(p, text.chance)
             if token not in model.tokenizer.eos_ids:
                 text.ids.append(token)
-                going.append(text)
+                unfinished.append(text)
         rows = [Row(text.sequence, pairs, parents=[-1] * len(pairs)) for text, _, pairs in drawn]
         for (text, p, pairs), after in zip(drawn, model.forward(rows) if rows else [], strict=True):
             text.sequence.keep([])
@@ -152,7 +152,7 @@ def _continue(
                         number == 0,
                     )
                 )
-        running = going
+        running = unfinished
     return found
 
 

@@ -86,7 +86,7 @@ def learn(
     memory: float = 3.0,
     recipe: AdapterRecipe | None = None,
     clock: Callable[[], float] = time.monotonic,
-    going: Callable[[], None] = lambda: None,
+    check_cancelled: Callable[[], None] = lambda: None,
     typed: Callable[[Adapter, list[list[int]], list[list[int]]], tuple[int, float, float]] | None = None,
 ) -> Generator[Stage | Outcome]:
     """Trains, evaluates and publishes an adapter. Yields a `Stage` after every step, and an `Outcome` at the end. The
@@ -98,8 +98,8 @@ def learn(
         general: a text by others; the strength is the largest that costs at most a hundredth of ln p there.
         minutes: of training and evaluation.
         memory: the largest size of this process in GB.
-        going: called before every layer of the model, forward and backward. It may wait, and if it raises, the state is
-            written first. `clock` should not count the time that it waits.
+        check_cancelled: called before every layer of the model, forward and backward. It may wait, and if it raises,
+            the state is written first. `clock` should not count the time that it waits.
         typed: types held-out text with drafts, given the adapter, the documents that it learned and those held out;
             returns the `characters`, `keys_alone` and `keys` of the result. None: this step is omitted.
     Raises: InputError when there is too little text or memory; StoreError when text of the store was removed meanwhile;
@@ -130,7 +130,7 @@ def learn(
     count = len(stream) // length  # the incomplete last piece waits for more text
     pieces = np.array(stream[: count * length]).reshape(count, length)
     recipe = recipe or recipe_for(count)
-    student = Student(model.layers.module.to("cpu", torch.float32), recipe, going=going)
+    student = Student(model.layers.module.to("cpu", torch.float32), recipe, check_cancelled=check_cancelled)
     _check_memory(student, recipe, memory)
     trainer = Trainer(student, pieces, recipe, state)
     if trainer.complete and (kept := _published(store, fingerprint)):

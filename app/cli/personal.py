@@ -125,8 +125,8 @@ def forget(
             assert phrase is not None
             extent = opened.phrase_extent(phrase) if dry_run else (done := opened.forget_phrase(phrase))
     row: dict[str, Any] = {"store": store, "documents": extent.documents, "passages": extent.passages}
-    row |= {"places": extent.places, "characters": extent.characters}
-    number = f"{extent.places} occurrences" if document is None else f"{extent.documents} documents"
+    row |= {"occurrences": extent.occurrences, "characters": extent.characters}
+    number = f"{extent.occurrences} occurrences" if document is None else f"{extent.documents} documents"
     message = f"{store}: {number} ({extent.characters:,} characters in {extent.passages} passages)"
     message += " would be forgotten." if dry_run else " forgotten."
     if done is not None:

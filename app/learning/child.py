@@ -54,7 +54,7 @@ class Order:
 
 
 def steps_of(
-    order: Order, clock: Callable[[], float] = time.monotonic, going: Callable[[], None] = lambda: None
+    order: Order, clock: Callable[[], float] = time.monotonic, check_cancelled: Callable[[], None] = lambda: None
 ) -> Generator[Stage | Outcome]:
     """Loads the model and trains; see `training.personal.learn`."""
     from core.models.load import load_module
@@ -66,14 +66,24 @@ def steps_of(
     def typed(adapter: Adapter, known: list[list[int]], held: list[list[int]]) -> tuple[int, float, float]:
         from app.learning.typist import keys_saved
 
-        return keys_saved(order.model, base, adapter, known, held, TYPING * 60 * order.minutes, clock, going)
+        return keys_saved(order.model, base, adapter, known, held, TYPING * 60 * order.minutes, clock, check_cancelled)
 
     module = load_module(order.model)
     base, _ = base_store(module.tokenizer.fingerprint, Path(order.base_store) if order.base_store else None)
     general = SAMPLE.read_text(encoding="utf-8")
     with closing(PersonalStore.open(order.store, module.tokenizer)) as store:
         minutes = (1 - TYPING) * order.minutes
-        yield from learn(store, module, base, general, minutes, order.memory, clock=clock, going=going, typed=typed)
+        yield from learn(
+            store,
+            module,
+            base,
+            general,
+            minutes,
+            order.memory,
+            clock=clock,
+            check_cancelled=check_cancelled,
+            typed=typed,
+        )
 
 
 def go_last() -> None:
@@ -105,7 +115,7 @@ class Commands:
             self._set(line == "pause", False)
         self._set(False, True)
 
-    def going(self) -> None:
+    def check_cancelled(self) -> None:
         """Waits while the training is paused. Raises Stopped when it is to end."""
         if not (self._paused or self._ended):
             return
@@ -131,13 +141,13 @@ def answers(lines: Iterator[str], trained: Callable[..., Generator[Any]] = steps
     order, commands = Order(**json.loads(next(lines))), Commands()
     threading.Thread(target=_obey, args=(commands, lines), daemon=True).start()
     try:
-        with closing(trained(order, commands.clock, commands.going)) as steps:
+        with closing(trained(order, commands.clock, commands.check_cancelled)) as steps:
             for step in steps:
                 fields = asdict(step)
                 if "result" in fields:
                     fields["result"]["better"] = step.result.better
                 yield {"outcome" if "result" in fields else "stage": fields}
-                commands.going()
+                commands.check_cancelled()
     except Stopped:
         yield {"stopped": True}
     except PolydraftError as error:

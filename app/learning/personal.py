@@ -83,13 +83,13 @@ class FoundInStore(TypedDict):
     """The result of a search in one store, in texts, not tokens.
 
     Attributes:
-        places: number of occurrences by origin.
+        occurrences: their number by origin.
         after: the longest suffix of the searched words with a continuation.
         following: the most frequent next words.
     """
 
     store: str
-    places: dict[str, int]
+    occurrences: dict[str, int]
     after: str
     following: list[NextWord]
 
@@ -205,11 +205,11 @@ class PersonalStores:
                 try:
                     store = self._shelf.named([name])[0]
                     after, following = _known_after(store, text)
-                    places = store.places(text)
+                    occurrences = store.occurrences(text)
                 except StoreError:
                     continue  # `list` says why
-                if places or following:
-                    rows.append({"store": name, "places": places, "after": after, "following": following})
+                if occurrences or following:
+                    rows.append({"store": name, "occurrences": occurrences, "after": after, "following": following})
         finally:
             self._shelf.close()
         return rows

@@ -87,13 +87,16 @@ def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
     return [turn[i] for i in range(max(map(len, turns))) for turn in turns if i < len(turn)]
 
 
-def typed(autocomplete: Autocomplete, passage: Passage, way: Way, going: Callable[[], None] = lambda: None) -> Typed:
-    """Writes the passage with as few keys as the drafts allow. `going` is called before every key; it may wait."""
+def typed(
+    autocomplete: Autocomplete, passage: Passage, way: Way, check_cancelled: Callable[[], None] = lambda: None
+) -> Typed:
+    """Writes the passage with as few keys as the drafts allow. `check_cancelled` is called before every key; it may
+    wait."""
     session = autocomplete.open()
     written, at = Typed(len(passage.rest)), 0
     rows: list[KeptRow] = []
     while at < len(passage.rest):
-        going()
+        check_cancelled()
         rest = passage.rest[at:]
         drafts = drafted(autocomplete, session, passage.before + passage.rest[:at], way, rest, rows)
         key, length = best_move([draft.text for draft in drafts], rest)
@@ -143,7 +146,7 @@ def keys_saved(
     held: list[list[int]],
     seconds: float,
     clock: Callable[[], float],
-    going: Callable[[], None],
+    check_cancelled: Callable[[], None],
 ) -> tuple[int, float, float]:
     """Types at least one passage each way, and more until the time is over. Returns the number of characters, and the
     percentages of keys saved without and with the adapter.
@@ -151,7 +154,7 @@ def keys_saved(
     Args:
         model: by name.
         known, held: documents of ids: learned, and held out.
-        clock, going: see `training.personal.learn`.
+        clock, check_cancelled: see `training.personal.learn`.
     """
     loaded = load_model(model, "torch")
     learned = Counts.of(loaded.vocab_size, [(ids, 1) for ids in known])  # the store also has the held-out text
@@ -164,7 +167,7 @@ def keys_saved(
         both = []
         for adapters in ([], [(adapter, adapter.result.strength)]):
             loaded.adapt(adapters)
-            both.append(typed(autocomplete, passage, way, going).saved)
+            both.append(typed(autocomplete, passage, way, check_cancelled).saved)
         saved.append((both[0], both[1]))
         characters += len(passage.rest)
         if clock() - began > seconds:

@@ -139,8 +139,8 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
             raise CalibrationError(NOT_ADAPTED)
         rule = autocomplete.sampler(settings.sampling.rule, settings.sampling.values, settings.temperature)
         sampling = TargetSampling(settings.tau, rule)
-        calibration = learnt.calibrations.get(sampling.heat) or for_model(model, sampling)
-        learnt.calibrations[sampling.heat] = calibration.check(model, sampling)
+        calibration = learnt.calibrations.get(sampling.overall_temperature) or for_model(model, sampling)
+        learnt.calibrations[sampling.overall_temperature] = calibration.check(model, sampling)
     if learnt.curve is None:
         learnt.curve = known_curve(model)
     if learnt.curve is None:

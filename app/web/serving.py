@@ -247,7 +247,7 @@ def serve(
         from core.models.memory import return_freed
 
         try:
-            loaded = load_autocomplete(name, backend, precision=precision, beside=True, bases=bases)
+            loaded = load_autocomplete(name, backend, precision=precision, in_background=True, bases=bases)
             if draft_model is not None:
                 offer_draft_model(loaded, draft_model, backend, precision)
             return_freed()

@@ -1,4 +1,4 @@
-"""Computes the first tokens of drafts: after the text, or at any token boundary inside a half-typed word."""
+"""Computes the first tokens of drafts: after the text, or inside a half-typed word."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence as Ids
 import numpy as np
 from torch import Tensor
 
+from core.drafting.boundaries import Boundaries
 from core.drafting.candidates import Candidates, log_total
 from core.drafting.forks import Beginning
-from core.drafting.places import Places
 
 
 def beginnings(
@@ -17,25 +17,25 @@ def beginnings(
     prefix: list[int],
     score: Candidates,
     pieces: Ids[bytes],
-    places: Places,
+    boundaries: Boundaries,
     kept: Ids[list[int]] = (),
 ) -> list[Beginning]:
     """First tokens after the prefix, with the tokens of the half-typed word before them, ln P, and ln P without
-    personal stores; most probable first. If `places` restricts the first tokens, the probabilities are conditional on
-    them.
+    personal stores; most probable first. If `boundaries` restricts the first tokens, the probabilities are conditional
+    on them.
 
     Args:
         logits: (V,) after the prefix, then after each of the word's first tokens, as far as they are known.
         kept: token ids of rows whose first tokens are always included.
     """
-    if places.starts is None:
+    if boundaries.starts is None:
         c = score.scored(logits[0], prefix, [ids[0] for ids in kept])
         found = [([int(t)], float(s), float(w)) for t, s, w in zip(c.ids, c.scores, c.without, strict=True)]
         return sorted((f for f in found if np.isfinite(f[1])), key=lambda f: -f[1])
     path, total = 0.0, 0.0  # ln P of the word's tokens so far; probability of all beginnings
-    word = places.word
+    word = boundaries.word
     at_places: list[list[Beginning]] = []
-    for n, (after, allowed) in enumerate(zip(logits, places.starts, strict=False)):
+    for n, (after, allowed) in enumerate(zip(logits, boundaries.starts, strict=False)):
         stem = list(word[:n])
         context = prefix + stem
         also = [ids[n] for ids in kept if ids[:n] == stem and len(ids) > n]
@@ -57,7 +57,7 @@ def beginnings(
         at_places = [max(at_places, key=lambda place: sum(np.exp(s) for _, s, _ in place))]
     best: dict[bytes, Beginning] = {}
     for ids, s, w in (beginning for place in at_places for beginning in place):
-        text = b"".join(pieces[i] for i in ids)  # the same text from two places is one beginning
+        text = b"".join(pieces[i] for i in ids)  # the same text from two boundaries is one beginning
         if np.isfinite(s) and (text not in best or s > best[text][1]):
             best[text] = ids, s, w
     share = float(np.log(total)) if total > 0 else 0.0

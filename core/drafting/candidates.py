@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.drafting.boundaries import only
 from core.drafting.drafts import Options
-from core.drafting.places import only
 
 MIN_LOGPROB = -103.0  # log-probability below which float32 rounds a probability to 0
 GROUP = 64  # logits per group; `likeliest` compares the groups' maxima first

@@ -85,8 +85,8 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
 
     def marks(leaf: Node) -> list[bool]:
         siblings = [node.parent.children if node.parent else tree.roots for node in leaf.path]
-        places = [sum(one in on_paths for one in of_node) for of_node in siblings]
-        return [_is_personal(*found) for found in zip(leaf.path, siblings, places, strict=True)]
+        slots = [sum(one in on_paths for one in of_node) for of_node in siblings]
+        return [_is_personal(*found) for found in zip(leaf.path, siblings, slots, strict=True)]
 
     drafts = [_kept_draft(row, tree) for row in kept]
     drafts += [_draft(leaf.path, rows[n], marks(leaf)) for n, leaf in enumerate(chosen)]
@@ -137,13 +137,13 @@ def _kept_draft(row: Kept, tree: Continuations) -> Draft:
     )
 
 
-def _is_personal(node: Node, siblings: Ids[Node], places: int) -> bool:
-    """Whether personal stores brought the node among the `places` most probable of its siblings.
+def _is_personal(node: Node, siblings: Ids[Node], slots: int) -> bool:
+    """Whether personal stores brought the node among the `slots` most probable of its siblings.
 
     The choice of drafts may take a less probable one, with and without personal stores.
     """
-    by_all = sorted(siblings, key=lambda one: -one.logprob)[:places]
-    return node in by_all and node not in sorted(siblings, key=lambda one: -one.without)[:places]
+    by_all = sorted(siblings, key=lambda one: -one.logprob)[:slots]
+    return node in by_all and node not in sorted(siblings, key=lambda one: -one.without)[:slots]
 
 
 def _set_branches(drafts: list[Draft], tree: Continuations) -> None:

@@ -452,11 +452,11 @@ def as_embeddings(model: LanguageModel, inputs: list[int] | Tensor) -> Tensor:
     return model.embeddings[torch.tensor(inputs)]
 
 
-def _rows(x: Tensor, places: list[int]) -> Tensor:
+def _rows(x: Tensor, positions: list[int]) -> Tensor:
     """Rows of x (n, W), on its device."""
-    if places == list(range(len(places))):
-        return x[: len(places)]
-    return x.index_select(0, sent(places, x.device))
+    if positions == list(range(len(positions))):
+        return x[: len(positions)]
+    return x.index_select(0, sent(positions, x.device))
 
 
 def is_chain(parents: list[int]) -> bool:

@@ -9,7 +9,6 @@ Shapes: D width, H query heads on K key heads, w width of a head, V vocabulary.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -23,6 +22,7 @@ STRICT = "llama"  # the architecture of which no file may lack a tensor
 THETA = 10000.0  # of the rotation, if the file has none
 SCALINGS = ("none", "linear", "yarn", "longrope")  # of the rotation
 LARGEST = 2**31 - 1  # the largest size accepted from the metadata
+LEAST, MOST = 2.0**-40, 2.0**40  # of the other numbers; compiled code refuses factors above MOST
 NORMS = frozenset({GGMLQuantizationType.F32, GGMLQuantizationType.F16, GGMLQuantizationType.BF16})
 _INTEGERS = {kind for kind in GGMLQuantizationType if kind.name in ("I8", "I16", "I32", "I64")}
 MATRICES = frozenset(GGMLQuantizationType) - _INTEGERS
@@ -305,8 +305,9 @@ def _size(file: GGUFFile, key: str, default: int | None = None) -> int:
 
 def _positive(file: GGUFFile, key: str, default: float | None = None) -> float:
     found = file.stated(key, default)
-    if type(found) not in (int, float) or not 0 < found < math.inf:
-        _wrong(file, f"its {file.architecture}.{key} is {_short(found)}, where a number above 0 is expected")
+    if type(found) not in (int, float) or not LEAST <= found <= MOST:
+        expected = f"a number from {LEAST:.0e} to {MOST:.0e}"
+        _wrong(file, f"its {file.architecture}.{key} is {_short(found)}, where {expected} is expected")
     return float(found)
 
 

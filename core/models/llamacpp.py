@@ -235,7 +235,7 @@ class LlamaCppModel(LanguageModel):
                     f"which holds {self.context_length}; shorten the text."
                 )
         self._collect()
-        places = self._places(rows)
+        positions = self._positions(rows)
         mixed = any(isinstance(row.inputs, Tensor) for row in rows)
         # One entry per input: (row, position in the row), split into native batches of at most BATCH.
         entries = [(r, i) for r, row in enumerate(rows) for i in range(len(row.inputs))]
@@ -247,7 +247,7 @@ class LlamaCppModel(LanguageModel):
         logits: list[list[Tensor]] = [[] for _ in rows]
         for at in range(0, len(entries), BATCH):
             part = entries[at : at + BATCH]
-            code = self._decode(rows, part, values[at : at + BATCH], mixed, places)
+            code = self._decode(rows, part, values[at : at + BATCH], mixed, positions)
             if code != 0:
                 if code == 1:
                     raise ContextFull(
@@ -264,7 +264,7 @@ class LlamaCppModel(LanguageModel):
             for row, found in zip(rows, logits, strict=True)
         ]
 
-    def _places(self, rows: list[Row]) -> list[list[tuple[int, list[int]]]]:
+    def _positions(self, rows: list[Row]) -> list[list[tuple[int, list[int]]]]:
         """For each input of each row: position, and sequence ids that see it. Allocates ids for a tree's leaves."""
         found: list[list[tuple[int, list[int]]]] = []
         for row in rows:
@@ -296,7 +296,7 @@ class LlamaCppModel(LanguageModel):
         part: list[tuple[int, int]],
         values: object,
         mixed: bool,
-        places: list[list[tuple[int, list[int]]]],
+        positions: list[list[tuple[int, list[int]]]],
     ) -> int:
         batch = self._embedding_batch if mixed else self._token_batch
         batch.n_tokens = len(part)
@@ -306,7 +306,7 @@ class LlamaCppModel(LanguageModel):
         for b, (r, i) in enumerate(part):
             if not mixed:
                 batch.token[b] = values[b]  # pyright: ignore[reportIndexIssue]
-            batch.pos[b], ids = places[r][i]
+            batch.pos[b], ids = positions[r][i]
             batch.n_seq_id[b] = len(ids)
             for n, id in enumerate(ids):
                 batch.seq_id[b][n] = id
@@ -349,7 +349,7 @@ class LlamaCppSequence(Sequence):
         if not self.branches:  # a chain: fed like any row
             lib.llama_memory_seq_rm(memory, self.id, end, -1)
         elif path:
-            id = next(id for id, places in self.branches if path[-1] in places)
+            id = next(id for id, positions in self.branches if path[-1] in positions)
             lib.llama_memory_seq_cp(memory, id, self.id, self.length, end)
         for id, _ in self.branches:
             self.model._give_id(id)

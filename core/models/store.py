@@ -69,8 +69,8 @@ class KeyValueStore:
     def gather(self, line: int, end: int, path: list[int]) -> None:
         """Moves columns `end` + p of a line, for each p of `path`, together, starting at `end`."""
         for block in self.blocks.values():
-            places = torch.tensor(path, device=block.device)
-            block[:, line, :, end : end + len(path)] = block[:, line, :, end:].index_select(2, places)
+            positions = torch.tensor(path, device=block.device)
+            block[:, line, :, end : end + len(path)] = block[:, line, :, end:].index_select(2, positions)
 
     def window(self, first: int, lines: int, begin: int, end: int) -> list[Tensor]:
         """A view (lines, heads, end - begin, width) of each plane."""

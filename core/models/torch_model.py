@@ -129,18 +129,18 @@ class TorchModel(LanguageModel):
                 )
                 mask = held.long().to(layers.device)  # (B, columns)
             at = torch.tensor([sequence.length for sequence in sequences])[:, None] + depth
-            places = sorted({i for row in rows for i in wanted(row)})
+            positions = sorted({i for row in rows for i in wanted(row)})
             with torch.inference_mode():
                 after, features = layers(
                     self._batch(rows, n),
                     StoreCache(store, first, len(rows), begin, end, n),
-                    1 if places == [n - 1] else torch.tensor(places, device=layers.device),
+                    1 if positions == [n - 1] else torch.tensor(positions, device=layers.device),
                     mask=mask,
                     # Padding may exceed the model's last learned position.
                     positions=at.clamp_(max=self.context_length - 1).to(layers.device),
                     watched=self.watched,
                 )
-                logits = after.to(device="cpu", dtype=torch.float32)  # (B, places, V)
+                logits = after.to(device="cpu", dtype=torch.float32)  # (B, positions, V)
                 if features is not None:
                     for sequence, size, of_row in zip(sequences, sizes, features, strict=True):
                         sequence.fresh = of_row[:size].to(device="cpu", dtype=torch.float32)
@@ -149,7 +149,7 @@ class TorchModel(LanguageModel):
         if store is not sequences[0].store:
             for line, sequence in enumerate(sequences):
                 sequence.move(store, line, starts[line])
-        kept = {position: i for i, position in enumerate(places)}
+        kept = {position: i for i, position in enumerate(positions)}
         # Cloned outside of inference mode: ordinary tensors, which keep no batch alive.
         return [
             torch.empty(0)

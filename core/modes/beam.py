@@ -12,21 +12,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.drafting.boundaries import Boundaries
 from core.drafting.candidates import cropped
 from core.drafting.drafts import Draft, Drafts, Options, still_alive
 from core.drafting.driver import Drafting
 from core.drafting.feeding import own_row
-from core.drafting.places import Places
 from core.models.base import Sequence
 from core.ngram.interpolation import Interpolation
 
 
-def beam(logits: list[Tensor], sequence: Sequence, prefix_ids: list[int], options: Options, places: Places) -> Drafting:
+def beam(
+    logits: list[Tensor], sequence: Sequence, prefix_ids: list[int], options: Options, boundaries: Boundaries
+) -> Drafting:
     """k drafts of `length` tokens each. The arguments are those of `core.superposed.superposed`."""
     o, prefix, stop = options, list(prefix_ids), options.stops(sequence.model)
-    ngrams, at = o.interpolation(prefix), places.likeliest(logits)
-    stem = places.word[:at]
-    tokens, scores = _scored(o, ngrams, logits[at], prefix + stem, places.allowed(at))
+    ngrams, at = o.interpolation(prefix), boundaries.likeliest(logits)
+    stem = boundaries.word[:at]
+    tokens, scores = _scored(o, ngrams, logits[at], prefix + stem, boundaries.allowed(at))
     best = np.argsort(-scores, kind="stable")[: o.k]
     drafts = [Draft.alone([*stem, int(tokens[i])], float(scores[i]), n, at) for n, i in enumerate(best)]
     try:

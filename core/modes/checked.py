@@ -130,13 +130,13 @@ def check(
         if len(tree):
             (after,) = yield [Row(checker, tree.ids, parents=tree.parents)]
             checker.keep([])
-            known = tree.places()
+            known = tree.indices()
             ends = [min(n + 1, len(row.ids)) for row, n in zip(rows, deep, strict=True)]
-            places = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
-            logits = [after[known[tuple(row.ids[:at])]] for row, at in places]
-            contexts, tokens = [prefix + row.ids[:at] for row, at in places], [row.ids[at] for row, at in places]
+            positions = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
+            logits = [after[known[tuple(row.ids[:at])]] for row, at in positions]
+            contexts, tokens = [prefix + row.ids[:at] for row, at in positions], [row.ids[at] for row, at in positions]
             found = judge(logits, contexts, tokens)
-            for (row, at), (own, own_logprob, logprob) in zip(places, found, strict=True):
+            for (row, at), (own, own_logprob, logprob) in zip(positions, found, strict=True):
                 if at >= len(row.ids):  # an earlier token of it failed
                     continue
                 if row.ids[at] == own:

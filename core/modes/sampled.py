@@ -13,20 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.dice import Dice
+from core.drafting.boundaries import Boundaries
 from core.drafting.candidates import cropped
 from core.drafting.drafts import Draft, Drafts, Options, still_alive
 from core.drafting.driver import Drafting
 from core.drafting.feeding import own_row
-from core.drafting.places import Places
 from core.models.base import Row, Sequence
+from core.noise import SeededNoise
 
 
 def sampled(
-    logits: list[Tensor], sequence: Sequence, prefix_ids: list[int], options: Options, places: Places
+    logits: list[Tensor], sequence: Sequence, prefix_ids: list[int], options: Options, boundaries: Boundaries
 ) -> Drafting:
     """k drafts of `length` tokens each. The arguments are those of `core.superposed.superposed`."""
-    drafts = first_draws(logits, prefix_ids, options, options.k, places)
+    drafts = first_draws(logits, prefix_ids, options, options.k, boundaries)
     try:
         step = yield from draws(drafts, sequence, prefix_ids, options, options.length)
         yield [], Drafts.of(drafts, step, done=True)
@@ -35,12 +35,12 @@ def sampled(
             draft.close()
 
 
-def first_draws(logits: list[Tensor], prefix: list[int], o: Options, n: int, places: Places) -> list[Draft]:
+def first_draws(logits: list[Tensor], prefix: list[int], o: Options, n: int, boundaries: Boundaries) -> list[Draft]:
     """n drafts of one token each, at the most probable place of a half-typed word."""
-    at = places.likeliest(logits)
-    stem = places.word[:at]
-    row = cropped(o, logits[at][None], [prefix + stem], places.allowed(at))[0]
-    found = [_drawn(row, Dice(o.seed, i), len(prefix) + at) for i in range(n)]
+    at = boundaries.likeliest(logits)
+    stem = boundaries.word[:at]
+    row = cropped(o, logits[at][None], [prefix + stem], boundaries.allowed(at))[0]
+    found = [_drawn(row, SeededNoise(o.seed, i), len(prefix) + at) for i in range(n)]
     return [Draft.alone([*stem, one[0]], one[1], i, at) for i, one in enumerate(found) if one is not None]
 
 
@@ -56,7 +56,7 @@ def draws(
         step += 1
         contexts = [prefix + draft.ids for draft in alive]
         for draft, context, row in zip(alive, contexts, cropped(o, torch.stack(logits), contexts), strict=True):
-            found = _drawn(row, Dice(o.seed, draft.row), len(context))
+            found = _drawn(row, SeededNoise(o.seed, draft.row), len(context))
             if found is None:
                 draft.ended = True
                 continue
@@ -66,7 +66,7 @@ def draws(
     return step
 
 
-def _drawn(row: Tensor, dice: Dice, position: int) -> tuple[int, float] | None:
+def _drawn(row: Tensor, noise: SeededNoise, position: int) -> tuple[int, float] | None:
     """Draws a token from logits (V,). Returns it and its log-probability among the kept tokens, or None if none is
     kept."""
     x = row.double().numpy()
@@ -74,5 +74,5 @@ def _drawn(row: Tensor, dice: Dice, position: int) -> tuple[int, float] | None:
     if not len(kept):
         return None
     logq = x[kept] - np.logaddexp.reduce(x[kept])
-    best = int(np.argmax(logq + dice.gumbel(position, kept)))
+    best = int(np.argmax(logq + noise.gumbel(position, kept)))
     return int(kept[best]), float(logq[best])

@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 
 from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA, THETA
-from core.dice import Dice
 from core.drafting.beginnings import beginnings
+from core.drafting.boundaries import Boundaries
 from core.drafting.candidates import Candidates, cropped
 from core.drafting.drafts import Draft, Drafts, Figures, Options, best_of, still_alive
 from core.drafting.driver import Drafting
 from core.drafting.feeding import own_row
-from core.drafting.places import Places
 from core.models.base import Sequence
 from core.modes.sampled import first_draws
+from core.noise import SeededNoise
 from core.speculative.budget import Memory
 from core.speculative.calibration import Calibration
 from core.speculative.drafters.base import Drafter
@@ -71,7 +71,7 @@ def speculated(
     sequence: Sequence,
     prefix_ids: list[int],
     options: Options,
-    places: Places,
+    boundaries: Boundaries,
     how: Speculation,
     greedy: bool,
 ) -> Drafting:
@@ -86,10 +86,10 @@ def speculated(
     model, stop = sequence.model, o.stops(sequence.model)
     greedily = Greedily(Candidates(o, prefix)) if greedy else None
     if greedily is not None:
-        found = beginnings(logits, prefix, greedily.score, model.tokenizer.pieces, places)[:1]
+        found = beginnings(logits, prefix, greedily.score, model.tokenizer.pieces, boundaries)[:1]
         drafts = [Draft.alone(ids, logprob, 0, len(ids) - 1) for ids, logprob, _ in found]
     else:
-        drafts = first_draws(logits, prefix, o, o.k, places)
+        drafts = first_draws(logits, prefix, o, o.k, boundaries)
     for draft in drafts:
         draft.how = [("plain", None)] * len(draft.ids)
     alive = still_alive(drafts, stop)
@@ -115,14 +115,14 @@ def speculated(
     as_set = TargetSampling(o.tau, o.rule)
     made.check(model, by.drafter, as_set)
     sure = greedy or as_set.greedy  # without noise, which drafters would otherwise predict
-    heat = None if sure else as_set.heat
+    temperature = None if sure else as_set.overall_temperature
 
     def begun(draft: Draft) -> Text:
         held = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
         ids = prefix + draft.ids
         p = made.sampling.probabilities(logits[draft.start], ids[:-1])
-        dice = None if sure else Dice(o.seed, draft.row)
-        return Text(held, ids, len(ids) + o.length - 1, p, dice=dice)
+        noise = None if sure else SeededNoise(o.seed, draft.row)
+        return Text(held, ids, len(ids) + o.length - 1, p, noise=noise)
 
     def extend(draft: Draft, tokens: list[Token]) -> Draft:
         for token in tokens:
@@ -138,7 +138,7 @@ def speculated(
         if o.length > 1:
             texts = {n: begun(draft) for n, draft in enumerate(drafts) if draft in alive}
         if texts:
-            running = cycles(list(texts.values()), made, by.drafter, by.curve, by.memory, heat)
+            running = cycles(list(texts.values()), made, by.drafter, by.curve, by.memory, temperature)
             rows, _ = next(running)
             while rows:
                 began = time.perf_counter()

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from core.drafting.boundaries import Boundaries
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting, Driven, Start, advance_all
 from core.drafting.feeding import own_row
-from core.drafting.places import Places
 from core.models.base import Sequence
 from core.modes.sampled import draws, first_draws
 from core.superposed import superposed
@@ -25,7 +25,7 @@ def spliced(
     sequence: Sequence,
     prefix_ids: list[int],
     options: Options,
-    places: Places,
+    boundaries: Boundaries,
     samples: int,
     sampled_tokens: int,
 ) -> Drafting:
@@ -36,8 +36,8 @@ def spliced(
         sampled_tokens: sampled tokens of each (m).
     """
     o, prefix = options, list(prefix_ids)
-    stems = first_draws(logits, prefix, o, samples, places)
-    going: dict[Draft, Driven] = {}  # the superposed drafts of each stem
+    stems = first_draws(logits, prefix, o, samples, boundaries)
+    running: dict[Draft, Driven] = {}  # the superposed drafts of each stem
     shown: dict[tuple[Draft, int], int] = {}  # the place among the k best of (stem, lineage)
 
     def start(stem: Draft, sequence: Sequence) -> Start:
@@ -48,7 +48,7 @@ def spliced(
         found = [
             (stem, draft)
             for stem in stems
-            for draft in (going[stem].latest.drafts if stem in going else [Draft([], [], 0, ended=True)])
+            for draft in (running[stem].latest.drafts if stem in running else [Draft([], [], 0, ended=True)])
         ]
         found = [(stem, draft.row, draft.after(stem)) for stem, draft in found]
         found.sort(key=lambda one: -one[2].logprob)
@@ -70,16 +70,16 @@ def spliced(
         own_rows = [own_row(stem, sequence, prefix) for stem in alive]
         logits = yield own_rows, Drafts.of(stems[: o.k], step)
         for stem, row, after in zip(alive, own_rows, logits, strict=True):
-            going[stem] = Driven(start(stem, row.sequence))
-            going[stem].advance([after])
+            running[stem] = Driven(start(stem, row.sequence))
+            running[stem].advance([after])
         step += 1
-        while rows := [row for one in going.values() for row in one.rows()]:
+        while rows := [row for one in running.values() for row in one.rows()]:
             logits = yield rows, so_far(done=False)
-            advance_all(going.values(), logits)
+            advance_all(running.values(), logits)
             step += 1
         yield [], so_far(done=True)
     finally:
-        for one in going.values():
+        for one in running.values():
             one.close()
         for stem in stems:
             stem.close()

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
+from core.drafting.boundaries import Boundaries
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting, Start, grown
-from core.drafting.places import Places
 from core.drafting.reuse import KnownLogits, reusing
 from core.errors import InputError
 from core.models.base import LanguageModel, Sequence
@@ -75,7 +75,7 @@ def start(
     prefix_ids: list[int],
     options: Options,
     mode: Mode,
-    places: Places | None = None,
+    boundaries: Boundaries | None = None,
     kept: Ids[Kept] = (),
     verify: int = LIBRARY.verify,
     known: KnownLogits | None = None,
@@ -83,13 +83,13 @@ def start(
     """The generator of drafts after `prefix_ids`, which `sequence` holds, after the logits of the prefix are computed.
 
     Args:
-        places: positions at which a half-typed word may be continued. The modes with a row for each draft use only the
-            most probable one.
-        kept: rows that keep their places, of superposed drafts.
+        boundaries: token boundaries at which a half-typed word may be continued. The modes with a row for each draft
+            use only the most probable one.
+        kept: rows that keep their slots, of superposed drafts.
         verify: tokens of superposed drafts that one more pass checks; see `core.modes.checked`.
         known: cached logits of the session's earlier requests, for superposed drafts.
     """
-    o, at = options, places or Places.of(options)
+    o, at = options, boundaries or Boundaries.of(options)
     given = sequence, prefix_ids
     if (how := mode.speculation) is not None and mode.name in SPECULATING:
         from core.modes.speculated import speculated  # imports all of core.speculative

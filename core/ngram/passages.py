@@ -33,12 +33,12 @@ class StoredPassage:
     ids: bytes
 
 
-def encoded(text: str, tokenizer: Tokenizer, going: Callable[[], None] = lambda: None) -> StoredPassage:
-    """The passage of a text that has words. `going` is called every few thousand characters."""
+def encoded(text: str, tokenizer: Tokenizer, check_cancelled: Callable[[], None] = lambda: None) -> StoredPassage:
+    """The passage of a text that has words. `check_cancelled` is called every few thousand characters."""
     text = _SURROGATE.sub("\ufffd", text)  # halves of pairs, which no file can hold
     ids = array("I")  # an id as a number of Python would take nine times the memory
     for portion in _portions(text):
-        going()
+        check_cancelled()
         ids.extend(tokenizer.encode(portion))
     stored: Sequence[int] = ids
     if len(text) <= SHORT and not text[0].isspace():

@@ -69,18 +69,18 @@ class PersonalStore:
         fingerprint: of the tokenizer whose ids these are.
     """
 
-    def __init__(self, file: PersonalFile, tokenizer: Tokenizer | None, beside: bool = False) -> None:
+    def __init__(self, file: PersonalFile, tokenizer: Tokenizer | None, in_background: bool = False) -> None:
         """Use `PersonalStore.open`."""
         self.path, self.orders = file.path, tuple(range(2, ORDER + 1))
         self._file, self._tokenizer = file, tokenizer
-        self._counts = PersonalCounts(file, beside)
+        self._counts = PersonalCounts(file, in_background)
         self._strength: float | None = None
         self._seen: tuple[int, int] | None = None  # the state of the file that was read
         self._aside = False  # whether the running transaction removes the adapter
 
     @classmethod
     def open(
-        cls, path: str | Path, tokenizer: Tokenizer | None = None, create: bool = False, beside: bool = False
+        cls, path: str | Path, tokenizer: Tokenizer | None = None, create: bool = False, in_background: bool = False
     ) -> PersonalStore:
         """Opens a store, or creates an empty one.
 
@@ -88,8 +88,8 @@ class PersonalStore:
             path: the file.
             tokenizer: whose ids will be looked up; needed to add text and to forget phrases.
             create: create the file if it does not exist.
-            beside: a look-up never waits for the counting of more than a few new tokens: a thread updates the counts,
-                and the look-up uses the previous ones.
+            in_background: a look-up never waits for the counting of more than a few new tokens: a thread updates
+                the counts, and the look-up uses the previous ones.
 
         Raises: StoreError if it does not exist, or is not a personal store of this version and tokenizer.
         """
@@ -109,7 +109,7 @@ class PersonalStore:
             }
         file = PersonalFile.open(Path(path), first)
         try:
-            store = cls(file, tokenizer, beside)
+            store = cls(file, tokenizer, in_background)
             store._read_settings()
             if tokenizer is not None and file.settings.get("fingerprint") != tokenizer.fingerprint:
                 name = file.settings.get("tokenizer", "another model")
@@ -309,8 +309,8 @@ class PersonalStore:
                 found[origin] = found.get(origin, 0) + times
         return found
 
-    def places(self, phrase: str) -> dict[str, int]:
-        """The number of places of a phrase, by origin: those that `forget_phrase` would remove."""
+    def occurrences(self, phrase: str) -> dict[str, int]:
+        """The number of occurrences of a phrase, by origin: those that `forget_phrase` would remove."""
         pattern, found = whole_words(phrase), dict[str, int]()
         for origin, text in self._file.rows(_TEXTS, (str, str)):
             if times := len(pattern.findall(text)):
@@ -319,7 +319,7 @@ class PersonalStore:
 
     def following(self, phrase: str) -> dict[str, dict[str, int]]:
         """The text after a phrase, up to the end of its line: each next word, or mark, with its number of occurrences
-        by origin. Words are found as in `places`."""
+        by origin. Words are found as in `occurrences`."""
         pattern = word_after(phrase)
         found: dict[str, dict[str, int]] = {}
         for origin, text in self._file.rows(_TEXTS, (str, str)):
@@ -359,18 +359,18 @@ class PersonalStore:
 
     # ---------------------------------------------------------------- writing; every method is one transaction
 
-    def add(self, origin: str, documents: Iterable[str], going: Callable[[], None] = lambda: None) -> int:
+    def add(self, origin: str, documents: Iterable[str], check_cancelled: Callable[[], None] = lambda: None) -> int:
         """Adds documents in place of all documents of the same origin, unless they are the same. Returns their tokens.
 
         All or nothing: if the program ends half-way, the store is unchanged. Other programs may write to it while the
         documents are read.
 
         Args:
-            going: called every few thousand characters; if it raises, nothing is added.
+            check_cancelled: called every few thousand characters; if it raises, nothing is added.
         Raises: InputError when the store would become too large.
         """
         stays = self._file.query(f"{_SIZE} JOIN documents ON document = documents.id WHERE origin <> ?", [origin])[0][0]
-        held = list(self._prepared(documents, stays, going))
+        held = list(self._prepared(documents, stays, check_cancelled))
         with self._writing():
             rows = self._file.query(
                 "SELECT documents.id, text FROM documents JOIN passages ON document = documents.id WHERE origin = ? "
@@ -454,9 +454,9 @@ class PersonalStore:
         """
         pattern = whole_words(phrase)
         with self._writing():
-            places, extent = self._found(pattern)
-            removed = self._kept(sorted(set(places.values())), keep)
-            self._cut(pattern, places)
+            occurrences, extent = self._found(pattern)
+            removed = self._kept(sorted(set(occurrences.values())), keep)
+            self._cut(pattern, occurrences)
             adapter = self._aside
         return self._forgotten(extent, adapter, removed)
 
@@ -586,14 +586,14 @@ class PersonalStore:
         self._file.db.table("passages").insert({"document": document, **asdict(passage)})
         return passage.tokens
 
-    def _passage(self, text: str, going: Callable[[], None] = lambda: None) -> StoredPassage:
+    def _passage(self, text: str, check_cancelled: Callable[[], None] = lambda: None) -> StoredPassage:
         """A text as a passage of this store."""
         if self._tokenizer is None:
             raise InputError(f"{self.path} was opened without a tokenizer, so no text can be added.")
-        return encoded(text, self._tokenizer, going)
+        return encoded(text, self._tokenizer, check_cancelled)
 
     def _prepared(
-        self, texts: Iterable[str], tokens: int, going: Callable[[], None] = lambda: None
+        self, texts: Iterable[str], tokens: int, check_cancelled: Callable[[], None] = lambda: None
     ) -> Iterator[StoredPassage]:
         """Passages to insert, in addition to `tokens` that remain. Raises InputError as soon as they are too many."""
         characters = 0
@@ -602,7 +602,7 @@ class PersonalStore:
                 continue
             characters += len(text)
             _check_length(characters)
-            ready = self._passage(text, going)
+            ready = self._passage(text, check_cancelled)
             tokens += ready.tokens
             self._check_size(tokens)
             yield ready
@@ -667,15 +667,15 @@ class PersonalStore:
 
     def _found(self, pattern: re.Pattern[str]) -> tuple[dict[int, int], Extent]:
         """The passages that contain a phrase, with their documents; and what cutting it out removes."""
-        found, places, characters = dict[int, int](), 0, 0
+        found, occurrences, characters = dict[int, int](), 0, 0
         for number, document, text in self._file.rows(
             "SELECT id, document, text FROM passages ORDER BY id", (int, int, str)
         ):
             if lengths := [match.end() - match.start() for match in pattern.finditer(text)]:
                 found[number] = document
-                places, characters = places + len(lengths), characters + sum(lengths)
+                occurrences, characters = occurrences + len(lengths), characters + sum(lengths)
         touched = self._extent(sorted(set(found.values())))
-        return found, Extent(0, len(found), places, characters, touched.bytes)
+        return found, Extent(0, len(found), occurrences, characters, touched.bytes)
 
     def _kept(self, documents: Sequence[int], most: int) -> Removed | None:
         """What undoes the removal of these documents, or of parts of them; None without any, or of more than `most`

@@ -1,8 +1,8 @@
 """The counts of a personal store's passages, updated after every commit of any process.
 
 A few new passages are counted at once. More of them are merged into the sorted counts of `tally.py`; if the store is
-opened `beside`, a thread does that, and look-ups use the previous counts meanwhile (`following.py`); but after text was
-removed they find nothing until the thread is done, because the previous counts contain it.
+opened `in_background`, a thread does that, and look-ups use the previous counts meanwhile (`following.py`); but after
+text was removed they find nothing until the thread is done, because the previous counts contain it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class PersonalCounts:
     """The counts of one open file. Nothing is counted before the first look-up; commands that only list documents need
     no counts."""
 
-    def __init__(self, file: PersonalFile, beside: bool) -> None:
-        """`beside`: a look-up never waits for the counting of more than FRESH tokens."""
-        self._file, self._beside = file, beside
+    def __init__(self, file: PersonalFile, in_background: bool) -> None:
+        """`in_background`: a look-up never waits for the counting of more than FRESH tokens."""
+        self._file, self._in_background = file, in_background
         self._counts: Counts | None = None
         self._tally = Tally.empty()
         self._last = 0  # number of the last counted passage
@@ -73,7 +73,7 @@ class PersonalCounts:
             self._follow(self._following)
         if self._counts is None or self._counted_at_once(self._counts):
             return
-        if not self._beside:
+        if not self._in_background:
             self._take(self._tally.brought_up_to_date(self._file.db.conn, self._vocab_size))
             return
         if self._following is None:

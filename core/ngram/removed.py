@@ -19,14 +19,14 @@ class Extent:
     Attributes:
         documents: removed as a whole.
         passages: removed or cut.
-        places: of a phrase; 0 for a document.
+        occurrences: of a phrase; 0 for a document.
         characters: of the removed text.
         bytes: of the rows that undoing it needs.
     """
 
     documents: int
     passages: int
-    places: int
+    occurrences: int
     characters: int
     bytes: int
 

@@ -62,11 +62,11 @@ class Shelf:
         problems: by name, the reason why a store is unusable.
     """
 
-    def __init__(self, tokenizer: Tokenizer, folder: Path | None = None, beside: bool = False) -> None:
-        """With `beside`, a look-up never waits for counting much text; see `PersonalStore.open`."""
+    def __init__(self, tokenizer: Tokenizer, folder: Path | None = None, in_background: bool = False) -> None:
+        """With `in_background`, a look-up never waits for counting much text; see `PersonalStore.open`."""
         self.folder = folder or stores_folder()
         self.problems: dict[str, str] = {}
-        self._tokenizer, self._beside = tokenizer, beside
+        self._tokenizer, self._in_background = tokenizer, in_background
         self._opened: dict[str, PersonalStore] = {}
         self._failed: dict[str, tuple[int, int, int]] = {}  # the file state in which each was unusable
         self._looked: int | None = None  # the folder's modification time when it was last listed
@@ -103,7 +103,7 @@ class Shelf:
         from core.ngram.personal import PersonalStore  # sqlite-utils takes a while to import
 
         path = (self.path_in if create else self.existing)(self.folder, name)
-        return PersonalStore.open(path, self._tokenizer, create=create, beside=self._beside)
+        return PersonalStore.open(path, self._tokenizer, create=create, in_background=self._in_background)
 
     def active(self) -> list[PersonalStore]:
         """The stores that are on, sorted by name; takes account of stores added, removed or switched since."""
@@ -118,7 +118,7 @@ class Shelf:
         for name, store in list(self._opened.items()):
             try:
                 store.refresh()
-                if self._beside and store.enabled:
+                if self._in_background and store.enabled:
                     store.prepare()  # before the first look-up, so that errors appear here
             except StoreError as error:
                 self._drop(name, str(error))

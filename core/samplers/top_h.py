@@ -30,15 +30,15 @@ class TopH(Rule):
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         e, z = exponentials(x, best)
-        heat = e * (best - x).clamp(max=1e4)  # -e·ln e; a dropped token's e is 0
+        energy = e * (best - x).clamp(max=1e4)  # -e·ln e; a dropped token's e is 0
         alpha = column(self.alpha, z)
-        bound = alpha * _entropy(z, heat.sum(-1, keepdim=True, dtype=torch.float64))
+        bound = alpha * _entropy(z, energy.sum(-1, keepdim=True, dtype=torch.float64))
         bound = bound.masked_fill(alpha >= 1, float("inf"))
-        cut = boundary(x, [e, heat], bound, lambda bound, mass, warm: _entropy(mass, warm) <= bound)
+        cut = boundary(x, [e, energy], bound, lambda bound, mass, warm: _entropy(mass, warm) <= bound)
         alone = cut.before == 0
         return keep_best(x, cut.key, torch.where(alone, cut.held.clamp(min=1), cut.held), cut.ties)
 
 
-def _entropy(mass: Tensor, heat: Tensor) -> Tensor:
+def _entropy(mass: Tensor, energy: Tensor) -> Tensor:
     """H in nats of weights e, renormalised, from Σe and -Σ e·ln e; 0 for an empty set."""
-    return torch.where(mass > 0, mass.log() + heat / mass, 0.0)
+    return torch.where(mass > 0, mass.log() + energy / mass, 0.0)

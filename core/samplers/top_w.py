@@ -271,23 +271,23 @@ class _Nearest:
         self._vectors = torch.empty(0)
         self._have = np.zeros(len(ids), dtype=bool)
 
-    def distances(self, places: np.ndarray, in_S: np.ndarray) -> np.ndarray:
+    def distances(self, indices: np.ndarray, in_S: np.ndarray) -> np.ndarray:
         """dist(i, S) (n,) for positions (n,) outside S."""
         if self._geometry.metric == "uniform":
-            return np.ones(len(places))
+            return np.ones(len(indices))
         S = np.flatnonzero(in_S)
-        cosine = self._look_up(places) @ self._look_up(S).T  # (n, |S|)
+        cosine = self._look_up(indices) @ self._look_up(S).T  # (n, |S|)
         return self._geometry.of_cosine(cosine.amax(1)).double().numpy()
 
-    def _look_up(self, places: np.ndarray) -> Tensor:
+    def _look_up(self, indices: np.ndarray) -> Tensor:
         if not len(self._vectors):
             self._vectors = torch.empty(len(self._ids), self._geometry.embeddings.shape[1])
-        new = places[~self._have[places]]
+        new = indices[~self._have[indices]]
         if len(new):
             at = torch.from_numpy(new)
             self._vectors[at] = self._geometry.vectors(self._ids[at])
             self._have[new] = True
-        return self._vectors[torch.from_numpy(places)]
+        return self._vectors[torch.from_numpy(indices)]
 
 
 def _pool(row: Tensor, m: int, t: float) -> tuple[Tensor, np.ndarray]:
@@ -295,14 +295,14 @@ def _pool(row: Tensor, m: int, t: float) -> tuple[Tensor, np.ndarray]:
     x = row.numpy()
     if m < len(x):
         least = np.partition(x, len(x) - m)[len(x) - m]
-        places = np.flatnonzero(x >= least)
+        ids = np.flatnonzero(x >= least)
     else:
-        places = np.flatnonzero(x > DROPPED)
-    places = places[np.argsort(-x[places], kind="stable")[:m]]
-    places = places[x[places] > DROPPED]
-    best = x[places[0]]
+        ids = np.flatnonzero(x > DROPPED)
+    ids = ids[np.argsort(-x[ids], kind="stable")[:m]]
+    ids = ids[x[ids] > DROPPED]
+    best = x[ids[0]]
     z = np.exp((x - best) / x.dtype.type(t)).sum(dtype=np.float64)
-    return torch.from_numpy(places), np.exp((x[places].astype(np.float64) - best) / t) / z
+    return torch.from_numpy(ids), np.exp((x[ids].astype(np.float64) - best) / t) / z
 
 
 def _nearest(d: Tensor, S: Tensor, neighbours: int) -> Tensor:

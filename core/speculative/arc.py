@@ -62,8 +62,8 @@ def normalised_entropy(p: np.ndarray) -> float:
 
 
 def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
-    """Returns the places of the kept tokens (eqs. 3-4, with the score e^ℓ(c) of eq. 1 and our ε_d). The parent of every
-    kept token is kept, too.
+    """Returns the indices of the kept tokens (eqs. 3-4, with the score e^ℓ(c) of eq. 1 and our ε_d). The parent of
+    every kept token is kept, too.
 
     θ_d is the *largest* threshold that covers 1 - ε_d of a depth's mass: the smallest, as the paper writes, would keep
     all tokens. h is H_m at the position of the text's last token, one step before the tree, which is known before the
@@ -76,14 +76,14 @@ def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
         at_depth.setdefault(depth, []).append(place)
     standing: set[int] = set()
     for depth in sorted(at_depth):
-        places = at_depth[depth]
-        theta = _threshold(score[places], pruning.share(depth, h))
-        for place in places:
+        indices = at_depth[depth]
+        theta = _threshold(score[indices], pruning.share(depth, h))
+        for place in indices:
             bound = theta if place in children else theta * pruning.leaf
             if score[place] >= bound and (depth == 0 or tree.parents[place] in standing):
                 standing.add(place)
         # A kept parent keeps at least its best child.
-        for parent in {tree.parents[place] for place in places}:
+        for parent in {tree.parents[place] for place in indices}:
             if (parent < 0 or parent in standing) and not standing & set(children[parent]):
                 standing.add(max(children[parent], key=lambda place: score[place]))
     return sorted(standing)
@@ -98,7 +98,7 @@ RULES: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
 
 
 def ranked(tree: TokenTree, count: int, by: str, alpha: float) -> list[int]:
-    """Returns the places that a rule for single tokens keeps, for the comparison with `kept` (Table 8): the best
+    """Returns the indices that a rule for single tokens keeps, for the comparison with `kept` (Table 8): the best
     `count` by a score of e^ℓ and depth, without those whose parents are dropped.
 
     Args:

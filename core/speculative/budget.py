@@ -132,9 +132,9 @@ class Memory:
         self.estimates, self.levels = Estimates(), Levels()
         self.lost, self.tokens = 0.0, 0
 
-    def learn(self, tree: TokenTree, places: list[int], accepted: int | None, depth: int) -> None:
-        """Records that the children of one parent, at `places`, were verified, and one of them, or none, accepted."""
-        for place in places:
+    def learn(self, tree: TokenTree, indices: list[int], accepted: int | None, depth: int) -> None:
+        """Records that the children of one parent, at `indices`, were verified, and one of them, or none, accepted."""
+        for place in indices:
             self.estimates.note(tree.confidence[place], depth, place == accepted)
         self.levels.note(depth, accepted is not None)
 

@@ -103,11 +103,12 @@ class Calibration:
                 f"ARC given with the rule {sampling.crops}; its constants were measured without a rule, and hold only "
                 "there. Choose no rule, or lossless speculation."
             )
-        if not math.isclose(sampling.heat, self.temperature, abs_tol=1e-6):
+        if not math.isclose(sampling.overall_temperature, self.temperature, abs_tol=1e-6):
             here = f"T = {self.temperature:g}"
             raise CalibrationError(
-                f"ARC given at T = {sampling.heat:g}; its constants were measured at {here}, and hold only there. "
-                f"Sample at {here}, or {_how_to(sampling.heat)}."
+                f"ARC given at T = {sampling.overall_temperature:g}; its constants were measured at {here}, and hold "
+                "only there. "
+                f"Sample at {here}, or {_how_to(sampling.overall_temperature)}."
             )
         return self
 
@@ -193,8 +194,8 @@ def _without_infinity(value: Any) -> Any:
 def user_file(model: LanguageModel, temperature: float = 1.0) -> Path:
     """Returns the path of the calibration made on this machine for a temperature."""
     folder = platformdirs.user_data_path("polydraft", appauthor=False) / "calibrations"
-    heat = "" if temperature == 1 else f"-T{temperature:g}"
-    return folder / f"{fingerprint(model)[:32]}{heat}.json"
+    suffix = "" if temperature == 1 else f"-T{temperature:g}"
+    return folder / f"{fingerprint(model)[:32]}{suffix}.json"
 
 
 def for_model(model: LanguageModel, sampling: TargetSampling | None = None) -> Calibration:
@@ -205,16 +206,18 @@ def for_model(model: LanguageModel, sampling: TargetSampling | None = None) -> C
     Raises: CalibrationError if there is none.
     """
     sampling = sampling or TargetSampling()
-    own = user_file(model, sampling.heat)
+    own = user_file(model, sampling.overall_temperature)
     if own.exists():
         return Calibration.load(own).check(model, sampling)
     if SHIPPED.exists() and (shipped := Calibration.load(SHIPPED)).fingerprint == fingerprint(model):
         return shipped.check(model, sampling)
-    raise CalibrationError(f"{model.name} is not calibrated; {_how_to(sampling.heat, ' --model …')} once.")
+    raise CalibrationError(
+        f"{model.name} is not calibrated; {_how_to(sampling.overall_temperature, ' --model …')} once."
+    )
 
 
-def _how_to(heat: float, model: str = "") -> str:
-    return f"run `polydraft calibrate{model}{'' if heat in (0, 1) else f' --temperature {heat:g}'}`"
+def _how_to(temperature: float, model: str = "") -> str:
+    return f"run `polydraft calibrate{model}{'' if temperature in (0, 1) else f' --temperature {temperature:g}'}`"
 
 
 def fingerprint(model: LanguageModel) -> str:

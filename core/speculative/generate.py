@@ -20,9 +20,9 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from core.dice import Dice
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
+from core.noise import SeededNoise
 from core.speculative.budget import Budget, Curve, FixedBudget, Memory
 from core.speculative.cost import CostCurve, cost_curve
 from core.speculative.drafters.base import Drafter, Moment
@@ -189,7 +189,7 @@ def _tokens(
 ) -> Generator[Token, None, None]:
     """Runs `cycles` to the end, with a new sequence if none is given."""
     held = target.open() if sequence is None else sequence
-    dice = None if o.sampling.greedy else Dice(o.seed)
+    noise = None if o.sampling.greedy else SeededNoise(o.seed)
     try:
         if drafter is not None and drafter.layers and o.mode != "off":
             held.reveal()
@@ -197,10 +197,10 @@ def _tokens(
         logits = held.sync(ids)
         statistics.prefill = time.perf_counter() - began
         p = o.sampling.probabilities(logits, ids)
-        first = _drawn(p, dice, len(ids))
+        first = _drawn(p, noise, len(ids))
         ids.append(first)
         yield Token(first, "plain", _logarithm(p, first))
-        text = Text(held, ids, len(ids) + o.length - 1, p, statistics, dice)
+        text = Text(held, ids, len(ids) + o.length - 1, p, statistics, noise)
         running = cycles([text], o, drafter, curve, memory)
         rows, (tokens,) = next(running)
         while rows:
@@ -223,7 +223,7 @@ class Text:
         end: the highest number of tokens in the text.
         p: (V,) the distribution from which the last token was chosen.
         statistics: counts of this text.
-        dice: the noise with which tokens are sampled; None takes the most probable.
+        noise: the noise with which tokens are sampled; None takes the most probable.
     """
 
     sequence: Sequence
@@ -231,7 +231,7 @@ class Text:
     end: int
     p: np.ndarray
     statistics: Statistics = field(default_factory=Statistics)
-    dice: Dice | None = None
+    noise: SeededNoise | None = None
 
 
 Cycles = Generator[tuple[list[Row], list[list[Token]]], tuple[list[Tensor], float], None]
@@ -243,7 +243,7 @@ def cycles(
     drafter: Drafter | None,
     curve: Curve | None = None,
     memory: Memory | None = None,
-    heat: float | None = None,
+    temperature: float | None = None,
 ) -> Cycles:
     """Continues texts together, with one call of the drafter and one pass for all in a cycle.
 
@@ -253,7 +253,7 @@ def cycles(
     Args:
         texts: of one target, at least one.
         curve, memory: see `generate`.
-        heat: the temperature of sampling, if the options' rule does not contain it; None if it does.
+        temperature: the temperature of sampling, if the options' rule does not contain it; None if it does.
     """
     o, target, memory = options, texts[0].sequence.model, memory or Memory()
     if curve is None and o.tree_size == "auto":
@@ -261,7 +261,7 @@ def cycles(
     drafter = None if o.mode == "off" or o.tree_size == 0 else drafter
     stop = target.tokenizer.eos_ids if o.stop_ids is None else o.stop_ids
     tokens: list[list[Token]] = [[] for _ in texts]
-    going: list[int] = []  # the places of the texts that are not at their end
+    active: list[int] = []  # the places of the texts that are not at their end
     unstopped = len(texts)  # the number of those without a token that ends them
 
     def over(text: Text) -> bool:
@@ -270,7 +270,7 @@ def cycles(
     def cost(n: int) -> float:
         """Returns one text's share of the ms of a pass in which every text has n tokens."""
         assert curve is not None
-        return curve(len(going) * n) / len(going)
+        return curve(len(active) * n) / len(active)
 
     def plain() -> float:
         """Returns one text's share of the ms of a pass with one token per text, if no text were at its full length."""
@@ -287,7 +287,7 @@ def cycles(
             p = text.p = o.sampling.probabilities(after[at + 1], text.ids)
             places = children.get(at, [])
             among, lts = [tree.ids[place] for place in places], None
-            token = _drawn(p, text.dice, len(text.ids))
+            token = _drawn(p, text.noise, len(text.ids))
             which = among.index(token) if token in among else None
             how: How = "accepted" if which is not None else "corrected" if places else "bonus" if path else "plain"
             if which is None:
@@ -305,29 +305,32 @@ def cycles(
             at = places[which]
             path.append(at)
 
-    while going := [n for n, text in enumerate(texts) if not over(text)]:
+    while active := [n for n, text in enumerate(texts) if not over(text)]:
         unstopped = sum(text.ids[-1] not in stop for text in texts)
         # 1. Propose trees that leave room for the target's own tokens after them.
         limits: dict[int, tuple[int, int]] = {}  # the highest numbers of levels and of verified proposals
-        for n in going:
+        for n in active:
             text, s = texts[n], texts[n].statistics
             left, most = text.end - len(text.ids), target.context_length - len(text.ids)
             if drafter is not None and (room := min(left - 1, most)) >= 1:
-                found = budget.limits(drafter, min(o.depth, room), most, left, len(going))
+                found = budget.limits(drafter, min(o.depth, room), most, left, len(active))
                 if found is None:  # for all texts, because they share the cost of drafting
                     drafter, s.notice = None, s.switched_off
                 elif found[0] >= 1:
                     limits[n] = found
-        trees, drafting = {n: TokenTree() for n in going}, dict.fromkeys(going, 0.0)  # each text's share of the seconds
+        trees, drafting = (
+            {n: TokenTree() for n in active},
+            dict.fromkeys(active, 0.0),
+        )  # each text's share of the seconds
         if drafter is not None and limits:
             began = time.perf_counter()
-            moments = [_moment(texts[n], drafter, o, heat) for n in limits]
+            moments = [_moment(texts[n], drafter, o, temperature) for n in limits]
             levels = [depth for depth, _ in limits.values()]
             drafted = drafter.draft_all(moments, levels)
             seconds = time.perf_counter() - began
             drafting |= dict.fromkeys(limits, seconds / len(limits))
             if all(texts[n].statistics.cycles for n in limits):  # the first draft reads whole texts and does not count
-                memory.levels.took(seconds * 1000, sum(levels), len(going))
+                memory.levels.took(seconds * 1000, sum(levels), len(active))
             for (n, (_, most)), tree in zip(limits.items(), drafted, strict=True):
                 s = texts[n].statistics
                 s.drafted += len(tree)
@@ -338,11 +341,11 @@ def cycles(
                 trees[n] = budget.worth_verifying(tree, most)
 
         # 2. One pass of the target over each text's last token and the tree below it.
-        rows = [_row(texts[n], trees[n]) for n in going]
+        rows = [_row(texts[n], trees[n]) for n in active]
         logits, seconds = yield rows, tokens
         each, tokens = seconds / len(rows), [[] for _ in texts]
 
-        for n, after in zip(going, logits, strict=True):
+        for n, after in zip(active, logits, strict=True):
             # 3. Choose the next tokens.
             tree, s, began = trees[n], texts[n].statistics, time.perf_counter()
             path = accept(n, tree, after)
@@ -357,9 +360,11 @@ def cycles(
     yield [], tokens
 
 
-def _moment(text: Text, drafter: Drafter, o: SpeculationOptions, heat: float | None) -> Moment:
+def _moment(text: Text, drafter: Drafter, o: SpeculationOptions, temperature: float | None) -> Moment:
     features = text.sequence.features if drafter.layers else None
-    return Moment(text.ids, features, text.dice, heat or o.sampling.heat or 1.0, o.needs_distributions)
+    return Moment(
+        text.ids, features, text.noise, temperature or o.sampling.overall_temperature or 1.0, o.needs_distributions
+    )
 
 
 def _row(text: Text, tree: TokenTree) -> Row:
@@ -367,8 +372,8 @@ def _row(text: Text, tree: TokenTree) -> Row:
     return Row(text.sequence, inputs, parents=parents)
 
 
-def _drawn(p: np.ndarray, dice: Dice | None, place: int) -> int:
-    return int(p.argmax()) if dice is None else dice.draw(p, place)
+def _drawn(p: np.ndarray, noise: SeededNoise | None, place: int) -> int:
+    return int(p.argmax()) if noise is None else noise.draw(p, place)
 
 
 def _logarithm(p: np.ndarray, token: int) -> float:

@@ -105,12 +105,12 @@ class SpeculationOptions:
         return tree.only(kept)
 
     def tolerated(
-        self, tree: TokenTree, places: list[int], p: np.ndarray, target: LanguageModel, depth: int
+        self, tree: TokenTree, indices: list[int], p: np.ndarray, target: LanguageModel, depth: int
     ) -> tuple[int | None, float | None]:
-        """Returns the index of the safest tolerated proposal among those at `places`, and its LTS; None and None
+        """Returns the index of the safest tolerated proposal among those at `indices`, and its LTS; None and None
         without one. p (V,) is the target's distribution there."""
-        ids = [tree.ids[place] for place in places]
-        if self.mode != "arc" or not places:
+        ids = [tree.ids[place] for place in indices]
+        if self.mode != "arc" or not indices:
             return None, None
         if self.tolerance == "lts":
             scores = [
@@ -122,15 +122,15 @@ class SpeculationOptions:
         fits: list[int] = []
         if self.tolerance == "typical":
             fits = [which for which, x in enumerate(ids) if typical(p, x)]
-        elif self.tolerance == "fsd" and fuzzy(p, _own(tree, places, p), self.threshold):
+        elif self.tolerance == "fsd" and fuzzy(p, _own(tree, indices, p), self.threshold):
             fits = [which for which, x in enumerate(ids) if p[x] > 0]
         return (max(fits, key=lambda which: p[ids[which]]), None) if fits else (None, None)
 
 
-def _own(tree: TokenTree, places: list[int], p: np.ndarray) -> np.ndarray:
+def _own(tree: TokenTree, indices: list[int], p: np.ndarray) -> np.ndarray:
     """Returns the drafter's own distribution (V,) at one position, over the tokens that the target's rule keeps in
     p."""
-    q = tree.own[tree.parents[places[0]]].over(len(p))
+    q = tree.own[tree.parents[indices[0]]].over(len(p))
     q = np.where(p > 0, q, 0.0)
     total = q.sum()
     return q / total if total > TINY else q

@@ -35,10 +35,10 @@ class TargetSampling:
     @property
     def greedy(self) -> bool:
         """Whether the most probable token is taken."""
-        return self.heat == 0
+        return self.overall_temperature == 0
 
     @cached_property
-    def heat(self) -> float:
+    def overall_temperature(self) -> float:
         """The temperature of sampling, including the one in the rule; 0 for the most probable token."""
         found = self.temperature
         for part in parts(self.rule):

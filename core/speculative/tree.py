@@ -18,7 +18,7 @@ from core.models.base import depths, path_to
 
 @dataclass(frozen=True)
 class DraftDistribution:
-    """A drafter's own distribution q after one parent, without the noise of the dice.
+    """A drafter's own distribution q after one parent, without the sampling noise.
 
     Attributes:
         logits: (V_d,) of the tokens in the drafter's vocabulary.
@@ -46,8 +46,8 @@ class TokenTree:
 
     Attributes:
         ids: (n,) token ids; children of one parent differ.
-        parents: (n,) places of the parents, -1 for the text.
-        confidence: (n,) the drafter's probability of each token after its parent, 0 to 1; with known dice, its
+        parents: (n,) indices of the parents, -1 for the text.
+        confidence: (n,) the drafter's probability of each token after its parent, 0 to 1; with known noise, its
             probability that the target samples the token.
         likelihood: (n,) q(token | its parent) by the drafter's own distribution; None if it is `confidence`.
         own: by parent, that distribution, if it was requested (`Moment.distributions`) and the drafter has one.
@@ -99,13 +99,13 @@ class TokenTree:
         return depths(self.parents)
 
     def children(self) -> dict[int, list[int]]:
-        """Returns the places of each parent's children, in their order."""
+        """Returns the indices of each parent's children, in their order."""
         found: dict[int, list[int]] = {}
         for place, parent in enumerate(self.parents):
             found.setdefault(parent, []).append(place)
         return found
 
-    def places(self) -> dict[tuple[int, ...], int]:
+    def indices(self) -> dict[tuple[int, ...], int]:
         """Returns each token's place, by the tokens on the path to it."""
         return {tuple(self.ids[p] for p in path_to(place, self.parents)): place for place in range(len(self))}
 
@@ -121,9 +121,9 @@ class TokenTree:
         """Returns (n,) e^ℓ(c), the probability of the path to each token by the drafter's own distribution."""
         return self.products(self.likelihood)
 
-    def only(self, places: Iterable[int]) -> TokenTree:
+    def only(self, indices: Iterable[int]) -> TokenTree:
         """Returns the tree of these tokens alone. Raises InputError if a token's parent is not among them."""
-        kept = sorted(set(places))
+        kept = sorted(set(indices))
         new = {-1: -1} | {old: i for i, old in enumerate(kept)}
         if any(self.parents[old] not in new for old in kept):
             raise InputError(
@@ -139,13 +139,13 @@ class TokenTree:
 
     def first_chain(self) -> TokenTree:
         """Returns the path of first children, for targets that take no branches."""
-        places: list[int] = []
+        indices: list[int] = []
         at = -1
         for place, parent in enumerate(self.parents):
             if parent == at:
-                places.append(place)
+                indices.append(place)
                 at = place
-        return self.only(places)
+        return self.only(indices)
 
     def under(self, token: int) -> tuple[list[int], list[int]]:
         """Returns the target's input, ids and parents (1 + n,): `token`, the text's last, which is not fed yet, and

@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass, field
 from statistics import median
 
-from core.dice import Dice
 from core.models import LanguageModel, load_model
+from core.noise import SeededNoise
 from core.speculative import Drafter
 from core.speculative.generate import Statistics, Text, cycles
 from core.speculative.options import SpeculationOptions
@@ -87,9 +87,9 @@ def together(
     for number, (sequence, prefix) in enumerate(zip(sequences, prefixes, strict=True)):
         sequence.reveal()
         p = options.sampling.probabilities(sequence.sync(prefix), prefix)
-        dice = Dice(number)
-        ids = [*prefix, dice.draw(p, len(prefix))]
-        texts.append(Text(sequence, ids, len(ids) + length, p, dice=dice))
+        noise = SeededNoise(number)
+        ids = [*prefix, noise.draw(p, len(prefix))]
+        texts.append(Text(sequence, ids, len(ids) + length, p, noise=noise))
     began = time.perf_counter()
     running = cycles(texts, options, drafter)
     rows, _ = next(running)

@@ -19,7 +19,7 @@ from core.modes.start import draft
 from core.options import Value
 from measure.evals.templated import KINDS, Question, questions
 from measure.options import EvalOptions
-from measure.plots import heat, lines, page, series
+from measure.plots import heat_map, lines, page, series
 from measure.report import Progress, Report, ReportRow, number_in, text_in
 from measure.scores import half_interval
 
@@ -101,5 +101,5 @@ def plots(report: Report) -> str:
             for r in rows
             if text_in(r, "rule").startswith("n =")
         }
-        charts.append(heat(f"{kind}: exact match of Top-nσ", "n", "T", of_n))
+        charts.append(heat_map(f"{kind}: exact match of Top-nσ", "n", "T", of_n))
     return page(charts, across=3)

@@ -54,20 +54,20 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     stores = base_stores(model, options.store)
     report = Report("eval arc-risk")
     asked = prompts(options.text, model.tokenizer, options.repetitions or COUNT, chat_template(options.model))
-    for heat in TEMPERATURES:
+    for temperature in TEMPERATURES:
         try:
-            calibration = for_model(model, TargetSampling(heat))
+            calibration = for_model(model, TargetSampling(temperature))
         except CalibrationError as error:
-            report.rows.append({"T": heat, "left out": str(error)})
+            report.rows.append({"T": temperature, "left out": str(error)})
             continue
         for kind, of_kind in asked.items():
             found: list[Audited] = []
             arc, lossless = list[Statistics](), list[Statistics]()
-            for number, ids in enumerate(counted(of_kind, f"T = {heat:g}, {kind}, prompt", progress)):
-                proposals, statistics = audited(model, calibration, NgramDrafter(stores), ids, number, heat)
+            for number, ids in enumerate(counted(of_kind, f"T = {temperature:g}, {kind}, prompt", progress)):
+                proposals, statistics = audited(model, calibration, NgramDrafter(stores), ids, number, temperature)
                 found += proposals
                 arc.append(statistics)
-                how = {"length": LENGTH, "seed": number, "tree_size": TREE, "temperature": heat}
+                how = {"length": LENGTH, "seed": number, "tree_size": TREE, "temperature": temperature}
                 plain = generate(model, NgramDrafter(stores), ids, "lossless", **how)
                 list(plain)
                 lossless.append(plain.statistics)
@@ -77,11 +77,11 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
                 "lossless accept length": accept_length(lossless),
                 "tolerated / accepted": tolerated / max(sum(s.accepted for s in arc) + tolerated, 1),
             }
-            report.rows.append({"T": heat, "prompts": kind, **lengths, **summary(found)})
+            report.rows.append({"T": temperature, "prompts": kind, **lengths, **summary(found)})
             longer = accept_length(arc) / max(accept_length(lossless), 1e-9)
-            report.target(f"T = {heat:g}, {kind}: accept length, ARC / lossless", longer, ">= 1.0")
+            report.target(f"T = {temperature:g}, {kind}: accept length, ARC / lossless", longer, ">= 1.0")
             coverage = summary(found)["coverage"]
-            report.target(f"T = {heat:g}, {kind}: JS <= U_min / accepted", coverage, ">= 0.95")
+            report.target(f"T = {temperature:g}, {kind}: JS <= U_min / accepted", coverage, ">= 0.95")
     model.close()
     return report
 
@@ -92,10 +92,10 @@ def audited(
     drafter: NgramDrafter,
     ids: list[int],
     seed: int,
-    heat: float = 1.0,
+    temperature: float = 1.0,
 ) -> tuple[list[Audited], Statistics]:
-    """Returns the proposals that became text in one continuation sampled at the temperature `heat`, and its counts."""
-    how = {"length": LENGTH, "seed": seed, "tree_size": TREE, "temperature": heat}
+    """Returns the proposals that became text in one continuation sampled at this temperature, and its counts."""
+    how = {"length": LENGTH, "seed": seed, "tree_size": TREE, "temperature": temperature}
     how |= {"calibration": calibration, "prune": False}
     made = generate(model, drafter, ids, "arc", **how)
     tokens = list(made)
@@ -105,7 +105,7 @@ def audited(
     first = sequence.sync(ids)
     before = [first, *sequence.feed_tree(text, list(range(-1, len(text) - 1)))]
     sequence.keep([])
-    p = [TargetSampling(heat).probabilities(logits, []) for logits in before[: len(text)]]
+    p = [TargetSampling(temperature).probabilities(logits, []) for logits in before[: len(text)]]
     depth = depths(tokens)
     proposed = sorted(depth)
     other = {at: int(p[at].argmax()) for at in proposed if p[at].argmax() != text[at]}
@@ -119,7 +119,7 @@ def audited(
     proposals = [
         Audited(
             *risk(p[at], model.embeddings, calibration, text[at], depth[at]),
-            divergence(before[at + 1], after_other[at], heat, calibration.top_k) if at in other else 0.0,
+            divergence(before[at + 1], after_other[at], temperature, calibration.top_k) if at in other else 0.0,
             at not in other,
             tokens[at].how == "tolerated",
             depth[at],

@@ -20,7 +20,7 @@ from core.models.base import common
 from core.modes.start import Mode
 from core.ngram.shelf import interpolation
 from core.options import DRAFTING
-from measure.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, Going, NamedMethod, methods
+from measure.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, NamedMethod, Wanted, methods
 from measure.evals.perplexity import perplexity
 from measure.options import LENGTH, PREFIX, EvalOptions, places, texts
 from measure.plots import PlotPoint, lines, page, scatter, series
@@ -113,7 +113,7 @@ def inside_words(autocomplete: Autocomplete, options: EvalOptions, progress: Pro
     return rows
 
 
-def telling(method: NamedMethod, after: list[int]) -> Going:
+def telling(method: NamedMethod, after: list[int]) -> Wanted:
     """Returns a function that is true while further tokens may change the match with the writer's text: while a draft
     agrees up to its end; for methods that drop drafts, while one agrees at all, because it may still be dropped."""
     if method.drops:

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.dice import Dice
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
+from core.noise import SeededNoise
 from core.speculative import NgramDrafter, generate
 from core.speculative.drafters import Drafter
 from measure.drafters import base_stores, eagle3
@@ -78,16 +78,16 @@ def compared(
         margin = None
         if plain != fast:
             at = next(i for i, (a, b) in enumerate(zip(plain, fast, strict=True)) if a != b)
-            margin = _margin(sequence.sync(ids + plain[:at]), Dice(0) if temperature else None, len(ids) + at)
+            margin = _margin(sequence.sync(ids + plain[:at]), SeededNoise(0) if temperature else None, len(ids) + at)
         found.append(Compared(margin is None, margin, made.statistics.accept_length))
     sequence.close()
     return found
 
 
-def _margin(logits: Tensor, dice: Dice | None, place: int) -> float:
+def _margin(logits: Tensor, noise: SeededNoise | None, place: int) -> float:
     """Returns the difference of the two highest logits, including the noise."""
-    if dice is not None:
-        logits = logits + torch.from_numpy(dice.gumbel(place, np.arange(len(logits))))
+    if noise is not None:
+        logits = logits + torch.from_numpy(noise.gumbel(place, np.arange(len(logits))))
     top = logits.topk(2).values
     return float(top[0] - top[1])
 

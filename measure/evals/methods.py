@@ -37,18 +37,18 @@ PAPERS = {
     "superposed, the paper's, tuned for match": {"alpha": 0.7, "tau": 1.0},
 }
 
-Going = Callable[[list[list[int]]], bool]
+Wanted = Callable[[list[list[int]]], bool]
 
 
-def to_the_end(drafts: list[list[int]]) -> bool:
+def always(drafts: list[list[int]]) -> bool:
     return True
 
 
 class Method(Protocol):
     def __call__(
-        self, sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end
+        self, sequence: Sequence, prefix: list[int], k: int, length: int, wanted: Wanted = always
     ) -> list[list[int]]:
-        """Returns k drafts; shorter ones if `going`, which is called with the drafts after each token, returns False.
+        """Returns k drafts; shorter ones if `wanted`, which is called with the drafts after each token, returns False.
         Between two calls the drafts only grow: every draft begins with one of the previous call."""
         ...
 
@@ -114,15 +114,13 @@ def by_the_paper(ngrams: NgramStore | Interpolation | None, /, **changes: Any) -
 def _in_mode(mode: str, options: dict[str, Any], one: bool = False) -> Method:
     """Returns a mode of the app, with one draft for any k or with k."""
 
-    def drafted(
-        sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end
-    ) -> list[list[int]]:
+    def drafted(sequence: Sequence, prefix: list[int], k: int, length: int, wanted: Wanted = always) -> list[list[int]]:
         chosen = {**options, "stop_ids": NEVER, "k": k, "length": length}
         if one:
             chosen |= {"k": 1, "candidates": 3 * k}  # as many as for the other methods
         with closing(draft(sequence.model, prefix, mode, sequence=sequence, **chosen)) as growing:
             last = next(growing)
-            while not (last.settled and not going(last.ids)) and not last.done:
+            while not (last.settled and not wanted(last.ids)) and not last.done:
                 last = next(growing)
         return last.ids
 
@@ -146,14 +144,12 @@ def nucleus(rule: Interpolation | None) -> Method:
             kept = p[: int(np.searchsorted(np.cumsum(p), NUCLEUS * max(p.sum(), 1.0))) + 1]
             ids.append(int(tokens[order[chance.choice(len(kept), p=kept / kept.sum())]]))
 
-    def drafted(
-        sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end
-    ) -> list[list[int]]:
+    def drafted(sequence: Sequence, prefix: list[int], k: int, length: int, wanted: Wanted = always) -> list[list[int]]:
         drafts: list[list[int]] = [[] for _ in range(k)]
         mixed = rule if rule is None else rule.after(prefix)
         draw([sequence.sync(prefix)] * k, mixed, prefix, drafts)
         forks = [sequence.fork() for _ in range(k)]
-        while len(drafts[0]) < length and going(drafts):
+        while len(drafts[0]) < length and wanted(drafts):
             rows = [Row(fork, ids[-1:]) for fork, ids in zip(forks, drafts, strict=True)]
             draw(sequence.model.forward(rows), mixed, prefix, drafts)
         for fork in forks:

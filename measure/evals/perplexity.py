@@ -20,10 +20,10 @@ from core.models import LanguageModel, Sequence, load_model
 from core.ngram import NgramStore
 from core.ngram.interpolation import Geometric
 from core.ngram.shelf import interpolation
-from measure.evals.methods import SHIPPED, Going, Method, by_the_paper, methods, nucleus, superposed, to_the_end
+from measure.evals.methods import SHIPPED, Method, Wanted, always, by_the_paper, methods, nucleus, superposed
 from measure.evals.verified import logprobs
 from measure.options import LENGTH, EvalOptions, places, texts
-from measure.plots import heat, page
+from measure.plots import heat_map, page
 from measure.report import Progress, Report, ReportRow, counted, number_in, text_in
 from measure.scores import mean
 
@@ -99,7 +99,7 @@ def ngrams_alone(store: NgramStore) -> Method:
                 tokens |= dict.fromkeys(token for token, _ in store.continuations(context[-n:], k))
         return list(tokens)[:k]
 
-    def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
+    def draft(sequence: Sequence, prefix: list[int], k: int, length: int, wanted: Wanted = always) -> list[list[int]]:
         drafts = [[token] for token in after(prefix, k)]
         for ids in drafts:
             while len(ids) < length and (best := after(prefix + ids, 1)):
@@ -135,7 +135,7 @@ def plots(report: Report) -> str:
         raise InputError("α has no effect without a base store, so there is no map to draw; omit --plot.")
     return page(
         [
-            heat(
+            heat_map(
                 f"perplexity, {figure} of {K}",
                 "τ",
                 "α",

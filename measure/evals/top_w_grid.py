@@ -18,7 +18,7 @@ from core.controls import CATALOG
 from core.samplers import Geometry, Temperature, TopW
 from core.samplers.catalog import cuts
 from measure.evals.top_w import gain, judged, mass_cuts
-from measure.plots import heat, page
+from measure.plots import heat_map, page
 from measure.positions import positions
 from measure.report import BenchOptions, Progress, Report, ReportRow, number_in, one_thread, text_in
 from training import texts as text
@@ -88,7 +88,7 @@ def plots(report: Report) -> str:
         for figure, title in (("match_percent", "match, %"), ("gain_over_mass_cut", "gain over a mass cut")):
             values = {_place(row): number_in(row, figure) for row in of_t if row["point"] == "grid"}
             marks = {text_in(row, "point"): _place(row) for row in of_t if row["point"] != "grid"}
-            charts.append(heat(f"T = {t:g}: {title}", "β", "λ", values, marks))
+            charts.append(heat_map(f"T = {t:g}: {title}", "β", "λ", values, marks))
     return page(charts)
 
 

@@ -54,12 +54,12 @@ class Source:
     Attributes:
         path: its name in messages.
         report: called with each place that cannot be read.
-        going: called repeatedly, also within a document; if it raises, reading ends.
+        check_cancelled: called repeatedly, also within a document; if it raises, reading ends.
     """
 
     path: str
     report: ReportDamage
-    going: Callable[[], None] = lambda: None
+    check_cancelled: Callable[[], None] = lambda: None
 
     def damaged(self, reason: str, line: int = 0) -> None:
         self.report(Damage(self.path, line, reason))
@@ -73,7 +73,8 @@ def guarded(what: str, library: Callable[..., Answer], *arguments: object) -> An
     """Calls a library with bytes from outside. Any exception of the library becomes Unreadable and affects one
     document.
 
-    `library` must not call the caller's functions (`Source.going`, `Source.report`): their exceptions are not damage.
+    `library` must not call the caller's functions (`Source.check_cancelled`, `Source.report`): their exceptions are not
+    damage.
     """
     try:
         return library(*arguments)

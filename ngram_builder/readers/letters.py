@@ -41,7 +41,7 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
             if taken > _MOST or taken > max(base.FREE, base.RATIO * found.compress_size):
                 raise Unreadable(f"unpacks to more than {taken >> 20} MiB of XML, which is too much for a document")
             guarded(_WRONG, parser.feed, piece)
-            source.going()
+            source.check_cancelled()
         guarded(_WRONG, parser.close)
     except Unreadable as error:
         source.damaged(str(error))

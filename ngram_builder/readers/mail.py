@@ -88,20 +88,20 @@ def _texts(data: bytes, line: int, source: Source) -> list[str]:
     parser = email.parser.BytesFeedParser(policy=email.policy.compat32)
     for piece in base.portions(data, _PIECE):
         guarded("no mail", parser.feed, data[piece])
-        source.going()
+        source.check_cancelled()
     message = guarded("no mail", parser.close)
     if not message.keys():
         raise Unreadable("not a mail: it has no header")
     texts, size = [], 0
     for part in guarded("no mail", _text_parts, message):
-        source.going()
+        source.check_cancelled()
         try:
             text = guarded("a part of it cannot be decoded", _decoded, part)
         except Unreadable as error:
             source.damaged(str(error), line)
             continue
         if guarded("no mail", part.get_content_type) == "text/html":
-            text = text_of_html(text, source.going)
+            text = text_of_html(text, source.check_cancelled)
         size += len(text)
         if size > base.LONGEST_TEXT:
             raise Unreadable(f"a mail with more than {base.LONGEST_TEXT:,} characters of text")

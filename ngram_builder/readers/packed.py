@@ -53,7 +53,7 @@ def unpacked(
             consumed(len(piece))
             so_far.taken += len(piece)
             for data in frames.unpacked(piece) if frames else [piece]:
-                source.going()
+                source.check_cancelled()
                 so_far.given += len(data)
                 if frames and so_far.too_much:
                     source.damaged(f"{too_much()}; the part before was read")
@@ -128,7 +128,7 @@ def lines(pieces: Iterable[bytes], source: Source) -> Iterator[tuple[int, bytes]
     number, held, skipping = 1, bytearray(), False
     try:
         for piece in pieces:
-            source.going()
+            source.check_cancelled()
             start = 0
             while (end := piece.find(b"\n", start)) >= 0:
                 if skipping or len(held) + end - start > base.LONGEST:

@@ -41,19 +41,19 @@ _RAW = {tag: re.compile(rf"</{tag}(?![^\s/>])", re.IGNORECASE) for tag in ("scri
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _NO_CHARACTER = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{7,});?")
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-_OFTEN = 1 << 10  # tags between two calls of `going`
+_OFTEN = 1 << 10  # tags between two calls of `check_cancelled`
 
 
 def html_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document]:
     data = whole(pieces, source)
-    if data and (text := text_of_html(data, source.going)):
+    if data and (text := text_of_html(data, source.check_cancelled)):
         yield Document(text, source.path)
 
 
-def text_of_html(data: bytes | str, going: Callable[[], None] = lambda: None) -> str:
+def text_of_html(data: bytes | str, check_cancelled: Callable[[], None] = lambda: None) -> str:
     """The visible text of a page, however malformed: blocks on separate lines, white space as in a browser.
 
-    `going` is called repeatedly; if it raises, the work ends.
+    `check_cancelled` is called repeatedly; if it raises, the work ends.
     """
     text = data if isinstance(data, str) else decoded(data)
     page, at, tags = _Page(), 0, 0
@@ -67,7 +67,7 @@ def text_of_html(data: bytes | str, going: Callable[[], None] = lambda: None) ->
                 at = end.start() if end else len(text)
         tags += 1
         if tags % _OFTEN == 0:
-            going()
+            check_cancelled()
     page.text(text[at:])
     return sound("".join(page.out).replace("\xad", "").strip())
 

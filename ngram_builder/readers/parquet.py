@@ -44,7 +44,7 @@ def parquet_documents(file: BinaryIO, source: Source, consumed: Callable[[int], 
             guarded("", _check_size, shard.metadata.row_group(group))
             batches: Any = shard.iter_batches(_ROWS, row_groups=[group], columns=[names[0]], use_threads=False)
             while (batch := guarded("", _next, batches)) is not None:
-                source.going()
+                source.check_cancelled()
                 for value in batch.column(0):
                     row += 1
                     yield from _document(value, names[0], row, source)

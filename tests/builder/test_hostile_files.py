@@ -38,9 +38,9 @@ ENDINGS = [
 ]  # fmt: skip
 
 
-def read(path: Path, going: Callable[[int], None] = lambda _: None) -> tuple[list[Document], list[Damage]]:
+def read(path: Path, check_cancelled: Callable[[int], None] = lambda _: None) -> tuple[list[Document], list[Damage]]:
     damage: list[Damage] = []
-    return list(readers.read_file(File.at(path), Reading(damage.append, going))), damage
+    return list(readers.read_file(File.at(path), Reading(damage.append, check_cancelled))), damage
 
 
 def only(path: Path) -> str:

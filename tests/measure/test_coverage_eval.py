@@ -9,7 +9,7 @@ import pytest
 
 from core.models import Sequence
 from measure.evals import coverage
-from measure.evals.methods import Going, to_the_end
+from measure.evals.methods import Wanted, always
 from measure.evals.templated import KINDS, Question, questions
 from measure.report import Report
 from tests.table_model import TableModel
@@ -54,9 +54,7 @@ def test_every_nucleus_draft_is_continued_from_its_first_tokens() -> None:
     model = TableModel(seed=3)
     drafts = [[1, 0, 0, 0, 0, 0], [2, 5, 5, 5, 5, 5]] * 10
 
-    def sampled(
-        sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end
-    ) -> list[list[int]]:
+    def sampled(sequence: Sequence, prefix: list[int], k: int, length: int, wanted: Wanted = always) -> list[list[int]]:
         return drafts
 
     for first, answer in enumerate(("baaaaa", "cfffff")):

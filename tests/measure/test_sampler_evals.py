@@ -17,7 +17,7 @@ from measure.bench.samplers import listed_top_n_sigma, plain_top_w
 from measure.evals import top_n_sigma, top_w_grid
 from measure.evals.samplers import DRAWS, LENGTH, expected, self_bleu
 from measure.evals.top_w import METRICS, SCALES, TEMPERATURES, WARM, WEIGHTS, judged, mass_cuts
-from measure.plots import heat, lines, page
+from measure.plots import heat_map, lines, page
 from measure.report import Report
 from tests.paths import ROOT
 
@@ -108,7 +108,7 @@ def test_the_bounds_of_a_nucleus_are_those_of_its_tokens():
 
 def test_a_map_has_a_cell_for_each_pair_darker_for_a_greater_value():
     values = {(1.0, 1.0): 0.0, (2.0, 1.0): 1.0, (1.0, 3.0): 2.0, (2.0, 3.0): 4.0}
-    drawn = ElementTree.fromstring(page([heat("a", "n", "T", values, {"us": (1.5, 3.0)})]))
+    drawn = ElementTree.fromstring(page([heat_map("a", "n", "T", values, {"us": (1.5, 3.0)})]))
     cells = {node[0].text: node for node in drawn.iter() if node.tag.endswith("rect")}
     shades = [float(cells[f"n = {n:g}, T = {t:g}: {v:g}"].get("fill-opacity", 0)) for (n, t), v in values.items()]
     assert shades == sorted(set(shades))

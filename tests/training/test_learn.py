@@ -387,19 +387,19 @@ def test_training_may_be_paused_and_stopped_before_every_layer(store: PersonalSt
     layers = fresh().layers.module.config.num_hidden_layers
     calls = 0
 
-    def going() -> None:
+    def check_cancelled() -> None:
         nonlocal calls
         calls += 1
         if stopping and calls > 40 * layers:
             raise KeyboardInterrupt
 
     stopping = False
-    student = Student(fresh().layers.module, QUICK, torch.float32, going)
+    student = Student(fresh().layers.module, QUICK, torch.float32, check_cancelled)
     student.loss(torch.from_numpy(pieces_of(1))).backward()
     assert calls == 2 * layers - 1  # forward and backward
     calls, stopping = 0, True
     with pytest.raises(KeyboardInterrupt):
-        list(learn(store, fresh(), recipe=STORED, going=going))
+        list(learn(store, fresh(), recipe=STORED, check_cancelled=check_cancelled))
     state = State.of(*personal.files.read_tensors(store.learned / personal.STATE), _identity(fresh()))
     assert state is not None
     assert state.steps > 0

@@ -6,7 +6,7 @@ import { postJson } from "../shared/transport.js";
 import { plural, sources } from "../shared/wording.js";
 
 /**
- * @typedef {{store: string, places: Record<string, number>, after: string,
+ * @typedef {{store: string, occurrences: Record<string, number>, after: string,
  *            following: {text: string, count: number, from: Record<string, number>}[]}} Found
  */
 
@@ -36,7 +36,7 @@ export class Searching {
       return;
     }
     box.replaceChildren(...found.map((row) => this.result(row)));
-    const stores = found.filter((row) => Object.keys(row.places).length).map((row) => row.store);
+    const stores = found.filter((row) => Object.keys(row.occurrences).length).map((row) => row.store);
     if (!stores.length) return;
     const button = newElement("button", "ps-forget", "");
     button.setAttribute("type", "button");
@@ -47,11 +47,11 @@ export class Searching {
   }
 
   /** @param {Found} found */
-  result({ store, places, after, following }) {
+  result({ store, occurrences, after, following }) {
     const box = newElement("section", "ps-result", "<h4></h4><p></p><table><tbody></tbody></table>");
     setText(box.querySelector("h4"), store);
-    const times = Object.values(places).reduce((a, b) => a + b, 0);
-    const count = times ? `Found ${plural(times, "time")}: ${sources(places)}.` : "The whole phrase is not in it.";
+    const times = Object.values(occurrences).reduce((a, b) => a + b, 0);
+    const count = times ? `Found ${plural(times, "time")}: ${sources(occurrences)}.` : "The whole phrase is not in it.";
     const heading = following.length ? ` “${after}” is followed by:` : " Nothing follows it.";
     setText(box.querySelector("p"), count + heading);
     const most = following[0]?.count ?? 1;

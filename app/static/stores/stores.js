@@ -277,19 +277,19 @@ export class StoresTab {
     const sum = (/** @type {string} */ count) => extents.reduce((all, extent) => all + extent[count], 0);
     const [passages, characters] = [plural(sum("passages"), "passage"), plural(sum("characters"), "character")];
     const extent = kind === "phrase"
-      ? `${plural(sum("places"), "place")} with ${characters}, in ${passages} of ${stores.join(", ")},`
+      ? `${plural(sum("occurrences"), "place")} with ${characters}, in ${passages} of ${stores.join(", ")},`
       : `${passages} of ${stores.join(", ")} with ${characters}`;
     const text = `${extent} will be removed, also from the counts. `
       + (extents.every(({ undo }) => undo) ? "You can undo this until you close the page." : "This cannot be undone: it is too much text.");
     if (!(await this.confirm(`Forget ${name}?`, text, "Forget"))) return;
-    let [documents, removedPlaces, complete] = [0, 0, true];
+    let [documents, removedOccurrences, complete] = [0, 0, true];
     /** @type {string[]} */
     const unlearned = [];
     const tickets = new Map();
     for (const store of stores) {
       const done = await post(store, {});
       documents += done.documents;
-      removedPlaces += done.places;
+      removedOccurrences += done.occurrences;
       complete &&= done.complete;
       if (done.adapter) unlearned.push(store);
       if (done.ticket) tickets.set(store, done.ticket);
@@ -297,7 +297,7 @@ export class StoresTab {
     this.learning.removed();
     if (tickets.size) this.forgotten.push({ name, tickets });
     this.drawForgotten();
-    const removed = kind === "document" ? plural(documents, "document") : plural(removedPlaces, "place");
+    const removed = kind === "document" ? plural(documents, "document") : plural(removedOccurrences, "place");
     const rest = complete ? "" : " Another program has the store open, or the disk is full; the last traces are removed when the store is next opened.";
     const again = unlearned.map((store) => ` What the model had learned from ${store} is deleted; it learns again from what is left.`);
     this.report(`Forgot ${name}: removed ${removed}.${again.join("")}${rest}`, []);

@@ -266,7 +266,7 @@ def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores]) -> N
 
 
 def _counts(extent: Extent) -> dict[str, int]:
-    return {name: getattr(extent, name) for name in ("documents", "passages", "places", "characters")}
+    return {name: getattr(extent, name) for name in ("documents", "passages", "occurrences", "characters")}
 
 
 class OriginRow(TypedDict):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from core.dice import Dice
+from core.noise import SeededNoise
 from core.speculative.tree import TokenTree
 
 
@@ -21,14 +21,14 @@ class Moment:
         features: for drafters with `layers`, the target's hidden states (len(ids) - 1, 3·D) that enter those layers,
             concatenated, at every position of the text except the last token's, which is not fed yet. A view: a caller
             that needs it after the call copies it.
-        dice: the noise with which the target's tokens are sampled; None if it takes the most probable token.
-        temperature: T of the target's samples; 1 without dice.
+        noise: the noise with which the target's tokens are sampled; None if it takes the most probable token.
+        temperature: T of the target's samples; 1 without noise.
         distributions: whether the tree must contain the drafter's own distributions and likelihoods.
     """
 
     ids: list[int]
     features: Tensor | None = None
-    dice: Dice | None = None
+    noise: SeededNoise | None = None
     temperature: float = 1.0
     distributions: bool = False
 

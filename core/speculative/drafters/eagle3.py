@@ -2,7 +2,7 @@
 
 `eagle3_tree.py` grows the tree.
 
-If the target samples with known noise G (`core.dice`), the head adds it to its own distribution q: it proposes the
+If the target samples with known noise G (`core.noise`), the head adds it to its own distribution q: it proposes the
 tokens with the largest ln q + G, and the confidence of a token is its share of exp(ln q + G) among its siblings. So the
 head predicts the sampled token and not the most probable one, and the target's samples do not change.
 
@@ -77,7 +77,7 @@ class Eagle3Drafter(Drafter):
             if depth >= 1 and moment.features is not None and len(moment.ids) >= 2:
                 depth = min(depth, self.depth)
                 text = HeadText(moment.ids, moment.features, depth, self._noise(moment, depth))
-                how = moment.temperature, moment.dice is None, moment.distributions
+                how = moment.temperature, moment.noise is None, moment.distributions
                 alike.setdefault(how, {})[n] = text
         with torch.inference_mode():
             for (temperature, _, distributions), texts in alike.items():
@@ -87,10 +87,10 @@ class Eagle3Drafter(Drafter):
         return trees
 
     def _noise(self, moment: Moment, depth: int) -> Tensor | None:
-        """Returns the noise that is added to ln q at each level, (depth, V_d); None without dice."""
-        if moment.dice is None:
+        """Returns the noise that is added to ln q at each level, (depth, V_d); None without noise."""
+        if moment.noise is None:
             return None
-        rows = [moment.dice.gumbel(len(moment.ids) + level, self._vocabulary) for level in range(depth)]
+        rows = [moment.noise.gumbel(len(moment.ids) + level, self._vocabulary) for level in range(depth)]
         return torch.from_numpy(np.stack(rows)).float()
 
     def close(self) -> None:

@@ -34,11 +34,11 @@ class CpuTrees:
         self._beam, self._most = beam, most
         self._known: list[Known] = []  # the texts in the head's cache
 
-    def __call__(self, texts: Sequence[HeadText], heat: float, distributions: bool) -> list[TokenTree]:
+    def __call__(self, texts: Sequence[HeadText], temperature: float, distributions: bool) -> list[TokenTree]:
         """Computes the texts' new positions in one pass, and grows their trees.
 
         Args:
-            heat: the temperature.
+            temperature: the temperature.
             distributions: whether the trees contain the head's own distributions.
         """
         order = sorted(range(len(texts)), key=lambda n: -texts[n].depth)
@@ -53,18 +53,18 @@ class CpuTrees:
         widths: list[int] = []  # texts at each level
 
         def advance(level: int, tokens: Tensor, outputs: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-            going = len(tokens)
+            active = len(tokens)
             past = end + sum(widths) * beam
-            widths.append(going)
+            widths.append(active)
             # Columns of each level: those of the first text, of the second, …; a path sees only its own text's.
             trees = [
-                (own[:going, None, :wide, None] & each[:, :, None]).flatten(2)
+                (own[:active, None, :wide, None] & each[:, :, None]).flatten(2)
                 for wide, each in zip(widths, seen.split(beam, 2), strict=True)
             ]
-            mask = torch.cat((sees[:going, None].expand(-1, beam, -1), *trees), 2).flatten(0, 1)
-            at = (positions[:going] + level - 1).expand(-1, beam).flatten()
+            mask = torch.cat((sees[:active, None].expand(-1, beam, -1), *trees), 2).flatten(0, 1)
+            at = (positions[:active] + level - 1).expand(-1, beam).flatten()
             found = self._head(self._embeddings[tokens.flatten()], outputs.flatten(0, 1), at, past, mask)
-            return found[0].unflatten(0, (going, beam)), found[1].unflatten(0, (going, beam))
+            return found[0].unflatten(0, (active, beam)), found[1].unflatten(0, (active, beam))
 
         noises = [text.noise for text in texts if text.noise is not None]
         grown = grow(
@@ -75,11 +75,11 @@ class CpuTrees:
             beam=beam,
             depths=[text.depth for text in texts],
             most=self._most,
-            temperature=heat,
+            temperature=temperature,
             noise=pad_sequence(noises) if noises else None,
             distributions=distributions,
         )
-        trees = {n: tree_of(one, self._vocabulary, heat) for n, one in zip(order, grown, strict=True)}
+        trees = {n: tree_of(one, self._vocabulary, temperature) for n, one in zip(order, grown, strict=True)}
         return [trees[n] for n in range(len(texts))]
 
     def _read(

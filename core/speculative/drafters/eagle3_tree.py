@@ -18,7 +18,7 @@ from torch import Tensor
 
 from core.speculative.tree import DraftDistribution, TokenTree
 
-SHARPER = 0.9  # factor of the temperature with dice, because a head's distribution is flatter than the target's
+SHARPER = 0.9  # factor of the temperature with noise, because a head's distribution is flatter than the target's
 
 # (level, tokens (R', b), their parents' outputs (R', b, D), seen (R', b, level · b)) -> outputs (R', b, D), logits
 # (R', b, V_d). `seen` marks each path's tokens among those of its text's tree, in the order of passes; this pass's are
@@ -33,7 +33,7 @@ class HeadText(NamedTuple):
         ids, features: (T,) and (T - 1, 3·D_t): the inputs of position t are the features of token t and the embedding
             of token t + 1.
         depth: the number of levels.
-        noise: (depth, V_d), the noise that dice add to ln q at each level; None without dice.
+        noise: (depth, V_d), the noise that is added to ln q at each level; None without noise.
     """
 
     ids: list[int]
@@ -43,7 +43,7 @@ class HeadText(NamedTuple):
 
 
 class HeadDistributions(NamedTuple):
-    """The head's own distributions in a tree, without the noise of the dice.
+    """The head's own distributions in a tree, without the sampling noise.
 
     Attributes:
         likelihood: (m,) q of each token given its parent.
@@ -97,7 +97,7 @@ def grow(
         vocabulary: (V_d,) the target's ids.
         advance: one pass of the head.
         depths: (R,) the number of levels of each tree, never increasing.
-        noise: (levels, R, V_d), the noise that dice add to ln q at each level; None without dice.
+        noise: (levels, R, V_d), the noise that is added to ln q at each level; None without noise.
         distributions: whether the head's own distributions are returned.
     """
     b, R = min(beam, len(vocabulary)), len(depths)
@@ -105,26 +105,26 @@ def grow(
     tokens = vocabulary[at]
     levels = [_Candidates(tokens, torch.full_like(at, -1), best, best, torch.zeros_like(at), at)]
     every = [logits[:, None]]
-    # The paths that continue: their places among the text's candidates, their sums of ln p, their parents' outputs.
-    places, sums, outputs = torch.arange(b, device=at.device).expand(R, b), best, outputs[:, None].expand(-1, b, -1)
+    # The paths that continue: their indices among the text's candidates, their sums of ln p, their parents' outputs.
+    indices, sums, outputs = torch.arange(b, device=at.device).expand(R, b), best, outputs[:, None].expand(-1, b, -1)
     own = torch.eye(b, dtype=torch.bool, device=at.device).expand(R, b, b)
     seen = own[..., :0]
     for level in range(1, depths[0]):
-        going = sum(depth > level for depth in depths)  # R'
-        seen = torch.cat((seen[:going], own[:going]), 2)
-        outputs, logits = advance(level, tokens[:going], outputs[:going], seen)
-        of_level = None if noise is None else noise[level, :going, None]
+        active = sum(depth > level for depth in depths)  # R'
+        seen = torch.cat((seen[:active], own[:active]), 2)
+        outputs, logits = advance(level, tokens[:active], outputs[:active], seen)
+        of_level = None if noise is None else noise[level, :active, None]
         each, at = (x.flatten(1) for x in most_probable(logits, b, temperature, of_level))  # (R', b · b)
-        reached = sums[:going].repeat_interleave(b, 1) + each
+        reached = sums[:active].repeat_interleave(b, 1) + each
         ids = vocabulary[at]
         row = 1 + (level - 1) * b + torch.arange(b * b, device=at.device) // b
-        parents = places[:going].repeat_interleave(b, 1)
-        levels.append(_Candidates(ids, parents, reached, each, row.expand(going, -1), at))
+        parents = indices[:active].repeat_interleave(b, 1)
+        levels.append(_Candidates(ids, parents, reached, each, row.expand(active, -1), at))
         if distributions:
             every.append(logits)
         sums, chosen = reached.topk(b)  # (R', b)
-        tokens, places = ids.gather(1, chosen), b + (level - 1) * b * b + chosen
-        text, path = torch.arange(going, device=at.device)[:, None], chosen // b
+        tokens, indices = ids.gather(1, chosen), b + (level - 1) * b * b + chosen
+        text, path = torch.arange(active, device=at.device)[:, None], chosen // b
         outputs, seen = outputs[text, path], seen[text, path]
     grown = []
     for r, depth in enumerate(depths):
@@ -132,7 +132,7 @@ def grow(
         # The sort is stable and a child comes after its parent, so of two equally probable ones the parent is first.
         kept = torch.argsort(found.paths, descending=True, stable=True)[:most].sort().values
         above = found.parents[kept]
-        above = torch.where(above < 0, above, torch.searchsorted(kept, above))  # places among the kept tokens
+        above = torch.where(above < 0, above, torch.searchsorted(kept, above))  # indices among the kept tokens
         q = None
         if distributions:
             row, rows = found.rows[kept], torch.cat([x[r] for x in every[:depth]])
@@ -145,7 +145,7 @@ def most_probable(
     logits: Tensor, b: int, temperature: float | Tensor, noise: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Returns the b tokens with the highest probability of being the target's next one, best first, from logits
-    (…, V_d): ln p and the places in the draft vocabulary, (…, b) each. `noise` (…, V_d) is the noise of the dice."""
+    (…, V_d): ln p and the indices in the draft vocabulary, (…, b) each. `noise` (…, V_d) is the sampling noise."""
     if noise is None:
         return (logits / temperature).log_softmax(-1).topk(b)
     best, at = (logits / (SHARPER * temperature) + noise).topk(b)

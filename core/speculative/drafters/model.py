@@ -1,6 +1,6 @@
 """Proposals of a smaller model with the same tokenizer: a chain of its most probable tokens.
 
-If the target samples with known noise (`core.dice`), the smaller model adds it to its own distribution, as an EAGLE-3
+If the target samples with known noise (`core.noise`), the smaller model adds it to its own distribution, as an EAGLE-3
 head does, and proposes the token that the target probably samples.
 """
 
@@ -64,7 +64,7 @@ class ModelDrafter(Drafter):
 def _proposed(logits: Tensor, moment: Moment, place: int) -> tuple[int, float]:
     """Returns the token to propose after a text of `place` tokens, and its probability of being the target's."""
     scores, likely = torch.topk(logits / moment.temperature, min(LIKELY, len(logits)))
-    if moment.dice is not None:
-        scores = scores + torch.from_numpy(moment.dice.gumbel(place, likely.cpu().numpy())).to(scores)
+    if moment.noise is not None:
+        scores = scores + torch.from_numpy(moment.noise.gumbel(place, likely.cpu().numpy())).to(scores)
     best = int(scores.argmax())
     return int(likely[best]), float((scores[best] - torch.logsumexp(scores, 0)).exp())

@@ -64,7 +64,7 @@ def test_forget_a_document_or_a_phrase(tmp_path: Path, monkeypatch: pytest.Monke
 
     def forget(*what: str) -> tuple[int, int, int, int]:
         row = rows("forget", *what, "--store", "me")[0]
-        return row["documents"], row["passages"], row["places"], row["characters"]
+        return row["documents"], row["passages"], row["occurrences"], row["characters"]
 
     assert forget("--phrase", "8") == (0, 1, 1, 1)
     assert forget("--phrase", "a.txt") == forget("--document", "1 2") == (0, 0, 0, 0)

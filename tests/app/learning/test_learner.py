@@ -364,14 +364,14 @@ def test_a_pause_stops_the_clock_and_the_end_of_the_input_stops_the_training(mon
     lines, add = said(ORDER)
     reached, closed, passed = threading.Semaphore(0), [], []
 
-    def training(order: Order, clock: Callable[[], float], going: Callable[[], None]) -> Generator[Any]:
+    def training(order: Order, clock: Callable[[], float], check_cancelled: Callable[[], None]) -> Generator[Any]:
         assert order == Order("me.sqlite", minutes=2.0)
         began = clock()
         try:
             while True:
                 reached.release()
                 time.sleep(0.001)
-                going()
+                check_cancelled()
                 passed.append(clock() - began)
         finally:
             closed.append(True)
@@ -409,10 +409,10 @@ def test_an_error_of_ours_is_a_sentence() -> None:
 
 def test_commands_end_in_an_exception_for_the_training() -> None:
     commands = Commands()
-    commands.going()
+    commands.check_cancelled()
     commands.listen(iter(["pause"]))
     with pytest.raises(Stopped):
-        commands.going()
+        commands.check_cancelled()
 
 
 def test_the_servers_command_runs_the_process() -> None:

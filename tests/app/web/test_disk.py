@@ -94,7 +94,9 @@ class Disk:
         shutil.copytree(self.data, folder / "pristine")
 
     def load(self, name: str) -> Autocomplete:
-        return Autocomplete(self.model, bases=BaseShelf("f" * 64), shelf=Shelf(self.model.tokenizer, beside=True))
+        return Autocomplete(
+            self.model, bases=BaseShelf("f" * 64), shelf=Shelf(self.model.tokenizer, in_background=True)
+        )
 
     def fill(self) -> None:
         """Writes one of each file."""

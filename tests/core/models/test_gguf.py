@@ -198,6 +198,8 @@ LIES_OF_FAMILIES: dict[str, tuple[str, Change, str]] = {
     "a negative limit": ("gemma2", set_to("gemma2.final_logit_softcapping", -1.0, FLOAT), "softcapping is -1.0"),
     "an endless factor": ("granite", set_to("granite.residual_scale", float("inf"), FLOAT), "residual_scale is inf"),
     "a factor of text": ("granite", set_to("granite.logit_scale", "x", TEXT), "logit_scale is 'x'"),
+    "a huge factor": ("granite", set_to("granite.residual_scale", 1e38, FLOAT), "a number from 9e-13 to 1e.12"),
+    "a factor without effect": ("granite", set_to("granite.logit_scale", 1e-38, FLOAT), "where a number from 9e-13"),
     "a rotation of no length": (
         "qwen3",
         set_to("qwen3.rope.scaling.original_context_length", 0),

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from core.controls import MODES
-from core.dice import Dice
 from core.drafting.drafts import Options
 from core.drafting.driver import Driven
 from core.modes.speculated import Speculation, Speculator
 from core.modes.start import Mode, start
+from core.noise import SeededNoise
 from core.samplers import Chain, Temperature, TopK
 from core.samplers.greedy import Greedy
 from core.speculative.budget import Memory
@@ -116,7 +116,7 @@ def test_a_rule_crops_speculated_drafts_too():
 
 
 @pytest.mark.parametrize(
-    ("name", "rule", "tau", "heat", "rolls"),
+    ("name", "rule", "tau", "temperature", "rolls"),
     [
         ("sampled", None, 1.0, 1.0, True),
         ("sampled", Chain([Temperature(1.5), TopK(3)]), 0.5, 0.75, True),
@@ -125,14 +125,16 @@ def test_a_rule_crops_speculated_drafts_too():
         ("greedy", Temperature(1.5), 1.0, 1.0, False),
     ],
 )
-def test_drafters_are_told_the_temperature_in_the_rule_and_no_dice_where_none_decide(name, rule, tau, heat, rolls):
+def test_drafters_are_told_the_temperature_in_the_rule_and_no_dice_where_none_decide(
+    name, rule, tau, temperature, rolls
+):
     model = TableModel(seed=3)
     mode, by = speculating(model, name, tree_size=4)
     told = []
     draft = by.drafter.draft
     by.drafter.draft = lambda moment, *rest: told.append(moment) or draft(moment, *rest)
     drafts(model, mode, rule=rule, tau=tau)
-    assert {(moment.temperature, moment.dice is not None) for moment in told} == {(heat, rolls)}
+    assert {(moment.temperature, moment.noise is not None) for moment in told} == {(temperature, rolls)}
 
 
 def test_every_step_only_adds_and_stopping_anywhere_leaves_the_prefix():
@@ -224,7 +226,7 @@ def three_texts(model: TableModel) -> list[Text]:
         sequence = model.open()
         p = model.after(PREFIX).softmax(0).double().numpy()
         sequence.sync(PREFIX)
-        texts.append(Text(sequence, [*PREFIX, draft], len(PREFIX) + 1 + LENGTH, p, dice=Dice(7, draft)))
+        texts.append(Text(sequence, [*PREFIX, draft], len(PREFIX) + 1 + LENGTH, p, noise=SeededNoise(7, draft)))
     return texts
 
 

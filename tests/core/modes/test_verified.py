@@ -271,8 +271,8 @@ def test_bounds_are_audited_at_each_temperature_that_is_calibrated(monkeypatch: 
     warm = Calibration(fingerprint(MODEL), "table", np.ones(4), Constants(1e9, 1e9, 1e12), temperature=1.5)
 
     def calibrated(model: object, sampling: TargetSampling) -> Calibration:
-        if sampling.heat != 1.5:
-            raise CalibrationError(f"not at T = {sampling.heat:g}")
+        if sampling.overall_temperature != 1.5:
+            raise CalibrationError(f"not at T = {sampling.overall_temperature:g}")
         return warm
 
     class Kept(TableModel):
@@ -296,7 +296,7 @@ def test_bounds_are_audited_at_each_temperature_that_is_calibrated(monkeypatch: 
     ]
     assert rows[-1]["coverage"] == 1.0
     with pytest.raises(CalibrationError, match=r"at T = 0\.5"):
-        arc_risk.audited(MODEL, warm, NgramDrafter(), TEXT, 0, heat=0.5)
+        arc_risk.audited(MODEL, warm, NgramDrafter(), TEXT, 0, temperature=0.5)
 
 
 def test_the_depth_of_a_token_is_counted_from_the_pass_that_gave_it() -> None:

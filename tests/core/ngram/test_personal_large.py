@@ -111,7 +111,7 @@ def test_large_texts_are_counted_in_chunks(store: PersonalStore, monkeypatch: py
     assert counted_anew(store.path) == {(): 0}
 
 
-# ---------------------------------------------------------------- beside the engine
+# ---------------------------------------------------------------- in the background
 
 
 class Slow:
@@ -150,7 +150,7 @@ def test_drafts_go_on_with_the_former_counts(tmp_path: Path, monkeypatch: pytest
     path = tmp_path / "me.sqlite"
     with (
         PersonalStore.open(path, TOKENIZER, create=True) as writer,
-        PersonalStore.open(path, TOKENIZER, beside=True) as reader,
+        PersonalStore.open(path, TOKENIZER, in_background=True) as reader,
     ):
         writer.add("old", [text_of([1, 2, 3] * 100)])
         reader.prepare()
@@ -179,14 +179,14 @@ def test_drafts_go_on_with_the_former_counts(tmp_path: Path, monkeypatch: pytest
         assert all(name.startswith("counts of") for name in slow.threads)
 
 
-@pytest.mark.parametrize("counted", ["long ago", "beside", "just now"])
+@pytest.mark.parametrize("counted", ["long ago", "in the background", "just now"])
 def test_after_a_removal_no_look_up_uses_the_former_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: str
 ) -> None:
     path = tmp_path / "me.sqlite"
     with (
         PersonalStore.open(path, TOKENIZER, create=True) as writer,
-        PersonalStore.open(path, TOKENIZER, beside=True) as reader,
+        PersonalStore.open(path, TOKENIZER, in_background=True) as reader,
     ):
         writer.add("other", [text_of([5, 6] * FRESH)])
         if counted == "long ago":
@@ -197,7 +197,7 @@ def test_after_a_removal_no_look_up_uses_the_former_counts(
         if counted == "just now":
             writer.learn("1 2", origin="secret")
             assert reader.evidence([[1]], [2], [2]).totals.tolist() == [[4]]
-        elif counted == "beside":
+        elif counted == "in the background":
             writer.add("secret", [text_of([1, 2] * FRESH)])
             reader.refresh()  # a thread counts it
         writer.forget_document("secret")
@@ -212,7 +212,7 @@ def test_a_small_change_counts_at_the_next_look_up_beside_too(tmp_path: Path) ->
     path = tmp_path / "me.sqlite"
     with (
         PersonalStore.open(path, TOKENIZER, create=True) as writer,
-        PersonalStore.open(path, TOKENIZER, beside=True) as reader,
+        PersonalStore.open(path, TOKENIZER, in_background=True) as reader,
     ):
         reader.prepare()
         wait(reader)
@@ -227,7 +227,7 @@ def test_what_cannot_be_counted_beside_is_a_problem_of_that_store(tmp_path: Path
     with sqlite3.connect(tmp_path / "me.sqlite") as file:
         file.execute("UPDATE passages SET ids = ?", [np.array([999999], dtype="<u4").tobytes()])
     file.close()
-    shelf = Shelf(TOKENIZER, tmp_path, beside=True)
+    shelf = Shelf(TOKENIZER, tmp_path, in_background=True)
     for _ in range(500):
         if not shelf.active():
             break
@@ -243,7 +243,7 @@ def test_a_store_that_is_closed_while_it_counts_leaves_no_thread(
     with PersonalStore.open(path, TOKENIZER, create=True) as writer:
         writer.add("a", [much(1)])
     slow = Slow(monkeypatch)
-    reader = PersonalStore.open(path, TOKENIZER, beside=True)
+    reader = PersonalStore.open(path, TOKENIZER, in_background=True)
     reader.prepare()
     reader.close()
     slow.go.set()
@@ -322,14 +322,14 @@ def test_others_write_while_documents_are_read(store: PersonalStore) -> None:
 def test_an_adding_ends_within_a_long_document(store: PersonalStore) -> None:
     calls = 0
 
-    def going() -> None:
+    def check_cancelled() -> None:
         nonlocal calls
         calls += 1
         if calls == 5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store.add("long", [much(1, 300_000)], going)
+        store.add("long", [much(1, 300_000)], check_cancelled)
     assert store.documents() == []
 
 
@@ -366,10 +366,10 @@ def test_a_file_system_without_a_write_ahead_log_is_refused_in_words(
 def test_the_first_look_up_and_the_one_after_a_removal_wait_for_no_thread_where_the_store_is_small(
     store: PersonalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(personal_counts, "Following", None)  # nothing beside
+    monkeypatch.setattr(personal_counts, "Following", None)  # nothing in the background
     store.add("letter", ["1 2 3 4"])
     store.add("other", ["1 2 5"])
-    with PersonalStore.open(store.path, TOKENIZER, beside=True) as drafting:
+    with PersonalStore.open(store.path, TOKENIZER, in_background=True) as drafting:
         twice = drafting.count(TOKENIZER.encode("1 2"))
         assert twice > 0
         store.forget_document("letter")

@@ -228,7 +228,7 @@ def test_what_is_forgotten_is_in_no_file(tmp_path: Path, by: str) -> None:
             assert store.forget_document("secret.txt").documents == 3
         elif by == "phrase":
             done = store.forget_phrase("4321  1234\n2345")
-            assert (done.passages, done.places, done.complete) == (2, 2, True)
+            assert (done.passages, done.occurrences, done.complete) == (2, 2, True)
         else:
             store.add("secret.txt", ["1 2"])
         # While it is still open: the log, too, is part of the folder.
@@ -255,9 +255,9 @@ def test_forgetting_takes_whole_words_in_any_case(tmp_path: Path) -> None:
 
     with PersonalStore.open(tmp_path / "me.sqlite", Letters(), create=True) as store:
         store.add("file", ["A cat. The category, CAT\n dog."])
-        assert store.forget_phrase("cat").places == 2
+        assert store.forget_phrase("cat").occurrences == 2
         assert [t for stored in store.texts() for t in stored.passages] == ["A ", ". The category, ", "\n dog."]
-        assert store.forget_phrase("nothing of the kind").places == 0
+        assert store.forget_phrase("nothing of the kind").occurrences == 0
         with pytest.raises(InputError, match="No words given"):
             store.forget_phrase("  ")
 

@@ -544,7 +544,7 @@ def test_divergence_is_that_of_jensen_and_shannon(weights: list[float]) -> None:
 @pytest.mark.parametrize("tolerance", ["lts", "typical", "fsd", "none"])
 def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(tolerance: str) -> None:
     rule = None if tolerance == "lts" else TopK(3)
-    # Nearly the target: it guesses the target's dice, so an equal model's proposals would need no tolerance.
+    # Nearly the target: it guesses the target's noise, so an equal model's proposals would need no tolerance.
     drafter = ModelDrafter(TableModel(spread=0.7), MODEL) if tolerance == "fsd" else NgramDrafter()
     lossless = generate(MODEL, drafter, [0, 1, 2], length=300, rule=rule, tree_size=6)
     list(lossless)
@@ -573,7 +573,7 @@ def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(tolerance: st
 
 
 class Perfect(Drafter):
-    """Has the target's own distribution, and guesses the dice: at each level the tokens with the largest ln p + G."""
+    """Has the target's own distribution, and guesses the noise: at each level the tokens with the largest ln p + G."""
 
     name, has_distribution = "perfect", True
 
@@ -583,8 +583,8 @@ class Perfect(Drafter):
         for level in range(2):
             logits, at = MODEL.after(ids), len(tree) - 3 if level else -1  # after the likeliest three, the first
             logq = logits.log_softmax(0).numpy()
-            assert moment.dice is not None
-            noisy = logq + moment.dice.gumbel(len(ids), np.arange(len(logq)))
+            assert moment.noise is not None
+            noisy = logq + moment.noise.gumbel(len(ids), np.arange(len(logq)))
             best = np.argsort(-noisy)[1:4]  # all but the one that the target draws
             tree.own[at] = DraftDistribution(logits)
             tree.ids.extend(best.tolist())
@@ -608,7 +608,7 @@ def test_fsd_needs_a_drafter_with_a_distribution() -> None:
 
 
 def test_pruning_goes_by_the_drafters_distribution_and_not_by_the_dice() -> None:
-    """ℓ(c) of eq. 1: the dice hold the third token most probable, the drafter's own distribution the first."""
+    """ℓ(c) of eq. 1: the noise hold the third token most probable, the drafter's own distribution the first."""
     tree = TokenTree([0, 1, 2], [-1] * 3, [0.05, 0.05, 0.9], likelihood=[0.9, 0.06, 0.04])
     assert kept(tree, 0.0, Pruning(epsilon=0.1)) == [0]
     assert arc.ranked(tree, 1, "probability", 1.0) == [0]

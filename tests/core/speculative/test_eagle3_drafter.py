@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from tiny_models import CONTEXT, VOCAB, Replayed
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from core.dice import Dice
 from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models import capture, hf, static
 from core.models.base import LanguageModel, Row, Sequence, path_to
 from core.models.static import StaticModel
 from core.models.torch_model import TorchModel
+from core.noise import SeededNoise
 from core.speculative import generate
 from core.speculative.cost import CostCurve
 from core.speculative.drafters import Moment, eagle3_static
@@ -197,24 +197,24 @@ def test_the_tree_is_what_the_head_says(model: LanguageModel, monkeypatch: pytes
         assert all(out >= by_the_head(head, model, text, features, [other]) - 1e-4 for other in range(60, 100))
 
 
-@pytest.mark.parametrize(("dice", "temperature"), [(None, 1.0), (Dice(3), 1.0), (Dice(3), 0.5)])
+@pytest.mark.parametrize(("noise", "temperature"), [(None, 1.0), (SeededNoise(3), 1.0), (SeededNoise(3), 0.5)])
 def test_a_tree_tells_the_heads_own_distributions_without_the_dice(
-    model: LanguageModel, dice: Dice | None, temperature: float
+    model: LanguageModel, noise: SeededNoise | None, temperature: float
 ) -> None:
-    """What the head knows of the dice is in the confidences alone; likelihoods and distributions are the module's."""
+    """What the head knows of the noise is in the confidences alone; likelihoods and distributions are the module's."""
     head = head_for(model)
     drafter = Eagle3Drafter(head, model, beam=3, depth=3, most=9)
     sequence = model.open()
     sequence.feed(PREFIX[:-1])
     assert sequence.features is not None
     told, silent = (
-        drafter.draft(Moment(PREFIX, sequence.features, dice, temperature, whole), 3) for whole in (True, False)
+        drafter.draft(Moment(PREFIX, sequence.features, noise, temperature, whole), 3) for whole in (True, False)
     )
     assert (told.ids, told.parents) == (silent.ids, silent.parents)
     assert told.confidence == pytest.approx(silent.confidence, rel=1e-4)
     assert silent.likelihood is None and not silent.own
     assert told.likelihood is not None and set(told.own) == set(told.parents)
-    assert (told.likelihood == pytest.approx(told.confidence, rel=1e-4)) == (dice is None)
+    assert (told.likelihood == pytest.approx(told.confidence, rel=1e-4)) == (noise is None)
     vocabulary = head.vocabulary.tolist()
     for place, parent in enumerate(told.parents):
         before = [told.ids[i] for i in path_to(parent, told.parents)] if parent >= 0 else []
@@ -299,7 +299,7 @@ def test_one_pass_of_the_head_for_each_level_serves_all_texts(model: LanguageMod
         for text in texts:
             sequence = model.open()
             sequence.feed(text[:-1])
-            moments.append(Moment(list(text), sequence.features, Dice(3, len(moments))))
+            moments.append(Moment(list(text), sequence.features, SeededNoise(3, len(moments))))
         counted.passes.clear()
         drafter.draft_all(moments, depths)
         return list(counted.passes)
@@ -333,14 +333,18 @@ def test_trees_drafted_together_are_those_of_each_text_alone(
         texts = [text[: len(text) - data.draw(st.integers(0, 2), label="cut")] for text in texts]
         texts = [[*text, *data.draw(st.lists(token, max_size=4), label="new")] for text in texts]
         depths = [data.draw(st.integers(0, 6), label="levels") for _ in texts]
-        dice, heat = data.draw(st.sampled_from([(False, 1.0), (True, 1.0), (True, 0.5)]), label="dice and temperature")
+        noise, temperature = data.draw(
+            st.sampled_from([(False, 1.0), (True, 1.0), (True, 0.5)]), label="noise and temperature"
+        )
         whole = data.draw(st.booleans(), label="whole")
         moments = []
         for n, text in enumerate(texts):
             sequence = target.open()
             sequence.feed(text[:-1])
             assert sequence.features is not None
-            moments.append(Moment(text, sequence.features.clone(), Dice(1, n) if dice else None, heat, whole))
+            moments.append(
+                Moment(text, sequence.features.clone(), SeededNoise(1, n) if noise else None, temperature, whole)
+            )
             sequence.close()
         together = drafter.draft_all(moments, depths)
         for tree, moment, depth in zip(together, moments, depths, strict=True):
@@ -360,13 +364,13 @@ def test_trees_drafted_together_are_those_of_each_text_alone(
 
 @pytest.mark.parametrize("width", [None, 16])
 def test_texts_that_are_equal_may_be_drafted_for_in_one_call(model: LanguageModel, width: int | None) -> None:
-    """The head reads the text once; only the dice differ."""
+    """The head reads the text once; only the noise differ."""
     head = head_for(model, width=width)
     drafter = Eagle3Drafter(head, model, beam=3, depth=3)
     sequence = model.open()
     for text in (PREFIX, [*PREFIX, 7], [*PREFIX, 7]):
         sequence.sync(text[:-1])
-        moments = [Moment(text, sequence.features, Dice(n)) for n in range(4)]
+        moments = [Moment(text, sequence.features, SeededNoise(n)) for n in range(4)]
         together = drafter.draft_all(moments, [3] * 4)
         alone = [Eagle3Drafter(head, model, beam=3, depth=3).draft(moment, 3) for moment in moments]
         assert [(tree.ids, tree.parents) for tree in together] == [(tree.ids, tree.parents) for tree in alone]
@@ -377,8 +381,13 @@ def test_texts_that_are_sampled_differently_may_be_drafted_for_in_one_call(model
     sequence = model.open()
     drafter = Eagle3Drafter(head, model, beam=3, depth=3)
     sequence.feed(PREFIX[:-1])
-    ways: list[tuple[Dice | None, float]] = [(Dice(1), 1.0), (None, 1.0), (Dice(1), 0.5), (Dice(2), 1.0)]
-    moments = [Moment(PREFIX, sequence.features, dice, heat) for dice, heat in ways]
+    ways: list[tuple[SeededNoise | None, float]] = [
+        (SeededNoise(1), 1.0),
+        (None, 1.0),
+        (SeededNoise(1), 0.5),
+        (SeededNoise(2), 1.0),
+    ]
+    moments = [Moment(PREFIX, sequence.features, noise, temperature) for noise, temperature in ways]
     together = drafter.draft_all(moments, [3] * 4)
     alone = [Eagle3Drafter(head, model, beam=3, depth=3).draft(moment, 3) for moment in moments]
     assert [(tree.ids, tree.parents) for tree in together] == [(tree.ids, tree.parents) for tree in alone]
@@ -421,15 +430,15 @@ def test_the_trees_are_those_of_the_other_engine(
         ids = data.draw(st.lists(token, min_size=not pair[0].length, max_size=min(room, 25)), label="ids")
         levels = data.draw(st.integers(1, 7), label="levels")
         last = data.draw(token, label="last")
-        dice = data.draw(st.sampled_from([None, Dice(1), Dice(2, 3)]), label="dice")
-        heat = data.draw(st.sampled_from([1.0, 0.5]), label="temperature") if dice else 1.0
+        noise = data.draw(st.sampled_from([None, SeededNoise(1), SeededNoise(2, 3)]), label="noise")
+        temperature = data.draw(st.sampled_from([1.0, 0.5]), label="temperature") if noise else 1.0
         whole = data.draw(st.booleans(), label="whole")
         trees = []
         for drafter, each in zip(drafters, pair, strict=True):
             if ids:
                 each.feed(ids)
             text = [*each.inputs, last]
-            moment = Moment(text, each.features, dice, heat, whole)  # pyright: ignore[reportArgumentType]
+            moment = Moment(text, each.features, noise, temperature, whole)  # pyright: ignore[reportArgumentType]
             trees.append(drafter.draft(moment, levels))
         assert len(trees[0]) and (trees[0].ids, trees[0].parents) == (trees[1].ids, trees[1].parents)
         assert trees[1].confidence == pytest.approx(trees[0].confidence, rel=1e-3)
@@ -466,7 +475,7 @@ def test_a_text_is_the_same_on_a_static_cache(plain_layers: LanguageModel, repla
 
 
 def test_a_head_that_knows_the_dice_guesses_more_of_what_they_give() -> None:
-    """The target's own distribution stands for the head's: with the dice its first guess is always right, without them
+    """The target's own distribution stands for the head's: with the noise its first guess is always right, without them
     as often as the likeliest token is drawn."""
     target_says = torch.randn(200, 40, generator=torch.Generator().manual_seed(0)).mul_(1.5)
     vocabulary = np.arange(60, 100)
@@ -474,9 +483,9 @@ def test_a_head_that_knows_the_dice_guesses_more_of_what_they_give() -> None:
     for place, logits in enumerate(target_says):
         p = np.zeros(VOCAB)
         p[vocabulary] = logits.double().softmax(-1).numpy()
-        drawn = Dice(5).draw(p, place)
+        drawn = SeededNoise(5).draw(p, place)
         for noised in right:
-            noise = torch.from_numpy(Dice(5).gumbel(place, vocabulary)).float() if noised else None
+            noise = torch.from_numpy(SeededNoise(5).gumbel(place, vocabulary)).float() if noised else None
             said, at = most_probable(logits[None] * SHARPER, 4, 1.0, noise)
             assert said[0].diff().le(0).all()
             right[noised] += int(vocabulary[at[0, 0]] == drawn)

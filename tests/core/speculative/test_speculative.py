@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.dice import Dice
 from core.errors import InputError
 from core.models.base import Row, path_to
+from core.noise import SeededNoise
 from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma, TopW
 from core.samplers.greedy import Greedy
 from core.speculative import Memory, ModelDrafter, NgramDrafter, SuperposedDrafter, TargetSampling, TokenTree, generate
@@ -125,8 +125,8 @@ CASES = {
     "T=1.5, n-gram": (TargetSampling(1.5), "n-gram"),
     "Top-W": (TargetSampling(1.0, Remembered(TopW(EMBEDDINGS))), "n-gram"),
     "top-nσ": (TargetSampling(1.5, Remembered(TopNSigma(1.0))), "n-gram"),
-    "T=1, dice": (TargetSampling(1.0), "knowing"),
-    "top-nσ, dice": (TargetSampling(1.5, Remembered(TopNSigma(1.0))), "knowing"),
+    "T=1, noise": (TargetSampling(1.0), "knowing"),
+    "top-nσ, noise": (TargetSampling(1.5, Remembered(TopNSigma(1.0))), "knowing"),
     "min-p": (TargetSampling(1.2, Remembered(MinP(0.2))), "n-gram"),
 }
 
@@ -141,7 +141,7 @@ def drafters(choice: TargetSampling) -> dict[str, Callable[[], Drafter]]:
 
 
 class Knowing(Drafter):
-    """Proposes what another table draws with the target's own dice."""
+    """Proposes what another table draws with the target's own noise."""
 
     name = "knowing"
 
@@ -150,13 +150,13 @@ class Knowing(Drafter):
         self.known: dict[tuple[int, ...], np.ndarray] = {}  # by the last two tokens, on which alone they depend
 
     def draft(self, moment: Moment, depth: int) -> TokenTree:
-        assert moment.dice is not None
+        assert moment.noise is not None
         ids = list(moment.ids)
         for _ in range(depth):
             last = tuple(ids[-2:])
             if last not in self.known:
                 self.known[last] = self.choice.probabilities(self.model.after(ids), ids)
-            ids.append(moment.dice.draw(self.known[last], len(ids)))
+            ids.append(moment.noise.draw(self.known[last], len(ids)))
         return chain(ids[len(moment.ids) :], [0.5] * depth)
 
 
@@ -194,7 +194,7 @@ def test_a_seed_has_one_text_whatever_is_proposed(
 
 
 def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
-    """Another table's draws, with the target's dice and with other ones."""
+    """Another table's draws, with the target's noise and with other ones."""
     close = TableModel()
     close.table += torch.randn(close.table.shape, generator=torch.Generator().manual_seed(2)) * 0.7
     found = {}
@@ -202,9 +202,9 @@ def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
 
         class Some(Knowing):
             def draft(self, moment: Moment, depth: int) -> TokenTree:
-                assert moment.dice is not None
-                dice = moment.dice if knows else Dice(moment.dice.seed + 1000)  # noqa: B023 - called within the loop
-                return super().draft(replace(moment, dice=dice), depth)
+                assert moment.noise is not None
+                noise = moment.noise if knows else SeededNoise(moment.noise.seed + 1000)  # noqa: B023 - called within the loop
+                return super().draft(replace(moment, noise=noise), depth)
 
         made = [
             generate(MODEL, Some(close, TargetSampling(1.0)), PREFIX, seed=s, tree_size=3, length=60) for s in range(20)
@@ -221,12 +221,12 @@ def test_choosing_the_tree_size_does_not_bend_the_distribution() -> None:
 
 def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     """One position in twenty takes the least probable token."""
-    draw, chance = Dice.draw, np.random.default_rng(0)
+    draw, chance = SeededNoise.draw, np.random.default_rng(0)
 
-    def biased(dice: Dice, p: np.ndarray, place: int) -> int:
-        return int(p.argmin()) if chance.random() < 0.05 else draw(dice, p, place)
+    def biased(noise: SeededNoise, p: np.ndarray, place: int) -> int:
+        return int(p.argmin()) if chance.random() < 0.05 else draw(noise, p, place)
 
-    monkeypatch.setattr(Dice, "draw", biased)
+    monkeypatch.setattr(SeededNoise, "draw", biased)
     choice = TargetSampling(1.0)
     seen = transitions(drafters(choice)["n-gram"], choice, tree_size=6)
     assert departure(seen, choice) > 4
@@ -402,7 +402,7 @@ def test_a_rule_with_a_memory_sees_every_token_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "heat", "rolls"),
+    ("options", "temperature", "rolls"),
     [
         ({"temperature": 0.5}, 0.5, True),
         ({"rule": Chain([Temperature(1.5), MinP(0.1)])}, 1.5, True),
@@ -411,16 +411,16 @@ def test_a_rule_with_a_memory_sees_every_token_once() -> None:
         ({"rule": Greedy()}, 1.0, False),
     ],
 )
-def test_a_temperature_inside_the_rule_is_told_to_the_drafter(options: dict, heat: float, rolls: bool) -> None:
+def test_a_temperature_inside_the_rule_is_told_to_the_drafter(options: dict, temperature: float, rolls: bool) -> None:
     told = []
 
     class Listening(NgramDrafter):
         def draft(self, moment: Moment, depth: int) -> TokenTree:
-            told.append((moment.temperature, moment.dice is not None))
+            told.append((moment.temperature, moment.noise is not None))
             return super().draft(moment, depth)
 
     list(generate(MODEL, Listening(), PREFIX, length=12, tree_size=3, **options))
-    assert set(told) == {(heat, rolls)}
+    assert set(told) == {(temperature, rolls)}
 
 
 def test_a_chain_of_rules_is_the_targets_rule() -> None:

@@ -374,6 +374,7 @@ def test_the_server_forgets_the_tab_with_a_document_that_has_private_text(learne
     learner.write("Openly")
     learner.wait_for_drafts(*DRAFTS)
     learner.page.get_by_role("button", name="New", exact=True).click()
+    learner.wait(lambda: learner.text == "", "the empty page")  # keys before it go into the document that is open
     learner.write("And openly")
     learner.wait_for_drafts(*DRAFTS)
     assert private not in tabs(learner, since) and len(tabs(learner, since)) == 1

@@ -246,12 +246,12 @@ def test_search_and_forget(stores: Stores) -> None:
     stores.post("add-phrase", store="me", text="thank you for your time")
     add_text(stores.disk, "me", "a.txt", "Thank you for your letter; thank you for all.")
     found = stores.post("search", text="thank you for")["found"]
-    assert found[0]["places"] == {"typed": 1, "a.txt": 2}
+    assert found[0]["occurrences"] == {"typed": 1, "a.txt": 2}
     assert [(row["text"], row["count"], row["from"]) for row in found[0]["following"]] == [
         ("your", 2, {"typed": 1, "a.txt": 1}),
         ("all", 1, {"a.txt": 1}),
     ]
-    extent = {"documents": 0, "passages": 2, "places": 3, "characters": 39}
+    extent = {"documents": 0, "passages": 2, "occurrences": 3, "characters": 39}
     dry = stores.post("forget-phrase", store="me", phrase="thank you for", dry=True)
     assert dry == {**extent, "undo": False}, "this request names no tab"
     done = {**extent, "complete": True, "adapter": False, "ticket": ""}
@@ -267,7 +267,7 @@ def texts(stores: Stores) -> list[tuple[str, ...]]:
 def test_a_phrase_that_is_also_a_name_is_forgotten_as_a_phrase(stores: Stores) -> None:
     stores.post("add-phrase", store="me", text="the words typed here")  # its document is called typed
     stores.post("add-phrase", store="me", text="others")
-    assert stores.post("forget-phrase", store="me", phrase="typed")["places"] == 1
+    assert stores.post("forget-phrase", store="me", phrase="typed")["occurrences"] == 1
     assert texts(stores) == [("the words ", " here"), ("others",)]
     assert stores.post("forget-document", store="me", document="others")["documents"] == 0
     assert stores.post("forget-document", store="me", document="typed")["documents"] == 2
@@ -360,7 +360,7 @@ def test_with_a_full_disk_the_server_says_so_and_goes_on(stores: Stores) -> None
         status, line = stores.ask("POST", "/add?store=me&name=a.txt", b"words " * 1000)
         assert status == 409, line
         assert "File too large" in json.loads(line)["message"]
-        assert stores.post("search", text="abc")["found"][0]["places"] == {"typed": 1}
+        assert stores.post("search", text="abc")["found"][0]["occurrences"] == {"typed": 1}
     assert stores.add("me", "a.txt", b"words " * 1000)[-1]["type"] == "added"
 
 
@@ -416,7 +416,7 @@ def test_a_store_made_anew_under_a_deleted_name_is_the_one_that_counts(tmp_path:
 
 
 def test_the_mark_of_removals_is_the_same_everywhere_and_differs_after_each(tmp_path: Path) -> None:
-    disk, shelf = PersonalStores(TOKENIZER, tmp_path), Shelf(TOKENIZER, tmp_path, beside=True)
+    disk, shelf = PersonalStores(TOKENIZER, tmp_path), Shelf(TOKENIZER, tmp_path, in_background=True)
 
     def mark() -> str:
         shelf.active()

@@ -1,4 +1,4 @@
-"""The places at which drafts may begin: after the text, or at any token boundary inside a half-typed word."""
+"""The token boundaries at which drafts may begin: after the text, or inside a half-typed word."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from core.drafting.drafts import Options
 
 
 @dataclass(frozen=True)
-class Places:
+class Boundaries:
     """Drafts may begin after the first n tokens of `word`, with a token of `starts[n]`.
 
     Attributes:
         word: tokens of the half-typed word; [] without one.
-        starts: token ids (n,) for each place; None allows any token, after the text.
+        starts: token ids (n,) for each boundary; None allows any token, after the text.
     """
 
     word: list[int] = field(default_factory=list)
     starts: list[np.ndarray] | None = None
 
     @classmethod
-    def of(cls, options: Options) -> Places:
-        """The place after the text, with the options' `first_ids` or with any token."""
+    def of(cls, options: Options) -> Boundaries:
+        """The boundary after the text, with the options' `first_ids` or with any token."""
         return cls([], None if options.first_ids is None else [np.asarray(options.first_ids)])
 
     def allowed(self, place: int) -> np.ndarray | None:
@@ -33,14 +33,14 @@ class Places:
         return self.starts[place] if self.starts else None
 
     def likeliest(self, logits: list[Tensor]) -> int:
-        """The most probable place, 0 … len(logits) - 1, for modes whose drafts all begin at one place.
+        """The most probable boundary, 0 … len(logits) - 1, for modes whose drafts all begin at one boundary.
 
         Args:
             logits: (V,) after the text, then after each of the word's first tokens, as far as they are known.
         """
         if not self.starts or len(logits) < 2:
             return 0
-        path, mass = 0.0, []  # log-probability of the word's tokens so far; of beginning at each place
+        path, mass = 0.0, []  # log-probability of the word's tokens so far; of beginning at each boundary
         for n, (after, allowed) in enumerate(zip(logits, self.starts, strict=False)):
             logq = after.log_softmax(0)
             share = float(torch.logsumexp(logq[torch.from_numpy(allowed)], 0)) if len(allowed) else -np.inf

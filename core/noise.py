@@ -19,7 +19,7 @@ Words = TypeVar("Words", int, NDArray[Any])  # numbers of 64 bits
 
 
 @dataclass(frozen=True)
-class Dice:
+class SeededNoise:
     """The noise of one draft.
 
     Attributes:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from core.dice import Dice
+from core.noise import SeededNoise
 from tests.core.speculative.test_speculative import chi_squared
 
 N = 20_000
@@ -19,15 +19,15 @@ def test_draws_have_their_distribution() -> None:
     """χ² of 20,000 draws each, over places, over seeds and over drafts; a true one fails once in 30,000."""
     p = np.array([0.0, 0.5, 0.2, 0.15, 0.1, 0.04, 0.01])
     expected = {(i,): x for i, x in enumerate(p)}
-    ways = {"places": lambda n: Dice(1).draw(p, n), "seeds": lambda n: Dice(n).draw(p, 7)}
-    ways["drafts"] = lambda n: Dice(3, n).draw(p, 7)
+    ways = {"places": lambda n: SeededNoise(1).draw(p, n), "seeds": lambda n: SeededNoise(n).draw(p, 7)}
+    ways["drafts"] = lambda n: SeededNoise(3, n).draw(p, 7)
     for way, drawn in ways.items():
         assert chi_squared(Counter((drawn(n),) for n in range(N)), expected, N) < 4, way
 
 
 def test_neighbouring_places_know_nothing_of_each_other() -> None:
     p = np.array([0.4, 0.3, 0.3])
-    pairs = Counter((Dice(n).draw(p, 4), Dice(n).draw(p, 5)) for n in range(N))
+    pairs = Counter((SeededNoise(n).draw(p, 4), SeededNoise(n).draw(p, 5)) for n in range(N))
     assert chi_squared(pairs, {(a, b): p[a] * p[b] for a in range(3) for b in range(3)}, N) < 4
 
 
@@ -35,18 +35,18 @@ def test_neighbouring_places_know_nothing_of_each_other() -> None:
     arrays(float, 12, elements=st.floats(0, 5)).filter(lambda p: p.max() > 0), st.integers(0, 2**31), st.integers(0, 99)
 )
 def test_a_draw_is_the_gumbel_max_trick_and_never_what_has_no_probability(p: np.ndarray, seed: int, place: int) -> None:
-    dice = Dice(seed, 2)
-    token = dice.draw(p, place)
+    noise = SeededNoise(seed, 2)
+    token = noise.draw(p, place)
     assert p[token] > 0
     with np.errstate(divide="ignore"):
-        scores = np.log(p) + dice.gumbel(place, np.arange(12))
+        scores = np.log(p) + noise.gumbel(place, np.arange(12))
     assert scores[token] >= scores.max() - 1e-9
-    assert dice.draw(p * 3, place) == token
+    assert noise.draw(p * 3, place) == token
 
 
 def test_the_noise_of_a_token_does_not_depend_on_the_others_requested() -> None:
-    dice = Dice(11)
-    every = dice.gumbel(3, np.arange(50))
-    assert np.array_equal(dice.gumbel(3, np.array([40, 2])), every[[40, 2]])
-    assert not np.array_equal(dice.gumbel(4, np.arange(50)), every)
-    assert abs(dice.gumbel(0, np.arange(100_000)).mean() - np.euler_gamma) < 0.02
+    noise = SeededNoise(11)
+    every = noise.gumbel(3, np.arange(50))
+    assert np.array_equal(noise.gumbel(3, np.array([40, 2])), every[[40, 2]])
+    assert not np.array_equal(noise.gumbel(4, np.arange(50)), every)
+    assert abs(noise.gumbel(0, np.arange(100_000)).mean() - np.euler_gamma) < 0.02
