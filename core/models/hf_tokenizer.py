@@ -212,6 +212,7 @@ def from_transformers(tokenizer: PreTrainedTokenizerFast, vocab_size: int, eos_i
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
+    backend.encode("\ue000")  # fails, here and not at a key, if the token for unknown characters is missing
     bare = backend.encode("a", add_special_tokens=False).ids
     dressed = backend.encode("a", add_special_tokens=True).ids
     start_ids = next((dressed[:i] for i in range(len(dressed)) if dressed[i : i + len(bare)] == bare), [])

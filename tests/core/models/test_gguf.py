@@ -60,6 +60,13 @@ def test_the_tiny_model_runs_in_compiled_code(tmp_path: Path) -> None:
     assert torch.isfinite(model.open().feed([1, 2, 3])).all()
 
 
+def test_a_tokenizer_without_its_token_for_unknown_characters_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(mutated(16580))
+    with pytest.raises(ModelFileError, match="Unk token `<unk>` not found"):
+        load_model(str(path), "torch")
+
+
 @pytest.mark.parametrize("family", LAYOUTS)
 def test_a_tiny_model_of_each_family_runs_in_compiled_code_in_any_types(tmp_path: Path, family: str) -> None:
     for seed in range(2):
