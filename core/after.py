@@ -23,7 +23,7 @@ from torch import Tensor
 from core.drafting.drafts import Drafts
 from core.drafting.scored import scored
 from core.models.base import Row, Sequence, common
-from core.present import Page, TextDraft, present
+from core.present import Presentation, TextDraft
 from core.text import spaced
 
 MOST_LOST = 3.0  # nats that the best draft may lose: the writer may continue for longer than a draft
@@ -49,26 +49,27 @@ class TextAfter:
     """
 
     text: str  # `following` of the text after the caret
-    page: Page
+    presentation: Presentation
     pace: Pace
     gains: dict[tuple[int, ...], float] = field(default_factory=dict)
     silent: bool = False
 
     def __call__(
-        self, drafts: Drafts, sequence: Sequence, logits: Tensor, took: float
+        self, drafts: Drafts, shown: list[TextDraft], sequence: Sequence, logits: Tensor, took: float
     ) -> Generator[tuple[list[Row], Drafts], list[Tensor], None]:
         """Yields the pass, unless it would take more than `LEAST` seconds and more than `SHARE` of the drafts' time.
 
         Args:
+            shown: the rows of the drafts.
             sequence: contains the prefix, which ends before a half-typed word.
             logits: (V,) after the prefix.
             took: the seconds that the drafts took.
         """
-        rows = [row for row in present(drafts, self.page) if row.text]
+        rows = [row for row in shown if row.text]
         if not rows:
             return
-        typed = self.page.typed.decode("utf-8", "ignore")
-        encode, follows = self.page.tokenizer.encode, self.text
+        typed = self.presentation.typed.decode("utf-8", "ignore")
+        encode, follows = self.presentation.tokenizer.encode, self.text
         texts = ["", *(row.text for row in rows)]
         # A draft and the following text are encoded as one text, because a token may contain the end of one and the
         # beginning of the other.

@@ -34,7 +34,7 @@ from core.ngram.base import BASE_STORE, BaseShelf, base_store
 from core.ngram.interpolation import Store
 from core.ngram.shelf import ALPHA, Shelf, interpolation
 from core.options import OPTIONS, Backend, Precision, Value
-from core.present import SHORT, KeptRow, Page, TextDraft, kept_rows, present
+from core.present import SHORT, KeptRow, Presentation, TextDraft, kept_rows, present
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.samplers.geometry import METRICS
@@ -262,10 +262,11 @@ class Completion:
         self._session, self._healing = session, healing
         self._logits: list[Tensor] = []  # (V,) at each place where drafts may begin
         self._chances: Chances = {}
+        self._presented: tuple[Drafts | None, list[TextDraft]] = None, []  # the newest drafts, and their rows
         mode, after = options.mode, options.after
         plain = mode.name == "superposed"
         distinct = not plain or options.distinct
-        self._page = Page(
+        self._presentation = Presentation(
             session.autocomplete.model.tokenizer,
             healing.rests[0],
             mode.most(options.k),
@@ -280,16 +281,16 @@ class Completion:
             lines=bool(options.reset_every),
         )
         short = options.length if options.grow else min(SHORT, options.length)
-        rows = kept_rows(kept, self._page, len(healing.word_ids), short)
+        rows = kept_rows(kept, self._presentation, len(healing.word_ids), short)
         verify = options.verify if plain and distinct and not options.reset_every else 0
         chances = (
             None
             if options.likeliest is None
-            else TokenChances(self._page, options.likeliest, session.autocomplete.healer.boundaries(healing))
+            else TokenChances(self._presentation, options.likeliest, session.autocomplete.healer.boundaries(healing))
         )
         # Models that fill in the middle have read the text after the caret already.
         line = following(after) if session.autocomplete.healer.fim is None else ""
-        self._after = TextAfter(line, self._page, session.autocomplete.pace) if line else None
+        self._after = TextAfter(line, self._presentation, session.autocomplete.pace) if line else None
         self.judged = self._after is None
         self._steps = self._drafted(options, rows, verify, chances)
         self._take(*next(self._steps))
@@ -325,18 +326,27 @@ class Completion:
             self.step, self.settled, self.checked = drafts.step, drafts.settled, drafts.checked
             self.figures = drafts.figures
             self.best = drafts.best
-            self.drafts = present(drafts, self._page)
+            self.drafts = self._shown(drafts)
             if drafts.done and self._after is not None:
                 self.judged, self.drafts = True, self._after.ranked(self.drafts)
                 if known := [(row.gain, -row.id) for row in self.drafts if row.gain is not None]:
                     self.best = -max(known)[1]
                 if self._after.silent and not self.seen:
-                    self.drafts = [row for row in self.drafts if row.id in self._page.kept]
+                    self.drafts = [row for row in self.drafts if row.id in self._presentation.kept]
             if self._chances:
                 self.drafts = [replace(row, chances=self._chances.get(row.ids, ())) for row in self.drafts]
-            self._session.shown = [*((self._page.before, row) for row in self.drafts), *self._page.earlier][:REMEMBERED]
+            self._session.shown = [
+                *((self._presentation.before, row) for row in self.drafts),
+                *self._presentation.earlier,
+            ][:REMEMBERED]
         if not rows:
             self.close()
+
+    def _shown(self, drafts: Drafts) -> list[TextDraft]:
+        """The rows of these drafts, which are made once."""
+        if drafts is not self._presented[0]:
+            self._presented = drafts, present(drafts, self._presentation)
+        return self._presented[1]
 
     def _drafted(
         self, options: CompleteOptions, kept: list[Kept], verify: int, chances: TokenChances | None
@@ -384,9 +394,9 @@ class Completion:
             began = time.perf_counter()
             drafts = yield from finished(drafting)
             if self._after is not None:
-                yield from self._after(drafts, held, logits[0], time.perf_counter() - began)
+                yield from self._after(drafts, self._shown(drafts), held, logits[0], time.perf_counter() - began)
             if chances is not None:
-                self._chances = yield from chances(drafts, held, logits)
+                self._chances = yield from chances(drafts, self._shown(drafts), held, logits)
             yield [], drafts
         finally:
             if drafting is not None:

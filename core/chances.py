@@ -12,29 +12,30 @@ from core.drafting.boundaries import Boundaries, only
 from core.drafting.drafts import Drafts
 from core.drafting.scored import scored
 from core.models.base import Row, Sequence
-from core.present import Chance, Page, TextDraft, present
+from core.present import Chance, Presentation, TextDraft
 
 Chances = dict[tuple[int, ...], tuple[Chance, ...]]  # by the tokens of a draft
 
 
 @dataclass(frozen=True)
 class TokenChances:
-    """The page of drafts, the number of most probable tokens, and the positions where drafts may begin."""
+    """How drafts are shown, the number of most probable tokens, and the positions where drafts may begin."""
 
-    page: Page
+    presentation: Presentation
     likeliest: int
     boundaries: Boundaries
 
     def __call__(
-        self, drafts: Drafts, sequence: Sequence, logits: list[Tensor]
+        self, drafts: Drafts, shown: list[TextDraft], sequence: Sequence, logits: list[Tensor]
     ) -> Generator[tuple[list[Row], Drafts], list[Tensor], Chances]:
         """Yields the pass. Returns the chances of the visible tokens.
 
         Args:
+            shown: the rows of the drafts.
             sequence: holds the prefix.
             logits: (V,) after the prefix, then after each token of the half-typed word, as far as they are cached.
         """
-        rows = [row for row in present(drafts, self.page) if row.ids]
+        rows = [row for row in shown if row.ids]
         if not rows:
             return {}
         after = yield from scored([list(row.ids) for row in rows], sequence, replace(drafts, done=False))
@@ -46,7 +47,7 @@ class TokenChances:
         found: list[Chance] = []
         shown = 0
         for n in range(start, len(row.ids)):
-            end = len(self.page.text(list(row.ids[: n + 1])))
+            end = len(self.presentation.text(list(row.ids[: n + 1])))
             if end > len(row.text):
                 break
             typed = b""
@@ -56,7 +57,7 @@ class TokenChances:
                 x = logits[n] if n < len(logits) else after[n - 1]
                 allowed = self.boundaries.allowed(n)
                 x = x if allowed is None else only(x, allowed)
-                typed = self.page.typed[sum(len(self.page.tokenizer.pieces[i]) for i in row.ids[:n]) :]
+                typed = self.presentation.typed[sum(len(self.presentation.tokenizer.pieces[i]) for i in row.ids[:n]) :]
             logp = torch.log_softmax(x.float(), 0)
             top, ids = torch.topk(logp, min(self.likeliest, len(logp)))
             likeliest = tuple(
@@ -67,4 +68,4 @@ class TokenChances:
         return tuple(found)
 
     def _piece(self, token: int, typed: bytes) -> str:
-        return self.page.tokenizer.pieces[token].removeprefix(typed).decode("utf-8", "replace")
+        return self.presentation.tokenizer.pieces[token].removeprefix(typed).decode("utf-8", "replace")

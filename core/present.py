@@ -67,7 +67,7 @@ class KeptRow:
 
 
 @dataclass(frozen=True)
-class Page:
+class Presentation:
     """The settings and the context from which `present` makes rows.
 
     Attributes:
@@ -118,34 +118,34 @@ class Page:
         return shown(self.tokenizer, ids, self.typed, self.lines)
 
 
-def present(drafts: Drafts, page: Page) -> list[TextDraft]:
-    """Returns the rows of the page, in the order of their numbers. Without `page.all`, empty rows and rows with the
+def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
+    """Returns the rows of the page, in the order of their numbers. Without `how.all`, empty rows and rows with the
     text of another are left out."""
-    rows = [_row(draft, page, drafts.done) for draft in drafts.drafts]
-    if page.distinct:
-        rows = sorted((_with_earlier(row, page) for row in rows), key=lambda row: row.id)
+    rows = [_row(draft, how, drafts.done) for draft in drafts.drafts]
+    if how.distinct:
+        rows = sorted((_with_earlier(row, how) for row in rows), key=lambda row: row.id)
     else:  # finished drafts compete with the growing ones; several may share a lineage
         rows += [
-            TextDraft(0, page.text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True, ids=tuple(ids))
+            TextDraft(0, how.text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True, ids=tuple(ids))
             for ids, p in drafts.finished
         ]
         rows.sort(key=lambda row: -row.whole)
         rows = [replace(row, id=i) for i, row in enumerate(rows)]
-    if page.after:
-        rows = [_shortened(row, without_repeated(row.text, page.after, not drafts.done), page) for row in rows]
-    if drafts.done and page.rounded:
+    if how.after:
+        rows = [_shortened(row, without_repeated(row.text, how.after, not drafts.done), how) for row in rows]
+    if drafts.done and how.rounded:
         others = {row.id: [other.text for other in rows if other is not row] for row in rows if row.id != drafts.best}
-        rows = [_rounded(row, page, others.get(row.id, [])) for row in rows]
-    if page.all:
-        return rows[: page.most]
+        rows = [_rounded(row, how, others.get(row.id, [])) for row in rows]
+    if how.all:
+        return rows[: how.most]
     by_text: dict[str, TextDraft] = {}
     for row in rows:
         if row.text:
             by_text.setdefault(row.text, row)
-    return list(by_text.values())[: page.most]
+    return list(by_text.values())[: how.most]
 
 
-def kept_rows(rows: Ids[KeptRow], page: Page, word: int, length: int) -> list[Kept]:
+def kept_rows(rows: Ids[KeptRow], how: Presentation, word: int, length: int) -> list[Kept]:
     """Encodes rows as tokens after the prefix. Rows that the tokenizer does not reproduce exactly are left out.
 
     Args:
@@ -153,52 +153,52 @@ def kept_rows(rows: Ids[KeptRow], page: Page, word: int, length: int) -> list[Ke
         length: a row with fewer tokens after the caret grows again.
     """
     try:
-        typed = page.typed.decode("utf-8")
+        typed = how.typed.decode("utf-8")
     except UnicodeDecodeError:
         return []
     found = []
     for row in rows:
-        ids = page.tokenizer.encode(typed + row.text)
-        if row.id < page.most and page.text(ids) == row.text:
-            found.append(Kept(row.id, ids, len(ids) - word < length, _earlier_totals(row, ids, page)))
+        ids = how.tokenizer.encode(typed + row.text)
+        if row.id < how.most and how.text(ids) == row.text:
+            found.append(Kept(row.id, ids, len(ids) - word < length, _earlier_totals(row, ids, how)))
     return found
 
 
-def _earlier_totals(row: KeptRow, ids: list[int], page: Page) -> list[float]:
+def _earlier_totals(row: KeptRow, ids: list[int], how: Presentation) -> list[float]:
     """Returns ln p up to each token of a kept row, as the earlier completion computed it; [] without such a row."""
-    found = page.drafted(row.id, row.text)
+    found = how.drafted(row.id, row.text)
     if found is None or not found[0].path:
         return []
     earlier, typed = found
-    ends = [typed + len(page.text(ids[: n + 1])) for n in range(len(ids))]
+    ends = [typed + len(how.text(ids[: n + 1])) for n in range(len(ids))]
     return [next((p for at, p in earlier.path if at >= end), earlier.path[-1][1]) for end in ends]
 
 
-def _row(draft: Draft, page: Page, done: bool) -> TextDraft:
+def _row(draft: Draft, how: Presentation, done: bool) -> TextDraft:
     # Only the draft's own tokens are shown: later tokens drift towards the other drafts.
-    ids = draft.ids[: draft.own] if page.distinct else draft.ids
-    if page.whole_words is not None and done:
-        n = whole_words(lambda n: page.text(draft.ids[:n]), len(draft.ids), min(len(ids), page.whole_words))
+    ids = draft.ids[: draft.own] if how.distinct else draft.ids
+    if how.whole_words is not None and done:
+        n = whole_words(lambda n: how.text(draft.ids[:n]), len(draft.ids), min(len(ids), how.whole_words))
         ids = draft.ids[:n]
-    ends = [0, *(len(page.text(draft.ids[: i + 1])) for i in range(len(draft.ids)))]
+    ends = [0, *(len(how.text(draft.ids[: i + 1])) for i in range(len(draft.ids)))]
     return TextDraft(
         draft.row,
-        page.text(ids),
+        how.text(ids),
         draft.branch,
         float(np.exp(draft.logprob)),
         draft.ended,
-        _spans(ids, draft.personal, page),
+        _spans(ids, draft.personal, how),
         tuple((a, b, *origin) for a, b, origin in zip(ends, ends[1:], draft.how, strict=False) if a < b),
         tuple(zip(ends[1 + draft.start :], draft.totals, strict=False)),
         tuple(draft.ids),
     )
 
 
-def _spans(ids: list[int], personal: list[bool], page: Page) -> tuple[tuple[int, int], ...]:
+def _spans(ids: list[int], personal: list[bool], how: Presentation) -> tuple[tuple[int, int], ...]:
     """Returns the ranges of the draft's text whose tokens a personal store decided; adjacent ranges are joined."""
     spans: list[tuple[int, int]] = []
     for i in [i for i in range(len(ids)) if personal[i]]:
-        start, end = len(page.text(ids[:i])), len(page.text(ids[: i + 1]))
+        start, end = len(how.text(ids[:i])), len(how.text(ids[: i + 1]))
         if start == end:
             continue  # the token adds no visible text: it is typed already, or half a character
         if spans and spans[-1][1] == start:
@@ -207,25 +207,25 @@ def _spans(ids: list[int], personal: list[bool], page: Page) -> tuple[tuple[int,
     return tuple(spans)
 
 
-def _rounded(row: TextDraft, page: Page, others: Ids[str]) -> TextDraft:
+def _rounded(row: TextDraft, how: Presentation, others: Ids[str]) -> TextDraft:
     """Returns the row without words like "and the" at its end, unless it would become the beginning of one of the
     others. Kept text stays."""
     text = row.text if row.finished else without_dangling(row.text)
-    return row if any(other.startswith(text) for other in others) else _shortened(row, text, page)
+    return row if any(other.startswith(text) for other in others) else _shortened(row, text, how)
 
 
-def _shortened(row: TextDraft, text: str, page: Page) -> TextDraft:
+def _shortened(row: TextDraft, text: str, how: Presentation) -> TextDraft:
     """Returns the row shortened to `text`, the beginning of its own; kept text stays."""
-    if text == row.text or len(text) < len(page.kept.get(row.id, "")):
+    if text == row.text or len(text) < len(how.kept.get(row.id, "")):
         return row
     spans = tuple((a, min(b, len(text))) for a, b in row.personal if a < len(text))
     return replace(row, text=text, personal=spans)
 
 
-def _with_earlier(row: TextDraft, page: Page) -> TextDraft:
+def _with_earlier(row: TextDraft, how: Presentation) -> TextDraft:
     """Returns a kept row with the personal ranges that its words had when they were drafted."""
-    kept = page.kept.get(row.id)
-    found = None if kept is None else page.drafted(row.id, kept)
+    kept = how.kept.get(row.id)
+    found = None if kept is None else how.drafted(row.id, kept)
     if kept is None or found is None or not row.text.startswith(kept):
         return row
     earlier, typed = found

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.service.service import DraftService
 from app.web import running
 from app.web.security.access import Access, token
-from app.web.serving import create_service_app
+from app.web.site import create_service_app
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import ByteTokenizer, Server
 

@@ -32,7 +32,7 @@ from app.web.routes.documents import add_routes as add_document_routes
 from app.web.routes.stores import add_routes
 from app.web.security.connections import configured
 from app.web.security.guard import Guard
-from app.web.serving import prepare_gradio
+from app.web.site import prepare_gradio
 
 MARKET = " to the market and bought some bread"
 RIVER = " to the river with a lantern"

@@ -1,4 +1,4 @@
-"""The local server: the page, its files and the drafting routes, for this machine only."""
+"""The local server: its port, uvicorn and the browser, for this machine only."""
 
 from __future__ import annotations
 
@@ -12,43 +12,23 @@ import webbrowser
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, Response
-from fastapi.staticfiles import StaticFiles
 
-from app.clients import infill
-from app.clients import openai as openai_api
-from app.documents.folder import DocumentFolder, documents_folder
+from app.learning.background import learner_for, resume_learning
 from app.learning.base_stores import in_full, shelf_of
-from app.learning.child import Order
-from app.learning.forgotten import HeldTexts
-from app.learning.learner import Learner
-from app.service.requests import DraftRequest
 from app.service.service import DraftService, load_failure
-from app.service.settings import Strict
 from app.service.speculation import offer_draft_model
 from app.service.threads import take_turns_quickly
 from app.web import running
-from app.web.bounds import Id
-from app.web.gradio_import import import_gradio
-from app.web.refusals import format_errors, taking
-from app.web.routes import base_stores as base_routes
-from app.web.routes import documents as documents_routes
-from app.web.routes import models as model_routes
-from app.web.routes import sampling as sampling_routes
-from app.web.routes import stores as stores_routes
 from app.web.running import PORT
 from app.web.security.access import Access, token
 from app.web.security.connections import configured, raise_descriptor_limit
-from app.web.security.guard import HOST, Guard
-from app.web.security.offline import stay_offline
-from app.web.security.private import gradio_folder
-from app.web.streaming import Streamed, as_line
-from core.errors import InputError, PolydraftError, traced
+from app.web.security.guard import HOST
+from app.web.site import create_app, create_service_app, prepare_gradio
+from core.errors import InputError, traced
 from core.options import Backend, Precision
 
 if TYPE_CHECKING:
@@ -56,136 +36,6 @@ if TYPE_CHECKING:
 
 # A command to run once the model is loaded: `make run` compiles llama.cpp this way.
 ONCE_LOADED = "POLYDRAFT_ONCE_LOADED"
-
-
-class LeaveRequest(Strict):
-    tab: Id
-
-
-def create_app(service: DraftService, access: Access | None = None, learner: Learner | None = None) -> FastAPI:
-    """The whole site for a draft service, which the caller starts and closes.
-
-    Args:
-        access: requires the token; None gives every program of this machine access.
-        learner: trains adapters, and is closed by the caller; None: a new one.
-    Raises: InputError if Gradio's folder is unusable.
-    """
-    prepare_gradio()
-    from app.web.page import STATIC, STATIC_URL, mount
-
-    app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
-    format_errors(app)
-
-    # A route of Starlette: every key of every tab sends a request, and FastAPI's handling of a route would be a large
-    # part of its cost.
-    @taking(DraftRequest)
-    async def drafts(_: Request, body: DraftRequest) -> Response:
-        return Streamed(service.stream(body), as_line, "application/x-ndjson")
-
-    app.add_route("/api/drafts", drafts, ["POST"])
-
-    held = HeldTexts()
-
-    @app.post("/api/leave")
-    @taking(LeaveRequest)
-    async def leave(_: Request, body: LeaveRequest) -> dict[str, bool]:
-        service.leave(body.tab)
-        held.leave(body.tab)
-        return {"ok": True}
-
-    @app.get("/api/status")
-    async def status() -> dict[str, object]:
-        return service.status()
-
-    stores_routes.add_routes(app, service.stores, learner or learner_for(service), lambda: service.stopping, held)
-    base_routes.add_routes(app, service.base_stores)
-    model_routes.add_routes(app, service)
-    sampling_routes.add_routes(app, service)
-    documents_routes.add_routes(app, DocumentFolder(documents_folder()))
-
-    openai_api.add_routes(app, service)
-    infill.add_routes(app, service)
-
-    @app.get("/manifest.json")
-    async def manifest() -> Response:
-        return FileResponse(STATIC / "manifest.webmanifest", media_type="application/manifest+json")
-
-    app.mount(STATIC_URL, _PageFiles(directory=STATIC))
-    mounted = mount(app)
-    mounted.add_middleware(Guard, access=access)
-    return mounted
-
-
-def learner_for(service: DraftService) -> Learner:
-    """Trains adapters for the service's model, and pauses while it has requests."""
-
-    def order(store: str) -> tuple[Order, int]:
-        path, removals = service.stores().to_train(store)
-        ngrams = service.loaded.ngrams if service.loaded else None
-        return Order(str(path), service.model_name, str(ngrams.path) if ngrams else None), removals
-
-    def gave_up(store: str) -> None:
-        with suppress(PolydraftError), service.stores().at(store) as opened:  # it may have been deleted
-            opened.stop_relearning()
-
-    def clean(store: str) -> None:
-        with suppress(PolydraftError), service.stores().at(store) as opened:
-            opened.remove_unfinished()
-
-    learner = Learner(order, gave_up, clean=clean)
-    service.typed = learner.typed
-    return learner
-
-
-def _go_on_learning(learner: Learner, service: DraftService) -> None:
-    """Trains adapters anew that were removed together with text while no server ran, or too shortly before its end; and
-    removes what trainings left that were killed with the server."""
-    from core.ngram.shelf import stores_folder
-
-    if any(stores_folder().glob("*.sqlite")):
-        with suppress(PolydraftError):  # the server is closing
-            rows = service.stores().list()
-            for row in rows:
-                learner.clean(row["store"])
-            learner.follow(rows)
-
-
-def create_service_app(service: DraftService, access: Access | None = None, elsewhere: bool = False) -> FastAPI:
-    """The routes for other programs, without the page. For `access` and `elsewhere` see `Guard`."""
-    app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
-    format_errors(app)
-
-    @app.get("/")
-    async def start() -> dict[str, str]:
-        return {"message": "Polydraft serves programs here, without its page.", "fix": "Run `polydraft` for the page."}
-
-    openai_api.add_routes(app, service)
-    infill.add_routes(app, service)
-    stores_routes.add_learning_routes(app, service.stores)
-    app.add_middleware(Guard, access=access, page=False, elsewhere=elsewhere)
-    return app
-
-
-def prepare_gradio() -> None:
-    """Imports Gradio without outgoing connections, with its files in a private folder.
-
-    Raises: InputError if its folder is unusable.
-    """
-    stay_offline()
-    os.environ["GRADIO_TEMP_DIR"] = str(gradio_folder())
-    import_gradio()
-
-
-class _PageFiles(StaticFiles):
-    """Static files that the browser revalidates every time, as after an update the page must not run old scripts."""
-
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
-
-
-# ---------------------------------------------------------------- serving
 
 
 class _Server(uvicorn.Server):
@@ -277,7 +127,7 @@ def serve(
         service = DraftService(load, model_name)
         learner = learner_for(service) if page else None
         if learner:
-            go_on = partial(_go_on_learning, learner, service)
+            go_on = partial(resume_learning, learner, service)
             service.adopted = lambda: threading.Thread(target=go_on, daemon=True).start()
         service.start()
         app = (

@@ -322,7 +322,18 @@ struct Blocks {
   }
 };
 
-template <int BITS>
+// Which layout the functions of a kind are compiled for: any, which they read at each call; or one, which makes them
+// faster, and each such kind takes its time to compile.
+struct Any {
+  static const Layout& of(const Layout& given) { return given; }
+};
+
+template <int64_t BITS, bool OFFSETS>
+struct Plain {
+  static constexpr Layout of(const Layout&) { return {BITS, OFFSETS, false, BLOCK}; }
+};
+
+template <int BITS, class Compiled>
 struct Coded {
   static constexpr int IN_WORD = 32 / BITS;
 
@@ -339,7 +350,8 @@ struct Coded {
   }
 
   // A panel as `Float32` has it.
-  static void decode(const Layout& layout, const char* w, int64_t K, float* decoded) {
+  static void decode(const Layout& given, const char* w, int64_t K, float* decoded) {
+    const Layout layout = Compiled::of(given);
     Blocks blocks{layout, w};
     for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block()) {
       blocks.begin(k);
@@ -360,8 +372,9 @@ struct Coded {
   }
 
   template <int R>
-  static void panel(const Layout& layout, const char* w, const float* x, int64_t K, const float* sums, Fetch fetch,
+  static void panel(const Layout& given, const char* w, const float* x, int64_t K, const float* sums, Fetch fetch,
                     float* found) {
+    const Layout layout = Compiled::of(given);
     std::fill_n(found, R * PANEL, 0.0f);
     Blocks blocks{layout, w};
     for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block()) {
@@ -378,19 +391,15 @@ struct Coded {
             add_up<R>(totals, code(a, place), code(b, place), input + i + place, K);
           }
         }
+        const bool shifted = layout.offsets && at + layout.group == BLOCK;  // once for each block
         for (int half = 0; half < 2; half++) {
-          const Vec scale = blocks.scale(half, at);
+          const Vec scale = blocks.scale(half, at), offset = shifted ? blocks.offset(half) : Vec{};
           for (int r = 0; r < R; r++) {
             float* to = found + r * PANEL + half * LANES;
-            store(to, load(to) + scale * totals[r][half]);
+            Vec total = load(to) + scale * totals[r][half];
+            if (shifted) total += offset * sums[r * (K / BLOCK) + k / BLOCK];
+            store(to, total);
           }
-        }
-      }
-      for (int half = 0; layout.offsets && half < 2; half++) {
-        const Vec offset = blocks.offset(half);
-        for (int r = 0; r < R; r++) {
-          float* to = found + r * PANEL + half * LANES;
-          store(to, load(to) + offset * sums[r * (K / BLOCK) + k / BLOCK]);
         }
       }
     }
@@ -422,15 +431,16 @@ Format plain() {
   return {{}, F::bytes, nullptr, ways_of<F>(std::make_integer_sequence<int, ROWS>{})};
 }
 
-template <int64_t BITS>
+template <int64_t BITS, class Compiled = Any>
 Format coded(bool offsets, bool super = false, int64_t group = BLOCK) {
-  return {{BITS, offsets, super, group}, nullptr, Coded<BITS>::decode,
-          ways_of<Coded<BITS>>(std::make_integer_sequence<int, ROWS>{})};
+  return {{BITS, offsets, super, group}, nullptr, Coded<BITS, Compiled>::decode,
+          ways_of<Coded<BITS, Compiled>>(std::make_integer_sequence<int, ROWS>{})};
 }
 
 // By kind.
 const Format FORMATS[] = {
-    plain<Float32>(), plain<Bits16<false>>(), plain<Bits16<true>>(), coded<8>(false), coded<4>(true), coded<8>(true),
+    plain<Float32>(), plain<Bits16<false>>(), plain<Bits16<true>>(),
+    coded<8, Plain<8, false>>(false), coded<4, Plain<4, true>>(true), coded<8>(true),
     coded<4>(true, true), coded<8>(true, true), coded<8>(false, true, 16),
 };
 

@@ -7,9 +7,7 @@ effect at the next look-up, and forgetting a text also removes its counts.
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -21,28 +19,21 @@ from core.errors import InputError
 from core.ngram import learned
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
-from core.ngram.passages import SHORT, StoredPassage, encoded, occurrences, runs, whole_words, word_after
+from core.ngram.passages import SHORT, StoredPassage, occurrences, runs, whole_words, word_after
 from core.ngram.personal_counts import PersonalCounts
 from core.ngram.personal_file import PersonalFile
-from core.ngram.removed import Extent, Forgotten, Removed, RemovedDocument, Undone
+from core.ngram.removed import Extent, Forgotten, Removed, Undone
 from core.ngram.store import CandidateIds, Contexts, TypedEvidence
+from core.ngram.stored_texts import TYPED, StoredTexts, check_length
 from core.ngram.summaries import LearnedText, StoreSummary
+from core.ngram.switches import Switches
 from core.ngram.windows import ORDER
 
 if TYPE_CHECKING:  # its module imports torch
     from core.models.base import Tokenizer
 
-TYPED = "typed"  # origin of text learned from writing
-LARGEST = 10_000_000  # tokens of a store
-LONGEST = 8 * LARGEST  # characters added at a time
 MOST_TIMES = 1000  # the maximum multiplicity of a text
 
-_SIZE = "SELECT coalesce(sum(tokens), 0) FROM passages"
-# Of a document: its passages, their characters, and the bytes of their rows.
-_SIZES = (
-    "SELECT count(*), coalesce(sum(length(text)), 0), coalesce(sum(length(CAST(text AS BLOB)) + length(ids)), 0) "
-    "FROM passages WHERE document = ?"
-)
 _TEXTS = "SELECT origin, text FROM passages JOIN documents ON document = documents.id"
 # The multiplicity of a phrase that was added on purpose, and of a paragraph that was just written. Of the sequences
 # that a long text contains once, one in five occurs again (measured, docs/evaluation.md); an added phrase is certainly
@@ -60,7 +51,7 @@ class StoredText:
     passages: tuple[str, ...]
 
 
-class PersonalStore:
+class PersonalStore(Switches):
     """One personal store. Use it from one thread at a time; each thread or process may open its own.
 
     Attributes:
@@ -72,9 +63,9 @@ class PersonalStore:
     def __init__(self, file: PersonalFile, tokenizer: Tokenizer | None, in_background: bool = False) -> None:
         """Use `PersonalStore.open`."""
         self.path, self.orders = file.path, tuple(range(2, ORDER + 1))
-        self._file, self._tokenizer = file, tokenizer
+        self._file = file
+        self._texts = StoredTexts(file, tokenizer)
         self._counts = PersonalCounts(file, in_background)
-        self._strength: float | None = None
         self._seen: tuple[int, int] | None = None  # the state of the file that was read
         self._aside = False  # whether the running transaction removes the adapter
 
@@ -198,43 +189,6 @@ class PersonalStore:
         return True
 
     # ---------------------------------------------------------------- what is in it
-
-    @property
-    def enabled(self) -> bool:
-        """Whether drafts use it; as of the last look-up or `refresh`."""
-        return self._file.settings.get("enabled", "1") == "1"
-
-    @property
-    def learning(self) -> bool:
-        """Whether it learns written and picked text; as of the last look-up or `refresh`. Off in a new store."""
-        return self._file.settings.get("learning", "0") == "1"
-
-    @property
-    def identity(self) -> str:
-        """Differs from that of every other store, also of one with the same name, created after this one was deleted;
-        as of the last look-up or `refresh`. "" in a file of an earlier version, until text is removed from it."""
-        return self._file.settings.get("identity", "")
-
-    @property
-    def removals(self) -> int:
-        """How often text was removed; as of the last look-up or `refresh`."""
-        return int(self._file.settings.get("removals", "0"))
-
-    @property
-    def relearning(self) -> bool:
-        """Whether an adapter was removed together with text, and is to be trained again from the remaining text; as of
-        the last look-up or `refresh`."""
-        return self._file.settings.get("relearn", "0") == "1"
-
-    @property
-    def adapting(self) -> bool:
-        """Whether drafts use its adapter, if there is one that helps; as of the last look-up or `refresh`."""
-        return self._file.settings.get("adapter", "1") == "1"
-
-    @property
-    def strength(self) -> float | None:
-        """The share of its adapter's change that drafts use, 0 to 1; None: that of the adapter's own result."""
-        return self._strength
 
     def summary(self) -> StoreSummary:
         """The entry of this store in lists of stores."""
@@ -369,8 +323,8 @@ class PersonalStore:
             check_cancelled: called every few thousand characters; if it raises, nothing is added.
         Raises: InputError when the store would become too large.
         """
-        stays = self._file.query(f"{_SIZE} JOIN documents ON document = documents.id WHERE origin <> ?", [origin])[0][0]
-        held = list(self._prepared(documents, stays, check_cancelled))
+        stays = self._texts.tokens(without=origin)
+        held = list(self._texts.prepared(documents, stays, check_cancelled))
         with self._writing():
             rows = self._file.query(
                 "SELECT documents.id, text FROM documents JOIN passages ON document = documents.id WHERE origin = ? "
@@ -381,8 +335,8 @@ class PersonalStore:
                 return sum(one.tokens for one in held)  # the store has exactly this already
             before = list(dict.fromkeys(number for number, _ in rows))
             self._remove(before)
-            tokens = sum(self._insert(origin, [one], PHRASE if len(one.text) <= SHORT else 1) for one in held)
-            self._check_size()
+            tokens = sum(self._texts.insert(origin, [one], PHRASE if len(one.text) <= SHORT else 1) for one in held)
+            self._texts.check_size()
         if before:
             self._file.scrub()
         return tokens
@@ -393,10 +347,10 @@ class PersonalStore:
             raise InputError(f"{times} times given; 1 to {MOST_TIMES} expected.")
         if not text.strip():
             return 0
-        ready = self._passage(text)
+        ready = self._texts.passage(text)
         with self._writing():
-            self._insert(origin, [ready], times)
-            self._check_size()
+            self._texts.insert(origin, [ready], times)
+            self._texts.check_size()
         return ready.tokens
 
     def restore(self, documents: Iterable[StoredText]) -> int:
@@ -404,32 +358,32 @@ class PersonalStore:
 
         Raises: InputError when the store would become too large.
         """
-        here, size = {_mark(text) for text in self.texts()}, self._tokens()
+        here, size = {_mark(text) for text in self.texts()}, self._texts.tokens()
         held: list[tuple[StoredText, list[StoredPassage]]] = []
         characters = 0
         for text in documents:
             if _mark(text) not in here:
                 characters += sum(map(len, text.passages))
-                _check_length(characters)
-                held.append((text, list(self._prepared(text.passages, size))))
+                check_length(characters)
+                held.append((text, list(self._texts.prepared(text.passages, size))))
                 size += sum(passage.tokens for passage in held[-1][1])
         with self._writing():
             here = {_mark(text) for text in self.texts()}  # another program may have added them meanwhile
             tokens = sum(
-                self._insert(text.origin, passages, text.times, text.added)
+                self._texts.insert(text.origin, passages, text.times, text.added)
                 for text, passages in held
                 if _mark(text) not in here
             )
-            self._check_size()
+            self._texts.check_size()
         return tokens
 
     def document_extent(self, origin: str) -> Extent:
         """What `forget_document` would remove."""
-        return self._extent(self._numbers(origin))
+        return self._texts.extent(self._texts.numbers(origin))
 
     def phrase_extent(self, phrase: str) -> Extent:
         """What `forget_phrase` would remove."""
-        return self._found(whole_words(phrase))[1]
+        return self._texts.found(whole_words(phrase))[1]
 
     def forget_document(self, origin: str, keep: int = 0) -> Forgotten:
         """Removes all documents of this origin.
@@ -441,8 +395,8 @@ class PersonalStore:
             keep: the bytes that the result may contain to undo this, in memory.
         """
         with self._writing():
-            numbers = self._numbers(origin)
-            extent, removed = self._extent(numbers), self._kept(numbers, keep)
+            numbers = self._texts.numbers(origin)
+            extent, removed = self._texts.extent(numbers), self._kept(numbers, keep)
             self._remove(numbers)
             adapter = self._aside
         return self._forgotten(extent, adapter, removed)
@@ -454,9 +408,11 @@ class PersonalStore:
         """
         pattern = whole_words(phrase)
         with self._writing():
-            occurrences, extent = self._found(pattern)
+            occurrences, extent = self._texts.found(pattern)
             removed = self._kept(sorted(set(occurrences.values())), keep)
-            self._cut(pattern, occurrences)
+            if occurrences:
+                self._texts.cut(pattern, occurrences)
+                self._removed()
             adapter = self._aside
         return self._forgotten(extent, adapter, removed)
 
@@ -476,8 +432,8 @@ class PersonalStore:
                     "Add the text again."
                 )
             for document in removed.documents:
-                self._put_back(document, removed.last)
-            self._check_size()
+                self._texts.put_back(document, removed.last)
+            self._texts.check_size()
             # A training of what was left must neither go on nor write over the adapter.
             self._file.set("removals", str(removed.after + 1))
             if removed.adapter:
@@ -501,38 +457,11 @@ class PersonalStore:
         self.close()
         remove_files(self.path)
 
-    def switch(self, on: bool) -> None:
-        """Switches the use of this store in drafts, everywhere it is open."""
-        with self._writing():
-            self._file.set("enabled", str(int(on)))
-
-    def switch_learning(self, on: bool) -> None:
-        """Switches learning of written and picked text."""
-        with self._writing():
-            self._file.set("learning", str(int(on)))
-
-    def switch_adapter(self, on: bool) -> None:
-        """Switches the use of its adapter in drafts."""
-        with self._writing():
-            self._file.set("adapter", str(int(on)))
-
-    def set_strength(self, strength: float | None) -> None:
-        """Sets `strength`. Raises InputError unless it is None or 0 to 1."""
-        if strength is not None and not 0 <= strength <= 1:
-            raise InputError(f"The strength {strength:g} was given; 0 to 1 expected.")
-        with self._writing():
-            self._file.set("strength", "" if strength is None else repr(float(strength)))
-
     def remove_unfinished(self) -> None:
         """Removes what a training that was killed left beside its adapter."""
         if learned.unfinished(self.learned):
             with self._writing():  # so no training is writing
                 learned.remove_unfinished(self.learned)
-
-    def stop_relearning(self) -> None:
-        """Its adapter stays removed until it is trained on request."""
-        with self._writing():
-            self._file.set("relearn", "0")
 
     # ---------------------------------------------------------------- the state of the file
 
@@ -559,15 +488,6 @@ class PersonalStore:
             if learned.remove(learned.aside_of(self.path)):
                 self._file.set("relearn", "1")
 
-    def _read_settings(self) -> None:
-        given = self._file.read_settings().get("strength") or None
-        try:
-            self._strength = None if given is None else float(given)
-        except ValueError:
-            self._strength = math.nan
-        if self._strength is not None and not 0 <= self._strength <= 1:
-            raise StoreError(f"{self.path} is damaged: its strength is {given!r:.40}; 0 to 1 expected.")
-
     def _loaded(self) -> Counts:
         """The counts, computed at the first look-up."""
         if not self._counts.started():
@@ -575,69 +495,11 @@ class PersonalStore:
             self.refresh()
         return self._counts.latest
 
-    # ---------------------------------------------------------------- passages, within a transaction
+    # ---------------------------------------------------------------- removals, within a transaction
 
-    def _insert(self, origin: str, passages: Sequence[StoredPassage], times: int, added: str | None = None) -> int:
-        added = added or datetime.now(UTC).isoformat(timespec="seconds")
-        number = self._file.db.table("documents").insert({"origin": origin, "added": added, "times": times}).last_pk
-        return sum(self._insert_passage(number, passage) for passage in passages)
-
-    def _insert_passage(self, document: Any, passage: StoredPassage) -> int:
-        self._file.db.table("passages").insert({"document": document, **asdict(passage)})
-        return passage.tokens
-
-    def _passage(self, text: str, check_cancelled: Callable[[], None] = lambda: None) -> StoredPassage:
-        """A text as a passage of this store."""
-        if self._tokenizer is None:
-            raise InputError(f"{self.path} was opened without a tokenizer, so no text can be added.")
-        return encoded(text, self._tokenizer, check_cancelled)
-
-    def _prepared(
-        self, texts: Iterable[str], tokens: int, check_cancelled: Callable[[], None] = lambda: None
-    ) -> Iterator[StoredPassage]:
-        """Passages to insert, in addition to `tokens` that remain. Raises InputError as soon as they are too many."""
-        characters = 0
-        for text in texts:
-            if not text.strip():
-                continue
-            characters += len(text)
-            _check_length(characters)
-            ready = self._passage(text, check_cancelled)
-            tokens += ready.tokens
-            self._check_size(tokens)
-            yield ready
-
-    def _tokens(self) -> int:
-        return self._file.query(_SIZE)[0][0]
-
-    def _check_size(self, tokens: int | None = None) -> None:
-        """Raises InputError when the store, or a store with this many tokens, is too large."""
-        if (tokens := self._tokens() if tokens is None else tokens) > LARGEST:
-            raise InputError(
-                f"The store {self.name} would have {tokens:,} tokens or more; at most {LARGEST:,} are possible. "
-                "Nothing was added. Forget some text first, or add this to another store: several may be on at once."
-            )
-
-    def _remove(self, documents: Sequence[int]) -> int:
-        """Deletes documents with their passages; returns the number of passages."""
-        passages = 0
-        for number in documents:
-            passages += self._file.query("SELECT count(*) FROM passages WHERE document = ?", [number])[0][0]
-            self._file.db.table("documents").delete(number)
+    def _remove(self, documents: Sequence[int]) -> None:
         if documents:
-            self._removed()
-        return passages
-
-    def _cut(self, pattern: re.Pattern[str], passages: Mapping[int, int]) -> None:
-        """Cuts a phrase out of these passages, given with their documents."""
-        for number, document in passages.items():
-            ((text,),) = self._file.query("SELECT text FROM passages WHERE id = ?", [number], (str,))
-            self._file.db.table("passages").delete(number)
-            for piece in pattern.split(text):
-                if piece.strip():
-                    self._insert_passage(document, self._passage(piece))
-        if passages:
-            self._file.db.execute("DELETE FROM documents WHERE id NOT IN (SELECT document FROM passages)")
+            self._texts.remove(documents)
             self._removed()
 
     def _removed(self) -> None:
@@ -654,33 +516,10 @@ class PersonalStore:
             self._file.set("identity", token_hex(8))
             self._file.read_settings()
 
-    # ---------------------------------------------------------------- what a removal takes away
-
-    def _numbers(self, origin: str) -> list[int]:
-        return [row[0] for row in self._file.query("SELECT id FROM documents WHERE origin = ? ORDER BY id", [origin])]
-
-    def _extent(self, documents: Sequence[int]) -> Extent:
-        """Of whole documents."""
-        rows = [self._file.query(_SIZES, [number])[0] for number in documents]
-        passages, characters, size = (sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0, 0)
-        return Extent(len(documents), passages, 0, characters, size)
-
-    def _found(self, pattern: re.Pattern[str]) -> tuple[dict[int, int], Extent]:
-        """The passages that contain a phrase, with their documents; and what cutting it out removes."""
-        found, occurrences, characters = dict[int, int](), 0, 0
-        for number, document, text in self._file.rows(
-            "SELECT id, document, text FROM passages ORDER BY id", (int, int, str)
-        ):
-            if lengths := [match.end() - match.start() for match in pattern.finditer(text)]:
-                found[number] = document
-                occurrences, characters = occurrences + len(lengths), characters + sum(lengths)
-        touched = self._extent(sorted(set(found.values())))
-        return found, Extent(0, len(found), occurrences, characters, touched.bytes)
-
     def _kept(self, documents: Sequence[int], most: int) -> Removed | None:
         """What undoes the removal of these documents, or of parts of them; None without any, or of more than `most`
         bytes."""
-        size = self._extent(documents).bytes
+        size = self._texts.extent(documents).bytes
         if not documents or size > most:
             return None
         self._identify()
@@ -689,30 +528,9 @@ class PersonalStore:
             self.removals,
             self.removals + 1,
             self._file.query("SELECT max(id) FROM documents")[0][0],
-            tuple(self._row(number) for number in documents),
+            tuple(self._texts.document(number) for number in documents),
             learned.contents(self.learned, most - size),
         )
-
-    def _row(self, number: int) -> RemovedDocument:
-        ((origin, added, times),) = self._file.query(
-            "SELECT origin, added, times FROM documents WHERE id = ?", [number]
-        )
-        rows = self._file.query("SELECT text, tokens, ids FROM passages WHERE document = ? ORDER BY id", [number])
-        return RemovedDocument(number, origin, added, times, tuple(StoredPassage(*row) for row in rows))
-
-    def _put_back(self, document: RemovedDocument, last: int) -> None:
-        """Restores a document under its own number, so that the order of the texts is the same; its passages get new
-        numbers, by which readers recognise new text."""
-        origin = document.origin
-        if origin != TYPED and self._file.query(
-            "SELECT 1 FROM documents WHERE origin = ? AND id > ? LIMIT 1", [origin, last]
-        ):
-            raise StoreError(f"This can no longer be undone: {origin} was added to {self.name} again since.")
-        row = {"id": document.number, "origin": origin, "added": document.added, "times": document.times}
-        self._file.db.table("documents").insert(row, ignore=True)  # it is there if only parts were removed
-        self._file.db.execute("DELETE FROM passages WHERE document = ?", [document.number])
-        for passage in document.passages:
-            self._insert_passage(document.number, passage)
 
     def _forgotten(self, extent: Extent, adapter: bool, removed: Removed | None) -> Forgotten:
         complete = self._file.scrub() if extent.documents or extent.passages else True
@@ -729,11 +547,6 @@ def remove_files(path: Path) -> None:
             path.with_name(path.name + ending).unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"{path} cannot be removed: {error.strerror or error}.") from error
-
-
-def _check_length(characters: int) -> None:
-    if characters > LONGEST:
-        raise InputError(f"More than {LONGEST:,} characters at once. Nothing was added; add them in parts.")
 
 
 def _mark(text: StoredText) -> tuple[str, str, tuple[str, ...]]:

@@ -45,7 +45,7 @@ def test_the_page_needs_no_torch_and_gradio_writes_no_stubs(tmp_path: Path) -> N
     (tmp_path / "own.py").write_text("import gradio\nclass Own(gradio.Textbox):\n    EVENTS = []\n")
     code = f"""
 import sys
-from app.web.serving import create_app
+from app.web.site import create_app
 from app.service.service import DraftService
 create_app(DraftService(lambda _: None))
 sys.path.insert(0, {str(tmp_path)!r})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.drafting.drafts import Draft, Drafts
-from core.present import KeptRow, Page, TextDraft, kept_rows, present
+from core.present import KeptRow, Presentation, TextDraft, kept_rows, present
 from tests.paths import ROOT
 from tests.table_model import Letters
 
@@ -29,8 +29,8 @@ def draft(ids: list[int], row: int, p: float = -1.0, **more) -> Draft:
     return Draft(ids, totals, row, **made)
 
 
-def page(**more) -> Page:
-    return Page(Words(), b"", most=3, **more)
+def page(**more) -> Presentation:
+    return Presentation(Words(), b"", most=3, **more)
 
 
 def test_rows_are_ordered_by_number_and_no_text_appears_twice():

@@ -18,7 +18,7 @@ from app.web import running
 from app.web.security import access
 from app.web.security.access import Access
 from app.web.security.private import data_folder
-from app.web.serving import create_service_app
+from app.web.site import create_service_app
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import Server
 from tests.paths import ROOT

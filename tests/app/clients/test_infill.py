@@ -193,7 +193,7 @@ def test_health_tells_when_the_model_is_there() -> None:
         def __init__(self) -> None:
             from app.service.service import DraftService
             from app.web.security.access import Access
-            from app.web.serving import create_service_app
+            from app.web.site import create_service_app
             from tests.fake_drafts import Server
 
             self.autocomplete = fake

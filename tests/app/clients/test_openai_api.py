@@ -17,7 +17,7 @@ from app.clients.options import FIELDS, in_fields
 from app.service.given import ALL_FLAGS
 from app.service.service import DraftService
 from app.web.security.access import Access
-from app.web.serving import create_app, create_service_app
+from app.web.site import create_app, create_service_app
 from core.autocomplete import Autocomplete
 from core.errors import Mention, OptionError
 from tests.fake_autocomplete import FakeAutocomplete

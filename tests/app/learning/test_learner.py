@@ -22,9 +22,9 @@ import psutil
 import pytest
 
 from app.learning import child as learner_child
+from app.learning.background import learner_for, resume_learning
 from app.learning.child import Commands, Order, Stopped, answers
 from app.learning.learner import COMMAND, KNOWN, QUIET, STOPPED, TOO_LITTLE, Learner
-from app.web.serving import _go_on_learning, learner_for
 from core.adapters import Adapters
 from core.errors import InputError, PolydraftError
 from core.models import hf
@@ -331,7 +331,7 @@ def test_the_servers_learner_trains_for_its_model_and_pauses_at_every_request(
         left = tmp_path / "me.adapter" / ".training.safetensors.1234.tmp"
         left.parent.mkdir()
         left.write_text("of a process that was killed with its server")
-        _go_on_learning(learner, service)
+        resume_learning(learner, service)
         assert not left.exists()
         add_text(stores, "me", "a.txt", "abc " * 1500)
         typed = time.monotonic()

@@ -25,7 +25,7 @@ from starlette.routing import Route
 import ngram_builder
 from app.service.service import DraftService
 from app.web import running
-from app.web.serving import create_app
+from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.files import recall
 from core.ngram.base import BaseShelf

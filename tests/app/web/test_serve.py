@@ -15,7 +15,8 @@ import pytest
 
 from app.service.service import DraftService
 from app.web.security.access import Access
-from app.web.serving import create_service_app, serve, tell_programs
+from app.web.serving import serve, tell_programs
+from app.web.site import create_service_app
 from core.errors import InputError
 from tests.app.web.test_server import child
 from tests.fake_autocomplete import FakeAutocomplete

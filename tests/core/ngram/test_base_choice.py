@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 import ngram_builder
 from app.learning.base_stores import BaseStores, in_full, shelf_of
 from app.service.service import DraftService
-from app.web.serving import create_app
+from app.web.site import create_app
 from core import files
 from core.autocomplete import Autocomplete
 from core.errors import InputError

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from app.learning.personal import PersonalStores
 from core.errors import InputError
-from core.ngram import StoreError, personal, personal_counts, tally
+from core.ngram import StoreError, personal, personal_counts, stored_texts, tally
 from core.ngram.counts import Counts, windows_of
 from core.ngram.personal import PHRASE, PersonalStore
 from core.ngram.personal_counts import FRESH
@@ -259,7 +259,7 @@ def test_a_store_that_is_closed_while_it_counts_leaves_no_thread(
 
 @pytest.fixture
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(personal, "LARGEST", 100)
+    monkeypatch.setattr(stored_texts, "LARGEST", 100)
 
 
 @pytest.mark.usefixtures("small_limit")
@@ -294,7 +294,7 @@ def test_a_store_that_is_full_does_not_keep_others_from_learning(
         with stores.at(name) as store:
             store.switch_learning(True)
     add_text(stores, "full", "a", text_of([1] * 99))
-    monkeypatch.setattr(personal, "LARGEST", 100)
+    monkeypatch.setattr(stored_texts, "LARGEST", 100)
     with pytest.raises(InputError, match="The store full would have"):
         stores.take_in("1 2 3", True)
     assert {row["store"]: row["tokens"] for row in stores.list()} == {"full": 99, "other": 3}

@@ -18,7 +18,7 @@ from app.service import presets as presets_module
 from app.service import speculation
 from app.service.service import DraftService
 from app.web.routes.sampling import SWEPT
-from app.web.serving import create_app
+from app.web.site import create_app
 from core.controls import CATALOG, MODES, PRESETS, SPECULATING, STYLES, Preset
 from core.options import DRAFTING
 from core.samplers.view import look, sweep

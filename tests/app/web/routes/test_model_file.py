@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 
 from app.service.service import DraftService
 from app.web.routes.models import offered
-from app.web.serving import create_app
+from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.errors import ModelNotFound
 from tests.app.static.editor.test_page import Editor

@@ -19,7 +19,7 @@ from app.service.sampling import drafting
 from app.service.service import DraftService
 from app.service.settings import DraftSettings, SamplingSettings
 from app.web.routes.sampling import SWEPT
-from app.web.serving import create_app
+from app.web.site import create_app
 from core.controls import CATALOG, MODES, PRESETS, Preset
 from core.errors import InputError
 from core.options import DRAFTING

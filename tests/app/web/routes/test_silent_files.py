@@ -18,7 +18,7 @@ from app.service import presets
 from app.service.presets import OwnPresets
 from app.service.service import DraftService
 from app.web import running
-from app.web.serving import create_app
+from app.web.site import create_app
 from core import files
 from core.autocomplete import Autocomplete
 from core.errors import InputError, ModelFileError

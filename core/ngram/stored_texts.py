@@ -1,0 +1,152 @@
+"""The documents of a personal store: their rows in its file, within a transaction of the caller."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError
+from core.ngram.errors import StoreError
+from core.ngram.passages import StoredPassage, encoded
+from core.ngram.personal_file import PersonalFile
+from core.ngram.removed import Extent, RemovedDocument
+
+if TYPE_CHECKING:  # its module imports torch
+    from core.models.base import Tokenizer
+
+TYPED = "typed"  # origin of text learned from writing
+LARGEST = 10_000_000  # tokens of a store
+LONGEST = 8 * LARGEST  # characters added at a time
+
+_SIZE = "SELECT coalesce(sum(tokens), 0) FROM passages"
+# Of a document: its passages, their characters, and the bytes of their rows.
+_SIZES = (
+    "SELECT count(*), coalesce(sum(length(text)), 0), coalesce(sum(length(CAST(text AS BLOB)) + length(ids)), 0) "
+    "FROM passages WHERE document = ?"
+)
+
+
+class StoredTexts:
+    """Inserts, counts and removes documents with their passages."""
+
+    def __init__(self, file: PersonalFile, tokenizer: Tokenizer | None) -> None:
+        """`tokenizer` is needed to add text and to cut phrases out."""
+        self._file, self._tokenizer = file, tokenizer
+
+    # ---------------------------------------------------------------- what is there
+
+    def tokens(self, without: str | None = None) -> int:
+        """The number of tokens, without the documents of one origin."""
+        if without is None:
+            return self._file.query(_SIZE)[0][0]
+        return self._file.query(f"{_SIZE} JOIN documents ON document = documents.id WHERE origin <> ?", [without])[0][0]
+
+    def numbers(self, origin: str) -> list[int]:
+        """The numbers of the documents of one origin."""
+        return [row[0] for row in self._file.query("SELECT id FROM documents WHERE origin = ? ORDER BY id", [origin])]
+
+    def extent(self, documents: Sequence[int]) -> Extent:
+        """Of whole documents."""
+        rows = [self._file.query(_SIZES, [number])[0] for number in documents]
+        passages, characters, size = (sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0, 0)
+        return Extent(len(documents), passages, 0, characters, size)
+
+    def found(self, pattern: re.Pattern[str]) -> tuple[dict[int, int], Extent]:
+        """The passages that contain a phrase, with their documents; and what cutting it out removes."""
+        found, occurrences, characters = dict[int, int](), 0, 0
+        for number, document, text in self._file.rows(
+            "SELECT id, document, text FROM passages ORDER BY id", (int, int, str)
+        ):
+            if lengths := [match.end() - match.start() for match in pattern.finditer(text)]:
+                found[number] = document
+                occurrences, characters = occurrences + len(lengths), characters + sum(lengths)
+        touched = self.extent(sorted(set(found.values())))
+        return found, Extent(0, len(found), occurrences, characters, touched.bytes)
+
+    def document(self, number: int) -> RemovedDocument:
+        """A whole document, to be put back later."""
+        ((origin, added, times),) = self._file.query(
+            "SELECT origin, added, times FROM documents WHERE id = ?", [number]
+        )
+        rows = self._file.query("SELECT text, tokens, ids FROM passages WHERE document = ? ORDER BY id", [number])
+        return RemovedDocument(number, origin, added, times, tuple(StoredPassage(*row) for row in rows))
+
+    # ---------------------------------------------------------------- changes
+
+    def insert(self, origin: str, passages: Sequence[StoredPassage], times: int, added: str | None = None) -> int:
+        """Adds a document; returns its tokens."""
+        added = added or datetime.now(UTC).isoformat(timespec="seconds")
+        number = self._file.db.table("documents").insert({"origin": origin, "added": added, "times": times}).last_pk
+        return sum(self._insert_passage(number, passage) for passage in passages)
+
+    def _insert_passage(self, document: Any, passage: StoredPassage) -> int:
+        self._file.db.table("passages").insert({"document": document, **asdict(passage)})
+        return passage.tokens
+
+    def passage(self, text: str, check_cancelled: Callable[[], None] = lambda: None) -> StoredPassage:
+        """A text as a passage of this store."""
+        if self._tokenizer is None:
+            raise InputError(f"{self._file.path} was opened without a tokenizer, so no text can be added.")
+        return encoded(text, self._tokenizer, check_cancelled)
+
+    def prepared(
+        self, texts: Iterable[str], tokens: int, check_cancelled: Callable[[], None] = lambda: None
+    ) -> Iterator[StoredPassage]:
+        """Passages to insert, in addition to `tokens` that remain. Raises InputError as soon as they are too many."""
+        characters = 0
+        for text in texts:
+            if not text.strip():
+                continue
+            characters += len(text)
+            check_length(characters)
+            ready = self.passage(text, check_cancelled)
+            tokens += ready.tokens
+            self.check_size(tokens)
+            yield ready
+
+    def check_size(self, tokens: int | None = None) -> None:
+        """Raises InputError when the store, or a store with this many tokens, is too large."""
+        tokens = self.tokens() if tokens is None else tokens
+        if tokens > LARGEST:
+            raise InputError(
+                f"The store {self._file.path.stem} would have {tokens:,} tokens or more; at most {LARGEST:,} are "
+                "possible. Nothing was added. Forget some text first, or add this to another store: several may be on."
+            )
+
+    def remove(self, documents: Sequence[int]) -> None:
+        """Deletes documents with their passages."""
+        for number in documents:
+            self._file.db.table("documents").delete(number)
+
+    def cut(self, pattern: re.Pattern[str], passages: Mapping[int, int]) -> None:
+        """Cuts a phrase out of these passages, given with their documents."""
+        for number, document in passages.items():
+            ((text,),) = self._file.query("SELECT text FROM passages WHERE id = ?", [number], (str,))
+            self._file.db.table("passages").delete(number)
+            for piece in pattern.split(text):
+                if piece.strip():
+                    self._insert_passage(document, self.passage(piece))
+        self._file.db.execute("DELETE FROM documents WHERE id NOT IN (SELECT document FROM passages)")
+
+    def put_back(self, document: RemovedDocument, last: int) -> None:
+        """Restores a document under its own number, so that the order of the texts is the same; its passages get new
+        numbers, by which readers recognise new text."""
+        origin = document.origin
+        if origin != TYPED and self._file.query(
+            "SELECT 1 FROM documents WHERE origin = ? AND id > ? LIMIT 1", [origin, last]
+        ):
+            raise StoreError(f"This can no longer be undone: {origin} was added to {self._file.path.stem} again since.")
+        row = {"id": document.number, "origin": origin, "added": document.added, "times": document.times}
+        self._file.db.table("documents").insert(row, ignore=True)  # it is there if only parts were removed
+        self._file.db.execute("DELETE FROM passages WHERE document = ?", [document.number])
+        for passage in document.passages:
+            self._insert_passage(document.number, passage)
+
+
+def check_length(characters: int) -> None:
+    """Raises InputError for more than `LONGEST` characters at once."""
+    if characters > LONGEST:
+        raise InputError(f"More than {LONGEST:,} characters at once. Nothing was added; add them in parts.")
