@@ -29,7 +29,7 @@ from core.errors import InputError
 from core.fim import AcrossPrompt
 from core.healing import Healer, Healing, WordLogits
 from core.models import LanguageModel, Row, Sequence, load_model
-from core.models.costs import CostCurve, known_rows, remember_rows, timing_rows
+from core.models.costs import CostCurve, are_calm, known_rows, remember_rows, timing_rows
 from core.modes.start import Mode, start
 from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.base import BASE_STORE, BaseShelf, base_store
@@ -118,10 +118,13 @@ class Autocomplete:
         return changed
 
     def time_rows(self) -> Iterator[None]:
-        """Times rows of a model in compiled code, once on a machine, in steps of one pass; sets `row_costs`."""
+        """Times rows of a model in compiled code, once on a machine, in steps of one pass; sets `row_costs`. Times that
+        other programs disturbed serve this process alone."""
         if self.row_costs is None and self.model.compiled_as:
-            self.row_costs = yield from timing_rows(self.model)
-            remember_rows(self.model, self.row_costs)
+            times = yield from timing_rows(self.model)
+            self.row_costs = CostCurve.of_times(times)
+            if are_calm(times):
+                remember_rows(self.model, self.row_costs)
 
     @property
     def removed(self) -> str:

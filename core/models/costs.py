@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from core.models.processor import cores
 
 ROWS = (1, 2, 4, 8, 12)  # of the timed passes
 ROUNDS = 5
+CALM = 1.3  # the most that a usual pass may take, as a multiple of the fastest one, in times that are kept
 BEFORE = 64  # tokens in the cache before each timed pass
 REMEMBERED = 32  # models in the file
 
@@ -70,9 +72,9 @@ def timing_rows(
     sizes: Sequence[int] = ROWS,
     rounds: int = ROUNDS,
     clock: Callable[[], float] = time.perf_counter,
-) -> Generator[None, None, CostCurve]:
+) -> Generator[None, None, dict[int, list[float]]]:
     """Times passes of n rows with one token each, in steps of one pass, for a thread with other work in between.
-    Returns the curve. Raises ContextFull if the cache has no room for the rows."""
+    Returns the ms of the passes by n. Raises ContextFull if the cache has no room for the rows."""
     before = max(min(BEFORE, model.context_length - 1), 1)
     ids = [i % model.vocab_size for i in range(100, 100 + before)]
     lines = [model.open()]
@@ -94,7 +96,12 @@ def timing_rows(
     finally:
         for line in lines:
             line.close()
-    return CostCurve.of_times(taken)
+    return taken
+
+
+def are_calm(times: dict[int, list[float]]) -> bool:
+    """Whether other programs left the processor to most of these passes."""
+    return all(median(ms) <= CALM * min(ms) for ms in times.values())
 
 
 def known_rows(model: LanguageModel) -> CostCurve | None:

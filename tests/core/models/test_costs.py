@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,12 @@ from core.models.native_library import CannotCompile
 from tests.table_model import TableModel
 
 CURVE = CostCurve(ROWS, (4.0, 5.0, 6.0, 9.5, 13.0))
+
+
+@pytest.fixture(autouse=True)
+def calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes of a table take microseconds, which any other load changes."""
+    monkeypatch.setattr("core.models.costs.CALM", math.inf)
 
 
 class Timed(TableModel):
@@ -44,11 +51,25 @@ def test_the_fastest_passes_of_each_number_of_rows_count():
     def timing() -> Iterator[None]:
         found.append((yield from timing_rows(model, clock=lambda: model.now)))
 
-    found: list[CostCurve] = []
+    found: list[dict[int, list[float]]] = []
     for _ in timing():
         pass
-    assert found[0].sizes == ROWS
-    assert found[0].ms == pytest.approx([3 + n for n in ROWS])
+    curve = CostCurve.of_times(found[0])
+    assert curve.sizes == ROWS
+    assert curve.ms == pytest.approx([3 + n for n in ROWS])
+
+
+def test_times_that_others_disturbed_are_not_kept(file: Path, monkeypatch: pytest.MonkeyPatch):
+    def disturbed(model: TableModel) -> Generator[None, None, dict[int, list[float]]]:
+        yield
+        return {1: [4.0, 4.1, 4.0], 2: [5.0, 9.0, 9.0]}
+
+    monkeypatch.setattr("core.models.costs.CALM", 1.3)
+    monkeypatch.setattr("core.autocomplete.timing_rows", disturbed)
+    autocomplete = Autocomplete(Timed())
+    assert list(autocomplete.time_rows())
+    assert autocomplete.row_costs == CostCurve((1, 2), (4.0, 5.0))
+    assert known_rows(Timed()) is None
 
 
 def test_rows_are_timed_once_and_their_file_takes_the_old_ones_place(file: Path):
