@@ -8,7 +8,7 @@ caller can join the rows of several sessions in one pass, and can stop a complet
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,10 +24,12 @@ from core.drafting.drafts import Drafts, Figures, Kept, Options
 from core.drafting.driver import Drafting
 from core.drafting.reuse import KnownLogits
 from core.drafting.scored import finished
+from core.drafting.tails import tails
 from core.errors import InputError
 from core.fim import AcrossPrompt
 from core.healing import Healer, Healing, WordLogits
 from core.models import LanguageModel, Row, Sequence, load_model
+from core.models.costs import CostCurve, are_calm, known_rows, remember_rows, timing_rows
 from core.modes.start import Mode, start
 from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.base import BASE_STORE, BaseShelf, base_store
@@ -51,6 +53,8 @@ class Autocomplete:
         notice: a sentence for the user, about a backend or a store that could not be used; or None.
         bases: the base stores of the user's choice; None is `ngrams` alone.
         shelf: the personal stores that may join the base stores; None for none.
+        row_costs: the ms of a pass over n rows on this machine; None until they are timed, and for models that are not
+            in compiled code.
         draft_model: a smaller model with the same tokenizer, which may propose tokens for speculation; None for none.
     """
 
@@ -64,6 +68,7 @@ class Autocomplete:
     ) -> None:
         self.model, self._ngrams, self.notice, self.shelf, self.bases = model, ngrams, notice, shelf, bases
         self.draft_model: LanguageModel | None = None
+        self.row_costs: CostCurve | None = known_rows(model)
         self._adapters, self._loading_notice = Adapters(model), notice
         self.healer = Healer(model.tokenizer)
         self.window = min(WINDOW, model.context_length // 2)
@@ -112,6 +117,15 @@ class Autocomplete:
         self.notice = " ".join(filter(None, [self._loading_notice, *problems])) or None
         return changed
 
+    def time_rows(self) -> Iterator[None]:
+        """Times rows of a model in compiled code, once on a machine, in steps of one pass; sets `row_costs`. Times that
+        other programs disturbed serve this process alone."""
+        if self.row_costs is None and self.model.compiled_as:
+            times = yield from timing_rows(self.model)
+            self.row_costs = CostCurve.of_times(times)
+            if are_calm(times):
+                remember_rows(self.model, self.row_costs)
+
     @property
     def removed(self) -> str:
         """A mark that differs after text was removed from a personal store, as of the last `adapt`. Drafts made before
@@ -152,7 +166,10 @@ class CompleteOptions(Options):
         alpha, personal_weight, stores: of the base store and the personal stores; see `mixture`.
         verify: the number of tokens of complete superposed drafts that one more pass checks, the most probable
             first. A draft is corrected at its first wrong token and continued from there in its place. 0: none.
-        grow: whether every row grows alone to the full length, past the places where it would otherwise end.
+        grow: whether every row grows to the full length, past the places where it would otherwise end.
+        tails: whether the ends of superposed drafts shall hold, for drafts that are not made at every key: each has a
+            row of its own where rows are cheap. Elsewhere as many exact steps as fit, at least `exact_steps`, and one
+            pass that cuts a draft where it becomes implausible; `verify` replaces that pass. False: `exact_steps`.
         after: the text after the caret. Drafts end where they begin to repeat it. When they are complete, `best` is
             the draft that raises its probability most; if all make it much less probable, there are no drafts
             (`core.after`).
@@ -169,6 +186,7 @@ class CompleteOptions(Options):
     mode: Mode = field(default_factory=Mode)
     stores: list[str] | None = None
     grow: bool = False
+    tails: bool = False
     after: str = ""
     likeliest: int | None = None
     repeats: bool = False
@@ -210,14 +228,19 @@ class Session:
         if o.stop_ids is None:
             changes["stop_ids"] = a.healer.line_ends if o.one_line else a.model.tokenizer.eos_ids
         if o.grow:
-            changes |= {"end_below": 0.0, "exact_steps": max(o.length - 1, 0)}
+            changes["end_below"] = 0.0
+        check_tails = False
+        if o.tails and o.mode.name == "superposed" and o.distinct and not o.reset_every:
+            chosen = tails(a.row_costs, o.k, o.length, o.exact_steps, o.forks)
+            changes["exact_steps"], check_tails = chosen.exact_steps, chosen.checked
         if o.mode.drawn:  # the additional token shows whether the last word is whole
             changes["length"] = o.length + 1
         o = replace(o, **changes)
         healing = a.healer.plan(before, window=a.window, heal=o.heal, after=o.after)
         if healing.prefix_ids != healing.before_ids and (ngrams := o.interpolation()) is not None:
             o = replace(o, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
-        return Completion(self, healing, o, kept if o.mode.name == "superposed" and o.distinct else (), before)
+        keeps = o.mode.name == "superposed" and o.distinct
+        return Completion(self, healing, o, kept if keeps else (), before, check_tails)
 
     def rest(self) -> None:
         """Frees the cached logits, which only the next few keys can use. The text stays in the model's cache."""
@@ -246,12 +269,19 @@ class Completion:
         best: the number of the draft with the longest expected match; None before the first drafts.
         reused, fed: the number of the text's tokens that were in the cache, and of those that were fed so far.
         figures: statistics of speculation; None without speculation.
-        checked: whether the model has checked the drafts; see `verify` of `Session.complete`.
+        exact_steps: those of superposed drafts, given or chosen.
+        checked: whether the model has checked the drafts; see `verify` and `tails` of `CompleteOptions`.
         done: whether no pass follows.
     """
 
     def __init__(
-        self, session: Session, healing: Healing, options: CompleteOptions, kept: Ids[KeptRow], before: str
+        self,
+        session: Session,
+        healing: Healing,
+        options: CompleteOptions,
+        kept: Ids[KeptRow],
+        before: str,
+        check_tails: bool = False,
     ) -> None:
         self.drafts: list[TextDraft] = []
         self.figures: Figures | None = None
@@ -259,7 +289,8 @@ class Completion:
         self.settled = self.checked = self.seen = self.done = False
         self.best: int | None = None
         self.reused = self.fed = 0
-        self._session, self._healing = session, healing
+        self.exact_steps = options.exact_steps
+        self._session, self._healing, self._check_tails = session, healing, check_tails
         self._logits: list[Tensor] = []  # (V,) at each place where drafts may begin
         self._chances: Chances = {}
         self._presented: tuple[Drafts | None, list[TextDraft]] = None, []  # the newest drafts, and their rows
@@ -384,7 +415,8 @@ class Completion:
             # 3. The drafts.
             boundaries = healer.boundaries(healing)
             held = branch or sequence
-            drafting = start(held, healing.prefix_ids, options, mode, boundaries, kept, verify, session.known)(logits)
+            checks, known_logits = (verify, self._check_tails), session.known
+            drafting = start(held, healing.prefix_ids, options, mode, boundaries, kept, *checks, known_logits)(logits)
             if chances is None and self._after is None:
                 yield from drafting
                 return

@@ -239,7 +239,8 @@ class DraftOptions:
         2,
         (0, 31, 1),
         "Exact steps",
-        "How many tokens each draft computes on its own; the best one computes all. More: better and slower.",
+        "How many tokens each draft computes on its own. More: better and slower. Not set: complete drafts choose by "
+        "its cost.",
         library=1,
         modes=("superposed", "sampled+superposed"),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from core.options import LIBRARY
 from core.text import shown, whole_words, without_dangling, without_repeated
 
 SHORT = 4  # a kept row with fewer remaining tokens grows again
+Tail = Literal["own", "superposed", "checked"]
 Origin = tuple[int, int, str, float | None]  # start and end in the text, how speculation produced it, its LTS
 
 
@@ -42,6 +44,8 @@ class TextDraft:
         path: for each token, its end in `text`, and ln p of the draft up to it.
         ids: the draft's tokens after the prefix, including those of a half-typed word.
         chances: the model's own probabilities of each visible token; () if they were not requested.
+        tail: how its tokens were computed: "own", each in a row of the draft alone; "superposed", the later ones in a
+            row with other drafts; "checked", the same, and the model found them plausible or corrected them.
         gain: the increase of ln P of the text after the caret by the draft; None if it was not computed.
     """
 
@@ -56,6 +60,7 @@ class TextDraft:
     ids: tuple[int, ...] = ()
     chances: tuple[Chance, ...] = ()
     gain: float | None = None
+    tail: Tail = "own"
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,7 @@ class Presentation:
 def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
     """Returns the rows of the page, in the order of their numbers. Without `how.all`, empty rows and rows with the
     text of another are left out."""
-    rows = [_row(draft, how, drafts.done) for draft in drafts.drafts]
+    rows = [_row(draft, how, drafts) for draft in drafts.drafts]
     if how.distinct:
         rows = sorted((_with_earlier(row, how) for row in rows), key=lambda row: row.id)
     else:  # finished drafts compete with the growing ones; several may share a lineage
@@ -174,10 +179,10 @@ def _earlier_totals(row: KeptRow, ids: list[int], how: Presentation) -> list[flo
     return [next((p for at, p in earlier.path if at >= end), earlier.path[-1][1]) for end in ends]
 
 
-def _row(draft: Draft, how: Presentation, done: bool) -> TextDraft:
+def _row(draft: Draft, how: Presentation, drafts: Drafts) -> TextDraft:
     # Only the draft's own tokens are shown: later tokens drift towards the other drafts.
     ids = draft.ids[: draft.own] if how.distinct else draft.ids
-    if how.whole_words is not None and done:
+    if how.whole_words is not None and drafts.done:
         n = whole_words(lambda n: how.text(draft.ids[:n]), len(draft.ids), min(len(ids), how.whole_words))
         ids = draft.ids[:n]
     ends = [0, *(len(how.text(draft.ids[: i + 1])) for i in range(len(draft.ids)))]
@@ -191,6 +196,7 @@ def _row(draft: Draft, how: Presentation, done: bool) -> TextDraft:
         tuple((a, b, *origin) for a, b, origin in zip(ends, ends[1:], draft.how, strict=False) if a < b),
         tuple(zip(ends[1 + draft.start :], draft.totals, strict=False)),
         tuple(draft.ids),
+        tail="own" if draft.exact >= len(draft.ids) else "checked" if drafts.checked else "superposed",
     )
 
 

@@ -32,6 +32,7 @@ _AT_PLACES = (
     "perplexity",
     "repetition",
     "linearity",
+    "tails",
 )
 _PLOTTED = (
     "drafts",
@@ -89,8 +90,8 @@ class EvalOptions(BenchOptions):
             "Which documents: every second one to choose settings on, the others to test on.", ("drafts", "tune-paper")
         ),
     ] = "all"
-    k: Annotated[str, Use("Numbers of drafts, with commas.", ("drafts", "adapter"), metavar="N,N,…")] = "3,8"
-    length: Annotated[int, Use("Tokens of a draft.", ("drafts",), low=1, high=100)] = LENGTH
+    k: Annotated[str, Use("Numbers of drafts, with commas.", ("drafts", "adapter", "tails"), metavar="N,N,…")] = "3,8"
+    length: Annotated[int, Use("Tokens of a draft.", ("drafts", "tails"), low=1, high=100)] = LENGTH
     plot: Annotated[Path | None, Use("Draw to this SVG file.", _PLOTTED, metavar="FILE")] = None
     backend: Annotated[Backend, Use("Which backend to use.", but=("tune-adapter",))] = "auto"
     minutes: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -62,6 +63,7 @@ class FakeAutocomplete:
         self.model = FakeModel()
         self.notice: str | None = None
         self.draft_model = None
+        self.row_costs = None
         self.base_stores: list[Any] = []
         self.bases = None
         self.room = room
@@ -78,6 +80,9 @@ class FakeAutocomplete:
     def adapt(self, stores: list[str] | None = None) -> bool:
         changed, self.adapted, self.adapted_to = self.adapted, False, stores
         return changed
+
+    def time_rows(self) -> Iterator[None]:
+        return iter(())
 
     def close(self) -> None:
         self.model.close()

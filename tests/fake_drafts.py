@@ -54,6 +54,7 @@ class FakeDrafts:
     chances: dict[int, float] = field(default_factory=dict)  # place -> probability; empty: 40 %, 20 %, 13 %, …
     settles_after: int = 1  # steps before the choice is made
     held_after: int | None = None  # the steps after this one wait until it is None
+    tail: str = "own"
     ends_after: int = 99  # words; a draft that shall grow goes on to its end
     gains: dict[int, float] = field(default_factory=dict)  # place -> how much its draft leads to what follows
     first_thought: str = ""  # every row's text after the first step, where the choice replaces it
@@ -125,6 +126,7 @@ class FakeDrafts:
                     "text": max(kept.get(i, ""), "".join(words[i][:step]), key=len),
                     "probability": chance[i],
                     "whole": round(0.01 / (i + 1), 5),
+                    "tail": self.tail,
                     "finished": step >= len(words[i]),
                     "personal": self.marks(text),
                 }

@@ -287,8 +287,11 @@ def complete(
         speculation.add_draft_model(autocomplete, draft_model, backend, precision)
     if settings.speculates:
         speculation.prepare(autocomplete, settings, head)
+    options = sampling.options(autocomplete, settings, stores=store or None, tails=not settings.chooses_exact_steps)
+    if options.tails:
+        for _ in autocomplete.time_rows():
+            pass
     began = time.perf_counter()
-    options = sampling.options(autocomplete, settings, stores=store or None)
     completion = autocomplete.open().complete(text, options=options)
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
@@ -305,6 +308,7 @@ def complete(
                     "whole": d.whole,
                     "finished": d.finished,
                     "personal": d.personal,
+                    "tail": d.tail,
                 }
                 | ({"tokens": _tokens(d)} if figures else {})
                 for d in drafts
@@ -313,6 +317,8 @@ def complete(
             "backend": autocomplete.model.backend,
             "ms": round(ms, 1),
         }
+        if settings.sampling.mode in DRAFTING["exact_steps"].modes:
+            found["exact_steps"] = completion.exact_steps
         if figures:
             found |= {
                 "speculation": settings.sampling.speculation.mode,

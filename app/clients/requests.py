@@ -34,7 +34,14 @@ def draft_request(before: str, settings: DraftSettings, user: str | None = None,
     number = next(_numbers)
     tab = f"program {number}" if not user else "user " + hashlib.sha256(user.encode()).hexdigest()[:32]
     return DraftRequest(
-        tab=tab, n=number, before=cropped(before), settings=settings, by_text=not user, detailed=True, **more
+        tab=tab,
+        n=number,
+        before=cropped(before),
+        settings=settings,
+        tails=not settings.chooses_exact_steps,
+        by_text=not user,
+        detailed=True,
+        **more,
     )
 
 

@@ -245,6 +245,7 @@ class Engine:
             heal=request.heal,
             stores=request.stores,
             grow=request.grow,
+            tails=request.holds_tails,
             after=request.after,
             likeliest=request.likeliest,
             repeats=request.detailed,
@@ -258,6 +259,8 @@ class Engine:
         if settings.speculates and options.mode.speculation is None:
             job.figures = {"accept_length": 0.0, "speedup": 1.0, "notice": MEASURING}
             self._chore = self._chore or speculation.chore(self.autocomplete)
+        if options.tails and self.autocomplete.row_costs is None:
+            self._chore = self._chore or self.autocomplete.time_rows()
         self._show(tab, job, job.completion)
 
     def _show(self, tab: Tab, job: Job, completion: Completion) -> None:

@@ -63,6 +63,7 @@ def _row(draft: TextDraft, detailed: bool) -> Event:
         "whole": float(f"{draft.whole:.3g}"),
         "finished": draft.finished,
         "personal": [list(span) for span in draft.personal],
+        "tail": draft.tail,
     }
     if draft.gain is not None:
         row["gain"] = round(draft.gain, 3)

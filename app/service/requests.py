@@ -31,6 +31,7 @@ class DraftRequest(Strict):
         removed: the mark of the events that the kept rows came with. None: the rows contain no text that was removed
             from a personal store since.
         grow: continue every kept row to the full length.
+        tails: a program asks, not at every key: the drafts' ends shall hold; see `CompleteOptions.tails`.
         after: the beginning of the text after the caret.
         all: show the drafts also if each of them makes the text after the caret much less likely.
         heal: finish a half-typed word.
@@ -47,6 +48,7 @@ class DraftRequest(Strict):
     kept: list[KeptDraft] = Field(default_factory=list, max_length=MOST_DRAFTS)
     removed: str | None = Field(default=None, max_length=64)
     grow: bool = False
+    tails: bool = False
     after: str = Field(default="", max_length=MOST_AFTER)
     all: bool = False
     heal: bool = True
@@ -54,6 +56,12 @@ class DraftRequest(Strict):
     by_text: bool = False
     detailed: bool = False
     likeliest: int | None = Field(default=None, ge=0, le=MOST_LIKELIEST)
+
+    @property
+    def holds_tails(self) -> bool:
+        """Whether Polydraft chooses the exact steps, so that long drafts hold. The page sends all its settings, so its
+        default counts as not chosen."""
+        return self.tails or (self.grow and self.settings.exact_steps == _SHIPPED.exact_steps)
 
     @field_validator("kept")
     @classmethod

@@ -135,6 +135,11 @@ class DraftSettings(_Drafting):
         return self
 
     @property
+    def chooses_exact_steps(self) -> bool:
+        """Whether the number of exact steps was given."""
+        return "exact_steps" in self.model_fields_set
+
+    @property
     def plain(self) -> bool:
         """Whether drafts are made the default way: superposed, no rule, T = 1, and nothing is drawn."""
         usual = (self.sampling.rule, self.sampling.mode) == (DEFAULT_RULE, DEFAULT_MODE)

@@ -67,7 +67,10 @@ class Growth:
     def unlikely_word(self, draft: Draft, c: int) -> bool:
         """Whether candidate number c begins a word and is less probable than `end_below`."""
         choices = self.choices[draft]
-        piece = self._pieces[choices.ids[c]]
-        return np.exp(choices.scores[c]) < self._score.options.end_below and (
-            not piece[:1].isalnum() and piece[:1] < b"\x80"
-        )
+        unlikely = np.exp(choices.scores[c]) < self._score.options.end_below
+        return bool(unlikely) and begins_word(self._pieces[choices.ids[c]])
+
+
+def begins_word(piece: bytes) -> bool:
+    """Whether a token begins a word, or is no part of one."""
+    return not piece[:1].isalnum() and piece[:1] < b"\x80"

@@ -147,6 +147,11 @@ class NativeLlama(nn.Module):
         return self._compiled.bytes
 
     @property
+    def shape_and_types(self) -> str:
+        """What the time of a pass depends on, without adapters."""
+        return self._compiled.shape_and_types
+
+    @property
     def arithmetic(self) -> str:
         return f"compiled, {self.bytes} bytes"
 

@@ -111,6 +111,12 @@ def library() -> ctypes.CDLL:
     return found
 
 
+def beside_library(suffix: str) -> Path:
+    """A file beside the cached library, with its name and this suffix. Raises CannotCompile."""
+    library()
+    return native_library.path_of(SOURCE, OPTIONS).with_suffix(suffix)
+
+
 def why_not_width(width: int) -> str:
     """Why there is no compiled code for attention heads of this width, or ""."""
     try:
@@ -275,6 +281,11 @@ class Compiled:
     def bytes(self) -> int:
         """Bytes of weights that a pass reads, without adapters."""
         return sum(x.nbytes for x in self._held)
+
+    @property
+    def shape_and_types(self) -> str:
+        """What the time of a pass depends on, without adapters. With the shape, the bytes give the weights' types."""
+        return f"{self._shape}, {self._model.layers} layers, {self.outputs} outputs, {self.bytes} bytes"
 
     def adapt(self, changes: Mapping[Place, Sequence[Change]]) -> None:
         """Adds these changes of projections, by layer and name, in place of all earlier ones."""

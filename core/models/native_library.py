@@ -48,10 +48,10 @@ def load(source: Path, options: tuple[str, ...]) -> ctypes.CDLL:
 @cache
 def _tried(source: Path, options: tuple[str, ...]) -> ctypes.CDLL | str:
     """The library, or the reason why there is none."""
-    folder = platformdirs.user_cache_path("polydraft") / "native"
+    path = path_of(source, options)
+    folder = path.parent
     try:
         _make_private(folder)
-        path = folder / f"{_key(source, options)}.so"
         if not _intact(path):
             _build(source, options, path)
         return ctypes.CDLL(str(path))
@@ -59,6 +59,11 @@ def _tried(source: Path, options: tuple[str, ...]) -> ctypes.CDLL | str:
         return str(error)
     except OSError as error:
         return f"its compiled code cannot be stored in {folder} or loaded from it ({error})"
+
+
+def path_of(source: Path, options: tuple[str, ...]) -> Path:
+    """Where the library of a source file, compiled with these options, is cached."""
+    return platformdirs.user_cache_path("polydraft") / "native" / f"{_key(source, options)}.so"
 
 
 def forget() -> None:

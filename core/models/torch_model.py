@@ -50,6 +50,7 @@ class TorchModel(LanguageModel):
         self._layers: Layers | None = layers
         self.device = str(layers.device)
         self.arithmetic = layers.arithmetic
+        self.compiled_as = layers.module.shape_and_types if layers.compiled else ""
         self.embeddings = layers.table  # (V, D)
         self.vocab_size, self.dim = self.embeddings.shape
         self.depth = layers.depth

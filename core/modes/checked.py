@@ -5,6 +5,8 @@ Superposed drafts drift: after a token or two they differ from the tokens that t
 beginning. A check has a budget of tokens, and spends it on the most probable ones. The target is the model that
 drafted, or a larger one with the same tokenizer.
 
+`tails_checked` only cuts: a draft ends before the first token that the model finds implausible after its own text.
+
 Shapes: V vocabulary, D width, n tokens of a tree.
 """
 
@@ -20,10 +22,12 @@ from typing import Any, TypedDict, Unpack
 import torch
 from torch import Tensor
 
+from core.drafting.candidates import log_total
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting
+from core.drafting.growth import begins_word
 from core.drafting.judge import Judge
-from core.drafting.scored import finished
+from core.drafting.scored import finished, scored
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import LIBRARY
@@ -31,6 +35,7 @@ from core.speculative.tree import TokenTree
 from core.superposed import mixed_embedding, superpose, weights
 
 NODES = 16  # tokens of the tree of one check
+IMPLAUSIBLE = 0.01  # probability of a token before which a draft is cut
 
 
 class CheckOptions(TypedDict, total=False):
@@ -73,6 +78,73 @@ def _corrected(draft: Draft, row: _Row, stop: frozenset[int]) -> Draft:
         exact=row.sure,
         personal=draft.personal[:changed] + [False] * (len(row.ids) - changed),
         ended=row.ids[-1] in stop,
+    )
+
+
+def tails_checked(drafting: Drafting, sequence: Sequence) -> Drafting:
+    """Runs `drafting` to its end, then one pass over its superposed tokens, and cuts each draft before the first one to
+    which the model gives less than `IMPLAUSIBLE` after the draft's own text. Tokens that a personal store decided stay:
+    they are the writer's own, and often improbable for the model.
+
+    Until then only the exact tokens of each draft count as its own, so that rows only grow.
+    """
+    try:
+        rows, drafts = next(drafting)
+        while rows:
+            logits = yield rows, _exact_alone(drafts)
+            rows, drafts = drafting.send(logits)
+    finally:
+        drafting.close()
+    open_ended = [d for d in drafts.drafts if d.exact < len(d.ids)]
+    if not open_ended:
+        yield [], drafts
+        return
+    waiting = replace(_exact_alone(drafts), done=False)
+    after = yield from _read_alone([d.ids[:-1] for d in open_ended], sequence, waiting)
+    pieces = sequence.model.tokenizer.pieces
+    cut = {d.row: _cut(d, logits, pieces) for d, logits in zip(open_ended, after, strict=True)}
+    yield [], replace(drafts, drafts=[cut.get(d.row, d) for d in drafts.drafts], checked=True)
+
+
+def _exact_alone(drafts: Drafts) -> Drafts:
+    return replace(drafts, drafts=[replace(d, own=min(d.own, d.exact)) for d in drafts.drafts], done=False)
+
+
+def _read_alone(
+    lines: list[list[int]], sequence: Sequence, drafts: Drafts
+) -> Generator[tuple[list[Row], Drafts], list[Tensor], list[Tensor]]:
+    """One pass over lines of tokens that continue the sequence. A tree reads the tokens that lines share once. Returns
+    logits (n, V) after each token of each line."""
+    if not sequence.model.takes_trees:
+        return (yield from scored(lines, sequence, drafts))
+    tree = TokenTree.of_paths([(token, 1.0) for token in line] for line in lines)
+    (after,) = yield [Row(sequence, tree.ids, parents=tree.parents)], drafts
+    sequence.keep([])
+    known = tree.indices()
+    return [after[[known[tuple(line[: n + 1])] for n in range(len(line))]] for line in lines]
+
+
+def _cut(draft: Draft, after: Tensor, pieces: Ids[bytes]) -> Draft:
+    """The draft before its first implausible superposed token, if there is one, at the beginning of a word where
+    possible. `after`: the logits (n - 1, V) after each of its tokens but the last."""
+
+    def implausible(at: int) -> bool:
+        x = after[at - 1].numpy()
+        return not draft.personal[at] and float(x[draft.ids[at]]) - log_total(x, 1.0) < math.log(IMPLAUSIBLE)
+
+    end = next((at for at in range(max(draft.exact, 1), len(draft.ids)) if implausible(at)), len(draft.ids))
+    if end == len(draft.ids):
+        return replace(draft, own=end)
+    stem = draft.start + draft.stem  # rows may show it already
+    end = next((at for at in range(end, stem - 1, -1) if begins_word(pieces[draft.ids[at]])), end)
+    return replace(
+        draft,
+        ids=draft.ids[:end],
+        totals=draft.totals[: end - draft.start],
+        own=end,
+        exact=min(draft.exact, end),
+        personal=draft.personal[:end],
+        ended=False,
     )
 
 

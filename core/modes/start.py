@@ -78,6 +78,7 @@ def start(
     boundaries: Boundaries | None = None,
     kept: Ids[Kept] = (),
     verify: int = LIBRARY.verify,
+    check_tails: bool = False,
     known: KnownLogits | None = None,
 ) -> Start:
     """The generator of drafts after `prefix_ids`, which `sequence` holds, after the logits of the prefix are computed.
@@ -87,6 +88,8 @@ def start(
             use only the most probable one.
         kept: rows that keep their slots, of superposed drafts.
         verify: tokens of superposed drafts that one more pass checks; see `core.modes.checked`.
+        check_tails: whether one more pass cuts superposed drafts where they become implausible, unless it corrects
+            them; see `core.modes.checked`.
         known: cached logits of the session's earlier requests, for superposed drafts.
     """
     o, at = options, boundaries or Boundaries.of(options)
@@ -111,10 +114,12 @@ def start(
         drafting = superposed(logits, *given, o, at, kept)
         return drafting if known is None or o.reset_every else reusing(drafting, known)
 
-    if not verify:
+    if not verify and not check_tails:
         return superposing
-    from core.modes.checked import checked
+    from core.modes.checked import checked, tails_checked
 
+    if not verify:
+        return lambda logits: tails_checked(superposing(logits), sequence)
     return lambda logits: checked(superposing(logits), *given, o, verify)
 
 

@@ -5,51 +5,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import platformdirs
 from pydantic import TypeAdapter, ValidationError
 
 from core.errors import InputError
 from core.files import recall, remember
 from core.models.base import LanguageModel
+from core.models.costs import CostCurve
 from core.models.processor import cores, cpu
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # tokens of the timed passes
 ROUNDS = 5
 BEFORE = 64  # tokens in the cache before each timed pass
 REMEMBERED = 32  # curves in the cache file
-
-
-@dataclass(frozen=True)
-class CostCurve:
-    """t(n) in ms at some n, interpolated linearly.
-
-    Attributes:
-        sizes: n, increasing from 1.
-        ms: the time of a pass over n tokens of one sequence. It never decreases, because a decrease would be noise.
-    """
-
-    sizes: tuple[int, ...]
-    ms: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        rising = all(a < b for a, b in zip(self.sizes, self.sizes[1:], strict=False))
-        usable = all(math.isfinite(t) and t > 0 for t in self.ms)
-        if not self.sizes or len(self.sizes) != len(self.ms) or self.sizes[0] != 1 or not rising or not usable:
-            raise InputError(f"A cost curve at {self.sizes} of {self.ms} ms given; increasing sizes from 1 expected.")
-
-    def __call__(self, n: int) -> float:
-        """Returns the ms of a pass over n tokens; beyond the largest timed n, in proportion to it."""
-        if n >= self.sizes[-1]:
-            return self.ms[-1] * n / self.sizes[-1]
-        return float(np.interp(n, self.sizes, self.ms))
 
 
 def measure(
@@ -94,9 +67,7 @@ def measuring(
                 yield
     finally:
         sequence.close()
-    # A pass over fewer tokens takes no longer than one over more, so the minimum over all larger n is an upper bound.
-    ms = np.minimum.accumulate([min(taken[n]) for n in reversed(sizes)])[::-1]
-    return CostCurve(tuple(sizes), tuple(ms.tolist()))
+    return CostCurve.of_times(taken)
 
 
 def cost_curve(model: LanguageModel) -> CostCurve:

@@ -19,6 +19,7 @@ EVALS = {
     "perplexity": "perplexity of each method's drafts, and with other α and τ (SPD, Tables 1, 3 to 6)",
     "repetition": "repetition within and between drafts of up to 200 tokens, with resets (SPD, Figure 8)",
     "linearity": "how well a mixture's pass replaces one pass per draft, by step and layer (SPD, Figures 3 and 16)",
+    "tails": "tokens at the ends of drafts that the model finds implausible, at every key and at full length; time",
     "answers": "correct answers to templated questions by each rule against T, and of n × T of Top-nσ; majority of N",
     "top-w": "where distances between tokens change Top-W's choice, and whether that improves it",
     "top-w-grid": "the match and its gain over a mass cut for every λ and β of Top-W's appendix M, and for ours",

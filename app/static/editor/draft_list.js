@@ -10,6 +10,12 @@ import { drawMarked, marks, tokens } from "./marks.js";
 
 /** @typedef {import("./rows.js").Row} Row */
 
+/** How the tokens of a draft were computed. */
+const TAILS = {
+  own: "each word computed on its own",
+  superposed: "computed together with the other drafts",
+  checked: "computed together with the other drafts, then checked",
+};
 const EXPLAINED = "How likely you are to continue this way";
 
 export class DraftList {
@@ -62,7 +68,7 @@ export class DraftList {
       marked ||= mine.length > 0;
       this.drawText(option, rest, draft && coloured ? tokens(draft, rest) : mine, parts, i, stem);
       option.dataset.text = rest;
-      const title = draft ? `The whole draft: ${percent(draft.whole)}${mine.length ? "; underlined: from your stores" : ""}` : "";
+      const title = draft ? described(draft, mine.length > 0) : "";
       if (option.title !== title) option.title = title;
       const chance = /** @type {HTMLElement} */ (option.querySelector(".pd-chance"));
       setText(chance, draft ? percent(draft.probability) : "");
@@ -132,6 +138,16 @@ export class DraftList {
     if (at === null || !(text instanceof HTMLElement)) return highlight(null);
     return highlight(rangeOf(text, upToWord(text.textContent ?? "", at)));
   }
+}
+
+/**
+ * The description of a row: how probable its draft is, and how it was made.
+ * @param {import("./drafting.js").Draft} draft
+ * @param {boolean} personal whether personal stores decided parts of it
+ */
+function described({ whole, tail }, personal) {
+  const made = tail ? `; ${TAILS[tail]}` : "";
+  return `The whole draft: ${percent(whole)}${personal ? "; underlined: from your stores" : ""}${made}`;
 }
 
 /**

@@ -7,8 +7,9 @@
 /**
  * One draft as the server sends it. `text` is the text that taking it inserts at the caret; `personal` lists the ranges
  * that a personal store decided, as [start, end) in characters (not UTF-16 units); `how` lists for each token its range,
- * how speculation produced it, and its LTS; `gain` is how much the draft raises ln P of the text after the caret.
+ * how speculation produced it, and its LTS; `tail` is how its tokens were computed; `gain` is how much the draft raises ln P of the text after the caret.
  * @typedef {{id: number, text: string, probability: number, whole: number, finished: boolean, gain?: number,
+ *            tail?: "own" | "superposed" | "checked",
  *            personal?: [number, number][], how?: [number, number, string, number | null][]}} Draft
  */
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,13 +33,22 @@ class FakeAutocomplete:
         self.model = SimpleNamespace(name="fake", backend="torch", forward=lambda rows: ["logits"] * len(rows))
         self.asked: dict[str, Any] = {}
         self.done, self.passes = False, 0
+        self.exact_steps, self.timed = 7, 0
         self.drafts = [
-            SimpleNamespace(id=0, text=" you\x1b[31m", probability=0.5, whole=0.02, finished=False, personal=()),
-            SimpleNamespace(id=1, text=" all", probability=0.004, whole=0.001, finished=True, personal=()),
+            SimpleNamespace(
+                id=0, text=" you\x1b[31m", probability=0.5, whole=0.02, finished=False, personal=(), tail="own"
+            ),
+            SimpleNamespace(
+                id=1, text=" all", probability=0.004, whole=0.001, finished=True, personal=(), tail="checked"
+            ),
         ]
 
     def adapt(self, stores: list[str] | None = None) -> bool:
         return False
+
+    def time_rows(self) -> Iterator[None]:
+        self.timed += 1
+        return iter(())
 
     def open(self) -> FakeAutocomplete:
         return self
@@ -176,16 +186,26 @@ def test_without_ngrams_neither_store_has_a_say(fake: FakeAutocomplete) -> None:
 def test_json_is_one_object_with_everything(fake: FakeAutocomplete) -> None:
     result = runner.invoke(app, ["complete", "Thank", "--json", "--min-confidence", "0"])
     found = json.loads(result.stdout)
-    assert list(found) == ["text", "drafts", "model", "backend", "ms"]
+    assert list(found) == ["text", "drafts", "model", "backend", "ms", "exact_steps"]
     assert found["drafts"][1] == {
         "text": " all",
         "probability": 0.004,
         "whole": 0.001,
         "finished": True,
         "personal": [],
+        "tail": "checked",
     }
+    assert found["exact_steps"] == 7
     assert (found["text"], found["model"], found["backend"]) == ("Thank", "fake", "torch")
     assert found["ms"] >= 0
+
+
+@pytest.mark.parametrize(("flags", "chosen"), [([], True), (["--exact-steps", "2"], False)])
+def test_exact_steps_are_chosen_by_the_cost_of_rows_unless_given(
+    fake: FakeAutocomplete, flags: list[str], chosen: bool
+) -> None:
+    assert runner.invoke(app, ["complete", "Thank", *flags]).exit_code == 0
+    assert (fake.asked["tails"], fake.timed) == (chosen, chosen)
 
 
 def test_drafts_below_the_minimum_confidence_are_not_shown(fake: FakeAutocomplete) -> None:

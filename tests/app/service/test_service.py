@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from app.clients.requests import draft_request
 from app.service.engine import HELD, INPUTS, Engine
 from app.service.jobs import Job
 from app.service.requests import DraftRequest, KeptDraft
@@ -116,6 +117,38 @@ def test_rows_that_the_page_keeps_reach_the_drafting() -> None:
         options = fake.sessions[-1].completions[-1].options
     assert [(row.id, row.text) for row in options["kept"]] == [(1, " rest")]
     assert options["grow"] is True
+
+
+def chosen(**request: Any) -> tuple[int, bool]:
+    """The exact steps of a request, and whether they may be replaced by as many as are cheap."""
+    fake = FakeAutocomplete()
+    with running(fake) as service:
+        run(all_of(service.stream(DraftRequest(tab="a", n=1, before="Once", **request))))
+        options = fake.sessions[-1].completions[-1].options
+    return options["exact_steps"], options["tails"]
+
+
+def test_drafts_that_grow_hold_their_tails_unless_exact_steps_were_chosen() -> None:
+    assert chosen() == (2, False), "at every key"
+    assert chosen(settings=DraftSettings(exact_steps=2), grow=True) == (2, True), "the page sends every setting"
+    assert chosen(settings=DraftSettings(exact_steps=5), grow=True) == (5, False)
+    assert draft_request("Once", DraftSettings(length=4)).holds_tails
+    assert not draft_request("Once", DraftSettings(exact_steps=2)).holds_tails
+
+
+def test_rows_are_timed_beside_the_first_long_drafts() -> None:
+    fake, timed = FakeAutocomplete(), threading.Event()
+
+    def time_rows() -> Iterator[None]:
+        yield
+        timed.set()
+
+    fake.time_rows = time_rows
+    with running(fake) as service:
+        run(all_of(service.stream(DraftRequest(tab="a", n=1, before="Once"))))
+        assert not timed.is_set()
+        run(all_of(service.stream(DraftRequest(tab="a", n=2, before="Once", grow=True))))
+        assert timed.wait(5)
 
 
 @pytest.mark.parametrize("cause", ["another model", "another adapter"])

@@ -105,6 +105,7 @@ def test_drafts_stream_line_by_line(site: Site) -> None:
         "whole": 0.4,
         "finished": False,
         "personal": [],
+        "tail": "own",
     }
 
 

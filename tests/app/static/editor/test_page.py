@@ -169,7 +169,7 @@ def test_typing_brings_a_ghost_and_numbered_drafts_with_probabilities(drafting: 
     expect(drafting.options).to_have_count(3)
     assert drafting.page.locator(".pd-number").all_text_contents() == ["1", "2", "3"]
     assert drafting.page.locator(".pd-chance").all_text_contents() == ["40%", "20%", "13%"]
-    expect(drafting.options.first).to_have_attribute("title", "The whole draft: 1%")
+    expect(drafting.options.first).to_have_attribute("title", "The whole draft: 1%; each word computed on its own")
     assert drafting.text == BEFORE
 
 
@@ -581,9 +581,12 @@ def test_drafts_that_are_all_improbable_are_shown_on_demand(drafting: Editor) ->
     drafting.wait_for_drafts(MARKET, RIVER, HOME)
     expect(drafting.page.get_by_text("All drafts are below 50 %.")).to_be_hidden()
     expect(drafting.box).to_be_focused()
+    drafting.fake.tail = "checked"
     drafting.page.evaluate("polydraft.editor.grow()")  # after half a second without a key
     drafting.wait(lambda: drafting.fake.requests[-1].get("grow"))
     assert drafting.fake.requests[-1]["settings"]["min_confidence"] == 0
+    made = "The whole draft: 1%; computed together with the other drafts, then checked"
+    expect(drafting.options.first).to_have_attribute("title", made)
 
 
 def test_percentages_can_be_bars_or_off_and_stay_so(drafting: Editor) -> None:

@@ -787,7 +787,8 @@ def test_words_that_a_store_chose_are_marked(editor: Editor) -> None:
     expect(marked).to_have_text(["the", "home"])
     assert editor.ghost() == smile
     expect(editor.page.locator(".pd-legend")).to_be_visible()
-    expect(editor.options.nth(2)).to_have_attribute("title", "The whole draft: <1%; underlined: from your stores")
+    described = "The whole draft: <1%; underlined: from your stores; each word computed on its own"
+    expect(editor.options.nth(2)).to_have_attribute("title", described)
     editor.fake.held_after = 0  # its answers would lengthen the row by words without a mark
     editor.write(" 😀 to t")
     expect(marked.first).to_have_text("he")  # trimmed with its draft
