@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from core.chains import ALONE, names_of, refuse
 from core.errors import InputError, OptionError
 from core.files import parsed_json
-from core.options import DRAFTING, SEED, Control, NoEffect, Value
+from core.options import BY_FLAG, DRAFTING, SEED, Control, NoEffect, Value
 
 _TEMPERATURE = DRAFTING["temperature"]
 
@@ -372,7 +372,8 @@ class Preset:
             checked_mode(self.mode, self.mode_values)
         for control in (DRAFTING["k"], DRAFTING["length"], SEED):
             if (value := getattr(self, control.name)) is not None:
-                control.on_page.checked(value)
+                whole = control.beyond and self.drafting.get(BY_FLAG[control.beyond].name)
+                (control if whole else control.alone).checked(value)
         own = ("k", "length", "temperature")
         for name, value in self.drafting.items():
             named("drafting", name, [o.name for o in DRAFTING.values() if o.name not in own and o.only != "command"])
