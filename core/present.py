@@ -120,8 +120,8 @@ class Page:
 
 def present(drafts: Drafts, page: Page) -> list[TextDraft]:
     """Returns the rows of the page, in the order of their numbers. Without `page.all`, empty rows and rows with the
-    text of another are left out."""
-    rows = [_row(draft, page, drafts.done) for draft in drafts.drafts]
+    text of another are left out. A draft whose number is not that of a row is not shown."""
+    rows = [_row(draft, page, drafts.done) for draft in drafts.drafts if draft.row < page.most or not page.distinct]
     if page.distinct:
         rows = sorted((_with_earlier(row, page) for row in rows), key=lambda row: row.id)
     else:  # finished drafts compete with the growing ones; several may share a lineage
