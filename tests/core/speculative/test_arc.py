@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import math
 import re
@@ -367,6 +368,26 @@ def test_a_model_is_calibrated_on_its_own_continuations() -> None:
     assert calibration.check(MODEL).overall.tau > 0
     with pytest.raises(InputError, match="samples"):
         fit_constants(found[:5])
+
+
+class Proposing(Drafter):
+    """Proposes every token of the vocabulary at each of so many levels."""
+
+    name = "all"
+
+    def __init__(self, levels: int, tokens: int) -> None:
+        self.levels, self.tokens = levels, tokens
+
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
+        paths = itertools.product(range(self.tokens), repeat=min(self.levels, depth))
+        return TokenTree.of_paths([[(token, 1.0) for token in path] for path in paths])
+
+
+@pytest.mark.parametrize(("levels", "depths"), [(0, {0}), (1, {0}), (2, {0, 1, 2}), (3, {0, 2})])
+def test_a_samples_depth_is_that_in_the_tree(levels: int, depths: set[int]) -> None:
+    """With all tokens proposed, a tree of n levels is followed n times; every second position is sampled."""
+    found = collect(MODEL, [[0, 1], [2, 3]], drafter=Proposing(levels, MODEL.vocab_size), per_prompt=10)
+    assert {s.depth for s in found} == depths
 
 
 def test_a_calibration_is_refused_for_another_model(tmp_path: Path) -> None:
