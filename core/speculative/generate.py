@@ -144,7 +144,8 @@ def generate(
             "none", or "fsd" (with `threshold`, for drafters with a distribution).
         theta: the lowest accepted LTS. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
             rule of `core.speculative.arc.RULES` that keeps the same number of proposals, for comparison; prune_alpha is
-            its weight of the depth.
+            its weight of the depth. prune_noise: whether pruning knows the noise of the samples, as the drafter does;
+            False with lam=0 is the paper's equations.
     Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
     """
     o = SpeculationOptions(mode=mode, **options)

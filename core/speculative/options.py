@@ -46,6 +46,7 @@ class SpeculationOptions:
     prune_alpha: float = 1.0
     lam: float = PRUNE_LAMBDA
     epsilon: float = PRUNE_EPSILON
+    prune_noise: bool = True
     threshold: float = 0.3
 
     def __post_init__(self) -> None:
@@ -87,7 +88,8 @@ class SpeculationOptions:
     @property
     def needs_distributions(self) -> bool:
         """Whether pruning or FSD uses the drafter's own distributions."""
-        return self.mode == "arc" and (self.prune or self.tolerance == "fsd")
+        in_arc = (self.prune and not self.prune_noise) or self.tolerance == "fsd"
+        return self.mode == "arc" and in_arc
 
     @property
     def _calibration(self) -> Calibration:
@@ -99,9 +101,10 @@ class SpeculationOptions:
         """Returns the proposals that pruning keeps; p (V,) is the distribution of the text's last token."""
         if self.mode != "arc" or not self.prune or not len(tree):
             return tree
-        kept = arc.kept(tree, arc.normalised_entropy(p), arc.Pruning(self.lam, self.epsilon))
+        pruning = arc.Pruning(self.lam, self.epsilon, noise=self.prune_noise)
+        kept = arc.kept(tree, arc.normalised_entropy(p), pruning)
         if self.prune_by != "entropy":
-            kept = arc.ranked(tree, len(kept), self.prune_by, self.prune_alpha)
+            kept = arc.ranked(tree, len(kept), self.prune_by, self.prune_alpha, self.prune_noise)
         return tree.only(kept)
 
     def tolerated(
