@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,6 +38,7 @@ from core.options import OPTIONS, Backend, Precision, Value
 from core.present import SHORT, KeptRow, Page, TextDraft, kept_rows, present
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
+from core.samplers.dry import breakers
 from core.samplers.geometry import METRICS
 from core.text import following
 
@@ -89,7 +91,11 @@ class Autocomplete:
 
     def sampler(self, rule: str, values: Mapping[str, Value] | None = None, temperature: float = 1.0) -> Rule:
         """Returns a rule of `core.controls` for this model, applied after the temperature. Raises InputError."""
-        return sampler(rule, values, temperature, self.geometries)
+        return sampler(rule, values, temperature, self.geometries, self._breakers)
+
+    @cached_property
+    def _breakers(self) -> frozenset[int]:
+        return breakers(self.model.tokenizer.pieces)
 
     def mixture(self, alpha: float, personal_weight: float, stores: list[str] | None = None) -> Interpolation | None:
         """Returns the interpolation of the base store with the personal stores that are on, or with those in `stores`.
