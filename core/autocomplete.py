@@ -19,6 +19,7 @@ from torch import Tensor
 
 from core.adapters import Adapters
 from core.after import Pace, TextAfter
+from core.chains import names_of
 from core.chances import Chances, TokenChances
 from core.drafting.boundaries import only
 from core.drafting.drafts import Drafts, Figures, Kept, Options
@@ -91,7 +92,8 @@ class Autocomplete:
 
     def sampler(self, rule: str, values: Mapping[str, Value] | None = None, temperature: float = 1.0) -> Rule:
         """Returns a rule of `core.controls` for this model, applied after the temperature. Raises InputError."""
-        return sampler(rule, values, temperature, self.geometries, self._breakers)
+        marks = self._breakers if "dry" in names_of(rule) else frozenset[int]()
+        return sampler(rule, values, temperature, self.geometries, marks)
 
     @cached_property
     def _breakers(self) -> frozenset[int]:
