@@ -54,9 +54,10 @@ def spliced(
             for n, draft in enumerate(running[stem].latest.drafts if stem in running else ended)
         ]
         found.sort(key=lambda one: -one[1].logprob)
-        for key, _ in found:
-            numbers.setdefault(key, len(numbers))
-        return Drafts([replace(draft, row=numbers[key]) for key, draft in found], step, done)
+        if not numbers:  # a beginning that was drawn twice has the same drafts, so its second ones come last
+            again = [stem for n, stem in enumerate(stems) if any(stem.ids == other.ids for other in stems[:n])]
+            numbers.update({key: n for n, (key, _) in enumerate(sorted(found, key=lambda one: one[0][0] in again))})
+        return Drafts([replace(draft, row=numbers.setdefault(key, len(numbers))) for key, draft in found], step, done)
 
     try:
         step = yield from draws(stems, sequence, prefix, o, min(sampled_tokens, o.length))

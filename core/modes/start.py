@@ -66,7 +66,7 @@ class Mode:
         return self.name in DRAWN
 
     def most(self, k: int) -> int:
-        """How many drafts it makes when k are requested."""
+        """How many drafts are shown when k are requested."""
         return 1 if self.name == "greedy" else k
 
 

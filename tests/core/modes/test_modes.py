@@ -47,7 +47,7 @@ def test_every_mode_takes_the_same_steps(llama_model, prefix, mode):
         assert all(len(ids) == d.step for ids in d.ids)
         assert d.logprobs == sorted(d.logprobs, reverse=True)
         assert len(set(d.lineages)) == len(d.lineages) == len(d.ids)
-    assert len(steps[-1].ids) == Mode(mode).most(3)
+    assert len(steps[-1].ids) == (6 if mode == "sampled+superposed" else Mode(mode).most(3))  # n·k
     assert len(llama_model._free_ids) >= free  # every row was given back, and perhaps some that earlier tests dropped
 
 
@@ -190,8 +190,10 @@ def test_the_page_shows_the_best_of_what_is_superposed_on_draws(autocomplete):
     steps = list(draft(autocomplete.model, ids, mode, k=k, length=4, ngrams=ngrams))
     first = next(drafts for drafts in steps if drafts.step == 2)
     assert len(first.ids) == n * k
-    best = {d.row for d in sorted(first.drafts, key=lambda d: -d.logprob)[:k]}
-    assert best == set(range(k))
+    by_row = sorted(first.drafts, key=lambda d: d.row)
+    texts = list(dict.fromkeys(tuple(d.ids) for d in first.drafts))  # best first, without those of equal draws
+    assert len(first.drafts) == n * k
+    assert [tuple(d.ids) for d in by_row[:k]] == texts[:k]
 
 
 def test_unknown_modes_are_refused(llama_model, prefix):
