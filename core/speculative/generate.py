@@ -372,9 +372,9 @@ def cycles(
 
 
 def _moment(text: Text, drafter: Drafter, o: SpeculationOptions, temperature: float | None) -> Moment:
-    features, noise = text.sequence.features if drafter.layers else None, text.noise
-    if sampled := o.draws == "rejection" and noise is not None:
-        noise = noise.other(SeededNoise.PROPOSALS)
+    features, noise, sampled = text.sequence.features if drafter.layers else None, text.noise, False
+    if o.draws == "rejection" and noise is not None:
+        noise, sampled = noise.other(SeededNoise.PROPOSALS), True
     heat = temperature or o.sampling.overall_temperature or 1.0
     return Moment(text.ids, features, noise, heat, o.needs_distributions, sampled)
 
