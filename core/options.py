@@ -207,8 +207,7 @@ class DraftOptions:
         0,
         (0, LONGEST, 1),
         "Resets",
-        "After so many tokens one of the drafts is drawn and becomes text, and drafts go on from there. 0: no resets. "
-        f"Needed for more than {LONGEST} tokens.",
+        f"After so many tokens one draft is drawn and becomes text. 0: no resets. Needed above {LONGEST} tokens.",
         modes=("superposed",),
         below="length",
     )
