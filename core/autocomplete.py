@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from core.adapters import Adapters
 from core.after import Pace, TextAfter
+from core.chains import names_of
 from core.chances import Chances, TokenChances
 from core.drafting.boundaries import only
 from core.drafting.drafts import Drafts, Figures, Kept, Options
@@ -39,6 +41,7 @@ from core.options import OPTIONS, Backend, Precision, Value
 from core.present import SHORT, KeptRow, Presentation, TextDraft, kept_rows, present
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
+from core.samplers.dry import breakers
 from core.samplers.geometry import METRICS
 from core.text import following
 
@@ -94,7 +97,12 @@ class Autocomplete:
 
     def sampler(self, rule: str, values: Mapping[str, Value] | None = None, temperature: float = 1.0) -> Rule:
         """Returns a rule of `core.controls` for this model, applied after the temperature. Raises InputError."""
-        return sampler(rule, values, temperature, self.geometries)
+        marks = self._breakers if "dry" in names_of(rule) else frozenset[int]()
+        return sampler(rule, values, temperature, self.geometries, marks)
+
+    @cached_property
+    def _breakers(self) -> frozenset[int]:
+        return breakers(self.model.tokenizer.pieces)
 
     def mixture(self, alpha: float, personal_weight: float, stores: list[str] | None = None) -> Interpolation | None:
         """Returns the interpolation of the base store with the personal stores that are on, or with those in `stores`.

@@ -15,9 +15,9 @@ TEMPERATURE = "temperature"  # the title of the rule that is no name of the cata
 ALONE = ("greedy", "mirostat")  # titles of rules that share a chain with no other cut
 
 # Titles of rules whose kept tokens depend on the temperature.
-_BY_PROBABILITY = ("top-p", "min-p", "top-H", "Top-W", "typical", "η", "mirostat")
+_BY_PROBABILITY = ("top-p", "min-p", "p-less", "top-H", "Top-W", "typical", "η", "mirostat", "XTC")
 # Titles of rules whose kept tokens depend on each token's share of the probability.
-_BY_SHARE = ("top-p", "top-H", "Top-W", "typical", "η")
+_BY_SHARE = ("top-p", "p-less", "top-H", "Top-W", "typical", "η", "XTC")
 
 _TOP_P_FIRST = (
     " So at most those tokens remain that both rules keep of the whole distribution; put top-p first for exactly these."

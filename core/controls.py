@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from core.chains import ALONE, names_of, refuse
 from core.errors import InputError, OptionError
 from core.files import parsed_json
-from core.options import DRAFTING, SEED, Control, NoEffect, Value
+from core.options import BY_FLAG, DRAFTING, SEED, Control, NoEffect, Value
 
 _TEMPERATURE = DRAFTING["temperature"]
 
@@ -103,6 +103,14 @@ _ENTRIES = (
         made_by="min_p:MinP",
     ),
     CatalogEntry(
+        "p-less",
+        "p-less",
+        (),
+        "Keeps tokens at least as likely as two draws are to be the same token; nothing to set.",
+        "Words that are likely for how open the text is",
+        made_by="p_less:PLess",
+    ),
+    CatalogEntry(
         "top-n-sigma",
         "top-nσ",
         (Control("n", "n", "n-sigma", 1.0, 0.0, 3.5, 0.05, "Higher: more tokens are kept."),),
@@ -133,6 +141,60 @@ _ENTRIES = (
         "Keeps tokens above a threshold, which is lower where the model is unsure.",
         "No very unlikely words",
         made_by="eta:Eta",
+    ),
+    CatalogEntry(
+        "dry",
+        "DRY",
+        (
+            Control(
+                "multiplier", "Strength", "dry-multiplier", 0.8, 0.0, 5.0, 0.05, "Higher: repetitions are less likely."
+            ),
+            Control(
+                "base",
+                "Base",
+                "dry-base",
+                1.75,
+                1.0,
+                4.0,
+                0.05,
+                "How much each further token adds.",
+            ),
+            Control(
+                "allowed", "Allowed", "dry-allowed", 2, 1, 20, 1, "The shortest repetition, in tokens, that counts."
+            ),
+        ),
+        "Makes tokens unlikely that would continue a repetition. It drops none, so the charts do not show it.",
+        "No phrases that the text has already",
+        made_by="dry:DRY",
+    ),
+    CatalogEntry(
+        "xtc",
+        "XTC",
+        (
+            Control(
+                "threshold",
+                "Threshold",
+                "xtc-threshold",
+                0.1,
+                0.01,
+                0.5,
+                0.01,
+                "Tokens at least this likely count as good choices; all but the least likely of them are dropped.",
+            ),
+            Control(
+                "probability",
+                "Probability",
+                "xtc-probability",
+                0.5,
+                0.0,
+                1.0,
+                0.05,
+                "At which share of the places tokens are dropped. The charts show such a place.",
+            ),
+        ),
+        "Drops the likeliest tokens where there are several good choices, and keeps the least likely of these.",
+        "No obvious words, where there is a choice",
+        made_by="xtc:XTC",
     ),
     CatalogEntry(
         "mirostat",
@@ -372,7 +434,8 @@ class Preset:
             checked_mode(self.mode, self.mode_values)
         for control in (DRAFTING["k"], DRAFTING["length"], SEED):
             if (value := getattr(self, control.name)) is not None:
-                control.on_page.checked(value)
+                whole = control.beyond and self.drafting.get(BY_FLAG[control.beyond].name)
+                (control if whole else control.alone).checked(value)
         own = ("k", "length", "temperature")
         for name, value in self.drafting.items():
             named("drafting", name, [o.name for o in DRAFTING.values() if o.name not in own and o.only != "command"])

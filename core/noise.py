@@ -9,8 +9,8 @@ to p. The text is the same as without proposals (Daliri, Musco and Suresh 2024, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ class SeededNoise:
         seed, draft: a different value of either gives independent noise.
     """
 
+    PROPOSALS: ClassVar[int] = 1  # number of the noise with which a drafter samples proposals for the rejection sampler
+
     seed: int
     draft: int = 0
 
@@ -37,6 +39,14 @@ class SeededNoise:
         """Samples a token from p (V,), which may have any positive sum."""
         kept = np.flatnonzero(p)
         return int(kept[np.argmax(p[kept] / self._waits(place, kept))])  # the Gumbel-max trick, one logarithm less
+
+    def uniform(self, place: int, n: int) -> np.ndarray:
+        """Returns n numbers, uniform from 0 to below 1, after a text of `place` tokens."""
+        return np.exp(-self.other(2)._waits(place, np.arange(n)))
+
+    def other(self, number: int) -> SeededNoise:
+        """Returns noise that is independent of this one, and of that of all drafts."""
+        return replace(self, draft=self.draft + (number << 32))
 
     def _waits(self, place: int, tokens: np.ndarray) -> np.ndarray:
         """Returns standard exponential numbers (n,)."""

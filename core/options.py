@@ -69,7 +69,7 @@ class Control:
         main: shown at once; the page shows the others on request.
         only: "page" or "command" if the other does not have it; a request may have it in any case.
         slider: the largest value of the page's slider, where it is below `high`; links and presets reach that.
-        beyond: the flag of the option that values above `slider` need, which the page does not have; "" for none.
+        beyond: the flag of the option that values above `slider` need; "" for none. With it the slider reaches `high`.
         library: the default of the library's functions, where it differs from the product's.
         modes: the draft modes that use it; () for all.
         used_by: the flag of an option that uses it in the other modes; "" for none.
@@ -109,8 +109,8 @@ class Control:
         return "int" if isinstance(self.step, int) else "float"
 
     @property
-    def on_page(self) -> Control:
-        """The option with the range that links and presets of the page may use."""
+    def alone(self) -> Control:
+        """The option with the range that it has without the one that `beyond` names."""
         return replace(self, high=self.slider) if self.slider is not None and self.beyond else self
 
     def checked(self, value: object) -> Value:
@@ -138,7 +138,7 @@ class Control:
         mode = chosen["mode"]
         if self.modes and mode not in self.modes and not chosen.get(self.used_by):
             raise useless_in(self.flag, mode, self.modes)
-        if self.beyond and float(value) > (most := self.on_page.high) and not chosen.get(self.beyond):
+        if self.beyond and float(value) > (most := self.alone.high) and not chosen.get(self.beyond):
             sentence = "{0} {given} given; at most {most:g} is accepted without {1}. Add {2}."
             raise OptionError(sentence, self.flag, self.beyond, Mention(self.beyond, 10), given=value, most=most)
         if self.below and float(value) >= float(chosen.get(self.below, BY_FLAG[self.below].default)):
@@ -207,11 +207,9 @@ class DraftOptions:
         0,
         (0, LONGEST, 1),
         "Resets",
-        "After so many tokens one of the drafts is drawn and becomes text, and drafts go on from there. 0: no resets. "
-        f"Needed for more than {LONGEST} tokens.",
+        f"After so many tokens one draft is drawn and becomes text. 0: no resets. Needed above {LONGEST} tokens.",
         modes=("superposed",),
         below="length",
-        only="command",
     )
     temperature: float = _number(
         1.0,

@@ -125,8 +125,8 @@ class Presentation:
 
 def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
     """Returns the rows of the page, in the order of their numbers. Without `how.all`, empty rows and rows with the
-    text of another are left out."""
-    rows = [_row(draft, how, drafts) for draft in drafts.drafts]
+    text of another are left out. A draft whose number is not that of a row is not shown."""
+    rows = [_row(draft, how, drafts) for draft in drafts.drafts if draft.row < how.most or not how.distinct]
     if how.distinct:
         rows = sorted((_with_earlier(row, how) for row in rows), key=lambda row: row.id)
     else:  # finished drafts compete with the growing ones; several may share a lineage

@@ -88,7 +88,7 @@ def superposed(
     try:
         while True:  # one iteration, or one for each reset
             # 1. The first token: one pass gives the beginnings of all drafts (eq. 1).
-            step, length = step + 1, o.length - len(settled_on.ids)
+            step, length = step + 1, min(o.length - settled_on.tokens, o.reset_every or o.length)
             found = beginnings(logits, prefix, score, pieces, boundaries, [row.ids for row in kept])
             tree = Continuations(found, pieces, stop)
             kept = worth_keeping(tree, o, kept)
@@ -139,12 +139,12 @@ def superposed(
                 else:
                     drafts, over = best_hypotheses(drafts, growth, o.k)
                     finished = best_finished(over)
-                if at + 1 == o.reset_every:
-                    break
 
-            # 4. End; or a reset (section 5.3): one draft, sampled by its probability, is appended to the prefix.
-            alive = [d for d in drafts if not d.ended and d.tokens < length]
-            if not o.reset_every or not alive:
+            # 4. End; or a reset (section 5.3), as `length` ends at the next one: one draft, sampled by its probability,
+            # is appended to the prefix.
+            alive = [d for d in drafts if not d.ended and not d.rests]
+            # A reset replaces all drafts, so there is none while kept rows are shown.
+            if not alive or kept or settled_on.tokens + length >= o.length:
                 break
             drawn = alive[random.choice(len(alive), p=weights([d.logprob for d in alive]))]
             latest = so_far()

@@ -45,7 +45,7 @@ _PLOTTED = (
     "top-w-grid",
     "top-n-sigma",
 )
-_WITHOUT_STORE = ("samplers", "coverage", "linearity", "answers", "top-w", "top-w-grid", "top-n-sigma")
+_WITHOUT_STORE = ("samplers", "dice", "coverage", "linearity", "answers", "top-w", "top-w-grid", "top-n-sigma")
 
 
 @dataclass(frozen=True)

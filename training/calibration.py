@@ -22,7 +22,11 @@ from core.models.base import LanguageModel, Row
 from core.speculative.acceptance import draw, jensen_shannon
 from core.speculative.arc import normalised_entropy, whitened_distance
 from core.speculative.calibration import Bucket, Calibration, Constants, exact_only, fingerprint
+from core.speculative.drafters.base import Drafter, Moment
+from core.speculative.drafters.ngram import NgramDrafter
+from core.speculative.options import DEPTH
 from core.speculative.target import TargetSampling, softmax
+from core.speculative.tree import TokenTree
 
 Z = 1.959964  # of the normal distribution, two-sided 95 %
 TINY = 1e-12  # lower limit of every constant
@@ -41,7 +45,8 @@ class Sample:
         js: JS(q_{j+1}, r_{j+1}) in nats.
         emb, logit: ‖W Δe‖² and (Δℓ̃)².
         entropy: H of p̃ as a share of ln V.
-        depth: number of the model's own tokens before it, modulo 6.
+        depth: its depth in the drafter's tree: the number of proposals that the text followed before it. Decoding
+            selects the constants by the same number.
         drawn: whether t_d was sampled uniformly, as in Algorithm 1; else it is one of the candidates with the nearest
             embeddings.
     """
@@ -72,6 +77,7 @@ def collect(
     model: LanguageModel,
     prompts: Iterable[Sequence[int]],
     *,
+    drafter: Drafter | None = None,
     temperature: float = 1.0,
     per_prompt: int = 16,
     candidates: int = 10,
@@ -84,7 +90,18 @@ def collect(
     sampled uniformly, as in Algorithm 1, and the NEAREST to t_m, because the bound must hold for near tokens. One pass
     evaluates all continuations, as a tree of five, of `batch` prompts at once. Tokens that are never tolerated are left
     out.
+
+    Args:
+        drafter: proposes the trees that give each position its depth; None looks up the text itself. It must not need
+            the model's hidden states.
+    Raises: InputError for a drafter that does.
     """
+    drafter = drafter or NgramDrafter()
+    if drafter.layers:
+        raise InputError(
+            f"The drafter {drafter.name} given, which reads the model's hidden states; a calibration takes depths from "
+            "a drafter of tokens, such as NgramDrafter."
+        )
     listed = [list(prompt) for prompt in prompts]
     # Prompts of similar length share a pass; the samples of each do not depend on its neighbours.
     order = sorted(range(len(listed)), key=lambda i: len(listed[i]))
@@ -94,7 +111,7 @@ def collect(
     for at in range(0, len(order), batch):
         running = [_Text(model, listed[i], np.random.default_rng([0, i])) for i in order[at : at + batch]]
         try:
-            found += _continue(model, running, w, never, TargetSampling(temperature), per_prompt, candidates)
+            found += _continue(model, running, w, never, TargetSampling(temperature), drafter, per_prompt, candidates)
         finally:
             for text in running:
                 text.sequence.close()
@@ -103,11 +120,22 @@ def collect(
 
 
 class _Text:
-    """A prompt that the model continues."""
+    """A prompt that the model continues, and its place in a drafter's tree."""
 
     def __init__(self, model: LanguageModel, ids: list[int], chance: np.random.Generator) -> None:
         self.sequence, self.ids, self.chance = model.open(), ids, chance
         self.fed = 0  # number of ids in the sequence
+        self.depth = 0
+        self._tree, self._at = TokenTree(), -1
+
+    def place(self, drafter: Drafter, temperature: float) -> None:
+        """Sets `depth` for the last token: the next one if the tree proposed it, else 0, at the root of a new tree."""
+        followed = [n for n in self._tree.children().get(self._at, []) if self._tree.ids[n] == self.ids[-1]]
+        if followed:
+            self._at, self.depth = followed[0], self.depth + 1
+        else:
+            self._tree, self._at = drafter.draft(Moment(self.ids, temperature=temperature), DEPTH), -1
+            self.depth = 0
 
 
 def _continue(
@@ -116,6 +144,7 @@ def _continue(
     w: np.ndarray,
     never: frozenset[int],
     choice: TargetSampling,
+    drafter: Drafter,
     positions: int,
     candidates: int,
 ) -> list[Sample]:
@@ -130,6 +159,7 @@ def _continue(
         for text, after in zip(running, logits, strict=True):
             p = choice.probabilities(after, text.ids)
             text.fed = len(text.ids)
+            text.place(drafter, choice.temperature or 1.0)
             if step % EVERY == 0:
                 pairs = _candidates(model.embeddings, w, p, candidates, never, text.chance)
                 drawn += [(text, p, pairs)] if len(pairs) > 1 else []
@@ -148,7 +178,7 @@ def _continue(
                         whitened_distance(model.embeddings, w, t_m, t_d),
                         math.log(p[t_m] / max(p[t_d], 1e-9)) ** 2,
                         normalised_entropy(p),
-                        step % 6,
+                        text.depth,
                         number == 0,
                     )
                 )

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from core.errors import InputError
 from core.models import Tokenizer, load_model
+from core.ngram.base import BASE_STORE, base_store
 from core.options import Backend
 from core.speculative.calibration import Calibration, user_file
+from core.speculative.drafters.ngram import NgramDrafter
 from training.calibration import calibrate, collect
 from training.texts import load as load_text
 
@@ -34,8 +36,13 @@ def run(
     progress("loading the model")
     model = load_model(model_name, backend)
     passages = cut(model.tokenizer, text, prompts)
+    store, _ = base_store(model.tokenizer.fingerprint, BASE_STORE)
     samples = collect(
-        model, passages, temperature=temperature, progress=lambda n: progress(f"prompt {n} of {len(passages)}")
+        model,
+        passages,
+        drafter=NgramDrafter([store] if store else []),
+        temperature=temperature,
+        progress=lambda n: progress(f"prompt {n} of {len(passages)}"),
     )
     made = calibrate(
         model,

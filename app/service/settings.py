@@ -127,7 +127,7 @@ class DraftSettings(_Drafting):
     def _within_reach(self) -> DraftSettings:
         for control in DRAFTING.values():
             if control.beyond and not getattr(self, BY_FLAG[control.beyond].name):
-                value, most = getattr(self, control.name), control.on_page.high
+                value, most = getattr(self, control.name), control.alone.high
                 if value > most:
                     raise ValueError(
                         f"{control.name} {value} given; at most {most:g} without {BY_FLAG[control.beyond].name}"

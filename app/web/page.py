@@ -20,6 +20,7 @@ from starlette.routing import Mount
 
 from app.service.settings import PAGE_CONTROLS
 from app.web.security import csp
+from core.options import BY_FLAG
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -215,8 +216,9 @@ def _control(control: Control) -> str:
             f'<div class="pd-option"><span><label for="pd-{name}">{label}</label></span>'
             f"<select {described}>{choices}</select>{how}</div>"
         )
-    low, high, most, step = control.low, control.slider or control.high, control.on_page.high, control.step
+    low, high, most, step = control.low, control.slider or control.high, control.high, control.step
     more = f' data-slider="{high:g}" data-most="{most:g}"' if most > high else ""
+    more += f' data-beyond="{BY_FLAG[control.beyond].name}"' if control.beyond else ""
     form = "%" if control.kind == "float" and low >= 0 and high <= 1 else str(len(f"{step:g}".partition(".")[2]))
     return (
         f'<div class="pd-option"><span><label for="pd-{name}">{label}</label>'

@@ -252,7 +252,8 @@ class Drafts:
         drafts: best first.
         step: 1 after the first pass.
         done: whether this was the last step.
-        settled: from now on drafts only grow. Before, a row may still be replaced by one that branches elsewhere.
+        settled: from now on, or until the next reset, drafts only grow. Before, a row may still be replaced by one that
+            branches elsewhere.
         finished: by the paper's rule (distinct=False), the drafts that reached a stop token and their scores, best
             first; in every other mode these drafts stay among the others, and `ended` marks them.
         checked: whether a model has checked the drafts; see `core.modes.checked`.

@@ -47,12 +47,12 @@ def first_draws(logits: list[Tensor], prefix: list[int], o: Options, n: int, bou
 def draws(
     drafts: list[Draft], sequence: Sequence, prefix: list[int], o: Options, tokens: int
 ) -> Generator[tuple[list[Row], Drafts], list[Tensor], int]:
-    """Extends the list's drafts until each has `tokens` drawn tokens or has ended; yields the k best at each step.
-    Returns the number of steps; the sequences of the drafts stay open."""
+    """Extends the list's drafts until each has `tokens` drawn tokens or has ended; yields them at each step, best
+    first. Returns the number of steps; the sequences of the drafts stay open."""
     stop = o.stops(sequence.model)
     step = 1
     while (alive := still_alive(drafts, stop)) and step < tokens:
-        logits = yield [own_row(draft, sequence, prefix) for draft in alive], Drafts.of(drafts[: o.k], step)
+        logits = yield [own_row(draft, sequence, prefix) for draft in alive], Drafts.of(drafts, step)
         step += 1
         contexts = [prefix + draft.ids for draft in alive]
         for draft, context, row in zip(alive, contexts, cropped(o, torch.stack(logits), contexts), strict=True):

@@ -1,8 +1,8 @@
 """Sampled + superposed (the paper's section 4.5, NS_SPD): n beginnings of a few sampled tokens, then k superposed
 drafts on each.
 
-The paper returns all n·k drafts. Here the k best at the first superposed step are kept, in that order, so the number of
-rows is that of every other mode, and no row appears or disappears while the user reads.
+All n·k drafts are returned, as in the paper. They are numbered by their scores at the first superposed step. The page
+shows the first k of them, so no row appears or disappears while the user reads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def spliced(
     samples: int,
     sampled_tokens: int,
 ) -> Drafting:
-    """k drafts of `length` tokens each. The arguments are those of `core.superposed.superposed`, and:
+    """n·k drafts of `length` tokens each, fewer where a beginning has ended. The arguments are those of
+    `core.superposed.superposed`, and:
 
     Args:
         samples: number of beginnings (n).
@@ -38,37 +39,34 @@ def spliced(
     o, prefix = options, list(prefix_ids)
     stems = first_draws(logits, prefix, o, samples, boundaries)
     running: dict[Draft, Driven] = {}  # the superposed drafts of each stem
-    shown: dict[tuple[Draft, int], int] = {}  # the place among the k best of (stem, lineage)
+    numbers: dict[tuple[Draft, int], int] = {}  # the row of (stem, lineage)
 
     def start(stem: Draft, sequence: Sequence) -> Start:
-        after = replace(o, length=o.length - sampled_tokens, first_ids=None, forks=0)
+        after = replace(o, length=o.length - sampled_tokens, first_ids=None, forks=0, reset_every=0)
         return lambda logits: superposed(logits, sequence, prefix + stem.ids, after)
 
     def so_far(done: bool) -> Drafts:
+        ended = [Draft([], [], 0, ended=True)]
         found = [
-            (stem, draft)
+            # By the paper's rule several drafts can have one lineage; they are numbered by their order instead.
+            ((stem, draft.row if o.distinct else n), replace(draft.after(stem), branch=stem.branch))
             for stem in stems
-            for draft in (running[stem].latest.drafts if stem in running else [Draft([], [], 0, ended=True)])
+            for n, draft in enumerate(running[stem].latest.drafts if stem in running else ended)
         ]
-        found = [(stem, draft.row, draft.after(stem)) for stem, draft in found]
-        found.sort(key=lambda one: -one[2].logprob)
-        if not shown:
-            shown.update({(stem, row): place for place, (stem, row, _) in enumerate(found[: o.k])})
-        best = [
-            replace(draft, row=shown[stem, row], branch=stem.branch)
-            for stem, row, draft in found
-            if (stem, row) in shown
-        ]
-        return Drafts(best[: o.k], step, done)
+        found.sort(key=lambda one: -one[1].logprob)
+        if not numbers:  # a beginning that was drawn twice has the same drafts, so its second ones come last
+            again = [stem for n, stem in enumerate(stems) if any(stem.ids == other.ids for other in stems[:n])]
+            numbers.update({key: n for n, (key, _) in enumerate(sorted(found, key=lambda one: one[0][0] in again))})
+        return Drafts([replace(draft, row=numbers.setdefault(key, len(numbers))) for key, draft in found], step, done)
 
     try:
         step = yield from draws(stems, sequence, prefix, o, min(sampled_tokens, o.length))
         alive = [stem for stem in stems if not stem.ended]
         if step == o.length or not alive:
-            yield [], Drafts.of(stems[: o.k], step, done=True)
+            yield [], Drafts.of([replace(stem, row=n) for n, stem in enumerate(stems)], step, done=True)
             return
         own_rows = [own_row(stem, sequence, prefix) for stem in alive]
-        logits = yield own_rows, Drafts.of(stems[: o.k], step)
+        logits = yield own_rows, Drafts.of(stems, step)
         for stem, row, after in zip(alive, own_rows, logits, strict=True):
             running[stem] = Driven(start(stem, row.sequence))
             running[stem].advance([after])

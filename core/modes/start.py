@@ -44,7 +44,7 @@ class Mode:
 
     Attributes:
         name: one of `core.controls.MODES`.
-        samples: number of sampled beginnings (n); each gets k drafts, and the k best of all are kept.
+        samples: number of sampled beginnings (n); each gets k drafts.
         sampled_tokens: tokens sampled for each (m), before superposing.
         speculation: how greedy and sampled drafts are made several tokens per pass; None: one.
     """
@@ -66,7 +66,7 @@ class Mode:
         return self.name in DRAWN
 
     def most(self, k: int) -> int:
-        """How many drafts it makes when k are requested."""
+        """How many drafts are shown when k are requested."""
         return 1 if self.name == "greedy" else k
 
 

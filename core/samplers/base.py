@@ -40,7 +40,7 @@ class Rule(ABC):
         """Crops the logits.
 
         Args:
-            input_ids: token ids so far (B, n); only rules with state read them, the others accept None.
+            input_ids: token ids so far (B, n); only rules that depend on the text read them, and all accept None.
             scores: logits (B, V), float16, bfloat16, float32 or float64; they are not changed. Or one row (V,)
                 as a NumPy array, with ids (n,), as llama-cpp-python passes it.
 

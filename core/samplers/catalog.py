@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from importlib import import_module
 
 from torch import Tensor
@@ -11,6 +11,7 @@ from core.controls import CATALOG, TIED, CatalogEntry, checked_rule, entries_of
 from core.options import Value
 from core.samplers.base import Rule
 from core.samplers.chain import Chain
+from core.samplers.dry import DRY
 from core.samplers.geometry import Geometry
 from core.samplers.temperature import Temperature
 from core.samplers.top_w import TopW
@@ -30,19 +31,24 @@ def sampler(
     values: Mapping[str, Value] | None = None,
     temperature: float = 1.0,
     embeddings: Tensor | Mapping[str, Geometry] | None = None,
+    breakers: Set[int] = frozenset(),
 ) -> Rule:
-    """The temperature followed by the rule or by the rules of a chain, as one rule.
+    """The temperature followed by the rule or by the rules of a chain, as one rule. DRY as the first rule comes before
+    the temperature, as in its source.
 
     Args:
         rule: a name of the catalogue, or several as `core.chains` joins them.
         values: of the controls, by name; the rest have their defaults.
         temperature: T, 0.05 to 10.
         embeddings: (V, D), which top-w needs unless its metric is uniform; or geometries to share, by metric.
+        breakers: the ids that `core.samplers.dry.breakers` finds, for dry.
     Raises: InputError that names the value.
     """
     checked_rule(rule, values or {}, temperature)
-    rules: list[Rule] = [] if temperature == 1 or rule == "greedy" else [Temperature(temperature)]
-    rules += cuts(rule, values, temperature, embeddings)
+    heat: list[Rule] = [] if temperature == 1 or rule == "greedy" else [Temperature(temperature)]
+    rules = cuts(rule, values, temperature, embeddings, breakers)
+    first = int(bool(rules) and isinstance(rules[0], DRY))
+    rules[first:first] = heat
     return rules[0] if len(rules) == 1 else Chain(rules)
 
 
@@ -51,12 +57,13 @@ def cuts(
     values: Mapping[str, Value] | None = None,
     temperature: float | Sequence[float] = 1.0,
     embeddings: Tensor | Mapping[str, Geometry] | None = None,
+    breakers: Set[int] = frozenset(),
 ) -> list[Rule]:
     """The rules alone, for logits that have been divided by the temperature already.
 
     Args:
         temperature: T, or one for each row; controls that follow it depend on it.
-        rule, values, embeddings: as of `sampler`.
+        rule, values, embeddings, breakers: as of `sampler`.
     Raises: as `sampler` does.
     """
     arguments = checked_rule(rule, values or {})
@@ -71,5 +78,7 @@ def cuts(
             own[entry.tie.control] = tied if isinstance(temperature, Sequence) else tied[0]
         if kind is TopW:
             own["embeddings"] = embeddings.get(str(own["metric"])) if isinstance(embeddings, Mapping) else embeddings
+        if kind is DRY:
+            own["breakers"] = breakers
         found.append(kind(**own))
     return found

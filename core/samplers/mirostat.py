@@ -23,7 +23,7 @@ class Mirostat(Rule):
     Surprise is in bits, s that of the drawn token among the kept ones, and μ starts at 2τ. The rule reads the
     drawn token as the last of the next call's `input_ids`. Its state is stored per context and found again by the
     context, so rows may change places, and several drafts may share one object. The look-up needs the ids on the
-    host: on a GPU this rule waits for them, the only one that does.
+    host: on a GPU this rule waits for them.
     """
 
     title = "mirostat"

@@ -35,11 +35,15 @@ class Pruning:
             the paper's equations.
         epsilon: ε, the share of each depth's mass that may be dropped where the target is sure (eq. 3).
         leaf: τ_d / θ_d, at least 1: the threshold of leaves relative to that of tokens with children (eq. 4).
+        noise: whether a path's probability includes the noise with which the target samples. The paper's e^ℓ(c) does
+            not, because its draws are not coupled: there the drafter does not know which tokens the noise favours.
+            Here it proposes these, which e^ℓ(c) alone would drop.
     """
 
     lam: float = PRUNE_LAMBDA
     epsilon: float = PRUNE_EPSILON
     leaf: float = 1.0
+    noise: bool = True
 
     def __post_init__(self) -> None:
         if self.lam < 0:
@@ -62,14 +66,14 @@ def normalised_entropy(p: np.ndarray) -> float:
 
 
 def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
-    """Returns the indices of the kept tokens (eqs. 3-4, with the score e^ℓ(c) of eq. 1 and our ε_d). The parent of
-    every kept token is kept, too.
+    """Returns the indices of the kept tokens (eqs. 3-4, with the path's probability as the score of eq. 1, and our
+    ε_d). The parent of every kept token is kept, too.
 
     θ_d is the *largest* threshold that covers 1 - ε_d of a depth's mass: the smallest, as the paper writes, would keep
     all tokens. h is H_m at the position of the text's last token, one step before the tree, which is known before the
     pass that verifies the tree.
     """
-    score = tree.mass()
+    score = tree.mass(pruning.noise)
     children = tree.children()
     at_depth: dict[int, list[int]] = {}
     for place, depth in enumerate(tree.depths):
@@ -89,7 +93,7 @@ def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
     return sorted(standing)
 
 
-# Rules for single tokens, from e^ℓ, depth and α to the score.
+# Rules for single tokens, from the path's probability, depth and α to the score.
 RULES: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
     "depth": lambda probability, depth, alpha: probability * (1 + alpha * depth),
     "depth-exp": lambda probability, depth, alpha: probability * np.exp(0.5 * alpha * depth),
@@ -97,15 +101,16 @@ RULES: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
 }
 
 
-def ranked(tree: TokenTree, count: int, by: str, alpha: float) -> list[int]:
+def ranked(tree: TokenTree, count: int, by: str, alpha: float, noise: bool = True) -> list[int]:
     """Returns the indices that a rule for single tokens keeps, for the comparison with `kept` (Table 8): the best
-    `count` by a score of e^ℓ and depth, without those whose parents are dropped.
+    `count` by a score of probability and depth, without those whose parents are dropped.
 
     Args:
         by: a name of RULES.
         alpha: α, the weight of the depth.
+        noise: as in `Pruning`.
     """
-    scores = RULES[by](tree.mass(), np.array(tree.depths), alpha)
+    scores = RULES[by](tree.mass(noise), np.array(tree.depths), alpha)
     best = set(np.argsort(-scores, kind="stable")[:count].tolist())
     standing: set[int] = set()
     for place in sorted(best):

@@ -23,6 +23,7 @@ from torch import Tensor
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.noise import SeededNoise
+from core.speculative.acceptance import rejection
 from core.speculative.budget import Budget, Curve, FixedBudget, Memory
 from core.speculative.cost import CostCurve, cost_curve
 from core.speculative.drafters.base import Drafter, Moment
@@ -138,13 +139,18 @@ def generate(
         length: the highest number of tokens. stop_ids: tokens that end the text; None for the tokenizer's.
         temperature, rule: how the target's token is sampled; at 0 it takes the most probable. rule: of `core.samplers`.
         seed: of all samples.
+        draws: "coupled": the target samples a token, which may be among the proposals, and the drafter knows the noise;
+            "rejection": proposals are samples of the drafter's own distribution, accepted with probability
+            min(1, p / q), for a `ModelDrafter` and a fixed tree_size. Both are lossless, but only coupled draws give
+            the text of plain decoding for each seed.
         tree_size: "auto", or the highest number of verified proposals; a fixed size disables automatic switching off.
         depth: the highest number of drafted levels.
         tolerance: of mode "arc": "lts" (needs a `calibration` for this temperature, and no rule), "typical" (Medusa),
             "none", or "fsd" (with `threshold`, for drafters with a distribution).
         theta: the lowest accepted LTS. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
             rule of `core.speculative.arc.RULES` that keeps the same number of proposals, for comparison; prune_alpha is
-            its weight of the depth.
+            its weight of the depth. prune_noise: whether pruning knows the noise of the samples, as the drafter does;
+            False with lam=0 is the paper's equations.
     Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
     """
     o = SpeculationOptions(mode=mode, **options)
@@ -287,8 +293,13 @@ def cycles(
             p = text.p = o.sampling.probabilities(after[at + 1], text.ids)
             places = children.get(at, [])
             among, lts = [tree.ids[place] for place in places], None
-            token = _drawn(p, text.noise, len(text.ids))
-            which = among.index(token) if token in among else None
+            if o.draws == "rejection" and text.noise is not None and places:
+                uniform = text.noise.uniform(len(text.ids), len(among))
+                which, left = rejection(p, tree.own[at].over(len(p)), among, uniform.tolist())
+                token = _drawn(left, text.noise, len(text.ids)) if which is None else among[which]
+            else:
+                token = _drawn(p, text.noise, len(text.ids))
+                which = among.index(token) if token in among else None
             how: How = "accepted" if which is not None else "corrected" if places else "bonus" if path else "plain"
             if which is None:
                 which, lts = o.tolerated(tree, places, p, target, len(path))
@@ -361,10 +372,11 @@ def cycles(
 
 
 def _moment(text: Text, drafter: Drafter, o: SpeculationOptions, temperature: float | None) -> Moment:
-    features = text.sequence.features if drafter.layers else None
-    return Moment(
-        text.ids, features, text.noise, temperature or o.sampling.overall_temperature or 1.0, o.needs_distributions
-    )
+    features, noise, sampled = text.sequence.features if drafter.layers else None, text.noise, False
+    if o.draws == "rejection" and noise is not None:
+        noise, sampled = noise.other(SeededNoise.PROPOSALS), True
+    heat = temperature or o.sampling.overall_temperature or 1.0
+    return Moment(text.ids, features, noise, heat, o.needs_distributions, sampled)
 
 
 def _row(text: Text, tree: TokenTree) -> Row:

@@ -22,6 +22,7 @@ from core.speculative.tree import TokenTree
 
 SpeculationMode = Literal["off", "lossless", "arc"]
 Tolerance = Literal["lts", "typical", "fsd", "none"]
+Draws = Literal["coupled", "rejection"]
 
 DEPTH = 8  # the highest number of drafted levels
 
@@ -35,6 +36,7 @@ class SpeculationOptions:
     temperature: float = 1.0
     rule: Processor | None = None
     seed: int = 0
+    draws: Draws = "coupled"
     tree_size: int | Literal["auto"] = "auto"
     depth: int = DEPTH
     stop_ids: frozenset[int] | None = None
@@ -44,6 +46,7 @@ class SpeculationOptions:
     prune: bool = True
     prune_by: str = "entropy"
     prune_alpha: float = 1.0
+    prune_noise: bool = True
     lam: float = PRUNE_LAMBDA
     epsilon: float = PRUNE_EPSILON
     threshold: float = 0.3
@@ -55,6 +58,13 @@ class SpeculationOptions:
             raise InputError(f"prune_by {self.prune_by!r} given; 'entropy' or one of {', '.join(arc.RULES)} expected.")
         if self.tolerance not in ("lts", "typical", "fsd", "none"):
             raise InputError(f"tolerance {self.tolerance!r} given; 'lts', 'typical', 'fsd' or 'none' expected.")
+        if self.draws not in ("coupled", "rejection"):
+            raise InputError(f"draws {self.draws!r} given; 'coupled' or 'rejection' expected.")
+        if self.draws == "rejection" and (self.mode == "arc" or self.tree_size == "auto"):
+            raise InputError(
+                f"draws 'rejection' given with mode {self.mode!r} and tree_size {self.tree_size!r}; it needs "
+                "'lossless' and a fixed size, because sampled proposals must not be selected by what was sampled."
+            )
         if self.length < 1 or self.depth < 1:
             raise InputError(f"length {self.length} and depth {self.depth} given; at least 1 of each expected.")
         if self.tree_size != "auto" and (not isinstance(self.tree_size, int) or self.tree_size < 0):
@@ -78,6 +88,11 @@ class SpeculationOptions:
         """
         if self.mode == "arc" and self.tolerance == "lts":
             self._calibration.check(target, sampling or self.sampling)
+        if self.draws == "rejection" and not drafter.samples:
+            raise InputError(
+                f"draws 'rejection' given with the drafter {drafter.name}, which selects its proposals and does not "
+                "sample them; use a draft model, or draws 'coupled'."
+            )
         if self.mode == "arc" and self.tolerance == "fsd" and not drafter.has_distribution:
             raise InputError(
                 f"tolerance 'fsd' given with the drafter {drafter.name}, which has no distribution over the tokens to "
@@ -86,8 +101,9 @@ class SpeculationOptions:
 
     @property
     def needs_distributions(self) -> bool:
-        """Whether pruning or FSD uses the drafter's own distributions."""
-        return self.mode == "arc" and (self.prune or self.tolerance == "fsd")
+        """Whether the rejection sampler, pruning or FSD uses the drafter's own distributions."""
+        in_arc = (self.prune and not self.prune_noise) or self.tolerance == "fsd"
+        return self.draws == "rejection" or (self.mode == "arc" and in_arc)
 
     @property
     def _calibration(self) -> Calibration:
@@ -99,9 +115,10 @@ class SpeculationOptions:
         """Returns the proposals that pruning keeps; p (V,) is the distribution of the text's last token."""
         if self.mode != "arc" or not self.prune or not len(tree):
             return tree
-        kept = arc.kept(tree, arc.normalised_entropy(p), arc.Pruning(self.lam, self.epsilon))
+        pruning = arc.Pruning(self.lam, self.epsilon, noise=self.prune_noise)
+        kept = arc.kept(tree, arc.normalised_entropy(p), pruning)
         if self.prune_by != "entropy":
-            kept = arc.ranked(tree, len(kept), self.prune_by, self.prune_alpha)
+            kept = arc.ranked(tree, len(kept), self.prune_by, self.prune_alpha, self.prune_noise)
         return tree.only(kept)
 
     def tolerated(

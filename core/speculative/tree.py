@@ -117,9 +117,10 @@ class TokenTree:
             found[place] = chance * (found[parent] if parent >= 0 else 1.0)
         return found
 
-    def mass(self) -> np.ndarray:
-        """Returns (n,) e^ℓ(c), the probability of the path to each token by the drafter's own distribution."""
-        return self.products(self.likelihood)
+    def mass(self, noise: bool = True) -> np.ndarray:
+        """Returns (n,) the probability of the path to each token: that the target samples it, which the drafter knows
+        better with the sampling noise; without `noise`, e^ℓ(c) by the drafter's own distribution."""
+        return self.products(None if noise else self.likelihood)
 
     def only(self, indices: Iterable[int]) -> TokenTree:
         """Returns the tree of these tokens alone. Raises InputError if a token's parent is not among them."""

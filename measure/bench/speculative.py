@@ -96,6 +96,8 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> 
     if best.drafter is not None and best.drafter.has_distribution:
         ways |= {"{} + FSD": {"tolerance": "fsd", "prune": False}}
     if options.pruning:
+        ways["{}, pruned by the paper's equations"] = {"tolerance": "none", "lam": 0.0, "prune_noise": False}
+        ways["{}, pruned at λ = 0"] = {"tolerance": "none", "lam": 0.0}
         others = [(by, f"{{}}, pruned by {by}", 1.0) for by in RULES if by != "depth"]
         depth = [("depth", f"{{}}, {BY_DEPTH}, α = {alpha:g}", alpha) for alpha in ALPHAS]
         ways |= {

@@ -9,6 +9,7 @@ EVALS = {
     "adapter": "the writer's next token with an adapter trained on an earlier text, and without; the cost of a pass",
     "verified": "superposed drafts before and after one pass that checks them, beside branching greedy",
     "lossless": "greedy text with speculation beside text without, token by token, on every prompt",
+    "dice": "how often the target's sampled token is among n proposals: likeliest, by rejection, with the same noise",
     "arc-risk": "whether the bound of ARC's tolerance holds on the tokens that it accepted",
     "arc-answers": "correct answers under ARC's tolerance, beside lossless speculation (ARC-Decode, Table 3)",
     "tune": "the search for the defaults of personal stores, cross-validated on the training text",

@@ -196,10 +196,13 @@ def test_an_error_names_the_option_as_its_reader_does(
 
 def test_presets_have_the_ranges_of_the_options() -> None:
     for name in ("k", "length"):
-        limit = int(DRAFTING[name].on_page.high)
+        limit = int(DRAFTING[name].alone.high)
         assert getattr(Preset("a", "none", {}, **{name: limit}), name) == limit
         with pytest.raises(InputError, match=f"{name} {limit + 1} given; a whole number from 1 to {limit}"):
             Preset("a", "none", {}, **{name: limit + 1})
+    assert Preset("a", "none", {}, length=256, drafting={"reset_every": 10}).length == 256
+    with pytest.raises(InputError, match="length 257 given; a whole number from 1 to 256"):
+        Preset("a", "none", {}, length=257, drafting={"reset_every": 10})
     assert {preset.temperature for preset in PRESETS if preset.name == "Balanced"} == {DRAFTING["temperature"].default}
 
 
@@ -238,7 +241,7 @@ def test_a_preset_names_options_that_exist_within_their_ranges() -> None:
         ({"tau": 9}, "tau 9 given; a number from 0.05 to 2 expected"),
         ({"k": 3}, "drafting 'k' given; one of"),
         ({"colour": 1}, "drafting 'colour' given; one of"),
-        ({"reset_every": 5}, "drafting 'reset_every' given; one of"),
+        ({"reset_every": 33}, "reset-every 33 given; a whole number from 0 to 32 expected"),
     ):
         with pytest.raises(InputError, match=said):
             Preset("a", "none", {}, drafting=wrong)

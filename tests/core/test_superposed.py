@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.drafting.candidates import likeliest
+from core.drafting.drafts import Kept, Options
+from core.drafting.driver import grown
 from core.errors import InputError
-from core.superposed import superpose, superpose_batch
+from core.superposed import superpose, superpose_batch, superposed
 from tests.paths import DATA
 from tests.table_model import TableModel
 
@@ -137,6 +140,38 @@ def test_resets_settle_on_one_draft(llama_model, prefix):
         llama_model, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1
     )
     assert again.ids == last.ids
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    k=st.integers(1, 4),
+    length=st.integers(1, 14),
+    every=st.integers(1, 6),
+    forks=st.integers(0, 4),
+    exact=st.integers(0, 5),
+    distinct=st.booleans(),
+    seed=st.integers(0, 50),
+)
+def test_a_text_of_n_tokens_has_a_reset_after_every_s(k, length, every, forks, exact, distinct, seed):
+    draws = Mock(wraps=np.random.default_rng(seed))
+    options = {"forks": forks, "exact_steps": exact, "distinct": distinct, "candidates": 6, "seed": seed}
+    with patch("core.superposed.np.random.default_rng", lambda _: draws):
+        steps = list(superpose(TableModel(seed=seed), [1, 2], k, length, reset_every=every, **options))
+    resets = (length - 1) // every
+    assert draws.choice.call_count == resets
+    texts = steps[-1].ids
+    assert all(len(ids) == length for ids in texts)
+    assert len({tuple(ids[: resets * every]) for ids in texts}) == 1
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_no_reset_replaces_a_kept_row(every):
+    made, kept = Options(k=3, length=9, reset_every=every, forks=0), [Kept(1, [0, 3, 1, 4, 2])]
+    model = TableModel(seed=3)
+    *_, last = grown(model, [[1, 2]], lambda s, ids: lambda logits: superposed(logits, s, ids, made, kept=kept))
+    rows = {draft.row: draft.ids for draft in last[0].drafts}
+    assert rows[1] == kept[0].ids
+    assert all(len(ids) == every for row, ids in rows.items() if row != 1)
 
 
 def test_finished_drafts_keep_their_text_when_a_reset_settles_on_another():

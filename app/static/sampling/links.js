@@ -94,6 +94,11 @@ export function readLink(panel, parts) {
     if (wrong) return `${name} ${text} given; ${wrong} expected.`;
     (ruleControls.includes(control) ? values : mode.controls.includes(control) ? mode_values : proposing)[control.name] = value;
   }
+  for (const { name, dataset } of inputs) {
+    if (dataset.beyond && !options[dataset.beyond] && options[name] > Number(dataset.slider)) {
+      return `${name} ${options[name]} given; at most ${dataset.slider} without ${dataset.beyond.replaceAll("_", "-")}.`;
+    }
+  }
   const speculation = { way: way.name, drafter, values: proposing };
   return { rule, values, temperature, mode: mode.name, mode_values, seed, options, speculation };
 }

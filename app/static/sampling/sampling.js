@@ -214,8 +214,8 @@ export class Sampling {
   /** @param {import("./choice.js").Setting} setting */
   take(setting) {
     this.choice.take(setting);
-    for (const name of /** @type {const} */ (["temperature", "k", "length"])) this.options.set(name, setting[name]);
-    for (const [name, value] of Object.entries(setting.drafting ?? {})) this.options.set(name, value);
+    const { temperature, k, length, drafting } = setting;
+    this.options.setAll({ temperature, k, length, ...drafting });
     this.changed();
   }
 
@@ -337,7 +337,7 @@ export class Sampling {
       return;
     }
     this.notice("");
-    for (const [name, value] of Object.entries(found.options)) this.options.set(name, value);
+    this.options.setAll(found.options);
     this.speculation.reset();
     this.speculation.takeOver(found.speculation);
     this.take(found);

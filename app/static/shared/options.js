@@ -22,10 +22,12 @@ export class Options {
       this.read(input);
       input.addEventListener("input", () => {
         this.read(input);
+        this.limit();
         keep(SETTINGS, this.values);
         changed();
       });
     }
+    this.limit();
     // The settings are closed until the writer opens them.
     disclose(/** @type {HTMLButtonElement} */ (root.querySelector("[data-do=settings]")), false);
   }
@@ -37,6 +39,16 @@ export class Options {
     const value = Number(input.value);
     const { format = "0" } = input.dataset;
     drawSlider(input, value, format === "%" ? `${Math.round(value * 100)}%` : value.toFixed(Number(format)));
+  }
+
+  /** Shorten the sliders whose long end needs another setting, or lengthen them while that one is on. */
+  limit() {
+    for (const input of this.inputs) {
+      const { beyond, slider = "", most = "" } = input.dataset;
+      if (!beyond || !(input instanceof HTMLInputElement)) continue;
+      input.max = this.values[beyond] ? most : slider;
+      this.read(input); // the browser lowers a value above the new end
+    }
   }
 
   /** Set all settings to their defaults. */
@@ -72,6 +84,15 @@ export class Options {
     if (!input || value === undefined || this.values[name] === value) return;
     fill(input, value);
     input.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
+  /**
+   * Set several settings, first those that others need for their long end.
+   * @param {Record<string, number | boolean | string | undefined>} values
+   */
+  setAll(values) {
+    const needing = (/** @type {string} */ name) => Number(Boolean(this.input(name)?.dataset.beyond));
+    for (const name of Object.keys(values).sort((a, b) => needing(a) - needing(b))) this.set(name, values[name]);
   }
 }
 

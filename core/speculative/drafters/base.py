@@ -21,8 +21,10 @@ class Moment:
         features: for drafters with `layers`, the target's hidden states (len(ids) - 1, 3·D) that enter those layers,
             concatenated, at every position of the text except the last token's, which is not fed yet. A view: a caller
             that needs it after the call copies it.
-        noise: the noise with which the target's tokens are sampled; None if it takes the most probable token.
+        noise: the noise with which the target's tokens are sampled; None if it takes the most probable token. With
+            `sampled` it is the drafter's own.
         temperature: T of the target's samples; 1 without noise.
+        sampled: whether the proposals must be samples of the drafter's own distributions, for the rejection sampler.
         distributions: whether the tree must contain the drafter's own distributions and likelihoods.
     """
 
@@ -31,6 +33,7 @@ class Moment:
     noise: SeededNoise | None = None
     temperature: float = 1.0
     distributions: bool = False
+    sampled: bool = False
 
 
 class Drafter(ABC):
@@ -41,6 +44,7 @@ class Drafter(ABC):
         width: the usual number of tokens per level.
         most: the highest number of tokens in a tree.
         layers: the target's layers whose input it needs (EAGLE-3: a low, a middle and a high one).
+        samples: whether it can sample its proposals (`Moment.sampled`).
         has_distribution: whether it can return its distribution over the tokens (`Moment.distributions`).
     """
 
@@ -49,6 +53,7 @@ class Drafter(ABC):
     most: int = 32
     layers: tuple[int, ...] = ()
     has_distribution: bool = False
+    samples: bool = False
 
     @abstractmethod
     def draft(self, moment: Moment, depth: int) -> TokenTree:

@@ -1,7 +1,8 @@
 """Proposals of a smaller model with the same tokenizer: a chain of its most probable tokens.
 
 If the target samples with known noise (`core.noise`), the smaller model adds it to its own distribution, as an EAGLE-3
-head does, and proposes the token that the target probably samples.
+head does, and proposes the token that the target probably samples. For the rejection sampler it samples its own
+distribution with noise of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ LIKELY = 512  # the most probable tokens, to which the noise is added
 class ModelDrafter(Drafter):
     """Proposes tokens of a smaller model, with one of its sequences, which contains the text."""
 
-    has_distribution = True
+    has_distribution = samples = True
 
     def __init__(self, model: LanguageModel, target: LanguageModel) -> None:
         """
@@ -63,7 +64,8 @@ class ModelDrafter(Drafter):
 
 def _proposed(logits: Tensor, moment: Moment, place: int) -> tuple[int, float]:
     """Returns the token to propose after a text of `place` tokens, and its probability of being the target's."""
-    scores, likely = torch.topk(logits / moment.temperature, min(LIKELY, len(logits)))
+    considered = len(logits) if moment.sampled else min(LIKELY, len(logits))
+    scores, likely = torch.topk(logits / moment.temperature, considered)
     if moment.noise is not None:
         scores = scores + torch.from_numpy(moment.noise.gumbel(place, likely.cpu().numpy())).to(scores)
     best = int(scores.argmax())

@@ -47,7 +47,7 @@ def test_every_mode_takes_the_same_steps(llama_model, prefix, mode):
         assert all(len(ids) == d.step for ids in d.ids)
         assert d.logprobs == sorted(d.logprobs, reverse=True)
         assert len(set(d.lineages)) == len(d.lineages) == len(d.ids)
-    assert len(steps[-1].ids) == Mode(mode).most(3)
+    assert len(steps[-1].ids) == (6 if mode == "sampled+superposed" else Mode(mode).most(3))  # n·k
     assert len(llama_model._free_ids) >= free  # every row was given back, and perhaps some that earlier tests dropped
 
 
@@ -160,22 +160,40 @@ def test_drafts_are_superposed_on_what_was_drawn(llama_model, prefix):
     drawn = last(llama_model, prefix, "sampled", k=2, length=2, seed=3)
     found = last(llama_model, prefix, Mode("sampled+superposed", samples=2, sampled_tokens=2), k=3, length=4, seed=3)
     assert {tuple(ids[:2]) for ids in found.ids} <= {tuple(ids) for ids in drawn.ids}
-    assert len(found.ids) == len({tuple(ids[:3]) for ids in found.ids}) == 3  # distinct beginnings after each
-    assert sorted(found.lineages) == [0, 1, 2]
+    # All n·k drafts of section 4.5: distinct beginnings after each of the sampled ones.
+    assert len(found.ids) == len({tuple(ids[:3]) for ids in found.ids}) == 2 * 3
+    assert sorted(found.lineages) == list(range(6))
     assert found.logprobs == sorted(found.logprobs, reverse=True)
     assert last(llama_model, prefix, Mode("sampled+superposed", 2, 9), length=4, seed=3).step == 4
 
 
 @pytest.mark.parametrize("samples", [1, 2, 4])
 @pytest.mark.parametrize("length", [1, 2, 6])
-def test_what_is_superposed_on_draws_keeps_to_k_rows_at_every_step(llama_model, prefix, samples, length):
+def test_what_is_superposed_on_draws_keeps_its_rows_at_every_step(llama_model, prefix, samples, length):
     mode = Mode("sampled+superposed", samples=samples, sampled_tokens=2)
     seen: list[list[int]] = []
     for drafts in draft(llama_model, prefix, mode, k=3, length=length, seed=4):
-        assert 1 <= len(drafts.ids) <= 3
+        assert len(drafts.ids) == (samples if drafts.step <= 2 else 3 * samples)
         assert drafts.logprobs == sorted(drafts.logprobs, reverse=True)
         seen.append(sorted(drafts.lineages))
     assert seen[2:] == seen[2:3] * len(seen[2:])  # once they are superposed, no row comes or goes
+
+
+def test_the_page_shows_the_best_of_what_is_superposed_on_draws(autocomplete):
+    mode, n, k = Mode("sampled+superposed", samples=3, sampled_tokens=1), 3, 2
+    completion = autocomplete.open().complete("The", options=CompleteOptions(mode=mode, k=k, length=4, heal=False))
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+        assert {row.id for row in completion.drafts} <= set(range(k))
+    ids = completion._healing.prefix_ids
+    ngrams = autocomplete.mixture(0.9, 0.9, None)
+    steps = list(draft(autocomplete.model, ids, mode, k=k, length=4, ngrams=ngrams))
+    first = next(drafts for drafts in steps if drafts.step == 2)
+    assert len(first.ids) == n * k
+    by_row = sorted(first.drafts, key=lambda d: d.row)
+    texts = list(dict.fromkeys(tuple(d.ids) for d in first.drafts))  # best first, without those of equal draws
+    assert len(first.drafts) == n * k
+    assert [tuple(d.ids) for d in by_row[:k]] == texts[:k]
 
 
 def test_unknown_modes_are_refused(llama_model, prefix):

@@ -18,11 +18,14 @@ from torch import Tensor
 
 from core.errors import InputError
 from core.samplers import (
+    DRY,
+    XTC,
     Chain,
     Eta,
     Greedy,
     MinP,
     Mirostat,
+    PLess,
     Rule,
     Temperature,
     TopH,
@@ -36,6 +39,8 @@ from core.samplers import (
     top_p,
     typical,
 )
+from core.samplers.catalog import sampler
+from core.samplers.dry import breakers
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -45,6 +50,9 @@ ANY = [
     TopK(5),
     TopP(0.9),
     MinP(0.1),
+    PLess(),
+    XTC(0.1, 1.0),
+    DRY(),
     TopNSigma(1.0),
     TopW(metric="uniform"),
     TopH(0.4),
@@ -252,6 +260,8 @@ def test_a_numpy_row_is_cropped_as_a_tensor(rule):
         (TopK(3), 8, 8, 1),  # all that tie with the third
         (TopP(0.5), 4, 1, 1),
         (MinP(0.1), 8, 1, 1),
+        (PLess(), 8, 1, 1),
+        (XTC(0.1), 8, 8, 1),
         (TopNSigma(1.0), 8, 1, 1),
         (TopH(0.4), 2, 3, 1),  # ln 2 ≤ 0.4 · ln 8 < ln 3; and 2 of 7 equal shares of a tiny entropy
         (Typical(0.5), 8, 1, 1),
@@ -308,6 +318,7 @@ def test_parameters_can_differ_from_row_to_row():
         (TopH([0.1, 0.4, 1.0]), [TopH(0.1), TopH(0.4), TopH(1.0)]),
         (Typical([0.1, 0.5, 1.0]), [Typical(0.1), Typical(0.5), Typical(1.0)]),
         (Eta([0.001, 0.01, 0.5]), [Eta(0.001), Eta(0.01), Eta(0.5)]),
+        (XTC([0.01, 0.05, 0.5]), [XTC(0.01), XTC(0.05), XTC(0.5)]),
         (Mirostat([1.0, 2.0, 4.0]), [Mirostat(1.0), Mirostat(2.0), Mirostat(4.0)]),
         (Temperature([0.5, 1.0, 4.0]), [Temperature(0.5), Temperature(1.0), Temperature(4.0)]),
         (
@@ -391,6 +402,75 @@ def test_top_h_is_the_longest_run_within_its_entropy(row, alpha):
 
 def _entropy(q: torch.Tensor) -> float:
     return float(-(q * q.log()).sum())
+
+
+@settings(max_examples=200)
+@given(rows())
+def test_p_less_keeps_what_is_at_least_as_probable_as_two_equal_samples(row):
+    p = np.exp(np.array(row) - max(row))
+    p /= p.sum()
+    threshold = sum(p_i**2 for p_i in p)
+    if abs(p - threshold).min() > 1e-12:  # on the very edge, rounding decides
+        assert kept(PLess(), row) == [i for i, p_i in enumerate(p) if p_i >= threshold]
+
+
+@settings(max_examples=200)
+@given(rows(), st.floats(0.02, 0.5))
+def test_xtc_drops_all_viable_tokens_but_the_least_probable(row, threshold):
+    """As the source: of the tokens in descending order, all those before the last one at or above the threshold."""
+    p = np.exp(np.array(row) - max(row))
+    p /= p.sum()
+    if abs(p - threshold).min() < 1e-12 or abs(np.diff(np.sort(p))).min() < 1e-12:
+        return
+    order = sorted(range(len(row)), key=lambda i: -p[i])
+    last = max((n for n, i in enumerate(order) if p[i] >= threshold), default=0)
+    assert kept(XTC(threshold), row) == sorted(order[last:])
+
+
+def test_xtc_drops_at_its_share_of_the_places_and_at_the_same_ones_each_time():
+    ids = torch.arange(4000).reshape(1000, 4)
+    logits = torch.tensor([[2.0, 1.9, 1.0, -3.0]]).expand(1000, -1)
+    for share in (0.0, 0.25, 1.0):
+        out = XTC(0.1, share)(ids, logits)
+        dropped = (out == -INF).any(1)
+        assert dropped.float().mean() == pytest.approx(share, abs=0.05)
+        assert torch.equal(XTC(0.1, share)(ids, logits), out)
+    # Texts with the same last token differ.
+    assert len({float(row.sum()) for row in XTC(0.1, 0.5)(torch.tensor([[n, 1] for n in range(40)]), logits[:40])}) == 2
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.integers(0, 3), max_size=14),
+    st.floats(0, 3),
+    st.floats(1, 3),
+    st.integers(1, 4),
+    st.frozensets(st.integers(0, 3), max_size=2),
+)
+def test_dry_takes_the_penalty_of_the_longest_repetition(ids, multiplier, base, allowed, ends):
+    """By all pairs of an earlier end and a length."""
+    row, expected = np.arange(5.0), np.arange(5.0)
+    for token in set(range(4)) - ends:
+        lengths = [
+            n
+            for n in range(1, len(ids))
+            for at in range(n, len(ids))
+            if ids[at] == token and ids[at - n : at] == ids[-n:] and not ends & set(ids[-n:])
+        ]
+        if lengths and max(lengths) >= allowed:
+            expected[token] -= multiplier * base ** (max(lengths) - allowed)
+    found = DRY(multiplier, base, allowed, ends)(torch.tensor([ids], dtype=torch.long), torch.from_numpy(row)[None])
+    assert found[0].numpy() == pytest.approx(expected)
+
+
+def test_dry_comes_before_the_temperature_where_it_is_the_first():
+    titles = [[rule.title for rule in sampler(chain, {}, 2.0).rules] for chain in ("dry+min-p", "min-p+dry")]
+    assert titles == [["DRY", "temperature", "min-p"], ["temperature", "min-p", "DRY"]]
+    assert sampler("dry").title == "DRY"
+
+
+def test_tokens_with_a_mark_are_breakers():
+    assert breakers([b"a", b" b:", b"\n\n", b"", b'"c', b"d*"]) == {1, 2, 4, 5}
 
 
 def test_mirostat_steers_the_surprise_to_its_target():

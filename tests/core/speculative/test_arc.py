@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import math
 import re
@@ -369,6 +370,26 @@ def test_a_model_is_calibrated_on_its_own_continuations() -> None:
         fit_constants(found[:5])
 
 
+class Proposing(Drafter):
+    """Proposes every token of the vocabulary at each of so many levels."""
+
+    name = "all"
+
+    def __init__(self, levels: int, tokens: int) -> None:
+        self.levels, self.tokens = levels, tokens
+
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
+        paths = itertools.product(range(self.tokens), repeat=min(self.levels, depth))
+        return TokenTree.of_paths([[(token, 1.0) for token in path] for path in paths])
+
+
+@pytest.mark.parametrize(("levels", "depths"), [(0, {0}), (1, {0}), (2, {0, 1, 2}), (3, {0, 2})])
+def test_a_samples_depth_is_that_in_the_tree(levels: int, depths: set[int]) -> None:
+    """With all tokens proposed, a tree of n levels is followed n times; every second position is sampled."""
+    found = collect(MODEL, [[0, 1], [2, 3]], drafter=Proposing(levels, MODEL.vocab_size), per_prompt=10)
+    assert {s.depth for s in found} == depths
+
+
 def test_a_calibration_is_refused_for_another_model(tmp_path: Path) -> None:
     calibration = made()
     with pytest.raises(CalibrationError, match="calibrate"):
@@ -607,12 +628,41 @@ def test_fsd_needs_a_drafter_with_a_distribution() -> None:
         generate(MODEL, NgramDrafter(), [0, 1, 2], "arc", tree_size=6, tolerance="fsd")
 
 
-def test_pruning_goes_by_the_drafters_distribution_and_not_by_the_dice() -> None:
-    """ℓ(c) of eq. 1: the noise hold the third token most probable, the drafter's own distribution the first."""
+def test_pruning_goes_by_the_noise_of_the_samples_and_the_papers_does_not() -> None:
+    """With the noise the third token is the most probable one, by the drafter's own distribution (ℓ of eq. 1) the
+    first."""
     tree = TokenTree([0, 1, 2], [-1] * 3, [0.05, 0.05, 0.9], likelihood=[0.9, 0.06, 0.04])
-    assert kept(tree, 0.0, Pruning(epsilon=0.1)) == [0]
-    assert arc.ranked(tree, 1, "probability", 1.0) == [0]
+    assert kept(tree, 0.0, Pruning(epsilon=0.1)) == [2]
+    assert kept(tree, 0.0, Pruning(epsilon=0.1, noise=False)) == [0]
+    assert arc.ranked(tree, 1, "probability", 1.0) == [2]
+    assert arc.ranked(tree, 1, "probability", 1.0, noise=False) == [0]
     assert tree.only([0, 2]).likelihood == [0.9, 0.04]
+
+
+class Knowing(Drafter):
+    """Has the target's own distribution, and knows the noise: its most probable token is always the one drawn."""
+
+    name = "knowing"
+
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
+        assert moment.noise is not None
+        logq = MODEL.after(moment.ids).log_softmax(0).numpy()
+        noisy = logq + moment.noise.gumbel(len(moment.ids), np.arange(len(logq)))
+        chance, ids = np.exp(noisy - np.logaddexp.reduce(noisy)), list(range(len(logq)))
+        return TokenTree(ids, [-1] * len(ids), chance.tolist(), likelihood=np.exp(logq).tolist())
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 0.8])
+def test_pruning_never_drops_the_token_that_a_knowing_drafter_sees_drawn(epsilon: float) -> None:
+    def passes(**how: Any) -> int:
+        options = {"length": 200, "tree_size": 6, "tolerance": "none", "epsilon": epsilon, **how}
+        made = generate(MODEL, Knowing(), [0, 1, 2], "arc", **options)
+        list(made)
+        return made.statistics.cycles
+
+    every = passes(prune=False)
+    assert passes() == every
+    assert passes(lam=0.0, prune_noise=False) > every  # the paper's equations
 
 
 def test_the_pruned_share_does_not_count_what_the_size_of_the_tree_left_out() -> None:

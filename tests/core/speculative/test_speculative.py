@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from core.noise import SeededNoise
 from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma, TopW
 from core.samplers.greedy import Greedy
 from core.speculative import Memory, ModelDrafter, NgramDrafter, SuperposedDrafter, TargetSampling, TokenTree, generate
+from core.speculative.acceptance import rejection
 from core.speculative.cost import CostCurve
 from core.speculative.drafters import Drafter, Moment
 from tests.table_model import TableModel, chain
@@ -167,6 +168,84 @@ def test_samples_have_the_distribution_of_plain_decoding(case: str) -> None:
     seen = transitions(drafters(choice)[kind], choice, tree_size=size)
     assert seen.total() == SEEDS * LENGTH
     assert departure(seen, choice) < 4
+
+
+# --- the rejection sampler
+
+
+@settings(max_examples=200)
+@given(st.integers(2, 5), st.integers(1, 3), st.integers(0, 2**32 - 1), st.booleans())
+def test_rejection_gives_exactly_the_targets_distribution(size: int, count: int, seed: int, cropped: bool) -> None:
+    """Sums over all ordered samples of q without replacement, and over the results of each test."""
+    random, count = np.random.default_rng(seed), min(count, size)
+    p, q = random.dirichlet(np.full(size, 0.5)), random.dirichlet(np.ones(size))
+    if cropped:  # a rule drops a token of p
+        p[random.integers(size)] = 0.0
+        p = p / p.sum() if p.sum() else np.full(size, 1 / size)
+    found = np.zeros(size)
+    for order in permutations(range(size), count):
+        chance, rest = 1.0, 1.0
+        for x in order:
+            chance, rest = chance * q[x] / rest, rest - q[x]
+        reached = 1.0  # the chance that all proposals so far were rejected
+        for n in range(count):
+            # The threshold of u, below which the n-th proposal is accepted, by bisection.
+            low, high = 0.0, 1.0
+            for _ in range(50):
+                middle = (low + high) / 2
+                which, _ = rejection(p, q, order[: n + 1], [1.0] * n + [middle])
+                low, high = (middle, high) if which == n else (low, middle)
+            if rejection(p, q, order[: n + 1], [1.0] * n + [0.0])[0] not in (n, None):
+                break  # an earlier one is always accepted
+            found[order[n]] += chance * reached * low
+            reached *= 1 - low
+        which, left = rejection(p, q, order, [1.0] * count)
+        if which is None:
+            found += chance * reached * left
+    assert np.allclose(found, p, atol=1e-6)
+
+
+def test_tokens_by_rejection_have_the_targets_distribution() -> None:
+    """χ² over 10⁵ tokens, with one to three proposals."""
+    random = np.random.default_rng(3)
+    noise, samples = SeededNoise(5), []
+    for count in (1, 2, 3):
+        p, q = random.dirichlet(np.ones(6)), random.dirichlet(np.ones(6))
+        seen, runs = Counter[tuple[int, ...]](), 33_334
+        orders = np.argsort(-np.log(q) - random.gumbel(size=(runs, 6)))[:, :count]  # without replacement
+        for place, order in enumerate(orders.tolist()):
+            which, left = rejection(p, q, order, noise.uniform(place, count).tolist())
+            seen[(noise.draw(left, place) if which is None else order[which],)] += 1
+        samples.append((seen, {(token,): p[token] for token in range(6)}, runs))
+    assert chi_squared_together(samples) < 4
+
+
+def test_texts_by_rejection_have_the_distribution_of_plain_decoding() -> None:
+    choice = TargetSampling(1.5, Remembered(TopNSigma(1.0)))
+    seen = transitions(drafters(choice)["model"], choice, tree_size=2, draws="rejection")
+    assert seen.total() == SEEDS * LENGTH
+    assert departure(seen, choice) < 4
+
+
+def test_a_drafter_with_the_targets_distribution_is_never_rejected() -> None:
+    made = generate(MODEL, ModelDrafter(TableModel(), MODEL), PREFIX, length=100, tree_size=3, draws="rejection")
+    assert "corrected" not in {token.how for token in made}
+    other = generate(MODEL, ModelDrafter(TableModel(seed=1), MODEL), PREFIX, length=100, tree_size=3, draws="rejection")
+    assert {"accepted", "corrected"} <= {token.how for token in other}
+
+
+@pytest.mark.parametrize(
+    ("drafter", "options", "said"),
+    [
+        (NgramDrafter(), {"tree_size": 3}, "the drafter n-gram, which selects its proposals"),
+        (ModelDrafter(TableModel(), MODEL), {}, "tree_size 'auto'; it needs 'lossless' and a fixed size"),
+        (ModelDrafter(TableModel(), MODEL), {"tree_size": 3, "mode": "arc"}, "given with mode 'arc'"),
+        (ModelDrafter(TableModel(), MODEL), {"tree_size": 3, "draws": "best"}, "'coupled' or 'rejection' expected"),
+    ],
+)
+def test_rejection_is_refused_where_proposals_are_selected(drafter: Drafter, options: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        generate(MODEL, drafter, PREFIX, **{"draws": "rejection"} | options)
 
 
 @cache

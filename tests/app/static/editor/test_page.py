@@ -1117,6 +1117,24 @@ def test_every_option_has_a_control(editor: Editor) -> None:
             expect(slider).to_have_attribute("max", f"{control.slider or control.high:g}")
 
 
+def test_texts_with_resets_may_be_long(drafting: Editor) -> None:
+    drafting.open_settings()
+    drafting.page.get_by_role("button", name="Advanced").click()
+    length = drafting.page.get_by_role("slider", name="Length")
+    resets = drafting.page.get_by_role("slider", name="Resets")
+    resets.fill("10")
+    length.fill("200")
+    drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["length"] == 200)
+    assert drafting.fake.requests[-1]["settings"]["reset_every"] == 10
+    drafting.page.reload()
+    drafting.open_settings()
+    expect(length).to_have_value("200")
+    drafting.page.get_by_role("button", name="Advanced").click()
+    resets.fill("0")
+    expect(length).to_have_value("32")
+    expect(length).to_have_attribute("max", "32")
+
+
 def test_sliders_act_at_once(drafting: Editor) -> None:
     drafting.open_settings()
     drafting.page.get_by_role("slider", name="Drafts").focus()

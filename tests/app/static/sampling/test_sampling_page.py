@@ -716,8 +716,9 @@ def test_a_link_carries_all_that_decides_the_drafts(panel: Panel, browser: Brows
     link = panel.page.evaluate("navigator.clipboard.readText()")
     with browser.new_context() as elsewhere:
         other = Panel(elsewhere.new_page())
-        other.open(site[0].url + "/#k=9&alpha=0.5")
+        other.open(site[0].url + "/#k=9&alpha=0.5&length=200&reset-every=10")
         expect(other.region).to_be_visible()
+        expect(other.page.locator("#pd-length")).to_have_value("200")
         other.page.goto(link)  # what it does not name goes back to its default
         other.put(TEXT)
         other.rest()
@@ -755,6 +756,7 @@ BAD_LINKS = [
     ("mode=sampled&samples=3", "samples given for none and sampled, which have no control of that name."),
     ("mode=sampled%2Bsuperposed&samples=9", "samples 9 given; a whole number from 1 to 4 expected."),
     ("rule=none&k=99", "k 99 given; a whole number from 1 to 9 expected."),
+    ("rule=none&length=200", "length 200 given; at most 32 without reset-every."),
     ("rule=none&distinct=maybe", "distinct maybe given; true or false expected."),
     ("rule=none&mixing=cubic", "mixing cubic given; one of linear, geometric expected."),
     ("rule=top-k&top-k=2.5", "top-k 2.5 given; a whole number from 1 to 1000 expected."),
