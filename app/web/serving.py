@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from app.clients import infill
+from app.clients import chat, infill, llama_server, ollama
 from app.clients import openai as openai_api
 from app.documents.folder import DocumentFolder, documents_folder
 from app.learning.base_stores import in_full, shelf_of
@@ -43,8 +43,9 @@ from app.web.routes import sampling as sampling_routes
 from app.web.routes import stores as stores_routes
 from app.web.running import PORT
 from app.web.security.access import Access, token
+from app.web.security.allowed import Allowed, allowed
 from app.web.security.connections import configured, raise_descriptor_limit
-from app.web.security.guard import HOST, Guard
+from app.web.security.guard import HOST, NONE_ALLOWED, Guard
 from app.web.security.offline import stay_offline
 from app.web.security.private import gradio_folder
 from app.web.streaming import Streamed, as_line
@@ -62,12 +63,18 @@ class LeaveRequest(Strict):
     tab: Id
 
 
-def create_app(service: DraftService, access: Access | None = None, learner: Learner | None = None) -> FastAPI:
+def create_app(
+    service: DraftService,
+    access: Access | None = None,
+    learner: Learner | None = None,
+    allowed: Allowed = NONE_ALLOWED,
+) -> FastAPI:
     """The whole site for a draft service, which the caller starts and closes.
 
     Args:
         access: requires the token; None gives every program of this machine access.
         learner: trains adapters, and is closed by the caller; None: a new one.
+        allowed: see `Guard`.
     Raises: InputError if Gradio's folder is unusable.
     """
     prepare_gradio()
@@ -103,8 +110,7 @@ def create_app(service: DraftService, access: Access | None = None, learner: Lea
     sampling_routes.add_routes(app, service)
     documents_routes.add_routes(app, DocumentFolder(documents_folder()))
 
-    openai_api.add_routes(app, service)
-    infill.add_routes(app, service)
+    add_program_routes(app, service)
 
     @app.get("/manifest.json")
     async def manifest() -> Response:
@@ -112,8 +118,14 @@ def create_app(service: DraftService, access: Access | None = None, learner: Lea
 
     app.mount(STATIC_URL, _PageFiles(directory=STATIC))
     mounted = mount(app)
-    mounted.add_middleware(Guard, access=access)
+    mounted.add_middleware(Guard, access=access, allowed=allowed)
     return mounted
+
+
+def add_program_routes(app: FastAPI, service: DraftService) -> None:
+    """The interfaces of other servers, for programs that were written for them."""
+    for interface in (openai_api, chat, infill, llama_server, ollama):
+        interface.add_routes(app, service)
 
 
 def learner_for(service: DraftService) -> Learner:
@@ -150,19 +162,20 @@ def _go_on_learning(learner: Learner, service: DraftService) -> None:
             learner.follow(rows)
 
 
-def create_service_app(service: DraftService, access: Access | None = None, elsewhere: bool = False) -> FastAPI:
-    """The routes for other programs, without the page. For `access` and `elsewhere` see `Guard`."""
-    app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
+def create_service_app(
+    service: DraftService, access: Access | None = None, elsewhere: bool = False, allowed: Allowed = NONE_ALLOWED
+) -> FastAPI:
+    """The routes for other programs, without the page. For `access`, `elsewhere` and `allowed` see `Guard`."""
+    app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     format_errors(app)
 
     @app.get("/")
     async def start() -> dict[str, str]:
         return {"message": "Polydraft serves programs here, without its page.", "fix": "Run `polydraft` for the page."}
 
-    openai_api.add_routes(app, service)
-    infill.add_routes(app, service)
+    add_program_routes(app, service)
     stores_routes.add_learning_routes(app, service.stores)
-    app.add_middleware(Guard, access=access, page=False, elsewhere=elsewhere)
+    app.add_middleware(Guard, access=access, page=False, elsewhere=elsewhere, allowed=allowed)
     return app
 
 
@@ -216,6 +229,8 @@ def serve(
     draft_model: str | None = None,
     page: bool = True,
     host: str = HOST,
+    allow_origin: Sequence[str] = (),
+    allow_host: Sequence[str] = (),
 ) -> None:
     """Runs the app until Ctrl+C; or opens the page of this user's app that already runs at the port.
 
@@ -225,6 +240,7 @@ def serve(
         base_store: the base stores, as `core.ngram.base.chosen_stores` takes them; None is the choice on the page.
         draft_model: the model that may propose tokens for speculation; None for none.
         page: False serves only other programs, without the page.
+        allow_origin, allow_host: see `app.web.security.allowed`.
         host: the address to listen at; at an address that other machines can reach, the page is not served.
     Raises: InputError for an unusable port; StoreError for a file that is no n-gram store; ModelNotFound,
         ModelFileError for a model that does not exist or cannot be read. If a model fails later, the page reports it.
@@ -232,6 +248,8 @@ def serve(
     options: dict[str, object] = {"model": model_name, "backend": backend, "precision": precision}
     options |= {"with_token": with_token, "draft_model": draft_model}
     options["base_store"] = in_full(base_store)
+    also = allowed(allow_origin, allow_host)
+    options |= {"allow_origin": sorted(also.origins), "allow_host": sorted(also.hosts)}
     bases = shelf_of(base_store)  # a wrong file ends the start
     raise_descriptor_limit()
     access = Access(token()) if with_token else None
@@ -281,9 +299,9 @@ def serve(
             service.adopted = lambda: threading.Thread(target=go_on, daemon=True).start()
         service.start()
         app = (
-            create_app(service, access, learner)
+            create_app(service, access, learner, also)
             if page
-            else create_service_app(service, access, elsewhere=_is_elsewhere(host))
+            else create_service_app(service, access, _is_elsewhere(host), also)
         )
         take_turns_quickly()
         config = configured(app, timeout_graceful_shutdown=1)
@@ -373,7 +391,7 @@ def tell_programs(words: str, host: str, port: int, access: Access | None) -> No
             f"learn, at {address}.",
             err=True,
         )
-    typer.echo(f"{words} {address}: /v1/completions, /v1/models, /infill, /health.")
+    typer.echo(f"{words} {address}: /v1/completions, /v1/chat/completions, /v1/models, /infill, /completion, /health.")
     if access is not None:
         typer.echo("Programs send the output of `polydraft token` as `Authorization: Bearer`, or as their API key.")
 
