@@ -207,8 +207,8 @@ def start(
         return
     from app.web.serving import serve
 
-    also = {"allow_origin": allow_origin or (), "allow_host": allow_host or ()}
-    serve(model, backend, port, not no_browser, precision, not no_token, base_store, draft_model, **also)
+    options = model, backend, port, not no_browser, precision, not no_token, base_store, draft_model
+    serve(*options, allow_origin=allow_origin or (), allow_host=allow_host or ())
 
 
 @app.command()

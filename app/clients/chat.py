@@ -31,9 +31,12 @@ def _joined(content: Any) -> Any:
     """The text of a message's parts."""
     if not isinstance(content, list):
         return content
-    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError("a part that is no text given; Polydraft continues texts alone")
+    texts: list[str] = []
+    for part in content:
+        text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
+        if not isinstance(text, str):
+            raise ValueError("a part that is no text given; Polydraft continues texts alone")
+        texts.append(text)
     return "".join(texts)
 
 
