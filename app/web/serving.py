@@ -391,7 +391,7 @@ def tell_programs(words: str, host: str, port: int, access: Access | None) -> No
             f"learn, at {address}.",
             err=True,
         )
-    typer.echo(f"{words} {address}: /v1/completions, /v1/chat/completions, /v1/models, /infill, /completion, /health.")
+    typer.echo(f"{words} {address}: /v1/completions, /v1/models, /infill, /health.")
     if access is not None:
         typer.echo("Programs send the output of `polydraft token` as `Authorization: Bearer`, or as their API key.")
 
