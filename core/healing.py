@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -81,6 +82,12 @@ class Healer:
         self._ids = np.array(sorted(set(usable) - self.line_ends, key=pieces.__getitem__), dtype=np.int64)
         self._sorted = [pieces[i] for i in self._ids]
 
+    @cached_property
+    def _beginning(self) -> list[int]:
+        """The ids before an empty text. A model that was trained without a first token predicts nothing useful after
+        one token, whichever it is; after the end of a text and an empty line it begins a document."""
+        return [self.tokenizer.document_start, *self.tokenizer.encode("\n\n")]
+
     def beginnings(self, rest: bytes) -> np.ndarray:
         """Returns the ids (n,) of the tokens that begin with `rest` and are longer, in the order of their bytes."""
         low = bisect_right(self._sorted, rest)
@@ -113,7 +120,7 @@ class Healer:
         if len(ids) > window:
             half = window // 2
             ids = ids[-(-(len(ids) - window) // half) * half :]
-        plain = (t.start_ids or []) + ids or [t.document_start]
+        plain = (t.start_ids or []) + ids or self._beginning
         prompt = plain
         if after.strip() and self.fim is not None:
             prompt = (t.start_ids or []) + self.fim.around(ids, t.encode(after))

@@ -87,6 +87,9 @@ class FakeAutocomplete:
     def close(self) -> None:
         self.model.close()
 
+    def sampler(self, rule: str, values: Any = None, temperature: float = 1.0) -> None:
+        """The words are the same under every rule."""
+
     def open(self) -> FakeSession:
         if len(self.sessions) >= self.room:
             raise ContextFull("There is no room for one more text; close a tab.")

@@ -26,7 +26,7 @@ class Letters(Tokenizer):
         self.document_start = 0
 
     def encode(self, text: str) -> list[int]:
-        return [ord(c) - 97 for c in text]
+        return [ord(c) - 97 for c in text.replace("\n", "")]  # a vocabulary without line breaks
 
     def decode(self, ids: Iterable[int]) -> str:
         return "".join(chr(97 + i) for i in ids)

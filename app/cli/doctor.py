@@ -32,6 +32,8 @@ Status = Literal["ok", "warn", "fail"]
 MARKS = {"ok": "[green]✓[/]", "warn": "[yellow]![/]", "fail": "[red]✗[/]"}
 MEMORY_WANTED = 2.0  # GB free: both backends with the default model, the n-gram store and the page
 TIMEOUTS: dict[Backend, float] = {"llama.cpp": 60.0, "torch": 180.0}  # s; torch converts the weights as it loads
+CUDA_PACKAGES = ("nvidia-", "nvidia_", "cuda-", "triton")  # by the beginnings of their names
+UNNEEDED = 0.1  # GB of them from which they are worth a remark
 SLOW = 0.05  # s per token: beyond it, ten tokens of drafts take longer than a pause in typing
 
 
@@ -125,7 +127,26 @@ def _memory() -> Check:
 def _torch() -> Check:
     if torch.cuda.is_available():
         return Check("torch", "ok", f"{torch.__version__} on {torch.cuda.get_device_name()}")
-    return Check("torch", "ok", f"{torch.__version__} on the CPU (no CUDA device)")
+    found = f"{torch.__version__} on the CPU (no CUDA device)"
+    if (unneeded := cuda_bytes() / 1e9) < UNNEEDED:
+        return Check("torch", "ok", found)
+    version = torch.__version__.partition("+")[0]
+    advice = (
+        "This machine cannot use them. Install torch without them, in a new environment: pip install "
+        f"torch=={version} --index-url https://download.pytorch.org/whl/cpu, then Polydraft."
+    )
+    return Check("torch", "warn", f"{found}, with {unneeded:.1f} GB of packages for CUDA", advice)
+
+
+def cuda_bytes() -> int:
+    """The size of the installed packages that torch needs on a CUDA device alone."""
+    return sum(
+        Path(str(file.locate())).stat().st_size
+        for package in metadata.distributions()
+        if package.name and package.name.lower().startswith(CUDA_PACKAGES)
+        for file in package.files or ()
+        if Path(str(file.locate())).is_file()
+    )
 
 
 def _compiled() -> Check:

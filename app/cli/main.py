@@ -152,6 +152,23 @@ DraftModel = Annotated[
     ),
 ]
 
+AllowOrigin = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A site or an extension of a browser that may request drafts, with the token: app://obsidian.md, "
+        "chrome-extension://ID, http://localhost:3000. Give it once for each.",
+        metavar="ORIGIN",
+    ),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A further name by which programs reach this machine, such as host.docker.internal. Give it once for "
+        "each.",
+        metavar="NAME",
+    ),
+]
+
 
 @app.callback(invoke_without_command=True)
 def start(
@@ -174,6 +191,8 @@ def start(
             "--no-token", metavar="", help="Give every user and program of this machine access, without a token."
         ),
     ] = False,
+    allow_origin: AllowOrigin = None,
+    allow_host: AllowHost = None,
 ) -> None:
     """Several drafts of your next words while you type, on your own machine.
 
@@ -188,7 +207,8 @@ def start(
         return
     from app.web.serving import serve
 
-    serve(model, backend, port, not no_browser, precision, not no_token, base_store, draft_model)
+    options = model, backend, port, not no_browser, precision, not no_token, base_store, draft_model
+    serve(*options, allow_origin=allow_origin or (), allow_host=allow_host or ())
 
 
 @app.command()
@@ -208,16 +228,18 @@ def serve(
     no_token: Annotated[
         bool, typer.Option("--no-token", metavar="", help="Give every program that reaches the port access.")
     ] = False,
+    allow_origin: AllowOrigin = None,
+    allow_host: AllowHost = None,
 ) -> None:
     """Serve drafts to editors and other programs, without the page.
 
-    [bold]/v1/completions[/] is OpenAI's interface, [bold]/infill[/] that of llama.vim and llama.vscode. The page, while
-    it runs, serves them too.
+    [bold]/v1/completions[/] is OpenAI's interface, [bold]/infill[/] that of llama.vim and llama.vscode; docs/clients.md
+    names the others. The page, while it runs, serves them too.
     """
     from app.web import serving as server
 
     options = model, backend, port, False, precision, not no_token, base_store, draft_model
-    server.serve(*options, page=False, host=host)
+    server.serve(*options, page=False, host=host, allow_origin=allow_origin or (), allow_host=allow_host or ())
 
 
 @app.command()

@@ -7,13 +7,15 @@ draft loses words like "and the". Sent text cannot be revoked, so a text is held
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from app.service.jobs import Event
 from app.service.settings import DraftSettings
 from core.text import spaced, without_dangling
+
+Finish = Literal["stop", "length"]
 
 
 @dataclass
@@ -27,14 +29,18 @@ class Choice:
         finish: the reason of its end, once it has ended.
         tokens: their number.
         chances: of its tokens, if requested.
+        sent: the number of its characters that were sent.
+        ended: whether its end was sent.
     """
 
     index: int
     text: str = ""
     sure: int = 0
-    finish: Literal["stop", "length"] | None = None
+    finish: Finish | None = None
     tokens: int = 0
     chances: list[dict[str, Any]] = field(default_factory=list)
+    sent: int = 0
+    ended: bool = False
 
 
 class Choices:
@@ -42,7 +48,7 @@ class Choices:
 
     Args:
         n: number of texts in the response; those for which the model has no draft stay empty.
-        length: tokens of a draft at most.
+        length: tokens of a draft at most; with 0 all texts stay empty.
         stops: texts before which a draft ends.
         growing: texts are sent while they grow, so their order is that of the first settled drafts.
         after: the text after the caret; a text ends with a space where they would otherwise join.
@@ -63,7 +69,8 @@ class Choices:
         if not self.growing:
             self._rows = {}
         best = event["best"]
-        drafts = sorted(event["drafts"], key=lambda draft: (draft["id"] != best, -draft["probability"]))
+        drafts = event["drafts"] if self._length else []
+        drafts = sorted(drafts, key=lambda draft: (draft["id"] != best, -draft["probability"]))
         for draft in drafts:
             if draft["id"] not in self._rows and len(self._rows) < len(self.all):
                 self._rows[draft["id"]] = self.all[len(self._rows)]
@@ -76,7 +83,18 @@ class Choices:
             if choice.index not in shown and not self.growing:
                 choice.text, choice.sure, choice.finish, choice.tokens, choice.chances = "", 0, None, 0, []
             if self.done:
-                choice.finish, choice.sure = choice.finish or "stop", len(choice.text)
+                choice.finish = choice.finish or ("stop" if self._length else "length")
+                choice.sure = len(choice.text)
+
+    def news(self) -> Iterator[tuple[Choice, str, Finish | None]]:
+        """The parts that may be sent and were not, each with the reason of the text's end if it is the last part."""
+        for choice in self.all:
+            part = choice.text[choice.sent : choice.sure]
+            finish = choice.finish if self.done or choice.finish == "stop" else None
+            if choice.ended or not (part or finish):
+                continue
+            choice.sent, choice.ended = max(choice.sent, choice.sure), finish is not None
+            yield choice, part, finish
 
     def _fill(self, choice: Choice, draft: dict[str, Any]) -> None:
         if self.growing and choice.finish:

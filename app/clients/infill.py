@@ -1,4 +1,4 @@
-"""llama-server's `POST /infill` and `GET /health`, for the editor plugins llama.vim and llama.vscode.
+"""llama-server's `POST /infill`, for the editor plugins llama.vim and llama.vscode, and its `POST /completion`.
 
 The text before the caret is `input_prefix` + `prompt`, the text after it `input_suffix`; `input_extra` are parts of
 other files, which are fed before it. The response is compact JSON, because one client searches it for `"content":"`.
@@ -6,23 +6,34 @@ other files, which are fed before it. The response is compact JSON, because one 
 
 from __future__ import annotations
 
-import asyncio
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from app.clients.choices import Choices, whole_words
+from app.clients.choices import Choice, Choices, Finish, only_grows
 from app.clients.options import ClientOptions
-from app.clients.requests import MAX_BODY, WINDOW, draft_request, events, model_names, refuse_other_models, unless_gone
+from app.clients.prompts import around_gap
+from app.clients.requests import (
+    MAX_BODY,
+    WINDOW,
+    answered_by,
+    draft_request,
+    events,
+    model_headers,
+    unless_gone,
+)
 from app.service.requests import MOST_AFTER, MOST_DRAFTS
-from app.web.bounds import MOST_PARTS, WHOLE, Label, LongText, Milliseconds, Names, Real, Stops, Whole
-from app.web.refusals import taking
+from app.web.bounds import MOST_PARTS, WHOLE, Label, LongText, Names, Real, Stops, Whole
+from app.web.refusals import error_of, taking
 from app.web.refused import Refused
-from core.text import spaced
+from app.web.streaming import Streamed
+from core.text import following
 
 if TYPE_CHECKING:
     from app.service.service import DraftService
@@ -30,7 +41,19 @@ if TYPE_CHECKING:
 
 NAMES = {"k": "n_cmpl", "length": "n_predict"}
 TOKENS = 16  # if the request gives no number
-SAMPLERS = ("top_k", "top_p", "min_p", "temperature", "infill")
+# llama-server's names, with the letters of its short form
+SAMPLERS = {
+    "dry": "d", "top_k": "k", "typ_p": "y", "top_p": "p", "top_n_sigma": "s", "min_p": "m", "temperature": "t",
+    "xtc": "x", "infill": "i", "penalties": "e", "adaptive_p": "a", "typical_p": "", "tfs_z": "", "temp": "",
+}  # fmt: skip
+
+
+def _named(samplers: Any) -> Any:
+    """The short form of samplers, "kpt", as their names."""
+    if not isinstance(samplers, str):
+        return samplers
+    names = {letter: name for name, letter in SAMPLERS.items() if letter}
+    return [names.get(letter, letter) for letter in samplers[: 2 * len(SAMPLERS)]]
 
 
 class Extra(BaseModel):
@@ -43,15 +66,14 @@ class Extra(BaseModel):
 
 
 class InfillRequest(ClientOptions):
-    """The body of a request, as both editors send it.
+    """The body of a request, as both editors send it. `/completion` takes it too: its text is `prompt` alone.
 
     Attributes:
         n_predict: tokens of a draft; a number above the maximum, or -1, is the maximum. 0 only caches the text.
         n_cmpl: number of texts; from 2 on the response is an array.
-        t_max_prompt_ms, t_max_predict_ms: time limits for feeding the text and for drafting; 0 is no limit.
-        top_k, top_p, samplers: for sampled drafts only.
-        cache_prompt, id_slot: ignored; texts with a common prefix always share the cache.
-        n_indent: ignored; drafts end with their line, so indentation is irrelevant.
+        top_k, top_p, samplers: for sampled drafts only. Samplers whose own fields switch them off change nothing.
+        id_slot: repeated in the response; texts with a common prefix always share the cache.
+        model: any; the response names the one that drafted.
     """
 
     input_prefix: LongText = ""
@@ -64,31 +86,22 @@ class InfillRequest(ClientOptions):
     stop: Stops = Field(default=[])
     top_k: Whole | None = None
     top_p: Real | None = None
-    samplers: Names = Field(default=[])
+    samplers: Annotated[Names, BeforeValidator(_named)] = Field(default=[])
     stream: bool = False
-    cache_prompt: bool = True
     id_slot: Whole = -1
-    n_indent: Whole = 0
-    t_max_prompt_ms: Milliseconds = 0
-    t_max_predict_ms: Milliseconds = 0
     response_fields: Names | None = None
-    lora: Annotated[list[Any], Field(max_length=0)] = Field(default=[])
 
     def refuse_what_is_missing(self) -> None:
-        if self.stream:
-            raise Refused(422, "stream is not supported by /infill.", "Leave it out, or use /v1/completions.", "stream")
         if unknown := [name for name in self.samplers if name not in SAMPLERS]:
             raise Refused(422, f"The sampler {unknown[0]} is not known; {', '.join(SAMPLERS)} are.", param="samplers")
+        if self.stream and self.n_cmpl > 1:
+            raise Refused(422, "n_cmpl above 1 cannot be streamed.", "Leave stream or n_cmpl out.", "stream")
 
-    @property
-    def before(self) -> str:
-        """The text before the caret, with the parts of other files above it."""
+    def texts(self) -> tuple[str, str]:
+        """The text before the caret, with the parts of other files above it, and the text after it."""
+        prompt, after = (not self.input_suffix and around_gap(self.prompt)) or (self.prompt, self.input_suffix)
         extras = [extra.text if extra.text.endswith("\n") else extra.text + "\n" for extra in self.input_extra]
-        return "".join([*extras, self.input_prefix, self.prompt])
-
-    @property
-    def after(self) -> str:
-        return self.input_suffix[:MOST_AFTER] if self.n_predict else ""
+        return "".join([*extras, self.input_prefix, prompt]), after[:MOST_AFTER] if self.n_predict else ""
 
     def drafting(self) -> DraftSettings:
         if self.n_predict == 0:  # the cheapest drafts, only to cache the text
@@ -103,65 +116,92 @@ class InfillRequest(ClientOptions):
 
 
 def add_routes(app: FastAPI, service: DraftService) -> None:
-    @app.post("/infill")
-    @taking(InfillRequest, MAX_BODY)
-    async def infill(request: Request, body: InfillRequest) -> Response:
-        refuse_other_models(service, body.model)
+    async def respond(request: Request, body: InfillRequest) -> Response:
+        answer, headers = Infilled(service, body), model_headers(service)
+        if body.stream:
+            return Streamed(answer.stream(), _as_event, "text/event-stream", headers)
+        found = await unless_gone(request, answer.whole())
+        return JSONResponse(found if body.n_cmpl > 1 else found[0], headers=headers)
+
+    route = taking(InfillRequest, MAX_BODY)(respond)
+    for path in ("/infill", "/completion", "/completions"):
+        app.add_route(path, route, ["POST"])
+
+
+def _as_event(data: Mapping[str, object]) -> bytes:
+    return b"data: " + json.dumps(data, separators=(",", ":")).encode() + b"\n\n"
+
+
+class Infilled:
+    """One response. Raises Refused for an invalid or unsupported request."""
+
+    def __init__(self, service: DraftService, body: InfillRequest) -> None:
         body.refuse_what_is_missing()
-        found = await unless_gone(request, answered(service, body))
-        return JSONResponse(found if body.n_cmpl > 1 else found[0])
+        self._service, self._body = service, body
+        self._model = answered_by(service, body.model)
+        self._before, self._after = body.texts()
+        self._settings = body.drafting()
+        growing = body.stream and not following(self._after) and only_grows(self._settings)
+        length = self._settings.length if body.n_predict else 0
+        self._choices = Choices(body.n_cmpl, length, body.stop, growing, self._after)
+        self._began, self._first, self._stats = time.perf_counter(), None, {"reused": 0, "fed": 0}
 
-    @app.get("/health")
-    async def health() -> Response:
-        status = service.status()
-        if status["ready"]:
-            return JSONResponse({"status": "ok", "inputs": service.work()})
-        error = {"code": 503, "message": status["notice"], "type": "unavailable_error"}
-        return JSONResponse({"error": error}, 503)
+    async def whole(self) -> list[Mapping[str, object]]:
+        """The texts, each as an object with the requested fields; at least one."""
+        async for _ in self._events():
+            pass
+        found = [choice for choice in self._choices.all if choice.text] or self._choices.all[:1]
+        return [self._object(i, choice, choice.text, choice.finish or "stop") for i, choice in enumerate(found)]
 
+    async def stream(self) -> AsyncGenerator[Mapping[str, object]]:
+        """The parts of the only text, and at the end an object without text, with the requested fields."""
+        common = {"tokens": [], "stop": False, "id_slot": self._body.id_slot, "index": 0}
+        end: Finish = "stop"
+        try:
+            async for _ in self._events():
+                for _, part, finish in self._choices.news():
+                    end = finish or end
+                    if part:
+                        yield {"content": part, **common}
+        except Refused as error:
+            yield error_of(error)
+            return
+        yield self._object(0, self._choices.all[0], "", end)
 
-async def answered(service: DraftService, body: InfillRequest) -> list[Mapping[str, object]]:
-    """The texts, each as an object with the requested fields; at least one."""
-    settings, began = body.drafting(), time.perf_counter()
-    choices = Choices(body.n_cmpl, settings.length, body.stop, after=body.after)
-    stream = events(service, draft_request(body.before, settings, after=body.after, heal=body.heal, stores=body.stores))
-    first, stats = None, {"reused": 0, "fed": 0}
-    try:
-        async with asyncio.timeout(body.t_max_prompt_ms / 1000 or None) as limit:
+    async def _events(self) -> AsyncGenerator[None]:
+        """Runs the request; yields after each change of the texts."""
+        body = self._body
+        more = {"after": self._after, "heal": body.heal, "stores": body.stores}
+        async with aclosing(events(self._service, draft_request(self._before, self._settings, **more))) as stream:
             async for event in stream:
                 if event["type"] == "stats":
-                    stats = event
+                    self._stats = event
                     continue
-                choices.take(event)
-                if first is None:
-                    first, predicting = time.perf_counter(), body.t_max_predict_ms / 1000
-                    limit.reschedule(asyncio.get_running_loop().time() + predicting if predicting else None)
-    except TimeoutError:
-        pass  # the drafts so far are the response
-    finally:
-        await stream.aclose()
-    now = time.perf_counter()
-    first = now if first is None else first
-    timings = {
-        **_timing("prompt", stats["fed"], first - began),
-        **_timing("predicted", sum(choice.tokens for choice in choices.all), now - first),
-    }
-    common = {
-        "model": body.model or model_names(service)[0],
-        "id_slot": body.id_slot,
-        "tokens_evaluated": stats["fed"],
-        "tokens_cached": stats["reused"] + stats["fed"],
-        "truncated": len(body.before) > WINDOW,
-        "timings": timings,
-    }
-    found = []
-    for choice in choices.all:
-        text = choice.text if choices.done or choice.finish else spaced(whole_words(choice.text), body.after)
-        if body.n_predict and (text or not found):
-            ended = {"stop": "eos", "length": "limit", None: "limit"}[choice.finish]
-            own = {"content": text, "stop": True, "stop_type": ended, "tokens_predicted": choice.tokens}
-            found.append(_selected(common | own | {"index": len(found)}, body.response_fields))
-    return found or [_selected(common | {"content": "", "stop": True, "tokens_predicted": 0}, body.response_fields)]
+                self._first = self._first or time.perf_counter()
+                self._choices.take(event)
+                if self._choices.growing or self._choices.done:
+                    yield
+
+    def _object(self, index: int, choice: Choice, text: str, finish: Finish) -> Mapping[str, object]:
+        now, fed = time.perf_counter(), self._stats["fed"]
+        first = self._first or now
+        response = {
+            "content": text,
+            "index": index,
+            "stop": True,
+            "stop_type": "eos" if finish == "stop" else "limit",
+            "model": self._model,
+            "id_slot": self._body.id_slot,
+            "tokens_predicted": choice.tokens,
+            "tokens_evaluated": fed,
+            "tokens_cached": self._stats["reused"] + fed,
+            "truncated": len(self._before) > WINDOW,
+            "timings": {
+                **_timing("prompt", fed, first - self._began),
+                **_timing("predicted", sum(one.tokens for one in self._choices.all), now - first),
+            },
+        }
+        return _selected(response, self._body.response_fields)
 
 
 def _timing(phase: str, n: int, seconds: float) -> dict[str, float]:

@@ -1,4 +1,5 @@
-"""OpenAI's completion interface over the draft service: `POST /v1/completions` and `GET /v1/models`.
+"""OpenAI's completion interface over the draft service: `POST /v1/completions` and `GET /v1/models`. `chat.py`
+translates chats to it.
 
 `n` texts are the drafts of one request, so they cost little more than one. Fields of the interface that Polydraft does
 not support are refused with a message.
@@ -13,7 +14,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
@@ -21,18 +22,20 @@ from pydantic import Field
 
 from app.clients.choices import Choice, Choices, only_grows
 from app.clients.options import ClientOptions
+from app.clients.prompts import around_gap
 from app.clients.requests import (
     MAX_BODY,
+    answered_by,
     cancelled,
     draft_request,
     events,
+    model_headers,
     model_names,
-    refuse_other_models,
     unless_gone,
 )
 from app.service.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
 from app.service.settings import Strict
-from app.web.bounds import WHOLE, Label, Line, LongText, Name, Prompts, Real, Stops
+from app.web.bounds import WHOLE, Label, Line, LongText, Prompts, Stops
 from app.web.refusals import error_of, taking
 from app.web.refused import Refused
 from app.web.streaming import Streamed
@@ -41,24 +44,27 @@ from core.text import following
 
 if TYPE_CHECKING:
     from app.service.service import DraftService
+    from app.service.settings import DraftSettings
 
 TOKENS = 16  # of a completion, if the request gives no number: OpenAI's default
 NAMES = {"k": "n", "length": "max_tokens"}
-NEUTRAL = {"frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {}}  # values without effect, which are accepted
 
 
 class StreamOptions(Strict):
-    include_usage: bool = False
+    include_usage: bool | None = False
+    include_obfuscation: bool | None = False  # ignored: padding would hide the length of texts on their way elsewhere
 
 
 class CompletionRequest(ClientOptions):
     """The body of a request, as the official client sends it.
 
     Attributes:
-        max_tokens: tokens of a draft; a number above the maximum is the maximum.
+        model: any; the response names the one that drafted.
+        max_tokens: tokens of a draft; a number above the maximum, or -1, is the maximum. 0 only caches the text.
         best_of: number of drafts, of which the `n` best are returned.
         logprobs: return the model's own log-probabilities, with so many most probable tokens at each position.
-        suffix: the text after the caret.
+        suffix: the text after the caret. Without it, a prompt for a model that fills gaps is taken apart.
+        stream_options: without stream they have no effect.
         user: names a session; a newer request of the same user replaces an older one.
     """
 
@@ -66,7 +72,7 @@ class CompletionRequest(ClientOptions):
     model: Label | None = None
     n: int | None = Field(1, ge=1, le=MOST_DRAFTS)
     best_of: int | None = Field(None, ge=1, le=MOST_DRAFTS)
-    max_tokens: int | None = Field(TOKENS, ge=1, le=WHOLE)
+    max_tokens: int | None = Field(TOKENS, ge=-1, le=WHOLE)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     logprobs: int | None = Field(None, ge=0, le=MOST_LIKELIEST)
@@ -74,22 +80,14 @@ class CompletionRequest(ClientOptions):
     stop: Stops | None = None
     suffix: LongText | None = None
     user: Line | None = None
-    frequency_penalty: Real | None = None
-    presence_penalty: Real | None = None
-    logit_bias: Annotated[dict[Name, Real], Field(max_length=300)] | None = None
 
     def refuse_what_is_missing(self) -> None:
-        for name, neutral in NEUTRAL.items():
-            if getattr(self, name) not in (None, neutral):
-                raise Refused(422, f"{name} is not supported.", "Leave it out.", name)
         if self.echo and self.logprobs is not None:
             raise Refused(422, "logprobs of an echoed prompt are not supported.", "Leave echo out.", "echo")
         if self.best_of is not None and self.best_of < (self.n or 1):
             raise Refused(422, f"best_of is {self.best_of}; at least n, {self.n or 1}, is expected.", param="best_of")
         if self.best_of is not None and self.stream and self.best_of > (self.n or 1):
             raise Refused(422, "best_of cannot be streamed.", "Leave stream or best_of out.", "best_of")
-        if self.stream_options is not None and not self.stream:
-            raise Refused(422, "stream_options given without stream.", "Leave it out, or set stream.", "stream_options")
 
 
 @dataclass(frozen=True)
@@ -116,12 +114,9 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     @app.post("/v1/completions")
     @taking(CompletionRequest, MAX_BODY)
     async def completions(request: Request, body: CompletionRequest) -> Response:
-        refuse_other_models(service, body.model)
-        answer = Answer(service, body)
-        if body.stream:
-            return Streamed(answer.stream(), as_event, "text/event-stream")
-        return JSONResponse(await unless_gone(request, answer.whole()))
+        return await response(request, Answer(service, body))
 
+    @app.get("/models")
     @app.get("/v1/models")
     async def models() -> dict[str, object]:
         names = model_names(service)
@@ -129,8 +124,17 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
 
     @app.get("/v1/models/{name:path}")
     async def model(name: Label) -> dict[str, object]:
-        refuse_other_models(service, name)
+        if name not in (known := model_names(service)):
+            fix = f"Use {' or '.join(known)}; `polydraft serve --model` chooses the model."
+            raise Refused(404, f"The model {name} is not loaded.", fix, "model", "model_not_found")
         return _model(name)
+
+
+async def response(request: Request, answer: Answer) -> Response:
+    """The response to a request, streamed if it asks for that."""
+    if answer.streamed:
+        return Streamed(answer.stream(), as_event, "text/event-stream", answer.headers)
+    return JSONResponse(await unless_gone(request, answer.whole()), headers=answer.headers)
 
 
 def _model(name: str) -> dict[str, object]:
@@ -145,34 +149,42 @@ def as_event(data: dict[str, object] | None) -> bytes:
 class Answer:
     """One response. Raises Refused for an invalid or unsupported request."""
 
+    PREFIX, WHOLE, CHUNK = "cmpl", "text_completion", "text_completion"  # of its id, and the kinds of its objects
+
     def __init__(self, service: DraftService, body: CompletionRequest) -> None:
         body.refuse_what_is_missing()
         self._service, self._body = service, body
+        self.streamed, self.headers = bool(body.stream), model_headers(service)
         self._head = {
-            "id": f"cmpl-{uuid.uuid4().hex}",
-            "object": "text_completion",
+            "id": f"{self.PREFIX}-{uuid.uuid4().hex}",
+            "object": self.CHUNK if self.streamed else self.WHOLE,
             "created": int(time.time()),
-            "model": body.model or model_names(service)[0],
+            "model": answered_by(service, body.model),
         }
-        n, tokens = body.n or 1, min(body.max_tokens or TOKENS, body.most_tokens)
-        # A response has n texts, even if some are improbable.
-        settings = body.settings(body.best_of or n, tokens, NAMES, {"min-branch": LIBRARY.min_branch})
-        compared = bool(following(body.suffix or ""))  # the order of the drafts is known at the end
-        growing = bool(body.stream) and body.logprobs is None and not compared and only_grows(settings)
         if body.user and len(body.prompt) > 1:
             raise Refused(422, "user names one session, and there are several prompts.", "Leave user out.", "user")
-        after = (body.suffix or "")[:MOST_AFTER]
-        more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs, "after": after}
-        self._prompts = [
-            Prompt(
-                prompt,
-                draft_request(prompt, settings, body.user, **more),
-                Choices(n, settings.length, body.stop or (), growing, after),
-                n * i,
-            )
-            for i, prompt in enumerate(body.prompt)
-        ]
+        self._tokens = TOKENS if body.max_tokens is None else body.max_tokens
+        self._settings = self._drafting()
+        self._prompts = [self._prompt(i, prompt) for i, prompt in enumerate(body.prompt)]
         self._usage = Usage()
+
+    def _drafting(self) -> DraftSettings:
+        body = self._body
+        if self._tokens == 0:  # the cheapest drafts, only to cache the text
+            return body.settings(1, 1, NAMES, {"forks": 0, "exact-steps": 0})
+        tokens = body.most_tokens if self._tokens < 0 else min(self._tokens, body.most_tokens)
+        # A response has n texts, even if some are improbable.
+        return body.settings(body.best_of or body.n or 1, tokens, NAMES, {"min-branch": LIBRARY.min_branch})
+
+    def _prompt(self, i: int, prompt: str) -> Prompt:
+        body, settings, n = self._body, self._settings, self._body.n or 1
+        before, after = (body.suffix is None and around_gap(prompt)) or (prompt, body.suffix or "")
+        compared = bool(following(after))  # the order of the drafts is known at the end
+        growing = self.streamed and body.logprobs is None and not compared and only_grows(settings)
+        after = after[:MOST_AFTER]
+        more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs, "after": after}
+        choices = Choices(n, settings.length if self._tokens else 0, body.stop or (), growing, after)
+        return Prompt(prompt, draft_request(before, settings, body.user, **more), choices, n * i)
 
     async def whole(self) -> dict[str, object]:
         """The complete response."""
@@ -226,19 +238,12 @@ class Answer:
             await cancelled(*senders)
 
     async def _chunks(self, prompt: Prompt) -> AsyncGenerator[dict[str, object]]:
-        sent = [0] * len(prompt.choices.all)
-        ended = [False] * len(sent)
         if self._body.echo:
             for choice in prompt.choices.all:
                 yield {**self._head, "choices": [self._choice(prompt, choice, prompt.text, None)]}
         async for _ in self._events(prompt):
-            for choice in prompt.choices.all:
-                new, i = choice.text[sent[choice.index] : choice.sure], choice.index
-                finish = choice.finish if prompt.choices.done or choice.finish == "stop" else None
-                if ended[i] or not (new or finish):
-                    continue
-                sent[i], ended[i] = max(sent[i], choice.sure), finish is not None
-                yield {**self._head, "choices": [self._choice(prompt, choice, new, finish)]}
+            for choice, part, finish in prompt.choices.news():
+                yield {**self._head, "choices": [self._choice(prompt, choice, part, finish)]}
 
     async def _events(self, prompt: Prompt) -> AsyncGenerator[None]:
         """Runs the request; yields after each change of the choices."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
+from app.clients.harmless import translated
 from app.service import given as options
 from app.service.settings import DraftSettings
 from app.web.bounds import Label, Name, Names, Real, Value, Whole
@@ -18,11 +20,13 @@ from app.web.refused import Refused
 from core.chains import joined
 from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
 from core.errors import InputError, Mention, OptionError, plainly
-from core.options import DRAFTING, LONGEST, SEED
+from core.options import DRAFTING, LONGEST, OPTIONS, SEED
 from core.options import Value as Option
 
 COMMON = ("k", "length", "temperature", "seed")  # flags for which the interfaces have their own names
 FIELDS = {flag.replace("-", "_"): flag for flag in options.ALL_FLAGS if flag not in COMMON}
+
+DROPS_NONE = {"top-p": (1,), "top-k": (0, -1), "min-p": (0,)}  # values with which programs switch a rule off
 
 
 class ClientOptions(BaseModel):
@@ -32,7 +36,7 @@ class ClientOptions(BaseModel):
         rule, mode, speculate, drafter: as the flags of these names.
         stores: the personal stores to use, instead of those that are on.
         heal: complete a half-typed word.
-        temperature: 0 is deterministic.
+        temperature: 0, and what is too small for the option of this name, is deterministic.
         seed: of sampled drafts; None samples different ones each time.
     """
 
@@ -48,6 +52,11 @@ class ClientOptions(BaseModel):
     heal: bool = True
     temperature: Real | None = None
     seed: Whole | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _translated(cls, body: Any) -> Any:
+        return translated(body, cls.model_fields.keys())
 
     @property
     def most_tokens(self) -> int:
@@ -81,9 +90,11 @@ class ClientOptions(BaseModel):
             given |= {"seed": secrets.randbelow(int(SEED.high)) if self.seed is None else self.seed, **(drawn or {})}
         elif mode == DEFAULT_MODE and given.get("distinct", True):
             given = {**(superposed or {}), **given}
-        if self.temperature == 0 and mode in DRAWN:
-            raise Refused(422, "temperature 0 allows no sampling.", "Raise it, or leave mode out.", "temperature")
-        if self.temperature:
+        certain = self.temperature is not None and 0 <= self.temperature < OPTIONS["temperature"].low
+        if certain and mode in DRAWN:
+            message = f"temperature {self.temperature:g} allows no sampling."
+            raise Refused(422, message, "Raise it, or leave mode out.", "temperature")
+        if self.temperature is not None and not certain:
             given["temperature"] = self.temperature
         try:
             if self.seed is not None:
@@ -98,11 +109,12 @@ class ClientOptions(BaseModel):
 
     def _rule(self, given: dict[str, Option]) -> str:
         """The rule's name. Rules with a field in the request need not be named: they form a chain in the order of the
-        fields. A top_p of 1 selects no rule."""
-        if self.rule is None and given.get("top-p") == 1:
-            del given["top-p"]
+        fields. A value that drops no token selects no rule."""
         if self.rule is not None:
             return self.rule
+        for name, values in DROPS_NONE.items():
+            if name in given and given[name] in values:
+                del given[name]
         owners = [options.RULE_FLAGS[name].owners[0] for name in given if name in options.RULE_FLAGS]
         return joined(dict.fromkeys(owners)) or DEFAULT_RULE
 

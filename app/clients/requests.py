@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from app.service.settings import DraftSettings
 
 MAX_BODY = 4 * 1024 * 1024  # bytes; editors send parts of several files
+OURS = "polydraft"  # the name of whatever model is loaded
 WINDOW, STRIDE = 16_384, 8_192  # characters of a text that are processed: more than the model's context
 
 Answer = TypeVar("Answer")
@@ -101,13 +102,18 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def refuse_other_models(service: DraftService, name: str | None) -> None:
-    """Raises Refused for the name of a model other than the loaded one."""
-    if name and name not in (known := model_names(service)):
-        fix = f"Use {' or '.join(known)}; `polydraft serve --model` chooses the model."
-        raise Refused(404, f"The model {name} is not loaded.", fix, "model", "model_not_found")
+def answered_by(service: DraftService, name: str | None) -> str:
+    """The model that a response names. Programs ask for models of other servers; the response has the name that they
+    gave only if it is one of the loaded model."""
+    names = model_names(service)
+    return name if name in names else names[-1]
 
 
 def model_names(service: DraftService) -> list[str]:
-    """The accepted names of the loaded model: its own, and ours."""
-    return list(dict.fromkeys(["polydraft", service.status()["model"]]))
+    """The names of the loaded model: ours, and its own."""
+    return list(dict.fromkeys([OURS, service.status()["model"]]))
+
+
+def model_headers(service: DraftService) -> dict[str, str]:
+    """The header of each response with drafts: the loaded model's own name."""
+    return {"X-Polydraft-Model": service.status()["model"].encode("ascii", "replace").decode()}

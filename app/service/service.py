@@ -76,6 +76,7 @@ class DraftService:
         name: of the first model.
         """
         self._load_model, self._pace = load, pace
+        self._open = 0  # requests whose events are being read; only the loop that serves them counts
         self._wake = threading.Condition()
         # Guarded by _wake:
         self._inbox = _Inbox()
@@ -142,6 +143,11 @@ class DraftService:
             serving = self._name if self._engine is not None else ""
             return serving, self._loading_name if self._loading is not None else ""
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is open."""
+        return self._open > 0
+
     def work(self) -> dict[str, int]:
         """Inputs that the model computed since it was loaded, and those of requests that ended before their drafts were
         done."""
@@ -158,10 +164,12 @@ class DraftService:
         job = self._admit(request)
         if job is None:
             return
+        self._open += 1
         try:
             while (event := await job.next_event()) is not None:
                 yield event
         finally:
+            self._open -= 1
             job.dropped = True
 
     async def visit(self, tab: str, look: Callable[[Position], Result]) -> Result:

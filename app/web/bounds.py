@@ -55,14 +55,20 @@ def _each_once(names: list[str]) -> list[str]:
     return names
 
 
-def _none_empty(texts: list[str]) -> list[str]:
-    if not all(texts):
-        raise ValueError("an empty text given; none of them may be empty")
-    return texts
+def _without_empty(texts: list[str]) -> list[str]:
+    """An empty text ends no draft."""
+    return [text for text in texts if text]
 
 
 def _as_list(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
+
+
+def _texts(given: Any) -> Any:
+    first = given[0] if isinstance(given, list) and given else None
+    if isinstance(first, int | list):
+        raise ValueError("token ids given; a text is expected, which the server splits into tokens itself")
+    return _as_list(given)
 
 
 def _plain(given: Any, validate: ValidatorFunctionWrapHandler) -> Any:
@@ -82,8 +88,8 @@ Values = Annotated[dict[Name, Value], Field(max_length=MOST_NAMES)]
 Numbers = Annotated[dict[Name, Whole | Real], Field(max_length=MOST_NAMES)]
 Counts = Annotated[dict[Name, Whole], Field(max_length=MOST_NAMES)]
 Stops = Annotated[
-    list[Label], Field(max_length=MOST_STOPS), AfterValidator(_none_empty), BeforeValidator(_as_list)
+    list[Label], Field(max_length=MOST_STOPS), AfterValidator(_without_empty), BeforeValidator(_as_list)
 ]  # one may be given without a list
-Prompts = Annotated[list[LongText], Field(min_length=1, max_length=MOST_PROMPTS), BeforeValidator(_as_list)]
+Prompts = Annotated[list[LongText], Field(min_length=1, max_length=MOST_PROMPTS), BeforeValidator(_texts)]
 Range = Annotated[list[Count], Field(min_length=2, max_length=2)]  # start and end
 Ranges = Annotated[list[Range], Field(max_length=10_000)]

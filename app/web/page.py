@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Mount
 
 from app.service.settings import PAGE_CONTROLS
+from app.web.refusals import no_route, of_programs
 from app.web.security import csp
 from core.options import BY_FLAG
 
@@ -145,6 +146,9 @@ class OnlyNeeded:
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
+            return
+        if of_programs(scope["path"]):
+            await no_route(scope["path"], scope["method"])(scope, receive, send)
             return
         what = {"message": f"There is nothing at {scope['path'][:80]}.", "fix": "Open the page at /."}
         await JSONResponse(what, 404, {"Connection": "close"})(scope, receive, send)

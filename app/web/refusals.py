@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from app.web.refused import Refused, in_words, mended
@@ -20,6 +21,12 @@ from core.errors import PolydraftError
 Body = TypeVar("Body", bound=BaseModel)
 
 BODIES = WeakKeyDictionary[Callable[..., Any], type[BaseModel]]()  # by route
+
+# Addresses of other servers' interfaces, beside OpenAI's below /v1/
+LLAMA_SERVER = (
+    "/infill", "/completion", "/completions", "/health", "/models", "/props", "/slots", "/tokenize", "/detokenize",
+)  # fmt: skip
+OLLAMA = ("/api/generate", "/api/tags", "/api/version", "/api/show")
 
 NAMED = 8  # errors of one request that a response names
 MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text before the caret
@@ -30,12 +37,31 @@ def format_errors(app: FastAPI) -> None:
     app.add_exception_handler(Refused, _refuse)
     app.add_exception_handler(PolydraftError, _conflict)
     app.add_exception_handler(RequestValidationError, _refuse_parameters)
+    app.add_exception_handler(HTTPException, _refuse_address)
 
 
 async def _refuse_parameters(request: Request, error: Exception) -> Response:
     """Refuses parts of the address: parameters, and names in the path."""
     assert isinstance(error, RequestValidationError)
     return await _refuse(request, _invalid(request, error.errors()))
+
+
+async def _refuse_address(request: Request, error: Exception) -> Response:
+    """Refuses an address without a route, and a method that its route does not take."""
+    assert isinstance(error, HTTPException)
+    return no_route(request.url.path, request.method, error.status_code)
+
+
+def no_route(path: str, method: str, status: int = 404) -> Response:
+    """The response at an address without a route (404), or with one for other methods (405)."""
+    shown = path[:80]
+    if status == 405:
+        error = Refused(405, f"{shown} does not take {method[:20]}.", "docs/clients.md names the addresses.")
+    else:
+        nearer = shown.rstrip("/") != shown and of_programs(shown.rstrip("/"))
+        fix = f"Use {shown.rstrip('/')}." if nearer else "docs/clients.md names the addresses."
+        error = Refused(404, f"Polydraft serves nothing at {shown}.", fix)
+    return refusal(path, error)
 
 
 async def _conflict(_: Request, error: Exception) -> Response:
@@ -55,7 +81,10 @@ def refusal(path: str, error: Refused, headers: Mapping[str, str] | None = None)
         return JSONResponse(mended({"message": error.message, "fix": error.fix}), error.status, dict(headers or {}))
     # An official client repeats a request after some errors; the repetition would be refused too.
     headers = {"x-should-retry": "false", **(headers or {})}
-    return JSONResponse(error_of(error), 400 if error.status == 422 else error.status, headers)
+    shown = error_of(error)
+    if path in OLLAMA:
+        shown = {"error": shown["error"]["message"]}
+    return JSONResponse(shown, 400 if error.status == 422 else error.status, headers)
 
 
 def error_of(error: Refused) -> dict[str, Any]:
@@ -67,8 +96,8 @@ def error_of(error: Refused) -> dict[str, Any]:
 
 
 def of_programs(path: str) -> bool:
-    """Whether the path belongs to the interfaces for other programs, whose errors have OpenAI's form."""
-    return path.startswith("/v1/") or path in ("/infill", "/health")
+    """Whether the path belongs to the interfaces for other programs, whose errors have the form of their servers."""
+    return path.startswith("/v1/") or path in LLAMA_SERVER or path in OLLAMA
 
 
 def taking(

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from app.service.threads import take_turns_quickly
 from app.web import running
 from app.web.running import PORT
 from app.web.security.access import Access, token
+from app.web.security.allowed import allowed
 from app.web.security.connections import configured, raise_descriptor_limit
 from app.web.security.guard import HOST
 from app.web.site import create_app, create_service_app, prepare_gradio
@@ -66,6 +67,8 @@ def serve(
     draft_model: str | None = None,
     page: bool = True,
     host: str = HOST,
+    allow_origin: Sequence[str] = (),
+    allow_host: Sequence[str] = (),
 ) -> None:
     """Runs the app until Ctrl+C; or opens the page of this user's app that already runs at the port.
 
@@ -75,6 +78,7 @@ def serve(
         base_store: the base stores, as `core.ngram.base.chosen_stores` takes them; None is the choice on the page.
         draft_model: the model that may propose tokens for speculation; None for none.
         page: False serves only other programs, without the page.
+        allow_origin, allow_host: see `app.web.security.allowed`.
         host: the address to listen at; at an address that other machines can reach, the page is not served.
     Raises: InputError for an unusable port; StoreError for a file that is no n-gram store; ModelNotFound,
         ModelFileError for a model that does not exist or cannot be read. If a model fails later, the page reports it.
@@ -82,6 +86,8 @@ def serve(
     options: dict[str, object] = {"model": model_name, "backend": backend, "precision": precision}
     options |= {"with_token": with_token, "draft_model": draft_model}
     options["base_store"] = in_full(base_store)
+    also = allowed(allow_origin, allow_host)
+    options |= {"allow_origin": sorted(also.origins), "allow_host": sorted(also.hosts)}
     bases = shelf_of(base_store)  # a wrong file ends the start
     raise_descriptor_limit()
     access = Access(token()) if with_token else None
@@ -131,9 +137,9 @@ def serve(
             service.adopted = lambda: threading.Thread(target=go_on, daemon=True).start()
         service.start()
         app = (
-            create_app(service, access, learner)
+            create_app(service, access, learner, also)
             if page
-            else create_service_app(service, access, elsewhere=_is_elsewhere(host))
+            else create_service_app(service, access, _is_elsewhere(host), also)
         )
         take_turns_quickly()
         config = configured(app, timeout_graceful_shutdown=1)

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from app.clients import infill
+from app.clients import chat, infill, llama_server, ollama
 from app.clients import openai as openai_api
 from app.documents.folder import DocumentFolder, documents_folder
 from app.learning.background import learner_for
@@ -27,7 +27,8 @@ from app.web.routes import models as model_routes
 from app.web.routes import sampling as sampling_routes
 from app.web.routes import stores as stores_routes
 from app.web.security.access import Access
-from app.web.security.guard import Guard
+from app.web.security.allowed import Allowed
+from app.web.security.guard import NONE_ALLOWED, Guard
 from app.web.security.offline import stay_offline
 from app.web.security.private import gradio_folder
 from app.web.streaming import Streamed, as_line
@@ -37,12 +38,18 @@ class LeaveRequest(Strict):
     tab: Id
 
 
-def create_app(service: DraftService, access: Access | None = None, learner: Learner | None = None) -> FastAPI:
+def create_app(
+    service: DraftService,
+    access: Access | None = None,
+    learner: Learner | None = None,
+    allowed: Allowed = NONE_ALLOWED,
+) -> FastAPI:
     """The whole site for a draft service, which the caller starts and closes.
 
     Args:
         access: requires the token; None gives every program of this machine access.
         learner: trains adapters, and is closed by the caller; None: a new one.
+        allowed: see `Guard`.
     Raises: InputError if Gradio's folder is unusable.
     """
     prepare_gradio()
@@ -78,8 +85,7 @@ def create_app(service: DraftService, access: Access | None = None, learner: Lea
     sampling_routes.add_routes(app, service)
     documents_routes.add_routes(app, DocumentFolder(documents_folder()))
 
-    openai_api.add_routes(app, service)
-    infill.add_routes(app, service)
+    add_program_routes(app, service)
 
     @app.get("/manifest.json")
     async def manifest() -> Response:
@@ -87,23 +93,30 @@ def create_app(service: DraftService, access: Access | None = None, learner: Lea
 
     app.mount(STATIC_URL, _PageFiles(directory=STATIC))
     mounted = mount(app)
-    mounted.add_middleware(Guard, access=access)
+    mounted.add_middleware(Guard, access=access, allowed=allowed)
     return mounted
 
 
-def create_service_app(service: DraftService, access: Access | None = None, elsewhere: bool = False) -> FastAPI:
-    """The routes for other programs, without the page. For `access` and `elsewhere` see `Guard`."""
-    app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
+def add_program_routes(app: FastAPI, service: DraftService) -> None:
+    """The interfaces of other servers, for programs that were written for them."""
+    for interface in (openai_api, chat, infill, llama_server, ollama):
+        interface.add_routes(app, service)
+
+
+def create_service_app(
+    service: DraftService, access: Access | None = None, elsewhere: bool = False, allowed: Allowed = NONE_ALLOWED
+) -> FastAPI:
+    """The routes for other programs, without the page. For `access`, `elsewhere` and `allowed` see `Guard`."""
+    app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     format_errors(app)
 
     @app.get("/")
     async def start() -> dict[str, str]:
         return {"message": "Polydraft serves programs here, without its page.", "fix": "Run `polydraft` for the page."}
 
-    openai_api.add_routes(app, service)
-    infill.add_routes(app, service)
+    add_program_routes(app, service)
     stores_routes.add_learning_routes(app, service.stores)
-    app.add_middleware(Guard, access=access, page=False, elsewhere=elsewhere)
+    app.add_middleware(Guard, access=access, page=False, elsewhere=elsewhere, allowed=allowed)
     return app
 
 

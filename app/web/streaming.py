@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastapi.responses import Response
@@ -25,13 +25,20 @@ class Streamed(Response):
     request that a newer one replaces at the next key.
     """
 
-    def __init__(self, source: AsyncGenerator[Any], encode: Callable[[Any], bytes], media_type: str) -> None:
+    def __init__(
+        self,
+        source: AsyncGenerator[Any],
+        encode: Callable[[Any], bytes],
+        media_type: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self._source, self._encode = source, encode
         self.status_code, self.background = 200, None
         self.raw_headers = [
             (b"content-type", media_type.encode()),
             (b"cache-control", b"no-store"),
             (b"x-content-type-options", b"nosniff"),
+            *((name.lower().encode(), value.encode()) for name, value in (headers or {}).items()),
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,6 +17,7 @@ from gguf.constants import GGMLQuantizationType
 from core.errors import ModelFileError
 from core.models.families import COMMON, FAMILIES, Family
 from core.models.gguf_file import GGUFFile
+from core.models.recurrent import refuse_recurrent
 
 STRICT = "llama"  # the architecture of which no file may lack a tensor
 THETA = 10000.0  # of the rotation, if the file has none
@@ -101,6 +102,7 @@ def check(file: GGUFFile) -> None:
     """Raises ModelFileError, in one sentence, if tensors and metadata disagree or are incomplete."""
     if not isinstance(file.architecture, str):
         _wrong(file, f"its general.architecture is {file.architecture!r}, where a name is expected")
+    refuse_recurrent(file.architecture, file.path)
     tokens = file.fields.get("tokenizer.ggml.tokens")
     for key in ("token_type", "scores"):
         of_tokens = file.fields.get(f"tokenizer.ggml.{key}")

@@ -72,7 +72,9 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
         why_not = _llama_cpp_problem(file)
         if why_not:
             todo = "wait until that is done" if _being_compiled() else "run `make setup-llama`"
-            raise BackendUnavailable(f"llama.cpp cannot run here: {why_not}; {todo}, or use --backend torch.")
+            raise BackendUnavailable(
+                f"llama.cpp cannot run here: {why_not.rstrip('.')}; {todo}, or use --backend torch."
+            )
         return _with_llama_cpp(file, label, precision)
     notice = None
     if backend == "auto" and file and not torch.cuda.is_available() and (reason := why_not_compiled(file)):
@@ -206,7 +208,7 @@ def _with_torch(source: Path | str, label: str, precision: Precision) -> Languag
     try:
         from core.models import hf
     except ImportError as error:
-        raise BackendUnavailable(f"torch cannot run here: {error}; run `make setup`.") from None
+        raise BackendUnavailable(f"torch cannot run here: {str(error).rstrip('.')}; run `make setup`.") from None
     model = hf.load(source, label, None if precision == "file" else getattr(torch, precision))
     if not model.device.startswith("cuda"):
         return model

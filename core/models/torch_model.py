@@ -22,6 +22,7 @@ from core.models.capture import memory_full
 from core.models.memory import free_bytes, room_in_cache
 from core.models.module import DOES_NOT_RUN, Layers
 from core.models.native import Line
+from core.models.recurrent import refuse_recurrent
 from core.models.rows import PADDING, added_masks, trees, wanted, wants_every
 from core.models.store import KeyValueStore
 from core.models.tokenizer import Tokenizer
@@ -43,6 +44,7 @@ class TorchModel(LanguageModel):
 
     def __init__(self, module: Module, tokenizer: Tokenizer, name: str, context_length: int) -> None:
         """Raises ModelFileError for a model whose cache cannot be rewound, or that accepts no embeddings."""
+        refuse_recurrent(getattr(module.config, "model_type", None), name)
         self.name = name
         self.tokenizer = tokenizer
         self.context_length = context_length

@@ -1,48 +1,50 @@
 """The language server: the features of the protocol that `polydraft lsp` has.
 
-    textDocument/inlineCompletion      the drafts at the caret, each as an item
-    workspace/executeCommand           the editor reports the draft that the user accepted
-    workspace/didChangeConfiguration   settings; also from initializationOptions
-
-The editor sends whole documents, because pygls locates changes with `str.splitlines`, which splits at more line ends
-than the protocol.
+textDocument/inlineCompletion      the drafts at the caret, each as an item
+workspace/executeCommand           the editor reports the draft that the user accepted
+workspace/didChangeConfiguration   settings; also from initializationOptions
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
-from pygls.workspace import PositionCodec
 
 from app.clients.lsp.connection import Connection
 from app.clients.lsp.picked import Picked
 from app.clients.lsp.places import in_comment, is_prose
 from app.clients.lsp.settings import SECTION, parsed_settings, section
+from app.clients.lsp.text import Documents
 from app.clients.requests import WINDOW, cropped
 from core.errors import PolydraftError
 
 ACCEPTED = "polydraft.accepted"
-
-_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 class DraftingLanguageServer(LanguageServer):
     """The server for one editor, with its settings and its connection."""
 
     def __init__(self) -> None:
-        super().__init__("polydraft", version("polydraft"), text_document_sync_kind=types.TextDocumentSyncKind.Full)
+        super().__init__(
+            "polydraft", version("polydraft"), text_document_sync_kind=types.TextDocumentSyncKind.Incremental
+        )
         self.settings = parsed_settings()
         self.connection = Connection()
         self.first: Any = {}  # initializationOptions; later settings are added to them
         self.picked: Picked | None = None
         self._shown = ""  # the last error, which is not repeated at every key
+
+    @property
+    def documents(self) -> Documents:
+        """The editor's open documents."""
+        assert isinstance(self.workspace, Documents)
+        return self.workspace
 
     def change_settings(self, given: Any) -> None:
         """Applies the editor's settings, in addition to the first ones. If one is invalid, shows an error and keeps all
@@ -62,18 +64,20 @@ class DraftingLanguageServer(LanguageServer):
         self._shown = message
 
     async def drafts(self, params: types.InlineCompletionParams) -> list[types.InlineCompletionItem]:
-        """Returns the drafts at a position; [] at places without drafts. Raises InputError."""
-        document = self.workspace.get_text_document(params.text_document.uri)
+        """Returns the drafts at a position; [] at places without drafts, and in a document that is not open. Raises
+        InputError."""
+        document = self.documents.open_document(params.text_document.uri)
+        if document is None:
+            return []
         text, language, settings = document.source, document.language_id or "", self.settings
-        codec = document.position_codec
-        caret = offset(text, params.position, codec)
+        caret = document.offset(params.position)
         if not is_prose(language, settings):
             place = (text, caret, language, document.path)
             if not settings.comments or not await asyncio.to_thread(in_comment, *place):
                 return []
         start, replaced, chosen = caret, types.Range(params.position, params.position), ""
         if selected := params.context.selected_completion_info:  # this entry of the editor's own list is selected
-            start, replaced, chosen = offset(text, selected.range.start, codec), selected.range, selected.text
+            start, replaced, chosen = document.offset(selected.range.start), selected.range, selected.text
         before, after = text[:start] + chosen, text[caret : caret + WINDOW]
         session = f"polydraft lsp {os.getpid()} {document.uri}"
         found = await self.connection.drafts(settings, session, cropped(before), after)
@@ -92,24 +96,9 @@ class DraftingLanguageServer(LanguageServer):
     async def settle(self) -> None:
         """Learns the draft accepted before, unless the user has undone it. Called when the user types on or saves."""
         picked, self.picked = self.picked, None
-        document = self.workspace.text_documents.get(picked.uri) if picked else None
+        document = self.documents.open_document(picked.uri) if picked else None
         if picked and document and picked.is_in(document.source):
             await self.connection.learn(self.settings, picked.phrase)
-
-
-def offset(text: str, position: types.Position, codec: PositionCodec) -> int:
-    """Returns the number of characters before a position. A position after the end of its line counts as its end."""
-    ends = list(_LINE_END.finditer(text))
-    if position.line > len(ends):
-        return len(text)
-    start = ends[position.line - 1].end() if position.line else 0
-    line = text[start : ends[position.line].start() if position.line < len(ends) else len(text)]
-    units = position.character
-    for at, char in enumerate(line):
-        if units <= 0:
-            return start + at
-        units -= codec.client_num_units(char)
-    return start + len(line)
 
 
 def create_server() -> DraftingLanguageServer:
@@ -118,6 +107,10 @@ def create_server() -> DraftingLanguageServer:
     @server.feature(types.INITIALIZE)
     def initialize(params: types.InitializeParams) -> None:
         server.first = section(params.initialization_options)
+        made = server.workspace
+        server.protocol._workspace = Documents(
+            made.root_uri, types.TextDocumentSyncKind.Incremental, list(made.folders.values()), made.position_encoding
+        )
 
     @server.feature(types.INITIALIZED)
     def initialized(_: types.InitializedParams) -> None:

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from app.web.refusals import refusal
+from app.web.refusals import of_programs, refusal
 from app.web.refused import Refused
 from app.web.security import csp
+from app.web.security.allowed import Allowed, cors, preflight
 from app.web.security.connections import trust
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
     from app.web.security.access import Access
 
 HOST = "127.0.0.1"
+NONE_ALLOWED = Allowed()
 NAMES = (HOST, "localhost", "[::1]")  # of this machine
 MISSING = Path(__file__).parents[2] / "static" / "missing-token.html"
 OPENING = ("token", "ticket")  # parameters that the address of the page may have
+HEALTH = ("/health", "/v1/health")  # without the token they say that the server runs, and nothing else
 PARAMETERS = 100  # more than any address of the page has
 
 HEADERS = {
@@ -60,10 +63,19 @@ class Guard:
         access: verifies the token; None requires none.
         page: whether this server has the page, which uses one address only.
         elsewhere: accept requests from other machines, addressed to an IP address or this machine's name.
+        allowed: origins that may use the interfaces for other programs, and further names of this machine.
     """
 
-    def __init__(self, app: ASGIApp, access: Access | None, page: bool = True, elsewhere: bool = False) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access | None,
+        page: bool = True,
+        elsewhere: bool = False,
+        allowed: Allowed = NONE_ALLOWED,
+    ) -> None:
         self.app, self.access, self.page, self.elsewhere = app, access, page, elsewhere
+        self.allowed = allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -74,13 +86,15 @@ class Guard:
             if message["type"] == "http.response.start":
                 given = [header for header in message["headers"] if header[0] not in _OURS]
                 policy = [] if any(name == _POLICY[0] for name, _ in given) else [_POLICY]
-                message = {**message, "headers": [*given, *_OURS.items(), *policy]}
+                shared = cors(origin) if origin else []
+                message = {**message, "headers": [*given, *_OURS.items(), *policy, *shared]}
             await send(message)
 
         headers: dict[bytes, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name, []).append(value.decode("latin-1"))
-        answer = self._answer(scope, headers)
+        origin = self.allowed.origin_of(headers) if of_programs(scope["path"]) else None
+        answer = self._answer(scope, headers, origin)
         if answer is None:
             trust(scope)
             await self.app(scope, receive, send_with_headers)
@@ -89,12 +103,16 @@ class Guard:
         else:
             await answer(scope, receive, send_with_headers)
 
-    def _answer(self, scope: Scope, headers: Headers) -> Response | None:
-        """The response in place of the route's; None if the request is allowed."""
+    def _answer(self, scope: Scope, headers: Headers, origin: str | None) -> Response | None:
+        """The response in place of the route's; None if the request is allowed. `origin` is an allowed one."""
         port = scope["server"][1]
-        if reason := _foreign(scope, headers, self.elsewhere):
+        if reason := _foreign(scope, headers, self.elsewhere, self.allowed, origin):
             fix = f"Open http://{HOST}:{port} itself, on the machine where Polydraft runs."
             return refusal(scope["path"], Refused(403, reason, fix), CLOSE)
+        if origin and scope["type"] == "http":
+            if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+                return Response(status_code=204, headers=preflight(headers))
+            headers = {name: values for name, values in headers.items() if name != b"cookie"}
         page = self.page and scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/"
         if page and headers[b"host"][0].lower() not in (HOST, f"{HOST}:{port}"):
             # The browser stores the user's texts per address, so one address is used.
@@ -109,10 +127,12 @@ class Guard:
             return answer
         if self.access.shown_by(headers, port):
             return _clean(query) if given else None
+        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"] in HEALTH:
+            return JSONResponse({"status": "ok"}, headers={"Cache-Control": "no-store"})
         return _missing(scope["path"], "text/html" in "".join(headers.get(b"accept", [])), bool(given))
 
 
-def _foreign(scope: Scope, headers: Headers, elsewhere: bool) -> str | None:
+def _foreign(scope: Scope, headers: Headers, elsewhere: bool, allowed: Allowed, origin: str | None) -> str | None:
     """The reason why a request is not from a page of this server or a program of this machine; None if it is.
 
     Other pages in the same browser can reach 127.0.0.1 too, directly or through a host name that resolves to it.
@@ -125,8 +145,10 @@ def _foreign(scope: Scope, headers: Headers, elsewhere: bool) -> str | None:
     hosts = [host.lower() for host in headers.get(b"host", [])]
     if elsewhere and len(hosts) == 1 and _of_this_machine(hosts[0]):
         names.add(hosts[0])
-    if len(hosts) != 1 or hosts[0] not in names:
+    if len(hosts) != 1 or not (hosts[0] in names or allowed.knows_host(hosts[0])):
         return f"This server answers on 127.0.0.1 only, not as {', '.join(hosts)[:80] or 'nameless'}."
+    if origin:
+        return None
     origins = [origin.lower() for origin in headers.get(b"origin", [])]
     if any(origin not in {f"http://{name}" for name in names} for origin in origins):
         return f"Pages of {', '.join(origins)[:80]} may not talk to Polydraft."

@@ -100,6 +100,23 @@ def test_json_is_one_object_with_the_same_lines(
     assert found["targets"][0]["met"] is False
 
 
+def test_packages_for_cuda_that_the_machine_cannot_use_are_named(
+    results: dict[Backend, ProbeResult], model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = tmp_path / "nvidia_cudnn-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-cudnn\nVersion: 1\n")
+    (package / "RECORD").write_text("library.so,,\nmissing.so,,\n")
+    with (tmp_path / "library.so").open("wb") as file:
+        file.truncate(2_500_000_000)  # sparse
+    monkeypatch.setattr(doctor.torch.cuda, "is_available", lambda: False)
+    found = metadata.distributions(path=[str(tmp_path)])
+    monkeypatch.setattr(doctor.metadata, "distributions", lambda: found)
+    check = line(doctor.diagnose(model), "torch")
+    assert (check.status, "with 2.5 GB of packages for CUDA" in check.found) == ("warn", True)
+    assert "whl/cpu" in check.advice
+
+
 def test_hugging_face_model_is_tried_on_torch_only(results: dict[Backend, ProbeResult]) -> None:
     results["llama.cpp"] = CRASHED
     report = doctor.diagnose("owner/model")

@@ -192,18 +192,18 @@ def test_top_p_is_the_rule_and_zero_temperature_leaves_nothing_to_chance(table: 
         ({"rule": "best"}, "rule", "rule 'best' given; one of none, greedy, top-k"),
         ({"top_p": 0.5, "rule": "min-p"}, "top_p", "top_p is a flag of top-p, and the rule is min-p"),
         ({"n": 2, "mode": "greedy"}, "n", "n changes nothing in greedy drafts"),
-        ({"temperature": 3.0, "seed": -1}, "seed", "seed -1 given"),
+        ({"temperature": 3.0, "seed": -2}, "seed", "seed -2 given"),
         ({"frequency_penalty": 0.5}, "frequency_penalty", "frequency_penalty is not supported."),
         ({"logit_bias": {"5": 1}}, "logit_bias", "logit_bias is not supported."),
         ({"echo": True, "logprobs": 1}, "echo", "logprobs of an echoed prompt are not supported."),
         ({"logprobs": 6}, "logprobs", "logprobs is 6; at most 5 is accepted."),
         ({"stop": ["a"] * 17}, "stop", "stop has 17 entries; at most 16 are accepted."),
-        ({"stop": ""}, "stop", "none of them may be empty"),
-        ({"max_tokens": 0}, "max_tokens", "max_tokens is 0; at least 1 is accepted."),
+        ({"max_tokens": -2}, "max_tokens", "max_tokens is -2; at least -1 is accepted."),
         ({"prompt": []}, "prompt", "prompt has 0 entries; at least 1 are accepted."),
-        ({"prompt": [1, 2]}, "prompt.0", "prompt.0 is 1; text is expected."),
+        ({"prompt": [1, 2]}, "prompt", "prompt: token ids given; a text is expected"),
+        ({"prompt": [[1, 2], [3]]}, "prompt", "prompt: token ids given; a text is expected"),
+        ({"mode": "sampled", "temperature": 0.01}, "temperature", "temperature 0.01 allows no sampling."),
         ({"prompt": ["a", "b"], "user": "me"}, "user", "user names one session"),
-        ({"stream_options": {}}, "stream_options", "stream_options given without stream."),
         ({"n": 1, "best_of": 2, "stream": True}, "best_of", "best_of cannot be streamed."),
     ],
 )
@@ -246,7 +246,25 @@ def test_other_models_are_not_found(site: Site) -> None:
     assert [model.id for model in site.client.models.list()] == ["polydraft", "Scripted"]
     assert site.client.models.retrieve("Scripted").id == "Scripted"
     with pytest.raises(openai.NotFoundError, match=r"The model gpt-4 is not loaded\. Use polydraft or Scripted"):
-        site.client.completions.create(model="gpt-4", prompt="")
+        site.client.models.retrieve("gpt-4")
+
+
+def test_a_response_names_the_model_that_drafted(site: Site) -> None:
+    make = site.client.completions.with_raw_response.create
+    for name, shown in (("gpt-4", "Scripted"), ("polydraft", "polydraft"), ("Scripted", "Scripted")):
+        for stream in (False, True):
+            raw = make(model=name, prompt="Once", max_tokens=1, stream=stream)
+            assert raw.headers["x-polydraft-model"] == "Scripted"
+            found = raw.parse()
+            assert {part.model for part in found} == {shown} if stream else found.model == shown
+
+
+def test_no_tokens_cache_the_text_and_any_number_is_the_most(site: Site) -> None:
+    none = site.complete(max_tokens=0, echo=True, n=2)
+    assert texts(none) == ["Once", "Once"]
+    assert (none.usage.completion_tokens, none.usage.prompt_tokens) == (0, len("Once") + 1)
+    assert {choice.finish_reason for choice in none.choices} == {"length"}
+    assert len(texts(site.complete(max_tokens=-1))[0].split()) == 32
 
 
 def test_the_token_is_the_api_key(site: Site) -> None:

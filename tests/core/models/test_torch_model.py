@@ -30,6 +30,7 @@ from core.models import gguf_file, hf, torch_model
 from core.models.base import Row
 from core.models.hf_tokenizer import from_gguf, from_transformers
 from core.models.llama import NativeLlama
+from core.models.load import load_model
 from core.models.native import Line
 from core.models.torch_model import TorchModel, TorchSequence
 
@@ -400,8 +401,21 @@ def test_incomplete_weights_are_refused(tmp_path: Path, keep: float) -> None:
 
 def test_a_model_that_cannot_rewind_is_refused(tmp_path: Path) -> None:
     config = MambaConfig(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=1, state_size=4)
-    with pytest.raises(ModelFileError, match=r"rewound|our cache"):
+    with pytest.raises(
+        ModelFileError, match="x is of the recurrent architecture mamba, whose memory cannot be rewound"
+    ):
         hf.load(save_model(tmp_path, config), "x")
+
+
+def test_a_gguf_file_of_a_recurrent_model_is_refused_by_name(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "mamba")
+    writer.add_tensor("x", np.zeros(3, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(ModelFileError, match=r"a\.gguf is of the recurrent architecture mamba"):
+        load_model(str(tmp_path / "a.gguf"))
 
 
 def test_an_unknown_hub_id_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lsprotocol import types
 from pygls.workspace import PositionCodec
 
 from app.clients.lsp.picked import Picked
 from app.clients.lsp.places import BEFORE, in_comment
-from app.clients.lsp.server import offset
+from app.clients.lsp.text import Document
 
 
 @pytest.mark.parametrize(
@@ -23,8 +26,44 @@ from app.clients.lsp.server import offset
     ],
 )
 def test_lines_end_where_the_protocol_says(line: int, character: int, before: str) -> None:
-    text = "a\x0cb\u2028c\r🙂\nde"
-    assert text[: offset(text, types.Position(line, character), PositionCodec("utf-16"))] == before
+    document = opened("a\x0cb\u2028c\r🙂\nde")
+    assert document.source[: document.offset(types.Position(line, character))] == before
+
+
+def opened(text: str) -> Document:
+    return Document("file:///a.txt", text, 1, "plaintext", PositionCodec("utf-16"))
+
+
+def place(text: str, at: int) -> types.Position:
+    """The position of the protocol after a number of characters, which must not divide a line end."""
+    lines = re.split(r"\r\n|\n|\r", text[:at])
+    return types.Position(len(lines) - 1, len(lines[-1].encode("utf-16-le")) // 2)
+
+
+@given(st.data())
+def test_a_document_follows_its_changes(data: st.DataObject) -> None:
+    texts = st.text("ab🙂\x0c\u2028\r\n", max_size=6)
+    text = data.draw(texts)
+    document = opened(text)
+    for _ in range(4):
+        places = [at for at in range(len(text) + 1) if text[at - 1 : at + 1] != "\r\n"]
+        start, end = sorted((data.draw(st.sampled_from(places)), data.draw(st.sampled_from(places))))
+        new, changed = data.draw(texts), types.Range(place(text, start), place(text, end))
+        text = text[:start] + new + text[end:]
+        document.apply_change(types.TextDocumentContentChangePartial(changed, new))
+        assert document.source == text
+        for at in (at for at in range(len(text) + 1) if text[at - 1 : at + 1] != "\r\n"):
+            assert document.offset(place(text, at)) == at
+
+
+def test_a_change_of_a_long_document_takes_milliseconds() -> None:
+    document = opened("A line of some words.\n" * 190_000)  # 4 MB
+    began = time.thread_time()
+    for line in range(0, 180_000, 9_000):
+        here = types.Position(line, 3)
+        document.apply_change(types.TextDocumentContentChangePartial(types.Range(here, here), "x"))
+    assert document.offset(types.Position(190_000, 0)) == len(document.source) == 22 * 190_000 + 20
+    assert time.thread_time() - began < 0.1
 
 
 def test_the_phrase_of_a_draft_has_the_last_words_of_its_line_alone() -> None:

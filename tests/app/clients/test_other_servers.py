@@ -1,0 +1,358 @@
+"""Requests as other programs send them, taken from their sources, with the name and the version of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.clients.harmless import ABSENT, HARMLESS, SAME, translated
+from app.clients.infill import InfillRequest
+from app.clients.ollama import GenerateRequest
+from app.clients.openai import CompletionRequest
+from app.clients.options import FIELDS
+from app.clients.prompts import MARKS, around_gap, asked_for
+from app.web.refused import Refused
+from core.autocomplete import Autocomplete
+from tests.app.clients.test_openai_api import Site
+from tests.app.web.test_server import Site as Asking
+from tests.fake_autocomplete import FakeAutocomplete
+from tests.table_model import TableModel
+
+ONE = " one" * 16
+
+
+class Programs(Site):
+    """A server for programs, asked as they ask it."""
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
+        headers = {"Authorization": f"Bearer {self.access.token}"} | headers
+        response, content = Asking.ask_as(self, method, path, body, headers)  # pyright: ignore
+        return response.status, content
+
+    def json(self, path: str, body: Any = None) -> Any:
+        status, content = self.ask("GET" if body is None else "POST", path, body)
+        assert status == 200, content
+        return json.loads(content)
+
+    def events(self, path: str, body: Any) -> list[Any]:
+        """The server-sent events of a streamed response; "[DONE]" as it is."""
+        status, content = self.ask("POST", path, body)
+        assert status == 200, content
+        parts = [part.removeprefix("data: ") for part in content.decode().split("\n\n") if part]
+        return [part if part == "[DONE]" else json.loads(part) for part in parts]
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Programs]:
+    made = Programs(FakeAutocomplete())
+    yield made
+    made.close()
+
+
+# ---------------------------------------------------------------- fields that change nothing
+
+PLAIN = {"prompt": "Once", "max_tokens": 2}
+
+
+def test_every_harmless_field_is_no_field_of_ours_and_has_a_reason() -> None:
+    known = FIELDS.keys() | InfillRequest.model_fields.keys() | CompletionRequest.model_fields.keys()
+    assert not HARMLESS.keys() & known
+    assert all(entry.why.endswith(".") for entry in [*HARMLESS.values(), *ABSENT.values()])
+
+
+HARMLESS_BODY = {
+    "seed": -1, "stop": "", "stream_options": {"include_obfuscation": False, "include_usage": False}, "store": False,
+    "metadata": {"kind": "draft"}, "repetition_penalty": 1, "ignore_eos": False, "cache_prompt": True,
+    "truncation_length": 2048, "n_keep": 5, "t_max_prompt_ms": -1, "lora": [], "model": "gpt-4o", "top_k": 0,
+    "min_p": 0.0, "frequency_penalty": 0.0, "presence_penalty": 0.0, "logit_bias": None, "temperature": 0.01,
+}  # fmt: skip
+
+
+def test_harmless_fields_change_no_draft(site: Programs) -> None:
+    found = [site.json("/v1/completions", PLAIN | {name: value}) for name, value in HARMLESS_BODY.items()]
+    found.append(site.json("/v1/completions", PLAIN | HARMLESS_BODY))
+    assert {answer["choices"][0]["text"] for answer in found} == {" one one"}
+    # Without stream_options, which is OpenAI's alone, llama-server's interface takes them too.
+    rest = {name: value for name, value in HARMLESS_BODY.items() if name != "stream_options"}
+    assert site.json("/completion", {"prompt": "Once", "n_predict": 2, **rest})["content"] == " one one"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("repetition_penalty", 1.1), ("repetition_penalty", True), ("ignore_eos", True), ("frequency_penalty", 0.2),
+        ("dry_multiplier", 0.8), ("xtc_probability", 0.5), ("lora", [{"id": 0, "scale": 1}]), ("grammar", "root ::= x"),
+        ("tools", [{"type": "function"}]), ("store", True), ("logit_bias", {"5": -100}), ("mirostat", 2),
+        ("response_format", {"type": "json_object"}), ("min_tokens", 5), ("logit_bias", [[5, False]]),
+    ],
+)  # fmt: skip
+def test_what_would_change_the_text_is_refused_by_name(site: Programs, name: str, value: Any) -> None:
+    for path in ("/v1/completions", "/completion", "/infill"):
+        status, content = site.ask("POST", path, {"prompt": "Once", name: value})
+        error = json.loads(content)["error"]
+        assert (status, error["param"]) == (400, name), content
+        assert error["message"] == f"{name} is not supported. Leave it out."
+
+
+@pytest.mark.parametrize("value", [["a"] * 1000, "a" * 1_000_000, {str(i): i for i in range(1000)}, [["a"]], 1e300])
+def test_a_field_that_is_left_out_has_a_bound_too(value: Any) -> None:
+    for name in HARMLESS.keys() - {"system", "template"}:  # texts, which the size of a request bounds
+        with pytest.raises(Refused):
+            translated({name: value}, ())
+
+
+def test_a_number_of_tokens_has_many_names_and_one_value(site: Programs) -> None:
+    for name in SAME[0]:
+        body = {"prompt": "Once", name: 3}
+        assert site.json("/v1/completions", body)["choices"][0]["text"] == " one one one"
+        assert site.json("/completion", body)["content"] == " one one one"
+    status, content = site.ask("POST", "/v1/completions", PLAIN | {"n_predict": 5})
+    assert (status, "two different values" in content.decode()) == (400, True)
+
+
+@pytest.mark.parametrize("samplers", [["dry", "top_k", "typ_p", "xtc", "penalties", "temperature"], "edskypmxt", []])
+def test_samplers_that_are_off_may_be_named(site: Programs, samplers: Any) -> None:
+    assert site.json("/infill", {"prompt": "Once", "n_predict": 1, "samplers": samplers})["content"] == " one"
+
+
+# ---------------------------------------------------------------- Continue d0a3c0b
+
+STOPS = [
+    "<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<file_sep>", "<|endoftext|>", "</fim_middle>", "</code>", "/src/",
+    "#- coding: utf-8", "```",
+]  # fmt: skip
+# `stableCodeFimTemplate`, which Continue uses for every model that it does not know
+GAP = "<fim_prefix>Dear Anna,\nOnce<fim_suffix>\nYours<fim_middle>"
+
+
+def latest(site: Programs) -> tuple[str, str]:
+    return site.autocomplete.latest.before, site.autocomplete.latest.options["after"]
+
+
+def test_continue_with_its_llama_cpp_provider(site: Programs) -> None:
+    """core/llm/llms/LlamaCpp.ts: JSON.stringify leaves out what is undefined."""
+    body = {"model": "polydraft", "prompt": GAP, "stream": True, "n_predict": 4096, "stop": STOPS, "temperature": 0.01}
+    *parts, last = site.events("/completion", body)
+    assert "".join(part["content"] for part in parts) == " one" * 32
+    assert not any(part["stop"] for part in parts)
+    assert (last["content"], last["stop"], last["tokens_predicted"]) == ("", True, 32)
+    assert latest(site) == ("Dear Anna,\nOnce", "\nYours")
+
+
+def test_continue_with_its_openai_provider(site: Programs) -> None:
+    """core/llm/llms/OpenAI.ts: `_legacystreamComplete`, `_streamChat`, and `_streamFim`."""
+    common = {"model": "polydraft", "max_tokens": 16, "temperature": 0.01, "stream": True, "stop": STOPS}
+    *parts, last = site.events("/v1/completions", common | {"prompt": GAP})
+    assert ("".join(part["choices"][0]["text"] for part in parts), last) == (ONE, "[DONE]")
+    chat = common | {"messages": [{"role": "user", "content": GAP}]}
+    fill = common | {"prompt": "Dear Anna,\nOnce", "suffix": "\nYours"}
+    for path, body in (("/v1/chat/completions", chat), ("/v1/fim/completions", fill)):
+        *parts, last = site.events(path, body)
+        assert latest(site) == ("Dear Anna,\nOnce", "\nYours")
+        assert ("".join(part["choices"][0]["delta"]["content"] for part in parts), last) == (ONE, "[DONE]")
+
+
+def test_continue_with_its_ollama_provider(site: Programs) -> None:
+    """core/llm/llms/Ollama.ts: `ensureModelInfo`, then `_streamFim`."""
+    assert ".Suffix" in site.json("/api/show", {"name": "polydraft"})["template"]
+    body = {
+        "model": "polydraft", "prompt": "Once", "suffix": "\nYours", "raw": True, "keep_alive": 1800, "stream": True,
+        "options": {"temperature": 0.01, "num_predict": 4, "stop": STOPS, "num_ctx": 8192},
+    }  # fmt: skip
+    status, content = site.ask("POST", "/api/generate", body)
+    *parts, last = map(json.loads, content.decode().splitlines())
+    assert (status, "".join(part["response"] for part in parts)) == (200, " one" * 4)
+    assert (last["done"], last["eval_count"], latest(site)) == (True, 4, ("Once", "\nYours"))
+
+
+# ---------------------------------------------------------------- other programs
+
+
+def test_llama_vscode_with_an_openai_client(site: Programs) -> None:
+    """llama.vscode 3938fb3, src/llama-server.ts, `openai_prompt_template`."""
+    prompt = "Context:\n\nA note<|fim_prefix|>Once<|fim_suffix|>\nYours<|fim_middle|>"
+    body = {"model": "", "prompt": prompt, "max_tokens": 128, "temperature": 0.1, "top_p": 0.99, "stream": False}
+    status, content = site.ask("POST", "/v1/completions", body)
+    assert (status, latest(site)) == (200, ("Once", "\nYours")), content
+
+
+def test_cotabby(site: Programs) -> None:
+    """Cotabby 67e6d19, OpenAICompatibleAPIClient.swift: both of its modes, and its request that loads the model."""
+    common = {"model": "polydraft", "stream": True, "max_tokens": 16, "temperature": 0.1, "top_p": 0.7}
+    *parts, last = site.events("/v1/completions", common | {"prompt": "Once"})
+    assert ("".join(part["choices"][0]["text"] for part in parts), last) == (ONE, "[DONE]")
+    chat = common | {"messages": [{"role": "user", "content": "Once"}], "reasoning_effort": "none"}
+    *parts, last = site.events("/v1/chat/completions", chat)
+    assert ("".join(part["choices"][0]["delta"]["content"] for part in parts), last) == (ONE, "[DONE]")
+    loaded = site.json("/api/generate", {"model": "polydraft", "prompt": "", "stream": False, "keep_alive": -1})
+    assert (loaded["done"], loaded["done_reason"]) == (True, "load")
+    assert [model["id"] for model in site.json("/v1/models")["data"]] == ["polydraft", "Scripted"]
+
+
+def test_mikupad(site: Programs) -> None:
+    """mikupad b2a2a3e, mikupad.html, `llamaCppCompletion` with its sliders at rest."""
+    body = {
+        "prompt": "Once", "temperature": 1, "dynatemp_range": 0, "dynatemp_exponent": 1, "repeat_penalty": 1,
+        "repeat_last_n": 256, "penalize_nl": False, "presence_penalty": 0, "frequency_penalty": 0, "mirostat": 0,
+        "mirostat_tau": 5, "mirostat_eta": 0.1, "top_k": 0, "typical_p": 1, "min_p": 0, "tfs_z": 1, "top_p": 1,
+        "xtc_threshold": 0.1, "xtc_probability": 0, "dry_multiplier": 0, "dry_base": 1.75, "dry_allowed_length": 2,
+        "dry_penalty_last_n": 0, "dry_sequence_breakers": ["\n", ":", '"', "*"], "seed": -1, "n_predict": -1,
+        "n_probs": 10, "stream": True, "ignore_eos": False, "logit_bias": [], "grammar": "", "cache_prompt": True,
+        "stop": [], "post_sampling_probs": False,
+    }  # fmt: skip
+    parts = site.events("/completion", body)
+    assert "".join(part["content"] for part in parts) == " one" * 32
+
+
+def test_sillytavern(site: Programs) -> None:
+    """SillyTavern ba6f7b7, textgen-settings.js, `getTextGenGenerationData` for llama.cpp, with neutral samplers."""
+    body = {
+        "prompt": "Once", "model": "polydraft", "max_new_tokens": 8, "max_tokens": 8, "temperature": 1, "top_p": 1,
+        "typical_p": 1, "typical": 1, "sampler_seed": -1, "min_p": 0, "repetition_penalty": 1, "frequency_penalty": 0,
+        "presence_penalty": 0, "top_k": 0, "skew": 0, "min_tokens": 0, "add_bos_token": True, "smoothing_factor": 0,
+        "smoothing_curve": 1, "dry_allowed_length": 2, "dry_multiplier": 0, "dry_base": 1.75,
+        "dry_sequence_breakers": ["\n", ":", '"', "*"], "dry_penalty_last_n": 0, "max_tokens_second": 0,
+        "samplers": ["top_k", "tfs_z", "typical_p", "top_p", "min_p", "temperature"], "stopping_strings": ["\nYou:"],
+        "stop": ["\nYou:"], "truncation_length": 2048, "ban_eos_token": False, "skip_special_tokens": True, "top_a": 0,
+        "tfs": 1, "mirostat_mode": 0, "mirostat_tau": 5, "mirostat_eta": 0.1, "custom_token_bans": "",
+        "banned_strings": [], "api_type": "llamacpp", "api_server": "http://127.0.0.1:7893", "legacy_api": False,
+        "xtc_threshold": 0.1, "xtc_probability": 0, "rep_pen": 1, "rep_pen_range": 0, "repetition_penalty_range": 0,
+        "seed": -1, "guidance_scale": 1, "negative_prompt": "", "grammar_string": "", "repeat_penalty": 1, "tfs_z": 1,
+        "repeat_last_n": 0, "n_predict": 8, "num_predict": 8, "num_ctx": 2048, "mirostat": 0, "ignore_eos": False,
+        "rep_pen_slope": 1, "logit_bias": [], "grammar": "", "cache_prompt": True, "stream": False,
+    }  # fmt: skip
+    assert site.json("/completion", body)["content"] == " one" * 8
+
+
+def test_the_official_client_chats(site: Programs) -> None:
+    make = site.client.chat.completions.create
+    messages: Any = [
+        {"role": "system", "content": "Complete the user's text."},
+        {"role": "user", "content": [{"type": "text", "text": "Continue this text:\n\nOnce"}]},
+    ]
+    found = make(model="gpt-4o", messages=messages, n=2, max_completion_tokens=2)
+    assert [choice.message.content for choice in found.choices] == [" one one", " two two"]
+    assert (found.choices[0].message.role, found.choices[0].finish_reason, found.model) == (
+        "assistant", "stop", "Scripted",
+    )  # fmt: skip
+    assert site.autocomplete.latest.before == "Once"
+    chunks = list(make(model="gpt-4o", messages=messages, stream=True, max_tokens=3))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == " one one one"
+    assert [chunk.choices[0].delta.role for chunk in chunks][:2] == ["assistant", None]
+    picture: Any = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
+    with pytest.raises(Exception, match="a part that is no text given"):
+        make(model="gpt-4o", messages=picture)
+
+
+def test_the_other_addresses_of_llama_server_and_ollama(site: Programs) -> None:
+    assert site.json("/v1/health")["status"] == "ok"
+    assert site.json("/props")["default_generation_settings"]["n_ctx"] == 1024
+    assert site.json("/props")["model_alias"] == "Scripted"
+    assert site.json("/slots") == [{"id": 0, "n_ctx": 1024, "is_processing": False}]
+    assert site.json("/models") == site.json("/v1/models")
+    assert [model["name"] for model in site.json("/api/tags")["models"]] == ["polydraft", "Scripted"]
+    assert site.json("/api/version")["version"]
+    found = site.json("/api/generate", {"model": "x", "prompt": "Once", "stream": False, "options": {"num_predict": 2}})
+    assert (found["response"], found["model"], found["done"]) == (" one one", "Scripted", True)
+
+
+def test_tokens_there_and_back() -> None:
+    made = Programs(Autocomplete(TableModel(seed=3)))
+    try:
+        tokens = made.json("/tokenize", {"content": "abca"})["tokens"]
+        assert made.json("/detokenize", {"tokens": tokens})["content"] == "abca"
+        pieces = made.json("/tokenize", {"content": "abca", "with_pieces": True})["tokens"]
+        assert "".join(token["piece"] for token in pieces) == "abca"
+        status, content = made.ask("POST", "/detokenize", {"tokens": [10**6]})
+        assert (status, "The token 1000000 given" in content.decode()) == (400, True)
+    finally:
+        made.close()
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize("path", ["/v1/nothing", "/v1/completions/", "/nothing", "/v1/embeddings"])
+def test_an_unknown_address_is_an_error_in_openais_form(site: Programs, path: str) -> None:
+    status, content = site.ask("POST", path, {})
+    error = json.loads(content)
+    if path.startswith("/v1/"):
+        error = error["error"]
+        assert error["type"] == "not_found_error"
+    assert (status, f"Polydraft serves nothing at {path}." in error["message"]) == (404, True)
+    if path.endswith("/"):
+        assert "Use /v1/completions." in error["message"]
+
+
+def test_the_page_answers_unknown_addresses_of_programs_likewise() -> None:
+    made = Programs(FakeAutocomplete(), page=True)
+    try:
+        status, content = made.ask("POST", "/v1/completions/", {})
+        assert (status, json.loads(content)["error"]["type"]) == (404, "not_found_error")
+    finally:
+        made.close()
+
+
+def test_a_wrong_method_is_an_error_in_words(site: Programs) -> None:
+    status, content = site.ask("GET", "/v1/completions")
+    assert (status, json.loads(content)["error"]["message"].split(".")[0]) == (
+        405, "/v1/completions does not take GET",
+    )  # fmt: skip
+
+
+def test_ollamas_errors_are_texts(site: Programs) -> None:
+    status, content = site.ask("POST", "/api/generate", {"prompt": "Once", "images": ["aGk="]})
+    assert (status, json.loads(content)) == (400, {"error": "images is not supported. Leave it out."})
+    with pytest.raises(Refused):
+        GenerateRequest.model_validate({"format": "json"})
+
+
+def test_health_without_the_token_says_only_that_the_server_runs(site: Programs) -> None:
+    for path in ("/health", "/v1/health"):
+        status, content = site.ask("GET", path, Authorization="")
+        assert (status, json.loads(content)) == (200, {"status": "ok"})
+        assert "inputs" in site.json(path)
+        assert site.ask("POST", path, {}, Authorization="")[0] == 401
+
+
+# ---------------------------------------------------------------- prompts
+
+
+@pytest.mark.parametrize(("first", "second", "last"), MARKS)
+@given(before=st.text("ab \n", max_size=8), after=st.text("ab \n", max_size=8))
+def test_a_prompt_with_a_gap_is_taken_apart(first: str, second: str, last: str, before: str, after: str) -> None:
+    if last:
+        assert around_gap(f"other file{first}{before}{second}{after}{last}") == (before, after)
+    assert around_gap(f"{second}{after}{first}{before}{last}") == (before, after)
+    assert around_gap(before + after) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Dear Anna,\nthank you", ("Dear Anna,\nthank you", "")),
+        ("Continue the following text:\n\nDear Anna", ("Dear Anna", "")),
+        ("Please complete this: Dear Anna", ("Dear Anna", "")),
+        ("Complete the text.\n```markdown\nDear\nAnna\n```", ("Dear\nAnna", "")),
+        ("Complete the text.\n<text>\nDear Anna\n</text>", ("Dear Anna", "")),
+        ("Dear <b>Anna</b>", ("Dear <b>Anna</b>", "")),
+        ("Two points: milk and bread", ("Two points: milk and bread", "")),
+        ("Dear <mask/>,\nYours", ("Dear ", ",\nYours")),  # obsidian-copilot-auto-completion
+        (  # Continue d0a3c0b, `holeFillerTemplate`
+            "Rules {{FILL_HERE}}\n\n<QUERY>\nDear {{FILL_HERE}}\nYours\n</QUERY>\nTASK: Fill the {{FILL_HERE}} hole. "
+            "Answer only with the CORRECT completion, and NOTHING ELSE. Do it now.\n<COMPLETION>",
+            ("Dear ", "\nYours"),
+        ),
+    ],
+)
+def test_an_instruction_around_a_text_is_left_out(message: str, expected: tuple[str, str]) -> None:
+    assert asked_for(message) == expected
