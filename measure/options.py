@@ -13,6 +13,7 @@ from measure.report import BenchOptions
 from measure.uses import Use
 
 if TYPE_CHECKING:  # imports torch, which the command line does not need
+    from core.autocomplete import Autocomplete
     from core.models import Tokenizer
 
 PREFIX = 32  # tokens of context before a draft
@@ -101,6 +102,14 @@ class EvalOptions(BenchOptions):
     base_store: Annotated[
         str | None, Use("An n-gram store's file, or none.", but=_WITHOUT_STORE, metavar="FILE|none")
     ] = None
+    adapter: Annotated[
+        Path | None,
+        Use(
+            "Draft with this adapter, a folder that `polydraft train prose` wrote.",
+            ("drafts", "typing", "keytype"),
+            metavar="FOLDER",
+        ),
+    ] = None
     verify_with: Annotated[  # None is the model that drafts
         str | None,
         Use("A larger model with the same tokenizer that checks or judges drafts.", ("verified", "perplexity")),
@@ -118,6 +127,17 @@ class EvalOptions(BenchOptions):
         return tuple(sorted({int(part) for part in parts}))
 
 
+def loaded(options: EvalOptions) -> Autocomplete:
+    """Loads the model with the base store and the adapter of the options. Raises AdapterError."""
+    from core.autocomplete import load_autocomplete
+    from core.models.adapter import load
+
+    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
+    if options.adapter is not None:
+        autocomplete.model.adapt([(load(options.adapter), 1.0)])
+    return autocomplete
+
+
 @dataclass(frozen=True)
 class Place:
     """A place in a text: the ids before it, and the writer's text after it."""
@@ -133,11 +153,11 @@ PARTS = {"all": slice(None), "validation": slice(1, None, 2), "test": slice(0, N
 def texts(path: Path | None, part: str = "all") -> dict[str, list[str]]:
     """Returns the documents under `path` by kind, or the part of them that `EvalOptions.part` names. Raises InputError
     if there is no text."""
-    from training.texts import SAMPLE, read
+    from training.texts import SAMPLE, kind_of, read
 
     found: dict[str, list[str]] = {}
     for file, of_file in read([path or SAMPLE]):
-        found.setdefault(Path(str(file)).name.partition(".")[0].partition("-")[0], []).extend(of_file)
+        found.setdefault(kind_of(str(file)), []).extend(of_file)
     if part not in PARTS:
         raise InputError(f"part {part!r} given; one of {', '.join(PARTS)} expected.")
     if part != "all" and (single := [kind for kind, read in found.items() if len(read) < 2]):

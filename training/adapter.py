@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+import psutil
 import safetensors.torch
 import torch
 import torch.nn.functional as F
@@ -24,10 +25,25 @@ from transformers import PreTrainedModel
 
 from core.errors import InputError
 from core.models.adapter import PROJECTIONS, LowRank, Place, projections
-from core.models.llama import why_not_family
 
 AT_ONCE = 64  # positions whose logits are in memory at the same time
+# transformers' names of the families that compiled code computes; Gemma 3 without images
+FAMILIES = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3_text",
+    "smollm3",
+    "phi3",
+    "olmo2",
+    "olmo3",
+    "granite",
+)
+FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 CURVE = 8  # evaluations on held-out text during a run
+SAVE_EVERY = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -78,7 +94,7 @@ class AdapterRecipe:
 
 
 class Student:
-    """A model of the Llama family with trainable adapters; its own weights are frozen.
+    """A model of a family that compiled code knows, with trainable adapters; its own weights are frozen.
 
     Attributes:
         places: the trainable matrices by layer and projection.
@@ -97,11 +113,13 @@ class Student:
         Args:
             check_cancelled: called before every layer, forward and backward; it may wait, or raise to end the
                 computation.
-        Raises: InputError for a model outside the Llama family.
+        Raises: InputError for a model of another family.
         """
-        if why_not := why_not_family(module):
-            raise InputError(f"Adapters are trained for the Llama family only: {why_not}.")
         self._module: Any = module.eval().requires_grad_(False)
+        c = self._module.config
+        if c.model_type not in FAMILIES:
+            raise InputError(f"Adapters are trained for models of {', '.join(FAMILIES)}; this one is {c.model_type}.")
+        _divide_fused(module)
         found = {
             place: each for place, each in projections(module.named_modules()).items() if isinstance(each, nn.Linear)
         }
@@ -121,7 +139,9 @@ class Student:
             if i:  # the input of the first one has no gradient
                 layer.register_full_backward_pre_hook(lambda *_: check_cancelled())
         output: Any = module.get_output_embeddings()
-        self._output = output.weight.detach().to(self.dtype)  # (V, D)
+        factor = 1 / getattr(c, "logits_scaling", 1.0)
+        self._output = (factor * output.weight.detach()).to(self.dtype)  # (V, D)
+        self._cap: float | None = getattr(c, "final_logit_softcapping", None)
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -131,10 +151,14 @@ class Student:
         """Returns copies of the adapters' matrices."""
         return {place: LowRank(each.a.detach().clone(), each.b.detach().clone()) for place, each in self.places.items()}
 
-    def loss(self, ids: Tensor) -> Tensor:
-        """Returns the mean of -ln p over the next tokens of pieces (N, T), with gradients."""
-        hidden = self._hidden(ids[:, :-1]).flatten(0, 1)  # (N · (T - 1), D)
-        return _CrossEntropy.apply(hidden, self._output, ids[:, 1:].flatten())  # pyright: ignore[reportReturnType]
+    def loss(self, ids: Tensor, counted: Tensor | None = None) -> Tensor:
+        """Returns the mean of -ln p over the next tokens of pieces (N, T), with gradients; over those alone that are
+        `counted` (N, T), if given."""
+        hidden, wanted = self._hidden(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten()  # (N · (T - 1), D)
+        if counted is not None:
+            chosen = counted[:, 1:].flatten()
+            hidden, wanted = hidden[chosen], wanted[chosen]
+        return _CrossEntropy.apply(hidden, self._output, wanted, self._cap)  # pyright: ignore[reportReturnType]
 
     @torch.no_grad()
     def logprobs(self, ids: Tensor, strength: float = 1.0) -> Tensor:
@@ -149,7 +173,7 @@ class Student:
                 each.strength = 1.0
         found = []
         for some, wanted in zip(hidden.split(AT_ONCE), ids[1:].split(AT_ONCE), strict=True):
-            logits = F.linear(some.to(self.dtype), self._output).float()
+            logits = _capped(F.linear(some.to(self.dtype), self._output).float(), self._cap)
             found.append(logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0])
         return torch.cat(found)
 
@@ -160,9 +184,47 @@ class Student:
         logits = 3 * AT_ONCE * len(self._output)
         return 4 * (length * (of_layer * c.num_hidden_layers + 2 * c.hidden_size) + logits)
 
+    def check_memory(self, length: int, memory: float, command: str) -> None:
+        """Raises InputError, which names the command, if training pieces of this length needs more memory (GB)."""
+        needed = (psutil.Process().memory_info().rss + self.bytes_per_piece(length)) / 1e9
+        if needed > memory:
+            raise InputError(
+                f"{memory:g} GB of memory given; training this model needs {needed:.1f} GB. Run `{command}` with "
+                f"--memory {math.ceil(10 * needed) / 10:g}."
+            )
+
     def _hidden(self, ids: Tensor) -> Tensor:
         """Returns the input of the output layer, (N, T, D)."""
         return self._module.model(input_ids=ids, use_cache=False).last_hidden_state
+
+
+def _divide_fused(module: PreTrainedModel) -> None:
+    """Replaces each matrix that has several projections, as Phi 3's, by one matrix for each."""
+    c: Any = module.config
+    for path, each in list(module.named_modules()):
+        parent, _, name = path.rpartition(".")
+        if name not in FUSED or not isinstance(each, nn.Linear):
+            continue
+        width = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+        keys = width * c.num_key_value_heads
+        sizes = {"qkv_proj": (len(each.weight) - 2 * keys, keys, keys)}.get(name, (len(each.weight) // 2,) * 2)
+        outer: Any = module.get_submodule(parent)
+        for part, rows in zip(FUSED[name], each.weight.detach().split(sizes), strict=True):
+            linear = nn.Linear(*rows.shape[::-1], bias=False, device="meta")
+            linear.weight = nn.Parameter(rows, requires_grad=False)
+            setattr(outer, part, linear)
+        setattr(outer, name, _Joined(outer, FUSED[name]))
+
+
+class _Joined(nn.Module):
+    """Computes several projections of a module and joins their outputs."""
+
+    def __init__(self, outer: nn.Module, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self._outer, self._names = (outer,), names  # a tuple, or `outer` would be a submodule of its own
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([getattr(self._outer[0], name)(x) for name in self._names], -1)
 
 
 class _Adapted(nn.Module):
@@ -191,26 +253,34 @@ class _CrossEntropy(torch.autograd.Function):
     logits are kept."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, wanted: Tensor) -> Tensor:
-        """Returns a scalar from hidden (n, D), weight (V, D) and the ids of the next tokens, `wanted` (n,)."""
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, wanted: Tensor, cap: float | None) -> Tensor:
+        """Returns a scalar from hidden (n, D), weight (V, D), the ids of the next tokens, `wanted` (n,), and the cap of
+        the logits."""
         slope = torch.empty_like(hidden)
         total = 0.0
         for at in range(0, len(hidden), AT_ONCE):
             part = slice(at, at + AT_ONCE)
-            logits = F.linear(hidden[part].to(weight.dtype), weight).float()
+            logits = _capped(F.linear(hidden[part].to(weight.dtype), weight).float(), cap)
+            slopes = None if cap is None else 1 - (logits / cap) ** 2  # of the cap
             places = wanted[part, None]
             norm = logits.logsumexp(-1, keepdim=True)
             total += float((norm - logits.gather(1, places)).sum())
             p = logits.sub_(norm).exp_()
             p.scatter_add_(1, places, torch.full_like(places, -1, dtype=p.dtype))
+            p = p if slopes is None else p.mul_(slopes)
             slope[part] = (p.to(weight.dtype) @ weight).float()
         ctx.save_for_backward(slope.div_(len(hidden)))
         return hidden.new_tensor(total / len(hidden))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         (slope,) = ctx.saved_tensors
-        return slope * grads[0], None, None
+        return slope * grads[0], None, None, None
+
+
+def _capped(logits: Tensor, cap: float | None) -> Tensor:
+    """Returns the logits within ± cap, as Gemma 2 computes them."""
+    return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 def faster_dtype(weight: Tensor, rows: int = 256) -> torch.dtype:
@@ -268,6 +338,24 @@ class State:
             raise InputError(f"The state of the training is damaged ({error}).") from error
 
 
+def saving(
+    steps: Iterator[Progress], write: Callable[[], None], clock: Callable[[], float] = time.monotonic
+) -> Generator[Progress]:
+    """Yields the steps of a run. Calls `write` every SAVE_EVERY seconds, and at the end if there was a step since,
+    however the run ends."""
+    saved, unsaved = clock(), False
+    try:
+        for at in steps:
+            unsaved = True
+            yield at
+            if clock() - saved > SAVE_EVERY:
+                write()
+                saved, unsaved = clock(), False
+    finally:
+        if unsaved:
+            write()
+
+
 @dataclass(frozen=True)
 class Progress:
     """The figures after a step of a run: steps done and planned, the mean loss of its pieces, and the mean ln p on
@@ -283,21 +371,32 @@ class Trainer:
     """Trains a student's adapters, from a state if there is one. `run` may be stopped after any step, and `state` may
     be called between any two steps."""
 
-    def __init__(self, student: Student, pieces: np.ndarray, recipe: AdapterRecipe, state: State | None = None) -> None:
+    def __init__(
+        self,
+        student: Student,
+        pieces: np.ndarray,
+        recipe: AdapterRecipe,
+        state: State | None = None,
+        counted: np.ndarray | None = None,
+    ) -> None:
         """
         Args:
             pieces: (N, T) ids; they begin with the pieces that the state was trained on.
             state: it is not changed. Raises InputError if it does not fit.
+            counted: (N, T), whether the prediction of a token is trained; None for all.
         """
         self._student, self._pieces, self._recipe = student, torch.from_numpy(pieces.astype(np.int64)), recipe
+        self._counted = None if counted is None else torch.from_numpy(counted)
         state = state or State()
         self._times = [*state.times, *[0] * (len(pieces) - len(state.times))]
         if len(self._times) > len(pieces):
             raise InputError(f"A state of {len(state.times)} pieces given for {len(pieces)}.")
         self._optimiser = torch.optim.AdamW(student.parameters, lr=recipe.rate, betas=(0.9, 0.99), weight_decay=0.0)
         self.steps, self.spent, self.curve = state.steps, state.spent, list(state.curve)
-        # Earlier pieces are replayed only if new text was added after a complete training.
-        self._replays = recipe.replays if min(state.times, default=0) >= recipe.epochs else 0
+        continued = min(state.times, default=0) >= recipe.epochs  # new text was added after a complete training
+        self._replays = recipe.replays if continued else 0
+        # Steps before this call; the order of the pieces and the rate continue after them.
+        self._begun = 0 if continued else sum(state.times) // recipe.batch
         if state.tensors:
             self._restore(state)
 
@@ -339,20 +438,25 @@ class Trainer:
     ) -> Iterator[Progress]:
         """Trains the remaining pieces until the time is over; at least one step.
 
+        Without a limit of time, a training that was stopped between two steps and resumed gives the same adapter as one
+        that was not. With one, the rate falls within the time of each call.
+
         Args:
             held_out: evaluates the mean ln p on held-out text, at the start and several times during the run.
         """
         recipe, began = self._recipe, clock()
         queue = self._queue()
-        steps = -(-len(queue) // recipe.batch)
+        done = self._begun if math.isinf(seconds) else 0
+        steps = done + -(-len(queue) // recipe.batch)
         spent = self.spent
-        if held_out and steps and not self.curve:
+        if held_out and queue and not self.curve:
             self.curve.append((0, held_out()))
-        for step in range(steps):
+        for step in range(done, steps):
             passed = max(step / steps, (clock() - began) / max(seconds, 1e-9))
             for group in self._optimiser.param_groups:
                 group["lr"] = recipe.rate_at(step, passed)
-            chosen = queue[step * recipe.batch : (step + 1) * recipe.batch]
+            at = (step - done) * recipe.batch
+            chosen = queue[at : at + recipe.batch]
             loss = self._step(chosen)
             self.steps += 1
             self.spent = spent + clock() - began
@@ -370,7 +474,8 @@ class Trainer:
         self._optimiser.zero_grad()
         total = 0.0
         for piece in chosen:
-            loss = self._student.loss(self._pieces[piece : piece + 1]) / len(chosen)
+            counted = None if self._counted is None else self._counted[piece : piece + 1]
+            loss = self._student.loss(self._pieces[piece : piece + 1], counted) / len(chosen)
             loss.backward()
             total += float(loss.detach())
         norm = float(torch.nn.utils.clip_grad_norm_(self._student.parameters, self._recipe.clip))
@@ -389,9 +494,12 @@ class Trainer:
         recipe, chance = self._recipe, np.random.default_rng((self._recipe.seed, self.steps))
         earlier = [piece for piece, times in enumerate(self._times) if times >= recipe.epochs]
         queue: list[int] = []
-        for above in range(recipe.epochs):
-            untrained = [piece for piece, times in enumerate(self._times) if recipe.epochs - times > above]
-            for piece in chance.permutation(untrained).tolist():
+        for epoch in range(recipe.epochs):
+            # The order does not depend on where an earlier call stopped.
+            order = np.random.default_rng((recipe.seed, epoch)).permutation(len(self._times)).tolist()
+            for piece in order:
+                if self._times[piece] > epoch:
+                    continue
                 queue.append(piece)
                 if earlier:
                     queue += chance.choice(earlier, self._replays).tolist()

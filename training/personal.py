@@ -12,11 +12,11 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from statistics import fmean, stdev
+from statistics import fmean
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor
 
@@ -26,24 +26,20 @@ from core.models.adapter import Adapter, AdapterError, Result
 from core.models.torch_model import TorchModel
 from core.ngram import learned
 from core.ngram.counts import Counts
-from core.ngram.interpolation import Interpolation, Store
+from core.ngram.interpolation import Store
 from core.ngram.learned import LEAST
 from core.ngram.personal import PersonalStore
 from core.ngram.shelf import interpolation
-from training.adapter import AdapterRecipe, State, Student, Trainer
+from training.adapter import AdapterRecipe, State, Student, Trainer, saving
+from training.held_out import LEAST_HELD_OUT, held_out_windows, mean_and_error, mean_of, mixed_gains
 
 STATE = "training.safetensors"  # in the folder `PersonalStore.learned`
 HELD_OUT = 0.1  # share of the text
-LEAST_HELD_OUT = 320  # tokens
-WINDOW, CONTEXT = 256, 64  # tokens of a held-out window, and those at its beginning that are only context
-BLOCK = 64  # tokens: adjacent tokens depend on each other, so the standard error is that of means over blocks
-MOST_WINDOWS = 48  # held-out windows, evenly spaced
 CURVE_WINDOWS = 6  # of them for the curve during training
 LEAST_STEPS, MOST_EPOCHS = 40, 4  # of the optimiser; docs/evaluation.md has the figures
 MOST_RATE = 2.0  # times the usual learning rate, for texts too short for that many steps
 STRENGTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 MOST_COST = 0.01  # of the mean ln p of general text
-SAVE_EVERY = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -124,6 +120,8 @@ def learn(
     known, held = split(documents, state.learnt)
     learnt = sum(map(len, known))
     between = model.tokenizer.encode("\n\n")
+    if sum(map(len, held)) < LEAST_HELD_OUT:
+        raise InputError("Too little text is new to hold some out; add text with `polydraft ngram add`.")
     windows = held_out_windows(joined(held, between))
     stream = joined(known, between)
     length = (recipe or AdapterRecipe()).length
@@ -131,7 +129,7 @@ def learn(
     pieces = np.array(stream[: count * length]).reshape(count, length)
     recipe = recipe or recipe_for(count)
     student = Student(model.layers.module.to("cpu", torch.float32), recipe, check_cancelled=check_cancelled)
-    _check_memory(student, recipe, memory)
+    student.check_memory(recipe.length, memory, "polydraft learn")
     trainer = Trainer(student, pieces, recipe, state)
     if trainer.complete and (kept := _published(store, fingerprint)):
         yield Outcome(kept.result, 1.0, False, trainer.curve, trainer.spent)
@@ -153,20 +151,12 @@ def learn(
             files.write(store.learned / STATE, trainer.state(learnt).to_bytes(identity))
 
     seconds = max(60 * minutes - (clock() - began) - 1.5 * judging, 0.0)
-    started = saved = clock()
-    unsaved = False
-    try:
-        for at in trainer.run(seconds, curve, clock):
-            unsaved = True
+    started = clock()
+    with closing(saving(trainer.run(seconds, curve, clock), write, clock)) as steps:
+        for at in steps:
             passed = clock() - started
             share = max(at.step / at.steps, min(passed / seconds, 1.0) if seconds else 1.0)
             yield Stage("Training", share, passed / share - passed + judging, at.held_out, tuple(trainer.curve))
-            if clock() - saved > SAVE_EVERY:
-                write()
-                saved, unsaved = clock(), False
-    finally:
-        if unsaved:
-            write()
 
     yield Stage("Evaluating the adapter on held-out text", 1.0, judging, None, tuple(trainer.curve))
     strength, costs = allowed_strength(student, of_others, others_alone)
@@ -251,61 +241,6 @@ def joined(documents: Sequence[list[int]], between: list[int]) -> list[int]:
     for ids in documents:
         found += [*between, *ids] if found else ids
     return found
-
-
-def held_out_windows(ids: list[int]) -> list[Tensor]:
-    """Returns windows of at most WINDOW ids, whose tokens after the context together cover the text; if there are too
-    many, an evenly spaced selection. Raises InputError for too little text."""
-    if len(ids) < LEAST_HELD_OUT:
-        raise InputError(f"{len(ids)} tokens are new, too few to hold some out; add text with `polydraft ngram add`.")
-    step = WINDOW - CONTEXT
-    found = [torch.tensor(ids[at : at + WINDOW]) for at in range(0, len(ids) - CONTEXT, step)]
-    if len(found) <= MOST_WINDOWS:
-        return found
-    return [found[i] for i in np.linspace(0, len(found) - 1, MOST_WINDOWS).round().astype(int)]
-
-
-def mean_of(logprobs: Tensor) -> float:
-    """Returns the mean of a window's ln p (T - 1,), without its context."""
-    return float(logprobs[CONTEXT - 1 :].mean())
-
-
-def mixed_gains(rule: Interpolation | None, window: Tensor, before: Tensor, after: Tensor) -> list[float]:
-    """Returns the increase of ln p from `before` to `after` (T - 1,), both mixed with the n-grams, for each token of a
-    window (T,) after its context."""
-    ids = window.tolist()
-    gains: list[float] = []
-    for at in range(CONTEXT, len(ids)):
-        logq = np.array([[float(before[at - 1]), float(after[at - 1])]])
-        if rule is not None:
-            logq = rule.scores(logq, [ids[:at]], np.array([[ids[at], ids[at]]]))
-        gains.append(float(logq[0, 1] - logq[0, 0]))
-    return gains
-
-
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Returns the mean of the values of at least two blocks, and its standard error, computed from means of blocks."""
-    return fmean(values), standard_error(means_of_blocks(values))
-
-
-def means_of_blocks(values: Sequence[float]) -> list[float]:
-    """Returns the means over blocks of BLOCK values; a last one of less than half a block is left out."""
-    return [fmean(values[at : at + BLOCK]) for at in range(0, len(values) - BLOCK // 2, BLOCK)]
-
-
-def standard_error(values: Sequence[float]) -> float:
-    """Returns the standard error of the mean of at least two independent values."""
-    return stdev(values) / math.sqrt(len(values))
-
-
-def _check_memory(student: Student, recipe: AdapterRecipe, memory: float) -> None:
-    """Raises InputError if training needs more memory (GB)."""
-    needed = (psutil.Process().memory_info().rss + student.bytes_per_piece(recipe.length)) / 1e9
-    if needed > memory:
-        raise InputError(
-            f"{memory:g} GB of memory given; training this model needs {needed:.1f} GB. Run `polydraft learn` with "
-            f"--memory {math.ceil(10 * needed) / 10:g}."
-        )
 
 
 def _state(store: PersonalStore, identity: str) -> State | str:

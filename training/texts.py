@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.errors import InputError
 from core.models import Tokenizer
-from ngram_builder.readers import Damage, File, documents, expand
+from ngram_builder.readers import Damage, File, Reading, documents, expand, read_file
 
 SAMPLE = Path(__file__).with_name("sample.txt")
 _WORD = re.compile(r"(?<=\s)[A-Za-z]{5,}(?![\w'’-])")
@@ -34,6 +34,42 @@ def read(sources: Sequence[str | Path]) -> list[tuple[File, list[str]]]:
 def load(path: Path | None = None) -> list[list[str]]:
     """Returns the documents of each file of a file or folder; None is the app's own. Raises InputError as `read`."""
     return [texts for _, texts in read([path or SAMPLE])]
+
+
+def kind_of(path: str) -> str:
+    """Returns the kind of text of a file: the beginning of its name, up to the first "-" or "."."""
+    return Path(path).name.partition(".")[0].partition("-")[0]
+
+
+@dataclass(frozen=True)
+class NamedText:
+    """A document, its kind (`kind_of`) and its name: what a line of JSON states as `meta.name`, else the file's path
+    below the folder that was given."""
+
+    kind: str
+    name: str
+    text: str
+
+
+def named(sources: Sequence[Path]) -> list[NamedText]:
+    """Returns the documents of files and folders. A folder's subfolders, if it has some with text, are its kinds.
+
+    Raises: InputError if one does not exist or has no file of a supported kind, or there is no text.
+    """
+    damage: list[Damage] = []
+    found: list[NamedText] = []
+    for source in sources:
+        for file in expand([source]):
+            path = Path(file.address)
+            below = path.relative_to(source) if path != source else Path(path.name)
+            kind = below.parts[0] if len(below.parts) > 1 else kind_of(path.name)
+            documents = read_file(file, Reading(damage.append))
+            found += [NamedText(kind, each.name or below.as_posix(), each.text) for each in documents]
+    found = [each for each in found if each.text.strip()]
+    if not found:
+        where, why = ", ".join(map(str, sources)), f" ({damage[0]})" if damage else ""
+        raise InputError(f"No text in {where}{why}; give a .txt or .jsonl.zst file that contains text.")
+    return found
 
 
 @dataclass(frozen=True)

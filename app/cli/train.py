@@ -1,10 +1,12 @@
-"""`polydraft train eagle3`: trains a draft head for a model, from text and from text that the model generates."""
+"""`polydraft train`: `eagle3` trains a draft head for a model, `prose` an adapter on general prose."""
 
 from __future__ import annotations
 
+import json
 import math
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,7 +18,7 @@ from core.files import replacing
 if TYPE_CHECKING:
     from training.heads import Unrolled
 
-app = typer.Typer(help="Train draft heads for speculative decoding.", no_args_is_help=True)
+app = typer.Typer(help="Train draft heads for speculative decoding, and adapters on prose.", no_args_is_help=True)
 
 FITTED = 60  # batches, including replays, on whose pieces the first weights are fitted
 MEMORY = 0.4  # the share of free memory for the target's stored outputs
@@ -24,7 +26,7 @@ MEMORY = 0.4  # the share of free memory for the target's stored outputs
 
 @app.callback()
 def _group() -> None:
-    """Train draft heads for speculative decoding."""
+    """Train draft heads for speculative decoding, and adapters on prose."""
 
 
 @app.command()
@@ -158,6 +160,126 @@ def eagle3(
         with torch.no_grad():
             parts = [unrolled(head, teacher, torch.from_numpy(p.astype(np.int64)), 6) for p in np.array_split(test, 8)]
         typer.echo(_table(parts))
+
+
+@app.command()
+def prose(
+    text: Annotated[
+        list[Path],
+        typer.Option(
+            help="A file or folder of text to learn; may be given several times. Its subfolders, or its files whose "
+            'names agree up to the first "-", are the kinds of text, and every kind is trained equally much.'
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the adapter, in the layout of `peft`.")],
+    work: Annotated[
+        Path | None, typer.Option(help="Folder for pieces and state; by default OUT.work. The same call resumes.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="The model: default, a GGUF file, a folder or a hub id.")] = "default",
+    without: Annotated[
+        Path | None,
+        typer.Option(
+            help='A file of documents to set aside, as training/set_aside.json: {"names": […]}, each the name of a '
+            "document or its beginning: an author, a book, a file."
+        ),
+    ] = None,
+    held_out: Annotated[
+        list[Path] | None,
+        typer.Option(help="Text on which to evaluate; may be given several times. By default a part of --text."),
+    ] = None,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens to train.")] = 250_000,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after this many minutes; the same call resumes. By default never.")
+    ] = None,
+    memory: Annotated[float, typer.Option(min=0.5, help="Use at most this many GB of memory.")] = 4.0,
+    rank: Annotated[int, typer.Option(min=1, max=256, help="Rank of the adapter.")] = 16,
+    alpha: Annotated[float, typer.Option(min=0.1, help="The change is alpha / rank times the matrices.")] = 16.0,
+    places: Annotated[
+        str | None, typer.Option(help="The adapted projections, with commas; by default all.", metavar="NAME,NAME,…")
+    ] = None,
+    rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 1e-3,
+    length: Annotated[int, typer.Option(min=64, max=4096, help="Tokens of a piece.")] = 512,
+    batch: Annotated[int, typer.Option(min=1, help="Pieces per step.")] = 4,
+    beginnings: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of pieces that begin where a document begins.")
+    ] = 0.25,
+    half_typed: Annotated[float, typer.Option(min=0, max=1, help="Share of words that are half-typed.")] = 0.05,
+    seed: Annotated[int, typer.Option(help="Chooses the pieces, their order and the first matrices.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")] = False,
+) -> None:
+    """Train an adapter on general prose. To resume after an interruption or the end of --minutes, run the same command
+    again; it gives the same adapter as one call without interruption.
+
+    Example: [bold]polydraft train prose --text corpus/train --text corpus/more --held-out corpus/heldout -o prose[/]
+    """
+    from core.models.adapter import PROJECTIONS
+    from core.models.load import load_module
+    from core.ngram.base import base_store
+    from training import prose as training
+    from training.adapter import AdapterRecipe
+    from training.texts import NamedText, named
+
+    names = tuple(PROJECTIONS) if places is None else tuple(part.strip() for part in places.split(","))
+    adapter = AdapterRecipe(rank, alpha, names, rate, length, batch, seed=seed)
+    recipe = training.ProseRecipe(tokens, beginnings, half_typed, adapter)
+    set_aside = [] if without is None else training.names_in(without)
+    console = Console(stderr=True)
+
+    def texts() -> tuple[list[NamedText], list[NamedText]]:
+        found, counts = training.without(named(text), set_aside)
+        for name, count in counts.items():
+            console.print(f"Set aside: {name}, {count:,} documents")
+        return (found, named(held_out)) if held_out else training.divided(found)
+
+    console.print("Loading the model …")
+    loaded = load_module(model)
+    base, _ = base_store(loaded.tokenizer.fingerprint)
+    about = {
+        "text": list(map(str, text)),
+        "without": set_aside,
+        "held_out": list(map(str, held_out)) if held_out else None,
+    }
+    work = work or out.with_name(out.name + ".work")
+    outcome: training.ProseOutcome | None = None
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}")
+    with (
+        Progress(*columns, console=console) as bar,
+        closing(training.train(loaded, texts, about, recipe, out, work, base, minutes, memory)) as steps,
+    ):
+        task = bar.add_task("", total=1.0, left="")
+        for stage in steps:
+            if isinstance(stage, training.ProseOutcome):
+                outcome = stage
+                continue
+            if stage.held_out is not None:
+                kinds = ", ".join(f"{kind} {value:.3f}" for kind, value in stage.held_out.items())
+                bar.console.print(f"{stage.share:4.0%}  ln p on held-out text: {kinds}")
+            left = "" if stage.left is None else f"{stage.left / 60:.0f} min left"
+            bar.update(task, description=stage.description, completed=stage.share, left=left)
+    assert outcome is not None
+    if as_json:
+        row = {"share": round(outcome.share, 4), "seconds": round(outcome.seconds, 1), "rows": outcome.rows}
+        typer.echo(json.dumps({"name": "train prose", **row}, ensure_ascii=False))
+    elif outcome.share < 1:
+        typer.echo(f"{outcome.share:.0%} of the training is done; the same command goes on from there.")
+    else:
+        typer.echo(_prose_table(outcome.rows))
+        typer.echo(f"{out}: the adapter, and {training.PROVENANCE}; the curve is {work / training.CURVE}.")
+
+
+def _prose_table(rows: list[dict[str, Any]]) -> str:
+    """ln p on held-out text by kind."""
+    lines = [
+        "                    the model and adapter alone        with the base store",
+        "kind        tokens    ln p  adapted   gain ± s.e.      ln p  adapted   gain ± s.e.",
+    ]
+    for row in rows:
+        line = f"{row['kind']:10}  {row['tokens']:6}"
+        for name in ("", "with_base_store_"):
+            low, high, gain, error = (row[name + figure] for figure in ("ln_p", "adapted", "gain", "error"))
+            line += f"  {low:.3f}   {high:.3f}  {gain:+.3f} ± {error:.3f}  "
+        lines.append(line.rstrip())
+    return "\n".join(lines)
 
 
 def _table(parts: list[Unrolled]) -> str:

@@ -15,14 +15,14 @@ from statistics import fmean, median
 
 from app.service.sampling import drafting
 from app.service.settings import DraftSettings
-from core.autocomplete import Autocomplete, load_autocomplete
+from core.autocomplete import Autocomplete
 from core.models.base import common
 from core.modes.start import Mode
 from core.ngram.shelf import interpolation
 from core.options import DRAFTING
 from measure.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, NamedMethod, Wanted, methods
 from measure.evals.perplexity import perplexity
-from measure.options import LENGTH, PREFIX, EvalOptions, places, texts
+from measure.options import LENGTH, PREFIX, EvalOptions, loaded, places, texts
 from measure.plots import PlotPoint, lines, page, scatter, series
 from measure.report import Progress, Report, ReportRow, counted, number_in, text_in, turned
 from measure.scores import Score, half_interval, scored, summary
@@ -37,7 +37,7 @@ Results = dict[tuple[str, bool, int], list[Score]]  # method, with n-grams, k
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
-    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
+    autocomplete = loaded(options)
     model, base = autocomplete.model, autocomplete.ngrams
     by_kind, ks, length = texts(options.text, options.part), options.ks, options.length
     chosen = places(model.tokenizer, by_kind, options.repetitions or PLACES, options.context, length=length)

@@ -24,10 +24,10 @@ from typing import Any
 
 from app.service.sampling import drafting
 from app.service.settings import DraftSettings
-from core.autocomplete import Autocomplete, Session, load_autocomplete
+from core.autocomplete import Autocomplete, Session
 from core.errors import InputError
 from core.present import TextDraft
-from measure.options import EvalOptions
+from measure.options import EvalOptions, loaded
 from measure.report import Progress, Report, ReportRow, counted
 from measure.scores import half_interval, mean
 from training import texts as own_text
@@ -66,7 +66,7 @@ class CaseScore:
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
     wanted = cases(options.text, options.repetitions)
-    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
+    autocomplete = loaded(options)
     report = Report("eval keytype")
     session = autocomplete.open()
     for k in KS:

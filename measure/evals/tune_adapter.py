@@ -16,7 +16,6 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist, fmean
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -34,20 +33,17 @@ from measure.options import EvalOptions, texts
 from measure.report import Progress, Report, ReportRow
 from ngram_builder.work import read_json, write_json
 from training.adapter import AdapterRecipe, Student, Trainer
-from training.personal import (
+from training.held_out import (
     CONTEXT,
     WINDOW,
-    allowed_strength,
     held_out_windows,
-    joined,
     mean_of,
     means_of_blocks,
     mixed_gains,
-    recipe_for,
+    spaced,
     standard_error,
 )
-
-T = TypeVar("T")
+from training.personal import allowed_strength, joined, recipe_for
 
 FOLDS = 2
 PLACES = 4608  # of each fold, whose next token is judged
@@ -208,7 +204,7 @@ def folds_of(ids: list[int], length: int, places: int) -> list[Fold]:
                 "with --past, or a larger --share."
             )
         windows = held_out_windows(ids[low:high])
-        found.append(Fold(rest, np.array(pieces), _spaced(windows, max(places // (WINDOW - CONTEXT), 1))))
+        found.append(Fold(rest, np.array(pieces), spaced(windows, max(places // (WINDOW - CONTEXT), 1))))
     return found
 
 
@@ -221,7 +217,7 @@ def general_of(kinds: Sequence[Sequence[list[int]]], length: int) -> General:
     if not pieces:
         raise InputError(f"The general text has less than {2 * length} tokens of any kind; give a longer --text.")
     windows = held_out_windows([token for _, ids in halves for token in ids])
-    return General(np.array(pieces), _spaced(windows, GENERAL_WINDOWS))
+    return General(np.array(pieces), spaced(windows, GENERAL_WINDOWS))
 
 
 def trained(student: Student, setting: AdapterSetting, pieces: np.ndarray, general: General) -> Iterator[int]:
@@ -233,7 +229,7 @@ def trained(student: Student, setting: AdapterSetting, pieces: np.ndarray, gener
             f"The general text has {len(general.pieces)} pieces to train; {count} expected. Give a longer --text."
         )
     recipe = setting.recipe
-    every = np.array([*pieces, *_spaced(list(general.pieces), count)])
+    every = np.array([*pieces, *spaced(list(general.pieces), count)])
     state = None
     for stage in [pieces[: len(pieces) // 2], every] if setting.later else [every]:
         trainer = Trainer(student, stage, recipe, state)
@@ -312,10 +308,3 @@ def write_results(path: Path, identity: str, results: Results) -> None:
 
 def _key(setting: AdapterSetting) -> str:
     return json.dumps(asdict(setting), sort_keys=True)
-
-
-def _spaced(values: list[T], count: int) -> list[T]:
-    """Returns an evenly spaced selection of at most `count` values."""
-    if count >= len(values):
-        return values
-    return [values[i] for i in np.linspace(0, len(values) - 1, count).round().astype(int)]

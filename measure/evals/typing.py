@@ -18,8 +18,8 @@ from typing import Any
 
 from app.learning.typist import Passage, Typed, Way, drafted, passages, typed
 from app.service.settings import DraftSettings
-from core.autocomplete import Autocomplete, load_autocomplete
-from measure.options import EvalOptions, texts
+from core.autocomplete import Autocomplete
+from measure.options import EvalOptions, loaded, texts
 from measure.report import Progress, Report, ReportRow, counted
 from measure.scores import half_interval
 
@@ -46,7 +46,7 @@ def ways(ngrams: bool) -> list[Way]:
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
-    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
+    autocomplete = loaded(options)
     written = passages(texts(options.text), options.repetitions or CHARACTERS)
     compared = ways(autocomplete.ngrams is not None)
     results: dict[Way, list[tuple[str, Typed, float]]] = {way: [] for way in compared}

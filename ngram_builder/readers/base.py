@@ -21,11 +21,16 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Document:
-    """A text and its origin: a file or URL, and a line of it (0: the file is the document)."""
+    """A text and its origin: a file or URL, and a line of it (0: the file is the document).
+
+    Attributes:
+        name: what a line of JSON states as `meta.name`, for example the author and the book; "" if it states none.
+    """
 
     text: str
     path: str
     line: int = 0
+    name: str = ""
 
     @property
     def origin(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ngram_builder.readers.base import Damage, Document, ReportDamage, Source, divided, spelled
@@ -56,7 +56,7 @@ def read_file(file: File, reading: Reading) -> Iterator[Document]:
     try:
         for document in _documents(file, reading):
             for part in divided(document.text):
-                yield Document(part, document.path, document.line)
+                yield replace(document, text=part)
     except OSError as error:
         reading.report(Damage(path, 0, f"cannot be read: {error.strerror or error}"))
 

@@ -30,24 +30,28 @@ def json_documents(
         position += 1
         if wanted is not None and not wanted(position):
             continue
-        text, reason = _text_of(line)
-        if text is None:
+        found, reason = parse(line)
+        text, reason = (None, reason) if found is None else _text_of(found)
+        if found is None or text is None:
             source.damaged(reason, number)
         elif text:
-            yield Document(text, source.path, number)
+            yield Document(text, source.path, number, _name_of(found))
 
 
-def _text_of(line: bytes) -> tuple[str | None, str]:
-    """The text in one line of JSON, or None and the reason."""
-    found, reason = parse(line)
-    if found is None:
-        return None, reason
+def _text_of(found: dict[str, Any]) -> tuple[str | None, str]:
+    """The text in the object of a line, or None and the reason."""
     for field in _FIELDS:
         if field in found:
             if isinstance(found[field], str):
                 return sound(found[field]), ""  # JSON can contain halves of surrogate pairs
             return None, f'"{field}" is {type(found[field]).__name__}, not text'
     return None, 'no field "text" or "raw_content"'
+
+
+def _name_of(found: dict[str, Any]) -> str:
+    meta = found.get("meta")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return sound(name) if isinstance(name, str) else ""
 
 
 def parse(line: bytes, plain: int | None = None) -> tuple[dict[str, Any] | None, str]:

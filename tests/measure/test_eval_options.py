@@ -14,7 +14,7 @@ from app.cli.main import app
 from core.errors import InputError
 from measure.evals import EVALS
 from measure.evals.personal import learn_and_test
-from measure.options import EvalOptions
+from measure.options import EvalOptions, loaded
 from measure.uses import uses_of
 
 USES = uses_of(EvalOptions)
@@ -31,6 +31,8 @@ def used(name: str) -> set[str]:
     source = inspect.getsource(module)
     if "learn_and_test(options)" in source:
         source += inspect.getsource(learn_and_test)
+    if "loaded(options)" in source:
+        source += inspect.getsource(loaded)
     found = {FIELDS.get(field, field) for field in re.findall(r"\boptions\.(\w+)", source)}
     return found | ({"plot"} if hasattr(module, "plots") else set())
 
@@ -48,7 +50,7 @@ def test_the_table_names_known_evaluations() -> None:
 GIVEN = {
     "text": "x.txt", "past": "x.txt", "repetitions": "2", "timed": "1", "context": "32", "part": "all", "k": "3,8",
     "length": "10", "plot": "x.svg", "backend": "auto", "minutes": "1", "model": "default", "base_store": "none",
-    "verify_with": "default", "share": "100", "learned": "x",
+    "verify_with": "default", "share": "100", "learned": "x", "adapter": "x",
 }  # fmt: skip
 
 

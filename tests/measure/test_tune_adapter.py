@@ -115,9 +115,9 @@ def test_a_setting_trains_what_its_name_says(tiny_folder: Callable[[str], Path])
         order: list[int] = []
         loss = student.loss
 
-        def noted(ids: torch.Tensor) -> torch.Tensor:
+        def noted(ids: torch.Tensor, counted: torch.Tensor | None) -> torch.Tensor:
             order.append(every[tuple(ids[0].tolist())])
-            return loss(ids)
+            return loss(ids, counted)
 
         student.loss = noted
         *_, tokens = trained(student, replace(AdapterSetting("", QUICK), **changes), pieces, general)  # pyright: ignore[reportArgumentType]
