@@ -92,12 +92,12 @@ class Fitted:
 
     Attributes:
         looks: the number of looks that a new row must be worth. Above 1 it waits: a row that is not yet worth it is
-            often shown a key later, when it is surer.
+            often shown a key later, when it is surer, or was wrong and nobody had to read it.
         calibration: of the probabilities of cuts.
     Raises: InputError for a number below 0.
     """
 
-    looks: float = 1.0
+    looks: float = 2.0
     calibration: Calibration = field(default_factory=Calibration)
 
     def __post_init__(self) -> None:
@@ -135,7 +135,7 @@ class RowPath:
         ends = [0, *(cut.end for cut in self.cuts)]
         if ends != sorted(set(ends)) or ends[-1] > len(self.text):
             raise InputError(f"Cuts at {ends[1:]} of {self.text!r} given; ascending places within the text expected.")
-        if any(not _word_ends(self.text, cut.end) for cut in self.cuts):
+        if any(not word_ends(self.text, cut.end) for cut in self.cuts):
             raise InputError(f"Cuts at {ends[1:]} of {self.text!r} given; ends of words expected.")
         if any(not cut.logprob <= 0 for cut in self.cuts):
             raise InputError(f"Cuts {self.cuts} given; ln p of 0 or less expected.")
@@ -147,7 +147,7 @@ class RowPath:
         text = draft.text
         cuts: dict[int, float] = {}  # a token without text ends where the one before it does
         for end, logprob in draft.path:
-            inside = 0 < end < len(text) and _word_ends(text, end) and not text[end - 1].isspace()
+            inside = 0 < end < len(text) and word_ends(text, end) and not text[end - 1].isspace()
             if inside or 0 < end == len(text):
                 cuts[end] = min(logprob, 0.0)
         return cls(draft.id, draft.text, tuple(Cut(end, cuts[end]) for end in sorted(cuts)))
@@ -200,7 +200,7 @@ def rows_that_pay(rows: Sequence[RowPath], costs: Costs, shown: Iterable[str] = 
     roots = _tree(rows, costs, tuple(shown), fitted)
     found = _Search(costs)
     for root in roots:
-        found.judge(root, 0, 0.0, 0.0)
+        found.judge(root)
     chosen = found.best(roots)
     if not chosen:
         return Choice()
@@ -227,7 +227,7 @@ class _Node:
         gain: of taking a row that ends here, in ms. Below 0 nobody takes it.
         by_word: of taking a longer row word by word up to here; -inf if that is not possible.
         cost: the looks at a row that ends here, as the choice counts them.
-        pays: whether a row that ends here pays alone. Otherwise no best choice contains it, because a row adds less
+        pays: whether a row that ends here pays alone. One that does not is in no best choice, because a row adds less
             to others than it is worth alone.
         useful: whether it or a longer cut pays.
     """
@@ -256,13 +256,13 @@ def _tree(rows: Sequence[RowPath], costs: Costs, shown: tuple[str, ...], fitted:
     for number, row in enumerate(rows):
         siblings = roots
         for end in range(1, row.cuts[-1].end + 1) if row.cuts else ():
-            if (node := nodes.get(row.text[:end])) is not None and _word_ends(row.text, end):
+            if (node := nodes.get(row.text[:end])) is not None and word_ends(row.text, end):
                 if not node.rows:
                     siblings.append(node)
                 node.rows.append(number)
                 siblings = node.children
     for node in nodes.values():
-        node.new = not any(node.text == one or _within(node.text, one) for one in shown)
+        node.new = is_new(node.text, shown)
         node.cost = costs.look_ms * fitted.looks if node.new else 0.0
     _share(roots, 1.0)
     return roots
@@ -283,20 +283,18 @@ class _Search:
         self._costs = costs
         self._known: dict[tuple[_Node, float], list[tuple[float, tuple[_Node, ...]]]] = {}
 
-    def judge(self, node: _Node, depth: int, saved: float, worth: float) -> bool:
-        """Computes gains, and which cuts pay alone.
+    def judge(self, node: _Node, depth: int = 0, saved: float = 0.0, worth: float = 0.0) -> bool:
+        """Computes gains, and which cuts pay alone; returns whether this one or a longer one does.
 
         Args:
             depth: the number of cuts within this one.
-            saved: the best gain of the shorter cuts, word by word.
-            worth: the expected gain of those.
+            saved, worth: the best gain of the shorter cuts, word by word, and its expectation.
         """
         c = self._costs
         node.gain = len(node.text) * c.key_ms - c.take_ms
         if c.word_ms is not None:
             node.by_word = node.gain - depth * c.word_ms
-        whole = worth + node.probability * (max(saved, node.gain) - saved)
-        node.pays = whole > node.cost
+        node.pays = worth + node.probability * (max(saved, node.gain) - saved) > node.cost
         reached = max(saved, node.by_word)
         worth += node.probability * (reached - saved)
         below = [self.judge(child, depth + 1, reached, worth) for child in node.children]
@@ -373,12 +371,17 @@ def _assign(chosen: Iterable[_Node]) -> dict[_Node, int]:
     return taken
 
 
+def is_new(text: str, shown: Iterable[str]) -> bool:
+    """Whether a text must be read: it is none of the shown ones, and not the first words of one."""
+    return not any(text == one or _within(text, one) for one in shown)
+
+
 def _within(beginning: str, text: str) -> bool:
     """Whether a text begins with another, shorter one, and a word ends there."""
-    return len(beginning) < len(text) and text.startswith(beginning) and _word_ends(text, len(beginning))
+    return len(beginning) < len(text) and text.startswith(beginning) and word_ends(text, len(beginning))
 
 
-def _word_ends(text: str, end: int) -> bool:
+def word_ends(text: str, end: int) -> bool:
     """Whether no word of a text continues across a place in it."""
     return not (_in_word(text[end - 1]) and _in_word(text[end : end + 1]))
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from core.errors import InputError
 from core.present import TextDraft
-from core.time_saved import Calibration, Choice, Costs, Cut, Fitted, RowPath, rows_that_pay
+from core.time_saved import Calibration, Choice, Costs, Cut, Fitted, RowPath
+from core.time_saved import rows_that_pay as chosen
 
+PLAIN = Fitted(looks=1)  # so that these tests do not depend on what was fitted
 WORDS = (" a", " be", " deer", ", so")
 
 
@@ -22,6 +24,10 @@ def row(number: int, words: Sequence[str], probabilities: Sequence[float]) -> Ro
     ends = [len("".join(words[: n + 1])) for n in range(len(words))]
     totals = [math.log(math.prod(probabilities[: n + 1])) for n in range(len(words))]
     return RowPath(number, "".join(words), tuple(map(Cut, ends, totals)))
+
+
+def rows_that_pay(rows: Sequence[RowPath], c: Costs, on_screen: Sequence[str] = (), fitted: Fitted = PLAIN) -> Choice:
+    return chosen(rows, c, on_screen, fitted)
 
 
 @st.composite
@@ -86,20 +92,28 @@ def new_rows(texts: Sequence[str], on_screen: Sequence[str]) -> int:
 
 
 @settings(max_examples=250)
-@given(answers(), costs, st.lists(st.lists(st.sampled_from(WORDS), max_size=2).map("".join), max_size=2))
-def test_no_other_rows_cuts_or_order_save_more_time(rows: list[RowPath], c: Costs, on_screen: list[str]) -> None:
-    choice = rows_that_pay(rows, c, on_screen)
+@given(
+    answers(),
+    costs,
+    st.lists(st.lists(st.sampled_from(WORDS), max_size=2).map("".join), max_size=2),
+    st.sampled_from([0.5, 1.0, 2.0]),
+)
+def test_no_other_rows_cuts_or_order_save_more_time(
+    rows: list[RowPath], c: Costs, on_screen: list[str], looks: float
+) -> None:
+    choice = chosen(rows, c, on_screen, Fitted(looks))
     most, fewest = 0.0, 0
     for cuts in product(*([None, *row.cuts] for row in rows)):
         texts = [row.text[: cut.end] for row, cut in zip(rows, cuts, strict=True) if cut]
-        value = saved(texts, rows, c) - c.look_ms * new_rows(texts, on_screen)
+        value = saved(texts, rows, c) - looks * c.look_ms * new_rows(texts, on_screen)
         if value > most + 1e-9:
             most, fewest = value, len(texts)
         elif value > most - 1e-9:
             fewest = min(fewest, len(texts))
     texts = [one.text for one in choice.rows]
-    assert choice.saved_ms == pytest.approx(most)
-    assert saved(texts, rows, c) - c.look_ms * new_rows(texts, on_screen) == pytest.approx(most)
+    worth, new = saved(texts, rows, c), new_rows(texts, on_screen)
+    assert worth - looks * c.look_ms * new == pytest.approx(most)
+    assert choice.saved_ms == pytest.approx(worth - c.look_ms * new)
     assert len(texts) <= fewest or most == pytest.approx(0)
     assert [one.new for one in choice.rows] == [new_rows([text], on_screen) == 1 for text in texts]
 
@@ -180,7 +194,7 @@ def test_more_looks_show_less_and_a_calibration_changes_what_pays() -> None:
     worth = 0.1 * (9 * 157 - 700)
     assert rows_that_pay(rows, Costs(), fitted=Fitted(looks=0.99 * worth / 50)).rows
     assert not rows_that_pay(rows, Costs(), fitted=Fitted(looks=1.01 * worth / 50)).rows
-    halved = Fitted(calibration=Calibration(((0, 0), (0.2, 0.1), (1, 1))))
+    halved = Fitted(1, calibration=Calibration(((0, 0), (0.2, 0.1), (1, 1))))
     assert not rows_that_pay(rows, Costs(), fitted=halved).rows
     assert rows_that_pay(rows, Costs(look_ms=0), fitted=halved).rows[0].probability == pytest.approx(0.05)
 
