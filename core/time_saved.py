@@ -65,7 +65,7 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CutCalibration:
     """Maps the probability that a model gives to a cut to the share of such cuts that came true.
 
     Attributes:
@@ -98,7 +98,7 @@ class Fitted:
     """
 
     looks: float = 2.0
-    calibration: Calibration = field(default_factory=Calibration)
+    calibration: CutCalibration = field(default_factory=CutCalibration)
 
     def __post_init__(self) -> None:
         if not 0 <= self.looks < math.inf:
@@ -154,7 +154,7 @@ class RowPath:
 
 
 @dataclass(frozen=True)
-class ChosenRow:
+class PayingRow:
     """A row to show.
 
     Attributes:
@@ -173,23 +173,25 @@ class ChosenRow:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The rows to show. The first one saves most alone and is the ghost, which Tab takes; each other one adds most to
+class PayingRows:
+    """The rows to show, best first. The first one saves most alone and is the ghost, which Tab takes; each other one adds most to
     those before it.
 
     Attributes:
         saved_ms: expected time saved by all of them, less the looks at the new ones.
     """
 
-    rows: tuple[ChosenRow, ...] = ()
+    rows: tuple[PayingRow, ...] = ()
     saved_ms: float = 0.0
 
     @property
-    def ghost(self) -> ChosenRow | None:
+    def ghost(self) -> PayingRow | None:
         return self.rows[0] if self.rows else None
 
 
-def rows_that_pay(rows: Sequence[RowPath], costs: Costs, shown: Iterable[str] = (), fitted: Fitted = FITTED) -> Choice:
+def rows_that_pay(
+    rows: Sequence[RowPath], costs: Costs, shown: Iterable[str] = (), fitted: Fitted = FITTED
+) -> PayingRows:
     """Returns the choice with the most expected time saved (see the module), if a look counts `fitted.looks` times.
     Of equal choices it is one with fewer rows.
 
@@ -203,9 +205,9 @@ def rows_that_pay(rows: Sequence[RowPath], costs: Costs, shown: Iterable[str] = 
         found.judge(root)
     chosen = found.best(roots)
     if not chosen:
-        return Choice()
+        return PayingRows()
     assigned = _assign(chosen)
-    placed: list[ChosenRow] = []
+    placed: list[PayingRow] = []
     before, worth, left = [], 0.0, sorted(assigned, key=lambda node: assigned[node])
     while left:
         each = [found.value(roots, [*before, node]) for node in left]
@@ -213,9 +215,9 @@ def rows_that_pay(rows: Sequence[RowPath], costs: Costs, shown: Iterable[str] = 
         node = left.pop(each.index(most))
         before.append(node)
         row = rows[assigned[node]]
-        placed.append(ChosenRow(row.id, node.text, node.probability, most - worth, node.new))
+        placed.append(PayingRow(row.id, node.text, node.probability, most - worth, node.new))
         worth = most
-    return Choice(tuple(placed), worth - costs.look_ms * sum(row.new for row in placed))
+    return PayingRows(tuple(placed), worth - costs.look_ms * sum(row.new for row in placed))
 
 
 @dataclass(eq=False)

@@ -57,7 +57,7 @@ MARGIN = -1  # points that the rule may save less than another policy, in any se
 
 
 @dataclass(frozen=True)
-class Answer:
+class RowsAt:
     """The rows for one position, the probability at which each one branches, and the number of the best."""
 
     rows: tuple[RowPath, ...]
@@ -78,28 +78,28 @@ class Shown:
 
 
 # Returns what is shown, of an answer, to a writer with these costs, who sees these texts already.
-Policy = Callable[[Answer, Costs, Sequence[str]], list[Shown]]
+Policy = Callable[[RowsAt, Costs, Sequence[str]], list[Shown]]
 
 
-def none(answer: Answer, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
+def none(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
     return []
 
 
-def one(answer: Answer, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
+def one(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
     return [Shown(row, len(row.text)) for row in answer.rows if row.id == answer.best]
 
 
-def always(answer: Answer, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
+def always(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
     return [Shown(row, len(row.text)) for row in answer.rows]
 
 
-def threshold(answer: Answer, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
+def threshold(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
     likely = zip(answer.rows, answer.branches, strict=True)
     return [Shown(row, len(row.text)) for row, branch in likely if branch >= THRESHOLD]
 
 
 def paying(fitted: Fitted = FITTED) -> Policy:
-    def pays(answer: Answer, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
+    def pays(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
         by_id = {row.id: row for row in answer.rows}
         chosen = rows_that_pay(answer.rows, costs, on_screen, fitted).rows
         return [Shown(by_id[row.id], len(row.text)) for row in chosen]
@@ -117,7 +117,7 @@ POLICIES: dict[str, Policy] = {
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenPassage:
     """One passage, written by one typist: its characters, the time, without drafts and with them, in ms or in keys, the
     newly shown rows, and the takings."""
 
@@ -147,10 +147,10 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     return report
 
 
-Drafted = Sequence[tuple[Passage, Sequence[Answer]]]  # the answer at every position of each passage
+Drafted = Sequence[tuple[Passage, Sequence[RowsAt]]]  # the answer at every position of each passage
 
 
-def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSettings) -> list[Answer]:
+def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSettings) -> list[RowsAt]:
     """Returns the complete drafts at every position of a passage, each made without those before it."""
     session, found = autocomplete.open(), []
     for at in range(len(passage.rest)):
@@ -159,7 +159,7 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
             completion.advance(autocomplete.model.forward(completion.rows()))
         drafts = completion.drafts
         rows, branches = tuple(map(RowPath.of, drafts)), tuple(draft.probability for draft in drafts)
-        found.append(Answer(rows, branches, completion.best))
+        found.append(RowsAt(rows, branches, completion.best))
     session.close()
     return found
 
@@ -171,7 +171,7 @@ def typing_times(passage: Passage, key_ms: float, sigma: float = SIGMA) -> list[
     return [key_ms * math.exp(sigma * chance.gauss(0, 1) - sigma**2 / 2) for _ in passage.rest]
 
 
-def write(rest: str, answers: Sequence[Answer], policy: Policy, costs: Costs, times: Sequence[float]) -> Written:
+def write(rest: str, answers: Sequence[RowsAt], policy: Policy, costs: Costs, times: Sequence[float]) -> WrittenPassage:
     """Writes a passage. `times` are those of its keys."""
     time, new_rows, taken, at = 0.0, 0, 0, 0
     on_screen: list[str] = []
@@ -190,7 +190,7 @@ def write(rest: str, answers: Sequence[Answer], policy: Policy, costs: Costs, ti
         written = rest[at : at + length]
         on_screen = [row.text[length:] for row in shown if row.text.startswith(written) and row.end > length]
         at += length
-    return Written(len(rest), sum(times), time, new_rows, taken)
+    return WrittenPassage(len(rest), sum(times), time, new_rows, taken)
 
 
 def taking(shown: Shown, rest: str, costs: Costs) -> tuple[float, int]:
@@ -208,7 +208,7 @@ def taking(shown: Shown, rest: str, costs: Costs) -> tuple[float, int]:
     return max(takings)
 
 
-def typed(drafted: Drafted, policy: Policy, costs: Costs, sigma: float = SIGMA) -> list[Written]:
+def typed(drafted: Drafted, policy: Policy, costs: Costs, sigma: float = SIGMA) -> list[WrittenPassage]:
     """Returns every passage, written by one typist."""
     return [
         write(passage.rest, found, policy, costs, typing_times(passage, costs.key_ms, sigma))
@@ -216,7 +216,7 @@ def typed(drafted: Drafted, policy: Policy, costs: Costs, sigma: float = SIGMA) 
     ]
 
 
-def saved(written: Sequence[Written]) -> float:
+def saved(written: Sequence[WrittenPassage]) -> float:
     """Returns the percent of the time that the drafts save in all passages."""
     return 100 * (1 - sum(w.time for w in written) / sum(w.alone for w in written))
 
@@ -243,7 +243,7 @@ def compared(k: int, drafted: Drafted) -> list[ReportRow]:
     return rows
 
 
-def _counts(written: Sequence[Written]) -> dict[str, float]:
+def _counts(written: Sequence[WrittenPassage]) -> dict[str, float]:
     """Returns newly shown rows and takings per 100 characters of text."""
     characters = sum(one.characters for one in written)
     return {
@@ -291,7 +291,7 @@ def reliability(k: int, drafted: Drafted) -> list[ReportRow]:
     return [*rows, {"probability": "expected calibration error", "k": k, "predicted": error, "cuts": total}]
 
 
-def _cuts(answer: Answer) -> dict[str, float]:
+def _cuts(answer: RowsAt) -> dict[str, float]:
     """Returns every cut of the rows once, with its probability."""
     return {row.text[: cut.end]: math.exp(cut.logprob) for row in answer.rows for cut in row.cuts}
 

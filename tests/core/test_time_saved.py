@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.errors import InputError
 from core.present import TextDraft
-from core.time_saved import Calibration, Choice, Costs, Cut, Fitted, RowPath
+from core.time_saved import Costs, Cut, CutCalibration, Fitted, PayingRows, RowPath
 from core.time_saved import rows_that_pay as chosen
 
 PLAIN = Fitted(looks=1)  # so that these tests do not depend on what was fitted
@@ -26,7 +26,9 @@ def row(number: int, words: Sequence[str], probabilities: Sequence[float]) -> Ro
     return RowPath(number, "".join(words), tuple(map(Cut, ends, totals)))
 
 
-def rows_that_pay(rows: Sequence[RowPath], c: Costs, on_screen: Sequence[str] = (), fitted: Fitted = PLAIN) -> Choice:
+def rows_that_pay(
+    rows: Sequence[RowPath], c: Costs, on_screen: Sequence[str] = (), fitted: Fitted = PLAIN
+) -> PayingRows:
     return chosen(rows, c, on_screen, fitted)
 
 
@@ -144,7 +146,7 @@ def test_a_single_row_is_shown_up_to_its_best_cut_if_that_is_worth_the_look() ->
     assert (shown.id, shown.text, shown.new) == (7, " rather unlikely", True)
     assert (shown.probability, shown.saved_ms) == (pytest.approx(0.24), pytest.approx(long))
     assert rows_that_pay([one], Costs(157, long - 1, 700, None)).saved_ms == pytest.approx(1)
-    assert rows_that_pay([one], Costs(157, long + 1, 700, None)) == Choice()
+    assert rows_that_pay([one], Costs(157, long + 1, 700, None)) == PayingRows()
     fast = rows_that_pay([one], Costs(120, 50, 700, None))
     assert fast.ghost is not None
     assert fast.ghost.text == " rather unlikely"
@@ -160,11 +162,11 @@ def test_two_keys_are_not_worth_a_row_to_a_fast_writer() -> None:
 def test_a_row_on_the_screen_costs_no_look_unless_it_grows() -> None:
     rows = [row(0, [" some", " times"], [0.12, 0.01])]
     c = Costs(157, 50, 400)
-    assert rows_that_pay(rows, c) == Choice()
+    assert rows_that_pay(rows, c) == PayingRows()
     kept = rows_that_pay(rows, c, [" some where"])
     assert [(one.text, one.new) for one in kept.rows] == [(" some", False)]
-    assert rows_that_pay(rows, c, [" so"]) == Choice()
-    assert rows_that_pay(rows, c, [" something"]) == Choice()  # " some" is not a word of it
+    assert rows_that_pay(rows, c, [" so"]) == PayingRows()
+    assert rows_that_pay(rows, c, [" something"]) == PayingRows()  # " some" is not a word of it
 
 
 def test_rows_with_one_beginning_are_worth_less_together() -> None:
@@ -194,7 +196,7 @@ def test_more_looks_show_less_and_a_calibration_changes_what_pays() -> None:
     worth = 0.1 * (9 * 157 - 700)
     assert rows_that_pay(rows, Costs(), fitted=Fitted(looks=0.99 * worth / 50)).rows
     assert not rows_that_pay(rows, Costs(), fitted=Fitted(looks=1.01 * worth / 50)).rows
-    halved = Fitted(1, calibration=Calibration(((0, 0), (0.2, 0.1), (1, 1))))
+    halved = Fitted(1, calibration=CutCalibration(((0, 0), (0.2, 0.1), (1, 1))))
     assert not rows_that_pay(rows, Costs(), fitted=halved).rows
     assert rows_that_pay(rows, Costs(look_ms=0), fitted=halved).rows[0].probability == pytest.approx(0.05)
 
@@ -210,10 +212,10 @@ def test_probabilities_that_disagree_stay_below_those_of_the_words_before() -> N
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_a_calibration_is_monotone_and_passes_its_points(a: float, b: float) -> None:
     points = ((0.0, 0.0), (0.25, 0.3), (0.5, 0.75), (1.0, 1.0))
-    calibrated = Calibration(points)
+    calibrated = CutCalibration(points)
     assert all(calibrated(x) == pytest.approx(y) for x, y in points)
     assert 0 <= calibrated(min(a, b)) <= calibrated(max(a, b)) <= 1
-    assert Calibration()(a) == pytest.approx(a)
+    assert CutCalibration()(a) == pytest.approx(a)
 
 
 def test_the_cuts_of_a_draft_are_the_tokens_that_end_words() -> None:
@@ -236,8 +238,8 @@ def test_wrong_values_are_named() -> None:
         (lambda: Costs(look_ms=-1), "-1 given as look_ms; a time in ms"),
         (lambda: Costs(word_ms=math.nan), "nan given as word_ms"),
         (lambda: Fitted(looks=-1), "-1 looks given"),
-        (lambda: Calibration(((0, 0), (0.5, 0.6), (0.4, 0.7), (1, 1))), "ascending pairs from"),
-        (lambda: Calibration(((0.1, 0), (1, 1))), "ascending pairs from"),
+        (lambda: CutCalibration(((0, 0), (0.5, 0.6), (0.4, 0.7), (1, 1))), "ascending pairs from"),
+        (lambda: CutCalibration(((0.1, 0), (1, 1))), "ascending pairs from"),
         (lambda: RowPath(0, " a", (Cut(3, -1),)), "ascending places within the text"),
         (lambda: RowPath(0, " ab", (Cut(2, -1),)), "ends of words expected"),
         (lambda: RowPath(0, " a", (Cut(2, 0.1),)), "ln p of 0 or less"),

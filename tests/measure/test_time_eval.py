@@ -18,7 +18,7 @@ from measure.evals.time import (
     LOOKS_MS,
     POLICIES,
     TAKES_MS,
-    Answer,
+    RowsAt,
     Shown,
     always,
     compared,
@@ -44,8 +44,8 @@ def row(number: int, *words: str, probability: float = 0.5) -> RowPath:
     )
 
 
-def answer(*rows: RowPath) -> Answer:
-    return Answer(rows, tuple(math.exp(one.cuts[0].logprob) for one in rows), rows[0].id if rows else None)
+def answer(*rows: RowPath) -> RowsAt:
+    return RowsAt(rows, tuple(math.exp(one.cuts[0].logprob) for one in rows), rows[0].id if rows else None)
 
 
 def test_the_typist_takes_the_row_or_the_words_that_save_most() -> None:
