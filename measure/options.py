@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # imports torch, which the command line does not need
 
 PREFIX = 32  # tokens of context before a draft
 LENGTH = 10  # tokens of a draft
+KS = (3, 8)  # numbers of drafts
 MOST_DRAFTS = 16
 
 
@@ -75,7 +76,7 @@ class EvalOptions(BenchOptions):
     repetitions: Annotated[
         int | None,
         Use(
-            "Places per kind of text (typing: characters; tune-adapter: per fold); by default each evaluation's own.",
+            "Places per kind of text (typing, time: characters; tune-adapter: per fold); each has its default.",
             flags=("--prefixes", "--repetitions"),
             low=2,
         ),
@@ -88,10 +89,18 @@ class EvalOptions(BenchOptions):
     part: Annotated[
         Literal["all", "validation", "test"],
         Use(
-            "Which documents: every second one to choose settings on, the others to test on.", ("drafts", "tune-paper")
+            "Which documents: every second one to choose settings on, the others to test on.",
+            ("drafts", "tune-paper", "time"),
         ),
     ] = "all"
-    k: Annotated[str, Use("Numbers of drafts, with commas.", ("drafts", "adapter", "tails"), metavar="N,N,…")] = "3,8"
+    k: Annotated[
+        str | None,
+        Use(
+            "Numbers of drafts, with commas; by default 3,8 (tails: 3,5,9; time: 1,3,5,9).",
+            ("drafts", "adapter", "tails", "time"),
+            metavar="N,N,…",
+        ),
+    ] = None
     length: Annotated[int, Use("Tokens of a draft.", ("drafts", "tails"), low=1, high=100)] = LENGTH
     plot: Annotated[Path | None, Use("Draw to this SVG file.", _PLOTTED, metavar="FILE")] = None
     backend: Annotated[Backend, Use("Which backend to use.", but=("tune-adapter",))] = "auto"
@@ -120,7 +129,9 @@ class EvalOptions(BenchOptions):
 
     @property
     def ks(self) -> tuple[int, ...]:
-        """The numbers of drafts, ascending. Raises InputError for another text."""
+        """The given numbers of drafts, ascending; () if none are given. Raises InputError for another text."""
+        if self.k is None:
+            return ()
         parts = [part.strip() for part in self.k.split(",")]
         if not all(part.isascii() and part.isdigit() and 1 <= int(part) <= MOST_DRAFTS for part in parts):
             raise InputError(f"k {self.k!r} given; numbers from 1 to {MOST_DRAFTS} with commas between them expected.")

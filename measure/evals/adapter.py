@@ -27,7 +27,7 @@ from core.ngram import Interpolation
 from core.ngram.base import chosen
 from core.ngram.shelf import interpolation
 from measure.evals.personal import drafted, learn_and_test, newest
-from measure.options import EvalOptions, places
+from measure.options import KS, EvalOptions, places
 from measure.report import Progress, Report, counted
 from measure.scores import half_interval
 from training.texts import SAMPLE
@@ -112,7 +112,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
                 for name, rule in rules.items():
                     of[name].places += placed(rule, window, logits)
             for name, rule in rules.items():
-                for k in options.ks:
+                for k in options.ks or KS:
                     progress(f"{k} drafts with {adapted(name) if on else name}")
                     of[name].matches[k] = [float(drafted(model, place, rule, k).match) for place in drafted_at]
             for name, typist in typists.items():

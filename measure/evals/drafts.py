@@ -22,7 +22,7 @@ from core.ngram.shelf import interpolation
 from core.options import DRAFTING
 from measure.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, NamedMethod, Wanted, methods
 from measure.evals.perplexity import perplexity
-from measure.options import LENGTH, PREFIX, EvalOptions, loaded, places, texts
+from measure.options import KS, LENGTH, PREFIX, EvalOptions, loaded, places, texts
 from measure.plots import PlotPoint, lines, page, scatter, series
 from measure.report import Progress, Report, ReportRow, counted, number_in, text_in, turned
 from measure.scores import Score, half_interval, scored, summary
@@ -39,7 +39,7 @@ Results = dict[tuple[str, bool, int], list[Score]]  # method, with n-grams, k
 def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = loaded(options)
     model, base = autocomplete.model, autocomplete.ngrams
-    by_kind, ks, length = texts(options.text, options.part), options.ks, options.length
+    by_kind, ks, length = texts(options.text, options.part), options.ks or KS, options.length
     chosen = places(model.tokenizer, by_kind, options.repetitions or PLACES, options.context, length=length)
     compared = methods(base, interpolation(base))
     results: Results = {}
@@ -77,7 +77,7 @@ def inside_words(autocomplete: Autocomplete, options: EvalOptions, progress: Pro
     than the page's most are omitted."""
     every = places_of(text.load(options.text), options.repetitions or PLACES)
     rows = []
-    for k in (k for k in options.ks if k <= DRAFTING["k"].high):
+    for k in (k for k in options.ks or KS if k <= DRAFTING["k"].high):
         ways: dict[str, tuple[DraftSettings, Mode]] = {
             AS_SHIPPED: (DraftSettings(k=k), Mode()),
             "distinct beginnings": (DraftSettings(k=k, forks=0), Mode()),

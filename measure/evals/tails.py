@@ -44,7 +44,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
         **{name: getattr(SHIPPED, name) for name in ("forks", "exact_steps", "end_below", "min_branch")},
     )
     report, sequence = Report("eval tails"), model.open()
-    for k in options.ks:
+    for k in options.ks or tuple(TARGETS):
         chosen_here = tails(autocomplete.row_costs, k, length, shown.exact_steps, shown.forks)
         full = replace(shown, k=k, end_below=0.0)
         ways = {

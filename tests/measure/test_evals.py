@@ -29,7 +29,7 @@ from measure.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, methods
 from measure.evals.personal import judged as judged_personal
 from measure.evals.personal import learn_and_test
 from measure.evals.typing import right_words
-from measure.options import LENGTH, EvalOptions, places, texts
+from measure.options import KS, LENGTH, EvalOptions, places, texts
 from measure.plots import DASHES, HUES
 from measure.plots import lines as line_chart
 from measure.plots import page as pages
@@ -46,9 +46,6 @@ runner = CliRunner()
 def autocomplete(tiny_autocomplete: Autocomplete) -> Autocomplete:
     """The product on llama.cpp, which has a limited number of sequences: a tiny model, base store."""
     return tiny_autocomplete
-
-
-KS = EvalOptions().ks
 
 
 def test_a_match_ends_at_the_first_wrong_token() -> None:
@@ -369,10 +366,12 @@ def test_a_line_of_one_point_is_seen() -> None:
     assert [e.get("stroke") for e in drawn.iter() if e.get("class") == "mark"] == [HUES[0]]
 
 
-@pytest.mark.parametrize("name", ["drafts", "keytype", "personal", "typing", "tune", "tune-paper"])
+@pytest.mark.parametrize("name", ["drafts", "keytype", "personal", "typing", "time", "tune", "tune-paper"])
 def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path) -> None:
-    few = {"drafts": "2", "keytype": "2", "personal": "3", "typing": "8", "tune": "10", "tune-paper": "2"}[name]
-    context = ["--context", "12"] if name not in ("keytype", "typing") else []
+    few = {"drafts": "2", "keytype": "2", "personal": "3", "typing": "8", "time": "8", "tune": "10", "tune-paper": "2"}[
+        name
+    ]
+    context = ["--context", "12"] if name not in ("keytype", "typing", "time") else []
     # The targets of drafts divide by what a peer gets right, which takes a model that gets something right.
     drafts = ["--timed", "1", "--k", "3", "--length", "5"] if name == "drafts" else ["--model", str(tiny_default)]
     result = runner.invoke(app, ["eval", name, "--json", "--prefixes", few, *drafts, *context])

@@ -1,0 +1,248 @@
+"""The rows that save time: against brute force over all sets of rows, cuts and orders; and what the rule means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import permutations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import InputError
+from core.present import TextDraft
+from core.time_saved import Costs, Cut, CutCalibration, Fitted, PayingRows, RowPath
+from core.time_saved import rows_that_pay as chosen
+
+PLAIN = Fitted(looks=1)  # so that these tests do not depend on what was fitted
+WORDS = (" a", " be", " deer", ", so")
+
+
+def row(number: int, words: Sequence[str], probabilities: Sequence[float]) -> RowPath:
+    """A row of these words, with the probability of each one after the ones before it."""
+    ends = [len("".join(words[: n + 1])) for n in range(len(words))]
+    totals = [math.log(math.prod(probabilities[: n + 1])) for n in range(len(words))]
+    return RowPath(number, "".join(words), tuple(map(Cut, ends, totals)))
+
+
+def rows_that_pay(
+    rows: Sequence[RowPath], c: Costs, on_screen: Sequence[str] = (), fitted: Fitted = PLAIN
+) -> PayingRows:
+    return chosen(rows, c, on_screen, fitted)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> list[RowPath]:
+    """Up to three rows of up to three words, from one distribution of next words: rows with a common beginning agree on
+    its probability."""
+    chance = {}
+
+    def next_chance(before: tuple[str, ...], word: str) -> float:
+        if before not in chance:
+            weights = draw(st.lists(st.integers(0, 9), min_size=len(WORDS), max_size=len(WORDS)))
+            chance[before] = [(weight + 0.5) / (sum(weights) + len(WORDS)) for weight in weights]
+        return chance[before][WORDS.index(word)]
+
+    texts = draw(st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=3), min_size=1, max_size=3))
+    return [
+        row(number, words, [next_chance(tuple(words[:n]), word) for n, word in enumerate(words)])
+        for number, words in enumerate(texts)
+    ]
+
+
+costs = st.builds(
+    Costs,
+    st.sampled_from([120.0, 157.0, 480.0]),
+    st.sampled_from([0.0, 30.0, 50.0]),
+    st.sampled_from([100.0, 400.0, 700.0]),
+    st.sampled_from([None, 0.0, 120.0]),
+)
+
+
+def outcomes(rows: Sequence[RowPath]) -> dict[str, float]:
+    """The places at which the writer's text leaves the rows, and their probabilities. "" is at once."""
+    nodes = {row.text[: cut.end]: math.exp(cut.logprob) for row in rows for cut in row.cuts}
+    left = {"": 1.0} | nodes
+    for text, probability in nodes.items():
+        parents = [other for other in nodes if other != text and text.startswith(other)]
+        left[max(parents, key=len, default="")] -= probability
+    return left
+
+
+def gain(shown: str, outcome: str, cuts: set[str], c: Costs) -> float:
+    """The best that a writer whose text leaves the rows at `outcome` makes of one shown row."""
+    within = sorted((cut for cut in cuts if shown.startswith(cut)), key=len)
+    takings = [0.0]
+    for m, cut in enumerate(within):
+        if outcome.startswith(cut):
+            if cut == shown:
+                takings.append(len(cut) * c.key_ms - c.take_ms)
+            elif c.word_ms is not None:
+                takings.append(len(cut) * c.key_ms - c.take_ms - m * c.word_ms)
+    return max(takings)
+
+
+def saved(texts: Sequence[str], rows: Sequence[RowPath], c: Costs) -> float:
+    """The expected time that these rows save, before the looks."""
+    cuts = {row.text[: cut.end] for row in rows for cut in row.cuts}
+    return sum(p * max([0.0, *(gain(text, where, cuts, c) for text in texts)]) for where, p in outcomes(rows).items())
+
+
+def new_rows(texts: Sequence[str], on_screen: Sequence[str]) -> int:
+    return sum(not any(one.startswith(text) for one in on_screen) for text in texts)
+
+
+@settings(max_examples=250)
+@given(
+    answers(),
+    costs,
+    st.lists(st.lists(st.sampled_from(WORDS), max_size=2).map("".join), max_size=2),
+    st.sampled_from([0.5, 1.0, 2.0]),
+)
+def test_no_other_rows_cuts_or_order_save_more_time(
+    rows: list[RowPath], c: Costs, on_screen: list[str], looks: float
+) -> None:
+    choice = chosen(rows, c, on_screen, Fitted(looks))
+    most, fewest = 0.0, 0
+    for cuts in product(*([None, *row.cuts] for row in rows)):
+        texts = [row.text[: cut.end] for row, cut in zip(rows, cuts, strict=True) if cut]
+        value = saved(texts, rows, c) - looks * c.look_ms * new_rows(texts, on_screen)
+        if value > most + 1e-9:
+            most, fewest = value, len(texts)
+        elif value > most - 1e-9:
+            fewest = min(fewest, len(texts))
+    texts = [one.text for one in choice.rows]
+    worth, new = saved(texts, rows, c), new_rows(texts, on_screen)
+    assert worth - looks * c.look_ms * new == pytest.approx(most)
+    assert choice.saved_ms == pytest.approx(worth - c.look_ms * new)
+    assert len(texts) <= fewest or most == pytest.approx(0)
+    assert [one.new for one in choice.rows] == [new_rows([text], on_screen) == 1 for text in texts]
+
+    # Each shown text is the beginning of a row of its own.
+    by_id = {row.id: row.text for row in rows}
+    assert len({one.id for one in choice.rows}) == len(choice.rows)
+    assert all(by_id[one.id].startswith(one.text) for one in choice.rows)
+
+    # No order saves more with its first rows alone.
+    totals = [saved(texts[: n + 1], rows, c) for n in range(len(texts))]
+    for other in permutations(texts):
+        for n, total in enumerate(totals):
+            value = saved(other[: n + 1], rows, c)
+            assert value <= total + 1e-6
+            if value < total - 1e-6:
+                break
+    for one, a, b in zip(choice.rows, [0.0, *totals], totals, strict=False):
+        assert one.saved_ms == pytest.approx(b - a, abs=1e-6)
+
+
+def test_a_single_row_is_shown_up_to_its_best_cut_if_that_is_worth_the_look() -> None:
+    """P(cut) · (characters · key_ms - take_ms) > look_ms, rows taken whole."""
+    one = row(7, [" rather", " unlikely"], [0.8, 0.3])
+    c = Costs(157, 50, 700, None)
+    short, long = 0.8 * (7 * 157 - 700), 0.24 * (16 * 157 - 700)
+    assert long > short > 50
+    (shown,) = rows_that_pay([one], c).rows
+    assert (shown.id, shown.text, shown.new) == (7, " rather unlikely", True)
+    assert (shown.probability, shown.saved_ms) == (pytest.approx(0.24), pytest.approx(long))
+    assert rows_that_pay([one], Costs(157, long - 1, 700, None)).saved_ms == pytest.approx(1)
+    assert rows_that_pay([one], Costs(157, long + 1, 700, None)) == PayingRows()
+    fast = rows_that_pay([one], Costs(120, 50, 700, None))
+    assert fast.ghost is not None
+    assert fast.ghost.text == " rather unlikely"
+    assert rows_that_pay([one], Costs(120, 50, 0, None)).rows[0].text == " rather"
+
+
+def test_two_keys_are_not_worth_a_row_to_a_fast_writer() -> None:
+    sure = [row(0, [" a"], [0.99])]
+    assert rows_that_pay(sure, Costs()).ghost is None
+    assert rows_that_pay(sure, Costs(key_ms=480)).ghost is not None
+
+
+def test_a_row_on_the_screen_costs_no_look_unless_it_grows() -> None:
+    rows = [row(0, [" some", " times"], [0.12, 0.01])]
+    c = Costs(157, 50, 400)
+    assert rows_that_pay(rows, c) == PayingRows()
+    kept = rows_that_pay(rows, c, [" some where"])
+    assert [(one.text, one.new) for one in kept.rows] == [(" some", False)]
+    assert rows_that_pay(rows, c, [" so"]) == PayingRows()
+    assert rows_that_pay(rows, c, [" something"]) == PayingRows()  # " some" is not a word of it
+
+
+def test_rows_with_one_beginning_are_worth_less_together() -> None:
+    """The second row adds only what the first one does not already save."""
+    common = [" extraordinary"]
+    rows = [row(0, [*common, " gentlemen"], [0.9, 0.5]), row(1, [*common, " a"], [0.9, 0.1])]
+    (shown,) = rows_that_pay(rows, Costs()).rows
+    assert shown.text == " extraordinary gentlemen"
+    both = rows_that_pay([row(0, [" extraordinary"], [0.5]), row(1, [" gentlemen"], [0.4])], Costs())
+    assert [one.id for one in both.rows] == [0, 1]
+
+
+def test_the_ghost_is_the_row_that_saves_most() -> None:
+    rows = [row(0, [" unlikely"], [0.2]), row(1, [" probable"], [0.6])]
+    assert [one.id for one in rows_that_pay(rows, Costs()).rows] == [1, 0]
+
+
+def test_keys_are_the_case_without_looks() -> None:
+    rows = [row(0, [" the", " end"], [0.5, 0.5])]
+    choice = rows_that_pay(rows, Costs(1, 0, 1, 1))
+    # " the end" takes one key and writes eight, " the" alone one and four.
+    assert choice.saved_ms == pytest.approx(0.25 * (8 - 1) + 0.25 * (4 - 1))
+
+
+def test_more_looks_show_less_and_a_calibration_changes_what_pays() -> None:
+    rows = [row(0, [" probable"], [0.1])]
+    worth = 0.1 * (9 * 157 - 700)
+    assert rows_that_pay(rows, Costs(), fitted=Fitted(looks=0.99 * worth / 50)).rows
+    assert not rows_that_pay(rows, Costs(), fitted=Fitted(looks=1.01 * worth / 50)).rows
+    halved = Fitted(1, calibration=CutCalibration(((0, 0), (0.2, 0.1), (1, 1))))
+    assert not rows_that_pay(rows, Costs(), fitted=halved).rows
+    assert rows_that_pay(rows, Costs(look_ms=0), fitted=halved).rows[0].probability == pytest.approx(0.05)
+
+
+def test_probabilities_that_disagree_stay_below_those_of_the_words_before() -> None:
+    one = RowPath(0, " some times", (Cut(5, math.log(0.3)), Cut(11, math.log(0.6))))
+    (shown,) = rows_that_pay([one], Costs()).rows
+    assert shown.probability == pytest.approx(0.3)
+    certain = [row(n, [word], [0.8]) for n, word in enumerate((" wonderful", " terrible"))]
+    assert sum(one.probability for one in rows_that_pay(certain, Costs()).rows) == pytest.approx(1)
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_a_calibration_is_monotone_and_passes_its_points(a: float, b: float) -> None:
+    points = ((0.0, 0.0), (0.25, 0.3), (0.5, 0.75), (1.0, 1.0))
+    calibrated = CutCalibration(points)
+    assert all(calibrated(x) == pytest.approx(y) for x, y in points)
+    assert 0 <= calibrated(min(a, b)) <= calibrated(max(a, b)) <= 1
+    assert CutCalibration()(a) == pytest.approx(a)
+
+
+def test_the_cuts_of_a_draft_are_the_tokens_that_end_words() -> None:
+    text = " the ending, so"
+    path = ((0, -0.1), (4, -0.5), (8, -0.8), (11, -1.0), (12, -1.5), (13, -1.6), (15, -2.0), (22, -3.0))
+    made = RowPath.of(TextDraft(4, text, 0.5, 0.1, False, path=path))
+    assert (made.id, made.text) == (4, text)
+    assert [(made.text[: cut.end], cut.logprob) for cut in made.cuts] == [
+        (" the", -0.5),
+        (" the ending", -1.0),
+        (" the ending,", -1.5),
+        (" the ending, so", -2.0),
+    ]
+    assert RowPath.of(TextDraft(0, "", 1.0, 1.0, True)).cuts == ()
+
+
+def test_wrong_values_are_named() -> None:
+    for made, words in (
+        (lambda: Costs(key_ms=0), "0 ms between keys given; a time above 0"),
+        (lambda: Costs(look_ms=-1), "-1 given as look_ms; a time in ms"),
+        (lambda: Costs(word_ms=math.nan), "nan given as word_ms"),
+        (lambda: Fitted(looks=-1), "-1 looks given"),
+        (lambda: CutCalibration(((0, 0), (0.5, 0.6), (0.4, 0.7), (1, 1))), "ascending pairs from"),
+        (lambda: CutCalibration(((0.1, 0), (1, 1))), "ascending pairs from"),
+        (lambda: RowPath(0, " a", (Cut(3, -1),)), "ascending places within the text"),
+        (lambda: RowPath(0, " ab", (Cut(2, -1),)), "ends of words expected"),
+        (lambda: RowPath(0, " a", (Cut(2, 0.1),)), "ln p of 0 or less"),
+    ):
+        with pytest.raises(InputError, match=words):
+            made()
