@@ -174,8 +174,8 @@ class PayingRow:
 
 @dataclass(frozen=True)
 class PayingRows:
-    """The rows to show, best first. The first one saves most alone and is the ghost, which Tab takes; each other one adds most to
-    those before it.
+    """The rows to show, best first. The first one saves most alone and is the ghost, which Tab takes; each other one
+    adds most to those before it.
 
     Attributes:
         saved_ms: expected time saved by all of them, less the looks at the new ones.

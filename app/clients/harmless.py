@@ -104,12 +104,12 @@ HARMLESS: Mapping[str, Harmless] = {
     "repeat_penalty": Harmless(only(1), _PENALTY),
     "repeat_last_n": Harmless(number, _OFF),
     "penalize_nl": Harmless(switch, _OFF),
-    "dry_multiplier": Harmless(only(0), _PENALTY),
+    "dry_multiplier": Harmless(only(0), "The value switches this penalty off."),
     "dry_base": Harmless(number, _OFF),
     "dry_allowed_length": Harmless(number, _OFF),
     "dry_penalty_last_n": Harmless(number, _OFF),
     "dry_sequence_breakers": Harmless(some, _OFF),
-    "xtc_probability": Harmless(only(0), _SAMPLER),
+    "xtc_probability": Harmless(only(0), "The value switches this sampler off."),
     "xtc_threshold": Harmless(number, _OFF),
     "typical_p": Harmless(only(1), _SAMPLER),
     "typ_p": Harmless(only(1), _SAMPLER),
@@ -195,6 +195,15 @@ ABSENT: Mapping[str, Harmless] = {
     "stop": Harmless(only("", []), "An empty text ends no draft."),
 }
 
+# The field that switches the rule of another field on.
+SWITCHES = dict.fromkeys(
+    ("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers"),
+    "dry_multiplier",
+) | dict.fromkeys(("xtc_probability", "xtc_threshold"), "xtc_probability")
+
+# Those that are options of ours, where the rule is on.
+OURS = {"dry_multiplier", "dry_base", "xtc_probability", "xtc_threshold"}
+
 # One field by the names of several servers. Programs send several of them at once, with one value.
 SAME = (
     ("max_tokens", "n_predict", "num_predict", "max_new_tokens", "max_completion_tokens"),
@@ -214,6 +223,10 @@ def translated(body: Any, known: Collection[str]) -> Any:
         return body
     found = dict(body)
     for name in body.keys() & HARMLESS.keys() - known:
+        if (switch := SWITCHES.get(name)) and number(body.get(switch)) and not HARMLESS[switch].accepts(body[switch]):
+            if name in OURS:
+                continue
+            raise Refused(422, f"{name} is not supported where {switch} is on.", "Leave it out.", name)
         value = found.pop(name)
         if value is not None and not HARMLESS[name].accepts(value):
             raise Refused(422, f"{name} is not supported.", "Leave it out.", name)

@@ -37,7 +37,7 @@ NANOSECONDS = 1_000_000_000
 TEMPLATE = "{{ .Prompt }}{{ .Suffix }}"
 
 
-class Options(ClientOptions):
+class OllamaOptions(ClientOptions):
     """The options of a request: those of a completion, with Ollama's name for the number of tokens; -1 and -2 are the
     maximum."""
 
@@ -53,7 +53,7 @@ class GenerateRequest(Strict):
     suffix: LongText | None = None
     stream: bool = True
     raw: bool = False  # ignored: no template is applied
-    options: Options | None = None
+    options: OllamaOptions | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -101,7 +101,7 @@ class PersonalStore(Switches):
         file = PersonalFile.open(Path(path), first)
         try:
             store = cls(file, tokenizer, in_background)
-            store._read_settings()
+            store.read_settings()
             if tokenizer is not None and file.settings.get("fingerprint") != tokenizer.fingerprint:
                 name = file.settings.get("tokenizer", "another model")
                 raise StoreError(
@@ -183,7 +183,7 @@ class PersonalStore(Switches):
         state = self._file.state()
         if state == self._seen and not self._counts.arrived:
             return False
-        self._read_settings()
+        self.read_settings()
         self._counts.update()
         self._seen = state
         return True

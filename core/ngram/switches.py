@@ -84,7 +84,8 @@ class Switches:
         with self._writing():
             self._file.set("relearn", "0")
 
-    def _read_settings(self) -> None:
+    def read_settings(self) -> None:
+        """Reads them from the file. Raises StoreError for a strength that is none."""
         given = self._file.read_settings().get("strength") or None
         try:
             self._strength = None if given is None else float(given)

@@ -435,7 +435,7 @@ def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: P
     store.add("z.txt", [texts["z.txt"]])
     outcome_of(learn(store, fresh(), recipe=QUICK))
     save(replace(load(store.learned), result=Result(1, 1, 1.0, 0.0)), store.learned)
-    shelf = Shelf(store._tokenizer, tmp_path)  # pyright: ignore[reportArgumentType]
+    shelf = Shelf(model.tokenizer, tmp_path)
     autocomplete = Autocomplete(fresh(), shelf=shelf)
     ids = fresh().tokenizer.encode(f"{SECRET} {SECRET} {SECRET}")
 

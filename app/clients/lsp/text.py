@@ -24,7 +24,7 @@ def lines_of(text: str) -> list[str]:
     return found[:-1] if len(found) > 1 and not found[-2].endswith(("\r", "\n")) else found
 
 
-class Document(TextDocument):
+class EditedDocument(TextDocument):
     """One document. A position after the end of its line counts as its end, and one after the last line as the end of
     the text."""
 
@@ -80,9 +80,9 @@ class Documents(Workspace):
     def _create_text_document(
         self, doc_uri: str, source: str | None = None, version: int | None = None, language_id: str | None = None
     ) -> TextDocument:
-        return Document(doc_uri, source or "", version, language_id, self.position_codec)
+        return EditedDocument(doc_uri, source or "", version, language_id, self.position_codec)
 
-    def open_document(self, uri: str) -> Document | None:
+    def open_document(self, uri: str) -> EditedDocument | None:
         """The document; None if the editor has not opened it."""
         found: Any = self.text_documents.get(unquote(uri))
         return found

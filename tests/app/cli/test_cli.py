@@ -121,7 +121,9 @@ def test_help_loads_neither_torch_nor_gradio() -> None:
 
 def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[tuple[Any, ...]] = []
-    server = SimpleNamespace(serve=lambda *arguments: served.append(arguments))
+    server = SimpleNamespace(
+        serve=lambda *arguments, **named: served.append((*arguments, named["allow_origin"], named["allow_host"]))
+    )
     monkeypatch.setitem(sys.modules, "app.web.serving", server)
     assert runner.invoke(app, []).exit_code == 0
     flags = [
@@ -139,11 +141,13 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
         "none",
         "--draft-model",
         "small.gguf",
+        "--allow-origin",
+        "app://obsidian.md",
     ]
     assert runner.invoke(app, flags).exit_code == 0
     assert served == [
-        ("default", "auto", None, True, "file", True, None, None),
-        ("m.gguf", "torch", 8000, False, "bfloat16", False, ["none"], "small.gguf"),
+        ("default", "auto", None, True, "file", True, None, None, (), ()),
+        ("m.gguf", "torch", 8000, False, "bfloat16", False, ["none"], "small.gguf", ["app://obsidian.md"], ()),
     ]
 
 

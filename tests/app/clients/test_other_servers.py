@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.clients.harmless import ABSENT, HARMLESS, SAME, translated
+from app.clients.harmless import ABSENT, HARMLESS, OURS, SAME, SWITCHES, translated
 from app.clients.infill import InfillRequest
 from app.clients.ollama import GenerateRequest
 from app.clients.openai import CompletionRequest
@@ -65,7 +65,8 @@ PLAIN = {"prompt": "Once", "max_tokens": 2}
 
 def test_every_harmless_field_is_no_field_of_ours_and_has_a_reason() -> None:
     known = FIELDS.keys() | InfillRequest.model_fields.keys() | CompletionRequest.model_fields.keys()
-    assert not HARMLESS.keys() & known
+    assert HARMLESS.keys() & known == OURS
+    assert HARMLESS.keys() >= SWITCHES.keys() >= OURS
     assert all(entry.why.endswith(".") for entry in [*HARMLESS.values(), *ABSENT.values()])
 
 
@@ -90,7 +91,7 @@ def test_harmless_fields_change_no_draft(site: Programs) -> None:
     ("name", "value"),
     [
         ("repetition_penalty", 1.1), ("repetition_penalty", True), ("ignore_eos", True), ("frequency_penalty", 0.2),
-        ("dry_multiplier", 0.8), ("xtc_probability", 0.5), ("lora", [{"id": 0, "scale": 1}]), ("grammar", "root ::= x"),
+        ("lora", [{"id": 0, "scale": 1}]), ("grammar", "root ::= x"),
         ("tools", [{"type": "function"}]), ("store", True), ("logit_bias", {"5": -100}), ("mirostat", 2),
         ("response_format", {"type": "json_object"}), ("min_tokens", 5), ("logit_bias", [[5, False]]),
     ],
@@ -108,6 +109,21 @@ def test_a_field_that_is_left_out_has_a_bound_too(value: Any) -> None:
     for name in HARMLESS.keys() - {"system", "template"}:  # texts, which the size of a request bounds
         with pytest.raises(Refused):
             translated({name: value}, ())
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        ({"dry_multiplier": 0.8, "dry_base": 2}, None),
+        ({"xtc_probability": 0.5, "xtc_threshold": 0.2, "temperature": 1}, None),
+        ({"dry_multiplier": 0.8, "dry_sequence_breakers": ["\n"]}, "dry_sequence_breakers"),
+        ({"xtc_probability": 2}, "xtc_probability"),
+    ],
+)
+def test_penalties_that_are_on_are_our_rules(site: Programs, body: dict[str, Any], refused: str | None) -> None:
+    status, content = site.ask("POST", "/v1/completions", PLAIN | body)
+    assert status == (400 if refused else 200), content
+    assert not refused or refused in content.decode()
 
 
 def test_a_number_of_tokens_has_many_names_and_one_value(site: Programs) -> None:

@@ -13,7 +13,7 @@ import pytest
 from app.learning.forgotten import HeldTexts
 from core.adapters import Adapters
 from core.models.adapter import save
-from core.ngram import personal
+from core.ngram import stored_texts
 from core.ngram.personal import PersonalStore
 from core.ngram.shelf import Shelf
 from tests.app.learning.test_learner import QUIET, SAYS, Trained
@@ -36,7 +36,7 @@ class Clock:
             def now(cls, tz: Any = None) -> Any:
                 return datetime.now(tz) + timedelta(days=self.days)
 
-        monkeypatch.setattr(personal, "datetime", Shifted)
+        monkeypatch.setattr(stored_texts, "datetime", Shifted)
         monkeypatch.setattr(time, "time", lambda: now() + 86400 * self.days)
 
     def set(self, days: int, *folders: Path) -> None:

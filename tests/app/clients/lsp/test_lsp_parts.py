@@ -13,7 +13,7 @@ from pygls.workspace import PositionCodec
 
 from app.clients.lsp.picked import Picked
 from app.clients.lsp.places import BEFORE, in_comment
-from app.clients.lsp.text import Document
+from app.clients.lsp.text import EditedDocument
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_lines_end_where_the_protocol_says(line: int, character: int, before: st
     assert document.source[: document.offset(types.Position(line, character))] == before
 
 
-def opened(text: str) -> Document:
-    return Document("file:///a.txt", text, 1, "plaintext", PositionCodec("utf-16"))
+def opened(text: str) -> EditedDocument:
+    return EditedDocument("file:///a.txt", text, 1, "plaintext", PositionCodec("utf-16"))
 
 
 def place(text: str, at: int) -> types.Position:
