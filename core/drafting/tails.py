@@ -42,8 +42,8 @@ def ms_of(costs: Callable[[int], float], k: int, length: int, exact_steps: int, 
 def tails(
     costs: Callable[[int], float] | None, k: int, length: int, exact_steps: int, forks: int, share: float = SHARE
 ) -> Tails:
-    """Every draft has its own row to its end if that takes at most `share` of the superposed time; otherwise as many
-    exact steps as fit, and a check.
+    """Every draft has its own row to its end if that takes at most `share` of the superposed time, or no longer than
+    superposed drafts with their check; otherwise as many exact steps as fit into the share, and a check.
 
     Args:
         costs: the ms of a pass over n rows; None if it was not measured, so that the exact steps stay as they are.
@@ -56,4 +56,7 @@ def tails(
     if costs is not None:
         most = share * ms_of(costs, k, length, r, forks)
         r = max(n for n in range(r, last + 1) if n == r or ms_of(costs, k, length, n, forks) <= most)
+        checked = ms_of(costs, k, length, r, forks) + costs(k * last)  # the check reads every draft
+        if ms_of(costs, k, length, last, forks) <= checked:
+            r = last
     return Tails(r, checked=r < last)

@@ -36,7 +36,7 @@ MOST_TIMES = 1000  # the maximum multiplicity of a text
 
 _TEXTS = "SELECT origin, text FROM passages JOIN documents ON document = documents.id"
 # The multiplicity of a phrase that was added on purpose, and of a paragraph that was just written. Of the sequences
-# that a long text contains once, one in five occurs again (measured, docs/evaluation.md); an added phrase is certainly
+# that a long text contains once, one in five occurs again; an added phrase is certainly
 # wanted.
 PHRASE, PARAGRAPH = 4, 2
 
