@@ -544,13 +544,19 @@ def published(
     save(replace(made, model=model.fingerprint, result=result), store.learned)
 
 
+def recorded_strengths(model: Any) -> list[list[float]]:
+    """The strengths of each set of adapters that the model is given from now on."""
+    used: list[list[float]] = []
+    adapt = model.adapt
+    model.adapt = lambda adapters: (used.append([strength for _, strength in adapters]), adapt(adapters))[1]
+    return used
+
+
 def test_adapters_of_stores_that_are_on_are_used_and_several_share_the_strength(
     tmp_path: Path, store: PersonalStore, fresh: Load
 ) -> None:
     model = fresh()
-    used: list[list[float]] = []
-    adapt = model.adapt
-    model.adapt = lambda adapters: (used.append([strength for _, strength in adapters]), adapt(adapters))[1]
+    used = recorded_strengths(model)
     shelf = Shelf(model.tokenizer, tmp_path)
     autocomplete = Autocomplete(model, shelf=shelf)
     assert not autocomplete.adapt()
@@ -643,9 +649,7 @@ def test_the_strength_and_the_switch_of_an_adapter_act_at_once(
     tmp_path: Path, store: PersonalStore, fresh: Load
 ) -> None:
     model = fresh()
-    used: list[list[float]] = []
-    adapt = model.adapt
-    model.adapt = lambda adapters: (used.append([strength for _, strength in adapters]), adapt(adapters))[1]
+    used = recorded_strengths(model)
     shelf = Shelf(model.tokenizer, tmp_path)
     autocomplete = Autocomplete(model, shelf=shelf)
     published(store, model, strength=0.6)
