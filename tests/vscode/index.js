@@ -90,11 +90,21 @@ testing.open = async (address, languageId, text) => {
   return document;
 };
 
-/** The user edits: the document has this text now. */
+const position = (text, offset) => {
+  const lines = text.slice(0, offset).split("\n");
+  return [lines.length - 1, lines.at(-1).length];
+};
+
+/** The user edits: the document has this text now. As in VS Code, the event names the range that changed. */
 testing.edit = async (document, text) => {
+  const { text: before } = document;
+  let start = 0;
+  while (start < Math.min(before.length, text.length) && before[start] === text[start]) start += 1;
+  const range = new Range(...position(before, start), ...position(before, before.length));
+  const change = { range, rangeOffset: start, rangeLength: before.length - start, text: text.slice(start) };
   document.text = text;
   document.version += 1;
-  await changed.fire({ document, contentChanges: [{ text }] });
+  await changed.fire({ document, contentChanges: [change] });
 };
 
 /** The user changes settings. */
