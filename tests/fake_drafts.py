@@ -256,7 +256,7 @@ def create_app(
 class Server:
     """A uvicorn server in a thread; it can be stopped and started again on the same port."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: Any) -> None:
         self.app = app
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.service import sampling, speculation
 from app.service.events import drafts_event, drafts_of, stats_event
-from app.service.jobs import Job, Position, Result, Visit
+from app.service.jobs import Job, Position, Query, Result
 from app.service.schedule import next_pass
 from app.service.tabs import Tab, Tabs, close_logged
 from core.errors import ContextFull, InputError, PolydraftError, traced
@@ -98,18 +98,18 @@ class Engine:
             if tab.job is not None and tab.job.dropped:
                 self.stop(tab.name)
 
-    def look(self, visit: Visit[Any]) -> None:
-        """Runs a visit. An exception is passed to its caller only."""
+    def answer(self, query: Query[Any]) -> None:
+        """Answers a query. An exception is passed to its caller only."""
         self._follow_stores()
-        tab = self._tabs.get(visit.tab)
+        tab = self._tabs.get(query.tab)
         n, completion = (tab and tab.latest) or (0, None)
         try:
             logits = None if completion is None else completion.next_logits
             if logits is None:
                 raise InputError("There are no drafts yet. Write something first.")
-            visit.set_result(visit.look(Position(n, logits, self.autocomplete)))
-        except Exception as error:  # noqa: BLE001 an error in one visit must not end the engine
-            visit.fail(error)
+            query.set_result(query.compute(Position(n, logits, self.autocomplete)))
+        except Exception as error:  # noqa: BLE001 an error in one query must not end the engine
+            query.fail(error)
 
     def step(self) -> None:
         """Runs one pass for the requests, and one of the measurements if they are due."""

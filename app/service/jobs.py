@@ -1,4 +1,4 @@
-"""The work that the service passes to the engine thread: requests for drafts, and visits to a tab's position.
+"""The work that the service passes to the engine thread: requests for drafts, and queries of a tab's position.
 
 An asyncio loop creates both and receives their results, which the engine thread sends.
 """
@@ -89,9 +89,9 @@ class Pending(Future[Result]):
             self.set_exception(error)
 
 
-class Visit(Pending[Result]):
-    """A call of `look` on a tab's position, which the engine thread runs."""
+class Query(Pending[Result]):
+    """A call of `compute` on a tab's position, which the engine thread runs."""
 
-    def __init__(self, tab: str, look: Callable[[Position], Result]) -> None:
+    def __init__(self, tab: str, compute: Callable[[Position], Result]) -> None:
         super().__init__()
-        self.tab, self.look = tab, look
+        self.tab, self.compute = tab, compute

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from app.learning.base_stores import BaseStores
 from app.learning.personal import PersonalStores
 from app.service.engine import Engine, named_line, request_failure
-from app.service.jobs import Event, Job, Pending, Position, Result, Visit
+from app.service.jobs import Event, Job, Pending, Position, Query, Result
 from app.service.requests import DraftRequest
 from app.service.threads import leave_cores_to
 from core.errors import InputError, PolydraftError, traced
@@ -49,7 +49,7 @@ class _Inbox:
 
     jobs: OrderedDict[str, Job] = field(default_factory=OrderedDict)  # by tab: its newest request
     left: set[str] = field(default_factory=set)  # tabs that were closed
-    visits: list[Visit[Any]] = field(default_factory=list)
+    queries: list[Query[Any]] = field(default_factory=list)
     model: _Loaded | None = None  # replaces the present model
 
     def refuse(self, reason: tuple[str, str]) -> None:
@@ -57,8 +57,8 @@ class _Inbox:
         for job in self.jobs.values():
             job.fail(*reason)
         error = InputError(" ".join(reason).strip())
-        for visit in self.visits:
-            visit.fail(error)
+        for query in self.queries:
+            query.fail(error)
         if self.model:
             self.model.done.fail(error)
 
@@ -172,20 +172,20 @@ class DraftService:
             self._open -= 1
             job.dropped = True
 
-    async def visit(self, tab: str, look: Callable[[Position], Result]) -> Result:
-        """Runs `look` on the position at which the tab's newest drafts begin, and returns its result. Runs no pass.
+    async def query(self, tab: str, compute: Callable[[Position], Result]) -> Result:
+        """Runs `compute` on the position at which the tab's newest drafts begin, and returns its result. Runs no pass.
 
-        `look` runs in the engine thread between two passes, so it should take only a few milliseconds.
-        Raises: InputError if the tab has no drafts yet, or no longer; and the exceptions of `look`.
+        `compute` runs in the engine thread between two passes, so it should take only a few milliseconds.
+        Raises: InputError if the tab has no drafts yet, or no longer; and the exceptions of `compute`.
         """
-        visit = Visit(tab, look)
+        query = Query(tab, compute)
         with self._wake:
             refusal = self._refusal()
             if refusal:
                 raise InputError(" ".join(refusal).strip())
-            self._inbox.visits.append(visit)
+            self._inbox.queries.append(query)
             self._wake.notify()
-        return await asyncio.wrap_future(visit)
+        return await asyncio.wrap_future(query)
 
     async def change(self, name: str) -> dict[str, Any]:
         """Loads another model, which then replaces the present one. The present one, if any, drafts meanwhile.
@@ -349,7 +349,7 @@ class DraftService:
         arrived, engine = self._inbox, self._engine
         if self._stopping or arrived.model:
             return True
-        return engine is not None and bool(arrived.jobs or arrived.left or arrived.visits or engine.busy)
+        return engine is not None and bool(arrived.jobs or arrived.left or arrived.queries or engine.busy)
 
     def _work(self, inbox: _Inbox) -> None:
         if inbox.model is not None:
@@ -363,8 +363,8 @@ class DraftService:
             engine.stop(tab)
             if not job.dropped:
                 engine.begin(tab, job)
-        for visit in inbox.visits:
-            engine.look(visit)
+        for query in inbox.queries:
+            engine.answer(query)
         engine.step()
 
     def _adopt(self, loaded: _Loaded) -> None:

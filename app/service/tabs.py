@@ -41,7 +41,7 @@ class Tab:
         session: with the text in the model's cache.
         read: the text that the session has read.
         shared: the text, if new tabs with `by_text` may start from the session.
-        latest: the number and the drafts of the latest answered request, for visits.
+        latest: the number and the drafts of the latest answered request, for queries.
     """
 
     name: str

@@ -3,7 +3,7 @@ afterwards.
 
 A single typist runs before and after, to detect lasting effects of the load. Memory, threads and descriptors are those
 of the server's process. Between the two, a few typists run beside attackers without the token, which attack in every
-second turn, so that the waits with and without them are measured alike.
+second turn, with the same keys, so that the waits with and without them are measured alike.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEW = 10  # keys of the warm-up
 WARM = 1 / 3  # share of the time after which memory should be constant
 ATTACKED = 4  # typists beside attackers, fewer than fill the machine: their waits vary less
 TURN = 4.0  # seconds with an attacker, and as many without
-PASSING = 0.5  # seconds after a change of turns that belong to neither
+PASSING = 0.5  # seconds between two turns; the attacker of the second one has begun
 SETTLE = 20.0  # seconds until connections that are kept alive are closed
 EVERY = 1.0  # seconds between two samples of the process
 
@@ -105,30 +105,30 @@ async def _alone(server: Server, words: str, keys: int) -> Outcomes:
 
 
 async def _attacked(kind: str, server: Server, words: str, seconds: float, progress: Progress) -> Attacked:
-    """Runs typists for so many seconds, with an attacker in every second turn."""
+    """Runs pairs of turns for so many seconds. In both turns of a pair the same typists write the same keys, once
+    beside an attacker; which turn is first alternates."""
     turn = min(TURN, seconds / 2)
-    turns = 2 * max(round(seconds / turn / 2), 1)
-    outcomes, found = Outcomes(), Attacked()
+    pairs = max(round(seconds / turn / 2), 1)
+    found = Attacked()
     with attacker(kind, urlsplit(server.url).port or 80) as attack:
-        typing = [
-            asyncio.create_task(Typist(2000 + i, server, words, Habits(restless=False), outcomes).type(math.inf))
-            for i in range(ATTACKED)
-        ]
-        for number in range(turns):
-            progress(f"{ATTACKED} typists beside {KINDS[kind]}, turn {number + 1} of {turns}")
-            if beside := number % 2 == 1:
+        for number in range(2 * pairs):
+            progress(f"{ATTACKED} typists beside {KINDS[kind]}, turn {number + 1} of {2 * pairs}")
+            pair = number // 2
+            if beside := (number + pair) % 2 == 1:
                 attack.start()
-            passing = min(PASSING, turn / 4)
-            await asyncio.sleep(passing)
-            begun = len(outcomes.first)
-            await asyncio.sleep(turn - passing)
-            (found.beside if beside else found.without).extend(outcomes.first[begun:])
+            await asyncio.sleep(min(PASSING, turn / 4))
+            first = await _together(server, words, turn, 2000 + ATTACKED * pair)
+            (found.beside if beside else found.without).extend(first)
             if beside:
                 found.sent.append(attack.stop())
-        for typist in typing:
-            typist.cancel()
-        await asyncio.gather(*typing, return_exceptions=True)
     return found
+
+
+async def _together(server: Server, words: str, seconds: float, number: int) -> list[float]:
+    """Runs ATTACKED typists, whose numbers begin with this one. Returns their seconds from a key to its first drafts."""
+    outcomes, habits = Outcomes(), Habits(restless=False)
+    await asyncio.gather(*(Typist(number + i, server, words, habits, outcomes).type(seconds) for i in range(ATTACKED)))
+    return outcomes.first
 
 
 async def _settled(process: psutil.Process, before: Process) -> Process:

@@ -126,16 +126,16 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     @app.post("/api/view")
     @taking(ViewRequest)
     async def view(_: Request, body: ViewRequest) -> dict[str, object]:
-        def look(position: Position) -> dict[str, object]:
+        def seen_at(position: Position) -> dict[str, object]:
             seen = charts().view(body.tab, position, body.temperature, body.rules, body.map)
             return {"n": position.n, **seen}
 
-        return await service.visit(body.tab, look)
+        return await service.query(body.tab, seen_at)
 
     @app.post("/api/sweep")
     @taking(SweepRequest)
     async def sweep(_: Request, body: SweepRequest) -> dict[str, object]:
-        position = await service.visit(body.tab, lambda position: position)
+        position = await service.query(body.tab, lambda position: position)
         # This is slow enough to delay a key press, so it runs beside the engine, one rule after the other.
         where, found = hash(position.logits.numpy().tobytes()), {}  # a slider does not change the position
         for name, values in body.rules.items():

@@ -7,7 +7,9 @@ without end, and reads a body before a route has refused its request. Here a con
     is not read further while its request waits for the guard's decision, so a refused request's body is never parsed;
     counts as a stranger until a request has shown the token, and a user of the machine has a limited number of those.
 
-A connection that has shown the token is trusted from then on. The limits of a request's head still apply to it.
+A connection costs little until its first head is complete: `Arriving` only collects it, and uvicorn's protocol with its
+parser takes over then (`LimitedConnection`). A connection that has shown the token is trusted from then on. The limits
+of a request's head still apply to it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import httptools
 import uvicorn
 from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 
 from app.web.security.access import owners_of
 
@@ -53,9 +56,13 @@ class _TooEarly(Exception):
 
 def configured(app: ASGIApp, **options: Any) -> uvicorn.Config:
     """Returns the configuration of a server with these limits. `app` must report requests with the token to `trust`."""
-    protocol = type("_OfOneServer", (LimitedConnection,), {"strangers": Strangers()})
+    strangers = Strangers()
+    parsed = type("_Parsed", (LimitedConnection,), {"strangers": strangers})
+    protocol = type("_OfOneServer", (Arriving,), {"strangers": strangers, "parsed": parsed})
     # The app has no WebSocket; a library for them that happens to be installed would read heads without these limits.
-    return uvicorn.Config(app, http=protocol, ws="none", log_level="warning", access_log=False, **options)
+    # No proxy is believed: its headers would let any client name another's address, by which its user is found.
+    plain = {"ws": "none", "proxy_headers": False, "log_level": "warning", "access_log": False}
+    return uvicorn.Config(app, http=protocol, **plain, **options)
 
 
 def trust(scope: Scope) -> None:
@@ -96,25 +103,25 @@ class Strangers:
     def __init__(self) -> None:
         room = _descriptors()
         self._limits = {True: min(OWN, room // 4), False: min(OTHERS, room // 8)}
-        self._new: dict[LimitedConnection, None] = {}  # their owners have not been looked up
-        self._known: dict[Hashable, dict[LimitedConnection, None]] = {}  # by owner, the oldest first
+        self._new: dict[Stranger, None] = {}  # their owners have not been looked up
+        self._known: dict[Hashable, dict[Stranger, None]] = {}  # by owner, the oldest first
 
-    def add(self, connection: LimitedConnection) -> None:
+    def add(self, connection: Stranger) -> None:
         self._new[connection] = None
         if len(self._new) > BATCH:
             self._look_up()
 
-    def remove(self, connection: LimitedConnection) -> None:
+    def remove(self, connection: Stranger) -> None:
         self._new.pop(connection, None)
         group = self._known.get(connection.owner)
         if group is not None and group.pop(connection, False) is None and not group:
             del self._known[connection.owner]
 
     def _look_up(self) -> None:
-        owners = owners_of({connection.ends for connection in self._new if connection.ends})
-        for connection in self._new:
-            host = connection.client[0] if connection.client else None
-            connection.owner = owners.get(connection.ends, host) if connection.ends else host
+        ends = {connection: connection.ends for connection in self._new}
+        owners = owners_of({found for found in ends.values() if found})
+        for connection, found in ends.items():
+            connection.owner = owners.get(found, found[0][0]) if found else None
             self._known.setdefault(connection.owner, {})[connection] = None
         self._new.clear()
         for owner, group in list(self._known.items()):
@@ -131,31 +138,95 @@ def _is_own(owner: Hashable) -> bool:
     return owner == os.geteuid()
 
 
-class LimitedConnection(HttpToolsProtocol):
-    """uvicorn's connection with the limits of this module.
+class Stranger:
+    """A connection that `Strangers` counts.
 
     Attributes:
         owner: the user at the other end, or an address where the user is unknown; see `Strangers`.
     """
 
     strangers: ClassVar[Strangers]
+    transport: asyncio.Transport
+    owner: Hashable = None
+
+    @property
+    def ends(self) -> tuple[tuple[str, int], tuple[str, int]] | None:
+        """The addresses of the client and of the server."""
+        client, server = get_remote_addr(self.transport), get_local_addr(self.transport)
+        if client is None or server is None or server[1] is None:
+            return None
+        return client, (server[0], server[1])
+
+    def reset(self) -> None:
+        """Ends the connection at once."""
+        if end := self.transport.get_extra_info("socket"):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
+
+
+class Arriving(Stranger, asyncio.Protocol):
+    """A connection until the head of its first request is complete. It has the arguments of uvicorn's protocols."""
+
+    parsed: ClassVar[type[LimitedConnection]]
+
+    def __init__(self, **arguments: Any) -> None:
+        self._arguments = arguments
+        self._connections: set[Any] = arguments["server_state"].connections
+        self._head = bytearray()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self._connections.add(self)
+        self.strangers.add(self)
+        self._clock = asyncio.get_running_loop().call_later(HEAD_S, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+
+    def data_received(self, data: bytes) -> None:
+        looked = max(len(self._head) - 3, 0)
+        self._head += data
+        # Bytes that begin no request, as those of TLS, are for the parser, which refuses them.
+        if any(self._head.find(end, looked, HEAD) >= 0 for end in _ENDS) or not self._head[:1].isupper():
+            self._leave()
+            connection = self.parsed(**self._arguments)
+            self.transport.set_protocol(connection)
+            connection.connection_made(self.transport)
+            connection.data_received(bytes(self._head))
+        elif len(self._head) > HEAD:
+            self._head.clear()
+            self.transport.write(_refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE))
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """Called by uvicorn when the server stops."""
+        self.transport.close()
+
+    def _leave(self) -> None:
+        self._clock.cancel()
+        self._connections.discard(self)
+        self.strangers.remove(self)
+
+
+_ENDS = (b"\r\n\r\n", b"\n\n")  # of a head
+
+
+def _refusal(status: HTTPStatus) -> bytes:
+    """The response to a request that has no complete head."""
+    return f"HTTP/1.1 {status} {status.phrase}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+
+
+class LimitedConnection(Stranger, HttpToolsProtocol):
+    """uvicorn's connection with the limits of this module, from its first complete head on."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.owner: Hashable = None
         self._trusted = False
         self._judged = False  # a stranger's request waits for the guard's decision
         self._deaf = False  # nothing more is read: the connection closes after the running response
         self._unread = memoryview(b"")
         self._in_head, self._head = True, 0  # whether the headers of a request are incomplete; their bytes so far
         self._clock: asyncio.TimerHandle | None = None  # ends the connection if the headers do not come
-
-    @property
-    def ends(self) -> tuple[tuple[str, int], tuple[str, int]] | None:
-        """The addresses of the client and of the server."""
-        if self.client is None or self.server is None or self.server[1] is None:
-            return None
-        return self.client, (self.server[0], self.server[1])
 
     def trust(self) -> None:
         """Records that a request of this connection has shown the token."""
@@ -164,12 +235,6 @@ class LimitedConnection(HttpToolsProtocol):
         self._trusted = True
         self.strangers.remove(self)
         self._go_on()
-
-    def reset(self) -> None:
-        """Ends the connection at once."""
-        if end := self.transport.get_extra_info("socket"):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self.transport.abort()
 
     # ---------------------------------------------------------------- called by the event loop
 
@@ -239,8 +304,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._deaf = True
         self._stop_clock()
         # uvicorn logs a warning for each. A stranger could fill the log's disk.
-        head = f"HTTP/1.1 {status} {status.phrase}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        self.transport.write(head.encode())
+        self.transport.write(_refusal(status))
         self.transport.close()
 
     def _end(self) -> None:

@@ -178,7 +178,7 @@ def test_a_request_that_begins_again_has_a_position_for_the_panel_with_its_first
             while (await step_by_step(anext(stream)))["step"] > 1:
                 pass  # made before
             now = other if cause == "another model" else fake
-            assert await step_by_step(service.visit("a", lambda at: at.autocomplete)) is now.real()
+            assert await step_by_step(service.query("a", lambda at: at.autocomplete)) is now.real()
         finally:
             gate.release(1000)
             await stream.aclose()
@@ -229,10 +229,10 @@ def test_the_panel_shows_no_position_from_before_a_removal() -> None:
         fake = FakeAutocomplete()
         with running(fake) as service:
             await all_of(service.stream(ask("a", 1)))
-            assert (await service.visit("a", lambda at: at.n)) == 1
+            assert (await service.query("a", lambda at: at.n)) == 1
             fake.removed = "b"
             with pytest.raises(InputError, match="no drafts yet"):
-                await service.visit("a", lambda at: at.n)
+                await service.query("a", lambda at: at.n)
 
     run(scenario())
 

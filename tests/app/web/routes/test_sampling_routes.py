@@ -164,7 +164,7 @@ def test_the_engine_answers_between_two_passes() -> None:
     async def looked() -> tuple[int, int]:
         stream = service.stream(DraftRequest(tab="a", n=7, before=TEXT, settings=DraftSettings(length=32)))
         await anext(stream)
-        seen = await service.visit("a", lambda position: (position.n, len(fake.model.passes)))
+        seen = await service.query("a", lambda position: (position.n, len(fake.model.passes)))
         await stream.aclose()
         return seen
 
@@ -176,18 +176,18 @@ def test_the_engine_answers_between_two_passes() -> None:
         service.close()
 
 
-def test_a_visit_without_drafts_gets_an_error() -> None:
+def test_a_query_without_drafts_gets_an_error() -> None:
     service = DraftService(FakeAutocomplete().real)
     service.start()
 
-    async def visit() -> Any:
-        return await asyncio.wait_for(service.visit("a", lambda position: position.n), 30)
+    async def query() -> Any:
+        return await asyncio.wait_for(service.query("a", lambda position: position.n), 30)
 
     with pytest.raises(InputError, match="no drafts yet"):
-        asyncio.run(visit())
+        asyncio.run(query())
     service.close()
     with pytest.raises(InputError, match="closing"):
-        asyncio.run(visit())
+        asyncio.run(query())
 
 
 # ---------------------------------------------------------------- the file of presets

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,6 +19,7 @@ from app.web.security import connections
 from app.web.security.connections import BATCH, ESCAPES, HEAD, HEADERS, OTHERS
 from tests.app.web.security.test_guard import ANOTHER, as_another_user, as_root, linux
 from tests.app.web.test_server import Site, asked, child
+from tests.fake_drafts import Server
 
 WAIT = 20  # seconds until a test gives up
 SENT = 30_000_000  # bytes of a request without end; the buffers of the kernel take a few million before it is noticed
@@ -115,6 +117,35 @@ def test_an_address_with_thousands_of_parameters_is_not_taken_apart(site: Site) 
     for more, status in ((1, 303), (10_000, 401)):
         path = f"/?token={site.access.token}" + "&a" * more
         assert site.ask_as("GET", path, None, {})[0].status == status
+
+
+def test_bytes_that_begin_no_request_are_refused_at_once(site: Site) -> None:
+    for data in (b"\x16\x03\x01\x02\x00\x01", b"get / HTTP/1.1", b"GET /\n\n"):  # the first begins TLS
+        with connected(site.port) as connection:
+            connection.sendall(data)
+            assert received(connection).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_head_in_pieces_is_answered(site: Site) -> None:
+    data = request(site, "/api/status", "Connection: close", token=True)
+    for cut in (1, len(data) - 3, len(data) - 1):
+        with connected(site.port) as connection:
+            connection.sendall(data[:cut])
+            time.sleep(0.02)
+            connection.sendall(data[cut:])
+            assert received(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_no_header_changes_the_address_of_a_client() -> None:
+    async def app(scope: Any, _: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": str(scope["client"]).encode()})
+
+    server = Server(app)
+    with connected(server.port) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n")
+        assert str(connection.getsockname()).encode() in received(connection)
+    server.stop()
 
 
 @pytest.mark.parametrize(("start", "more"), [(b"", b""), (b"GET /", b"a"), (BEGUN, b"a"), (b"", b"\r\n")])
