@@ -125,7 +125,7 @@ async def _attacked(kind: str, server: Server, words: str, seconds: float, progr
 
 
 async def _together(server: Server, words: str, seconds: float, number: int) -> list[float]:
-    """Runs ATTACKED typists, whose numbers begin with this one. Returns their seconds from a key to its first drafts."""
+    """Runs ATTACKED typists, numbered from this on. Returns their seconds from a key to its first drafts."""
     outcomes, habits = Outcomes(), Habits(restless=False)
     await asyncio.gather(*(Typist(number + i, server, words, habits, outcomes).type(seconds) for i in range(ATTACKED)))
     return outcomes.first
