@@ -217,6 +217,10 @@ inline void add_up(Vec totals[R][2], Vec first, Vec second, const float* x, int6
   }
 }
 
+// A sum waits for the one before it, so few inputs have several for each output, added at the end.
+template <int R>
+constexpr int CHAINS = R == 1 ? 4 : R == 2 ? 2 : 1;
+
 struct Layout;
 
 struct Float32 {
@@ -381,15 +385,19 @@ struct Coded {
       blocks.begin(k);
       const uint32_t* codes = blocks.codes();
       for (int64_t at = 0; at < BLOCK; at += layout.group) {
-        Vec totals[R][2] = {};
+        Vec chains[CHAINS<R>][R][2] = {};
         const float* input = x + k + at;
         for (int64_t i = 0; i < layout.group; i += IN_WORD, codes += PANEL, fetch.from += IN_WORD * fetch.step) {
           for (int64_t to = 0; to < IN_WORD * fetch.step; to += 64) __builtin_prefetch(fetch.from + to);
           const Word a = load_words(codes), b = load_words(codes + LANES);
 #pragma GCC unroll 8
           for (int place = 0; place < IN_WORD; place++) {
-            add_up<R>(totals, code(a, place), code(b, place), input + i + place, K);
+            add_up<R>(chains[place % CHAINS<R>], code(a, place), code(b, place), input + i + place, K);
           }
+        }
+        Vec (&totals)[R][2] = chains[0];
+        for (int chain = 1; chain < CHAINS<R>; chain++) {
+          for (int j = 0; j < 2 * R; j++) totals[j / 2][j % 2] += chains[chain][j / 2][j % 2];
         }
         const bool shifted = layout.offsets && at + layout.group == BLOCK;  // once for each block
         for (int half = 0; half < 2; half++) {
@@ -579,10 +587,15 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
             out_of_low_rank<float>(*added, first_panel + p, inner, some, values);
           }
         }
-        const float* bias = matrices[i]->bias ? matrices[i]->bias + first + p * PANEL : nullptr;
-        for (int r = 0; r < some; r++) {
-          const float factor = inputs.scale ? inputs.scale[row + r] : 1.0f;
-          for (int j = 0; j < count; j++) values[r * PANEL + j] = values[r * PANEL + j] * factor + (bias ? bias[j] : 0.0f);
+        for (int r = 0; inputs.scale && r < some; r++) {
+          for (int j = 0; j < PANEL; j += LANES) {
+            store(values + r * PANEL + j, load(values + r * PANEL + j) * inputs.scale[row + r]);
+          }
+        }
+        if (const float* bias = matrices[i]->bias) {
+          for (int r = 0; r < some; r++) {
+            for (int j = 0; j < count; j++) values[r * PANEL + j] += bias[first + p * PANEL + j];
+          }
         }
       }
       for (int r = 0; r < some; r++) take(row + r, first + p * PANEL, count, found + r * PANEL);
