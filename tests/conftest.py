@@ -240,6 +240,12 @@ def _on_llama_cpp(path: Path, name: str) -> Iterator[LanguageModel]:
         yield model
 
 
+@pytest.fixture(scope="module")
+def own_llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
+    """As `llama_model`, for tests that need nearly all of its sequences: other files' tabs hold none of these."""
+    yield from _on_llama_cpp(default_gguf, "default")
+
+
 @pytest.fixture(scope="session")
 def autocomplete(llama_model: LanguageModel) -> Autocomplete:
     """The product on llama.cpp: default model, base store."""

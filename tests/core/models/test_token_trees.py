@@ -192,43 +192,43 @@ def test_llama_cpp_trees(tiny_llama: LanguageModel, data: st.DataObject) -> None
 @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.usefixtures("collected")
-def test_llama_cpp_trees_of_the_default_model(llama_model: LanguageModel, data: st.DataObject) -> None:
-    check_llama_cpp_trees(llama_model, data, LOOSE)
+def test_llama_cpp_trees_of_the_default_model(own_llama_model: LanguageModel, data: st.DataObject) -> None:
+    check_llama_cpp_trees(own_llama_model, data, LOOSE)
 
 
-def check_llama_cpp_trees(llama_model: LanguageModel, data: st.DataObject, loose: float) -> None:
-    free = len(llama_model._free_ids)  # type: ignore[attr-defined]
-    sequence, other = llama_model.open(), llama_model.open()
+def check_llama_cpp_trees(model: LanguageModel, data: st.DataObject, loose: float) -> None:
+    free = len(model._free_ids)  # type: ignore[attr-defined]
+    sequence, other = model.open(), model.open()
     sequence.feed(IDS)
     other.feed(IDS[:3])
     for close in (CLOSE, loose):
         parents = data.draw(trees())
         ids = data.draw(st.lists(st.integers(100, 40000), min_size=len(parents), max_size=len(parents)))
         past = list(sequence.inputs)
-        output = llama_model.forward([Row(sequence, ids, parents=parents), Row(other, [5])])[0]
-        before = llama_model.open()
+        output = model.forward([Row(sequence, ids, parents=parents), Row(other, [5])])[0]
+        before = model.open()
         before.feed(past)  # type: ignore[arg-type]
         paths = [path_to(leaf, parents) for leaf in {*range(len(ids))} - {*parents}]
         plain = [Row(before.fork(), [ids[p] for p in path], every=True) for path in paths]
-        for path, row, logits in zip(paths, plain, llama_model.forward(plain), strict=True):
+        for path, row, logits in zip(paths, plain, model.forward(plain), strict=True):
             assert (logits - output[path]).abs().max() < close
             row.sequence.close()
         before.close()
         kept = path_to(data.draw(st.integers(-1, len(ids) - 1)), parents)
         sequence.keep(kept)
         assert sequence.inputs == [*past, *(ids[p] for p in kept)]
-    plain = llama_model.open()
+    plain = model.open()
     assert (plain.feed([*sequence.inputs, 77]) - sequence.feed([77])).abs().max() < loose  # type: ignore[list-item]
     for s in (plain, sequence, other):
         s.close()
-    assert len(llama_model._free_ids) >= free  # type: ignore[attr-defined]
+    assert len(model._free_ids) >= free  # type: ignore[attr-defined]
 
 
-def test_a_kept_path_is_bit_for_bit_what_the_same_cells_hold_without_a_tree(llama_model: LanguageModel) -> None:
+def test_a_kept_path_is_bit_for_bit_what_the_same_cells_hold_without_a_tree(own_llama_model: LanguageModel) -> None:
     """llama.cpp's sums depend on the order of its cells. A rejected token leaves a hole that later tokens fill; so does
     another sequence that was closed. The two give the same bits, and both differ from a cache without holes."""
     text = [504, 338, 253, 1109, 282, 260]
-    other, plain, tree = llama_model.open(), llama_model.open(), llama_model.open()
+    other, plain, tree = own_llama_model.open(), own_llama_model.open(), own_llama_model.open()
     plain.feed(IDS)
     other.feed([9])
     plain.feed(text[:2])
@@ -258,7 +258,7 @@ def test_the_default_model_on_torch(torch_model: LanguageModel) -> None:
 
 @pytest.mark.parametrize("backend", ["torch", "llama.cpp"])
 def test_whatever_else_is_done_forgets_the_tree(request: pytest.FixtureRequest, backend: str) -> None:
-    model: LanguageModel = request.getfixturevalue("torch_model" if backend == "torch" else "llama_model")
+    model: LanguageModel = request.getfixturevalue("torch_model" if backend == "torch" else "own_llama_model")
     for what in ("feed", "rewind", "fork", "close"):
         sequence = model.open()
         sequence.feed(IDS)
