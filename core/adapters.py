@@ -45,12 +45,12 @@ class Adapters:
         if seen == self._seen:
             return False
         self._seen, self.problems = seen, {}
-        found = {folder: state for folder, (state, _) in seen.items()}
+        states = {folder: state for folder, (state, _) in seen.items()}
         self._read = {
             folder: self._read[folder]
             if folder in self._read and self._read[folder][0] == state
             else (state, _loaded(folder))
-            for folder, state in found.items()
+            for folder, state in states.items()
         }
         before, self._on = self._on, []
         for folder, (_, adapter) in self._read.items():
@@ -89,7 +89,7 @@ def _loaded(folder: Path) -> Adapter | str:
 
 def _state(folder: Path) -> FileState | None:
     try:
-        found = (folder / WEIGHTS).stat()
+        status = (folder / WEIGHTS).stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns

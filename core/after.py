@@ -79,11 +79,11 @@ class TextAfter:
             self.pace.seconds *= FORGETS
             return
         began = time.perf_counter()
-        found = yield from scored(lines, sequence, replace(drafts, done=False))
+        scores = yield from scored(lines, sequence, replace(drafts, done=False))
         self.pace.seconds = (time.perf_counter() - began) / inputs
         reached = [
             float(token_logprobs(line, logits, after)[common(line, encode(typed + text)) :].sum())
-            for text, line, after in zip(texts, lines, found, strict=True)
+            for text, line, after in zip(texts, lines, scores, strict=True)
         ]
         self.gains = {row.ids: end - reached[0] for row, end in zip(rows, reached[1:], strict=True)}
         self.silent = max(self.gains.values()) < -MOST_LOST

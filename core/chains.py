@@ -52,24 +52,24 @@ def refuse(titles: Sequence[str]) -> None:
 
 def notes(titles: Sequence[str]) -> list[str]:
     """Explanations of the surprising combinations in a chain of rules with these titles."""
-    found: list[str] = []
+    sentences: list[str] = []
     for at, title in enumerate(titles):
         cropped = ", ".join(earlier for earlier in titles[:at] if earlier != TEMPERATURE)
         if title == "top-nσ" and cropped:
-            found.append(
+            sentences.append(
                 f"top-nσ after {cropped}: σ is computed over the remaining logits and is smaller than over "
                 "the model's logits, so fewer tokens remain than with top-nσ first."
             )
         if title in _BY_SHARE and cropped:
-            found.append(
+            sentences.append(
                 f"{title} after {cropped}: its probabilities are those among the remaining tokens, "
                 f"which sum to 1.{_TOP_P_FIRST if title == 'top-p' else ''}"
             )
         if title in _BY_PROBABILITY and TEMPERATURE in titles[at:]:
-            found.append(
+            sentences.append(
                 f"temperature after {title}: {title} chooses at T = 1, and the temperature only shifts "
                 "weight among the kept tokens."
             )
     if "typical" in titles and "top-k" in titles[titles.index("typical") :]:
-        found.append("top-k after typical: typical may have dropped the likeliest tokens already.")
-    return found
+        sentences.append("top-k after typical: typical may have dropped the likeliest tokens already.")
+    return sentences

@@ -44,7 +44,7 @@ class TokenChances:
     def _chances(self, row: TextDraft, logits: list[Tensor], after: Tensor) -> tuple[Chance, ...]:
         """The chances of one draft, from the logits (n, V) after each of its tokens."""
         start = max(len(row.ids) - len(row.path), 0) if row.path else 0
-        found: list[Chance] = []
+        chances: list[Chance] = []
         shown = 0
         for n in range(start, len(row.ids)):
             end = len(self.presentation.text(list(row.ids[: n + 1])))
@@ -63,9 +63,9 @@ class TokenChances:
             likeliest = tuple(
                 (self._piece(i, typed), p) for i, p in zip(ids.tolist(), top.tolist(), strict=True) if p > -torch.inf
             )
-            found.append(Chance(row.text[shown:end], float(logp[row.ids[n]]), likeliest))
+            chances.append(Chance(row.text[shown:end], float(logp[row.ids[n]]), likeliest))
             shown = end
-        return tuple(found)
+        return tuple(chances)
 
     def _piece(self, token: int, typed: bytes) -> str:
         return self.presentation.tokenizer.pieces[token].removeprefix(typed).decode("utf-8", "replace")

@@ -443,9 +443,9 @@ class Preset:
 
     def as_dict(self) -> dict[str, object]:
         """Plain data, without the settings that the preset does not change."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        found |= {name: dict(getattr(self, name)) for name in _MAPPINGS}
-        return {name: value for name, value in found.items() if value is not None}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields |= {name: dict(getattr(self, name)) for name in _MAPPINGS}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def as_json(self) -> str:
         return json.dumps(self.as_dict(), ensure_ascii=False)
@@ -454,25 +454,25 @@ class Preset:
     def from_json(cls, text: str) -> Preset:
         """The preset that `as_json` wrote. Raises InputError that names an unknown or out-of-range value."""
         try:
-            found = parsed_json(text)
+            parsed = parsed_json(text)
         except ValueError as error:
             raise InputError(f"The preset is not JSON ({error}); give an exported preset.") from error
-        return cls.from_dict(found)
+        return cls.from_dict(parsed)
 
     @classmethod
-    def from_dict(cls, found: object) -> Preset:
+    def from_dict(cls, parsed: object) -> Preset:
         """The preset that `as_dict` returned. Raises as `from_json` does."""
-        values = [found.get(name, {}) for name in _MAPPINGS] if isinstance(found, dict) else [None]
-        if not isinstance(found, dict) or not all(isinstance(value, dict) for value in values):
+        values = [parsed.get(name, {}) for name in _MAPPINGS] if isinstance(parsed, dict) else [None]
+        if not isinstance(parsed, dict) or not all(isinstance(value, dict) for value in values):
             raise InputError("The preset is not a JSON object with name, rule and values; give an exported preset.")
-        unknown = set(found) - set(cls.__dataclass_fields__)
-        if unknown or not {"name", "rule"} <= set(found):
+        unknown = set(parsed) - set(cls.__dataclass_fields__)
+        if unknown or not {"name", "rule"} <= set(parsed):
             what = f"unknown field {min(unknown)!r}" if unknown else "no name or no rule"
             raise InputError(f"The preset has {what}; {', '.join(cls.__dataclass_fields__)} are expected.")
         for name in ("name", "rule", "source", "mode"):
-            if not isinstance(found.get(name, ""), str):
-                raise InputError(f"The preset's {name} {found[name]!r} is not text; give an exported preset.")
-        return cls(**{"values": {}, **found})
+            if not isinstance(parsed.get(name, ""), str):
+                raise InputError(f"The preset's {name} {parsed[name]!r} is not text; give an exported preset.")
+        return cls(**{"values": {}, **parsed})
 
 
 def named(kind: str, name: str, known: Iterable[str]) -> None:

@@ -98,8 +98,8 @@ def sweep(folder: Path) -> list[Path]:
     returns their paths. What a living process uses stays. Links are not followed."""
     removed: list[Path] = []
     for where, folders, files in os.walk(folder):
-        found = [Path(where, name) for name in (*folders, *files) if _TEMPORARY.fullmatch(name)]
-        removed += filter(_removed, found)
+        temporary = [Path(where, name) for name in (*folders, *files) if _TEMPORARY.fullmatch(name)]
+        removed += filter(_removed, temporary)
         folders[:] = [name for name in folders if not _TEMPORARY.fullmatch(name)]
     return removed
 
@@ -267,12 +267,12 @@ def status(path: Path) -> os.stat_result | None:
         raise OSError(errno.EINVAL, "no file can have this name", str(path)) from None
 
 
-def is_regular(found: os.stat_result | None) -> bool:
-    return found is not None and stat.S_ISREG(found.st_mode)
+def is_regular(state: os.stat_result | None) -> bool:
+    return state is not None and stat.S_ISREG(state.st_mode)
 
 
-def is_folder(found: os.stat_result | None) -> bool:
-    return found is not None and stat.S_ISDIR(found.st_mode)
+def is_folder(state: os.stat_result | None) -> bool:
+    return state is not None and stat.S_ISDIR(state.st_mode)
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -290,13 +290,13 @@ def open_regular(path: Path) -> BufferedReader:
 
 def check_regular(path: Path, missing: bool = False) -> None:
     """Raises OSError unless this is a regular file, or, if it may be `missing`, nothing."""
-    found = status(path)
-    if found is None:
+    state = status(path)
+    if state is None:
         if not missing:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    elif is_folder(found):
+    elif is_folder(state):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    elif not is_regular(found):
+    elif not is_regular(state):
         raise _not_regular(path)
 
 

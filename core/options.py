@@ -356,8 +356,8 @@ BASE_STORE = Control(
 
 def controls_of(options: type[DraftOptions]) -> dict[str, Control]:
     """The controls of the fields, by name."""
-    found = {each.name: each.metadata["control"] for each in fields(options)}
-    return {name: replace(control, name=name, flag=name.replace("_", "-")) for name, control in found.items()}
+    controls = {each.name: each.metadata["control"] for each in fields(options)}
+    return {name: replace(control, name=name, flag=name.replace("_", "-")) for name, control in controls.items()}
 
 
 OPTIONS = controls_of(DraftOptions)

@@ -161,20 +161,20 @@ def kept_rows(rows: Ids[KeptRow], how: Presentation, word: int, length: int) -> 
         typed = how.typed.decode("utf-8")
     except UnicodeDecodeError:
         return []
-    found = []
+    kept = []
     for row in rows:
         ids = how.tokenizer.encode(typed + row.text)
         if row.id < how.most and how.text(ids) == row.text:
-            found.append(Kept(row.id, ids, len(ids) - word < length, _earlier_totals(row, ids, how)))
-    return found
+            kept.append(Kept(row.id, ids, len(ids) - word < length, _earlier_totals(row, ids, how)))
+    return kept
 
 
 def _earlier_totals(row: KeptRow, ids: list[int], how: Presentation) -> list[float]:
     """Returns ln p up to each token of a kept row, as the earlier completion computed it; [] without such a row."""
-    found = how.drafted(row.id, row.text)
-    if found is None or not found[0].path:
+    drafted = how.drafted(row.id, row.text)
+    if drafted is None or not drafted[0].path:
         return []
-    earlier, typed = found
+    earlier, typed = drafted
     ends = [typed + len(how.text(ids[: n + 1])) for n in range(len(ids))]
     return [next((p for at, p in earlier.path if at >= end), earlier.path[-1][1]) for end in ends]
 
@@ -231,10 +231,10 @@ def _shortened(row: TextDraft, text: str, how: Presentation) -> TextDraft:
 def _with_earlier(row: TextDraft, how: Presentation) -> TextDraft:
     """Returns a kept row with the personal ranges that its words had when they were drafted."""
     kept = how.kept.get(row.id)
-    found = None if kept is None else how.drafted(row.id, kept)
-    if kept is None or found is None or not row.text.startswith(kept):
+    drafted = None if kept is None else how.drafted(row.id, kept)
+    if kept is None or drafted is None or not row.text.startswith(kept):
         return row
-    earlier, typed = found
+    earlier, typed = drafted
     end = typed + len(kept)
     spans = tuple((max(a, typed) - typed, min(b, end) - typed) for a, b in earlier.personal if b > typed and a < end)
     added = tuple((a, b) for a, b in row.personal if a >= len(kept))

@@ -89,8 +89,8 @@ def superposed(
         while True:  # one iteration, or one for each reset
             # 1. The first token: one pass gives the beginnings of all drafts (eq. 1).
             step, length = step + 1, min(o.length - settled_on.tokens, o.reset_every or o.length)
-            found = beginnings(logits, prefix, score, pieces, boundaries, [row.ids for row in kept])
-            tree = Continuations(found, pieces, stop)
+            starts = beginnings(logits, prefix, score, pieces, boundaries, [row.ids for row in kept])
+            tree = Continuations(starts, pieces, stop)
             kept = worth_keeping(tree, o, kept)
             forking = o.forks > 0 and o.distinct and len(kept) < o.k
             drafts, over = first_drafts(tree, o, kept, fill=not (forking and kept))

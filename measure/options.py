@@ -166,14 +166,14 @@ def texts(path: Path | None, part: str = "all") -> dict[str, list[str]]:
     if there is no text."""
     from training.texts import SAMPLE, kind_of, read
 
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for file, of_file in read([path or SAMPLE]):
-        found.setdefault(kind_of(str(file)), []).extend(of_file)
+        by_kind.setdefault(kind_of(str(file)), []).extend(of_file)
     if part not in PARTS:
         raise InputError(f"part {part!r} given; one of {', '.join(PARTS)} expected.")
-    if part != "all" and (single := [kind for kind, read in found.items() if len(read) < 2]):
+    if part != "all" and (single := [kind for kind, read in by_kind.items() if len(read) < 2]):
         raise InputError(f"The {single[0]} text has one document, which has no {part} half; give two or more.")
-    return {kind: read[PARTS[part]] for kind, read in found.items()}
+    return {kind: read[PARTS[part]] for kind, read in by_kind.items()}
 
 
 def places(
@@ -197,10 +197,10 @@ def places(
         ids = [document for document in ids if len(document) >= context + length]
         if not ids:
             raise InputError(f"The {kind} text is too short: no document has {context + length} tokens.")
-        found = []
+        of_kind = []
         for number in range(count):
             document = ids[number % len(ids)]
             at = chance.randrange(context, len(document) - length + 1)
-            found.append(Place(kind, document[at - context : at], document[at : at + length]))
-        turns.append(found)
+            of_kind.append(Place(kind, document[at - context : at], document[at : at + length]))
+        turns.append(of_kind)
     return [place for turn in zip(*turns, strict=True) for place in turn]

@@ -58,10 +58,10 @@ def points(rows: Iterable[ReportRow], x: str, y: str) -> list[tuple[float, float
 
 def series(rows: Iterable[ReportRow], name: str, x: str, y: str) -> Series:
     """Returns the points in columns `x` and `y` of a table, by the value in its column `name`, in the order of rows."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    groups: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        found.setdefault(str(row[name]), []).append((number_in(row, x), number_in(row, y)))
-    return found
+        groups.setdefault(str(row[name]), []).append((number_in(row, x), number_in(row, y)))
+    return groups
 
 
 def _look(number: int) -> tuple[str, str]:

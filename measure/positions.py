@@ -21,15 +21,15 @@ def runs(tokenizer: Tokenizer, files: list[list[str]], count: int) -> list[tuple
 
     Raises: InputError if the text is too short.
     """
-    found = []
+    pairs = []
     for place in text.words(files, count):
         before = tokenizer.encode(place.before.rstrip(" "))[-PREFIX:]
         written = tokenizer.encode(" " + place.document[place.at : place.at + 40 * RUN])[:RUN]
         if len(before) == PREFIX and len(written) == RUN:
-            found.append((before, written))
-    if not found:
+            pairs.append((before, written))
+    if not pairs:
         raise InputError("The text is too short: no place in it has enough words around it.")
-    return found
+    return pairs
 
 
 def along(sequence: Sequence, before: list[int], written: list[int]) -> Tensor:
@@ -41,8 +41,8 @@ def along(sequence: Sequence, before: list[int], written: list[int]) -> Tensor:
 
 def positions(model: LanguageModel, files: list[list[str]], count: int) -> tuple[Tensor, Tensor]:
     """Returns the logits (n, V) and the writer's tokens (n,) at up to `count` places of `runs`."""
-    found = runs(model.tokenizer, files, -(-count // RUN))
+    pairs = runs(model.tokenizer, files, -(-count // RUN))
     with closing(model.open()) as sequence:
-        logits = torch.cat([along(sequence, before, written) for before, written in found])
-    chosen = [token for _, written in found for token in written]
+        logits = torch.cat([along(sequence, before, written) for before, written in pairs])
+    chosen = [token for _, written in pairs for token in written]
     return logits[:count], torch.tensor(chosen[:count])

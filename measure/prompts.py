@@ -45,7 +45,7 @@ def prompts(
     Raises: InputError if there is no file with prompts, or a line is not a prompt.
     """
     files = [OURS] if path is None else sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-    found: dict[str, list[list[int]]] = {}
+    by_kind: dict[str, list[list[int]]] = {}
     for file in files:
         number = 0
         try:
@@ -55,16 +55,16 @@ def prompts(
                 if not isinstance(line, dict) or not isinstance(line["turns"][0], str):
                     raise ValueError("no object with a list of texts")
                 kind = line.get("kind", file.stem) if path is None else file.stem
-                of_kind = found.setdefault(kind, [])
+                of_kind = by_kind.setdefault(kind, [])
                 if count is None or len(of_kind) < count:
                     of_kind.append(_ids(kind, line["turns"][0], tokenizer, chat))
         except OSError as error:
             raise InputError(f"{file} cannot be read ({error.strerror}); give a folder of .jsonl prompts.") from error
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise InputError(f'Line {number} of {file} is not a prompt; {{"turns": ["…"]}} expected.') from error
-    if not found:
+    if not by_kind:
         raise InputError(f"No prompts in {path}; give a folder of .jsonl files.")
-    return found
+    return by_kind
 
 
 def messages(kind: str, prompt: str) -> list[Message]:
@@ -72,11 +72,11 @@ def messages(kind: str, prompt: str) -> list[Message]:
     system = KINDS.get(kind.lower().replace("-", "_"))
     if system != SUMS:
         return [{"role": "system", "content": system}] * (system is not None) + [{"role": "user", "content": prompt}]
-    found: list[Message] = []
+    chat: list[Message] = []
     for shot in json.loads(SHOTS.read_text(encoding="utf-8")):
-        found.append({"role": "user", "content": _sum(shot["question"])})
-        found.append({"role": "assistant", "content": shot["answer"]})
-    return [*found, {"role": "user", "content": _sum(prompt)}]
+        chat.append({"role": "user", "content": _sum(shot["question"])})
+        chat.append({"role": "assistant", "content": shot["answer"]})
+    return [*chat, {"role": "user", "content": _sum(prompt)}]
 
 
 def _sum(question: str) -> str:

@@ -88,7 +88,7 @@ class Cluster:
             seen = cast("dict[str, bool]", self.client.run(_sees, str(mark)))
         finally:
             mark.unlink()
-        if blind := [worker for worker, found in seen.items() if not found]:
+        if blind := [worker for worker, sees in seen.items() if not sees]:
             raise InputError(
                 f"{len(blind)} of {len(seen)} workers ({blind[0]} for one) have no access to {folder}: choose a folder "
                 "on a file system that all machines share, with --work."

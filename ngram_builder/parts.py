@@ -60,8 +60,8 @@ class Counted:
 
 def journal_of(folder: Path, packing: Packing) -> Counted:
     """Reads the journal of a part; an empty one if it is missing, or if a run that it names does not match it."""
-    found = read_json(folder / "journal.json")
-    counted = Counted(**found) if found else Counted()
+    stored = read_json(folder / "journal.json")
+    counted = Counted(**stored) if stored else Counted()
     intact = all(run.intact(packing) for run in runs_of(folder, counted))
     return counted if intact else Counted()
 
@@ -167,9 +167,9 @@ def range_path(folder: Path, number: int) -> Path:
 
 def load_range(folder: Path, number: int) -> list[Entries]:
     """Reads the file that `merge_range` wrote, order by order from 0."""
-    with np.load(range_path(folder, number), allow_pickle=False) as found:
-        orders = sum(name.startswith("words") for name in found.files)
-        return [Entries(found[f"words{n}"], found[f"counts{n}"], found[f"totals{n}"]) for n in range(orders)]
+    with np.load(range_path(folder, number), allow_pickle=False) as arrays:
+        orders = sum(name.startswith("words") for name in arrays.files)
+        return [Entries(arrays[f"words{n}"], arrays[f"counts{n}"], arrays[f"totals{n}"]) for n in range(orders)]
 
 
 def range_size(folder: Path, number: int) -> int | None:
@@ -177,8 +177,8 @@ def range_size(folder: Path, number: int) -> int | None:
     path = range_path(folder, number)
     if not path.exists():
         return None
-    with np.load(path, allow_pickle=False) as found:
-        return sum(len(found[name]) for name in found.files if name.startswith("counts"))
+    with np.load(path, allow_pickle=False) as arrays:
+        return sum(len(arrays[name]) for name in arrays.files if name.startswith("counts"))
 
 
 def _tokenised(
@@ -189,8 +189,8 @@ def _tokenised(
     def encode(texts: list[str]) -> tuple[np.ndarray, int]:
         arrays = []
         for text in texts:
-            ids = np.zeros(len(found := tokenizer.encode(text)) + 1, dtype=np.uint32)
-            ids[:-1] = found
+            ids = np.zeros(len(written := tokenizer.encode(text)) + 1, dtype=np.uint32)
+            ids[:-1] = written
             ids[:-1] += 1
             arrays.append(ids)
         return np.concatenate(arrays), len(texts)

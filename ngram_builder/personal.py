@@ -88,12 +88,12 @@ def add_file(
         progress(min(done / file.size, 1.0) if file.size else 0.0)
 
     def texts() -> Iterator[str]:
-        found = False
+        any_text = False
         progress(0.0)
         for document in read_file(file, Reading(added.damage.append, consumed)):
-            found = True
+            any_text = True
             yield document.text
-        if added.damage and not found:
+        if added.damage and not any_text:
             raise _NothingRead
 
     with suppress(_NothingRead):
@@ -167,8 +167,8 @@ def restore(store: PersonalStore, path: Path) -> Restored:
 
     All or nothing. Raises InputError when the file is not an export, or damaged; OSError when it cannot be read.
     """
-    found: list[Adapter] = []
-    return Restored(store.restore(_exported(path, found)), found[0] if found else None)
+    adapters: list[Adapter] = []
+    return Restored(store.restore(_exported(path, adapters)), adapters[0] if adapters else None)
 
 
 def adopt(store: PersonalStore, adapter: Adapter, model: LanguageModel) -> str:
@@ -221,10 +221,10 @@ def _exported(path: Path, adapters: list[Adapter]) -> Iterator[StoredText]:
         if head.get("version") not in (VERSION, WITH_ADAPTER):
             version = f"{head.get('version')!r:.40}"
             raise InputError(f"{path} has version {version}; this program reads {WITH_ADAPTER}. Update it.")
-        ended, found = False, 0
+        ended, count = False, 0
         for number, entry in entries:
             match entry:
-                case {"end": int(documents)} if documents == found and not ended:
+                case {"end": int(documents)} if documents == count and not ended:
                     ended = True
                 case {"adapter": {**parts}} if not adapters:
                     adapters.append(_adapter_of(parts, path))
@@ -235,7 +235,7 @@ def _exported(path: Path, adapters: list[Adapter]) -> Iterator[StoredText]:
                     and all(isinstance(text, str) and len(text) <= base.LONGEST_TEXT for text in passages)
                     and not ended
                 ):
-                    found += 1
+                    count += 1
                     so_far.given += HELD * (1 + len(passages))
                     if so_far.too_much:
                         raise _damaged(path, packed.too_much())

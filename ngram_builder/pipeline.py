@@ -324,7 +324,7 @@ def _finish(
 ) -> BuildReport:
     report.ngrams = {n: int((level.counts > 0).sum()) for n, level in enumerate(entries) if n}
     contexts = {str(n): int((level.totals > 0).sum()) for n, level in enumerate(entries)}
-    ngrams = {str(n): found for n, found in report.ngrams.items()}
+    ngrams = {str(n): number for n, number in report.ngrams.items()}
     manifest = {**about, "orders": list(orders), "ngrams": ngrams, "contexts": contexts}
     write_store(out, entries, packing, manifest, exact)
     report.seconds, report.size = time.monotonic() - began, out.stat().st_size

@@ -148,10 +148,10 @@ def _limits(maps: list[np.ndarray], spans: list[tuple[int, int]], blocks: int) -
         return []
     total = sum(b - a for a, b in spans)
     samples = blocks * _SAMPLES
-    found = [
+    spaced = [
         _sample(m, a, b, max((b - a) * samples // total, 1)) for m, (a, b) in zip(maps, spans, strict=True) if b > a
     ]
-    keys = np.concatenate(found)[:, :-1]
+    keys = np.concatenate(spaced)[:, :-1]
     keys = keys[np.lexsort(keys.T[::-1])]
     chosen = keys[np.arange(1, blocks) * len(keys) // blocks]
     return sorted({tuple(row) for row in chosen.tolist()})

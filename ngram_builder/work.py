@@ -70,12 +70,12 @@ def work_folder(folder: Path, identity: dict[str, Any]) -> Iterator[bool]:
         ) from error
     try:
         identity = json.loads(json.dumps({**identity, "version": VERSION}))
-        found = _identity(folder)
-        if found != identity:
+        earlier = _identity(folder)
+        if earlier != identity:
             discard(folder, keep_lock=True)
             folder.mkdir(exist_ok=True)
             write_json(folder / "identity.json", identity)
-        yield found not in (None, identity)
+        yield earlier not in (None, identity)
     finally:
         lock.release()
 

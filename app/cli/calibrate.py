@@ -65,14 +65,14 @@ def cut(tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0) -> l
     chance = random.Random(seed)
     documents = [document for file in load_text(text) for document in file]
     chance.shuffle(documents)
-    found: list[list[int]] = []
+    prefixes: list[list[int]] = []
     for number in range(count):
         document = documents[number % len(documents)]
         at = chance.randrange(max(len(document) - 6 * LONGEST, 1))
         ids = tokenizer.encode(document[at : at + 6 * LONGEST])
         length = chance.randint(SHORTEST, LONGEST)
         if len(ids) >= SHORTEST:
-            found.append(tokenizer.start_ids + ids[-length:])
-    if not found:
+            prefixes.append(tokenizer.start_ids + ids[-length:])
+    if not prefixes:
         raise InputError(f"No document of {SHORTEST} tokens in {text}; give a longer text.")
-    return found
+    return prefixes

@@ -47,13 +47,13 @@ def install() -> list[Path]:
 
 def uninstall() -> list[Path]:
     """Removes the files that `install` wrote. Returns: those that existed. Raises: InputError."""
-    found = [path for path in _files(_folder()) if path.exists()]
-    for path in found:
+    installed = [path for path in _files(_folder()) if path.exists()]
+    for path in installed:
         try:
             path.unlink()
         except OSError as error:
             raise InputError(f"{path} cannot be removed: {error.strerror or error}.") from error
-    return found
+    return installed
 
 
 def _folder() -> Path:

@@ -118,24 +118,24 @@ def _cpu() -> Check:
 
 def _memory() -> Check:
     total, free = psutil.virtual_memory().total / 1e9, free_bytes(torch.device("cpu")) / 1e9
-    found = f"{total:.1f} GB, {free:.1f} GB of it free"
+    amount = f"{total:.1f} GB, {free:.1f} GB of it free"
     if free < MEMORY_WANTED:
-        return Check("Memory", "warn", found, f"Close other programs: {MEMORY_WANTED:g} GB should be free.")
-    return Check("Memory", "ok", found)
+        return Check("Memory", "warn", amount, f"Close other programs: {MEMORY_WANTED:g} GB should be free.")
+    return Check("Memory", "ok", amount)
 
 
 def _torch() -> Check:
     if torch.cuda.is_available():
         return Check("torch", "ok", f"{torch.__version__} on {torch.cuda.get_device_name()}")
-    found = f"{torch.__version__} on the CPU (no CUDA device)"
+    installed = f"{torch.__version__} on the CPU (no CUDA device)"
     if (unneeded := cuda_bytes() / 1e9) < UNNEEDED:
-        return Check("torch", "ok", found)
+        return Check("torch", "ok", installed)
     version = torch.__version__.partition("+")[0]
     advice = (
         "This machine cannot use them. Install torch without them, in a new environment: pip install "
         f"torch=={version} --index-url https://download.pytorch.org/whl/cpu, then Polydraft."
     )
-    return Check("torch", "warn", f"{found}, with {unneeded:.1f} GB of packages for CUDA", advice)
+    return Check("torch", "warn", f"{installed}, with {unneeded:.1f} GB of packages for CUDA", advice)
 
 
 def cuda_bytes() -> int:
@@ -165,12 +165,12 @@ def _model(model: str, file: Path | None) -> Check:
         return Check("Model", "ok", f"{model}, not a file, so treated as a Hugging Face id")
     if not file.is_file():
         return Check("Model", "ok", str(file))
-    found = f"{file}, {file.stat().st_size / 1e6:.0f} MB"
+    described = f"{file}, {file.stat().st_size / 1e6:.0f} MB"
     try:
         reason = "" if torch.cuda.is_available() else why_not_compiled(file)
     except ModelFileError as error:
         return Check("Model", "fail", str(error), "Choose another model.")
-    return Check("Model", "warn", found, slower(reason)) if reason else Check("Model", "ok", found)
+    return Check("Model", "warn", described, slower(reason)) if reason else Check("Model", "ok", described)
 
 
 def _llama_package() -> Check:
@@ -183,10 +183,10 @@ def _llama_package() -> Check:
 def _backend(backend: Backend, result: ProbeResult) -> Check:
     name = f"{backend}, this model"
     if result.ok and result.seconds_per_step is not None:
-        found = f"works, {result.seconds_per_step * 1000:.1f} ms a token"
+        speed = f"works, {result.seconds_per_step * 1000:.1f} ms a token"
         if result.seconds_per_step > SLOW:
-            return Check(name, "warn", found, "Drafts will lag behind typing: use a smaller model or fewer tokens.")
-        return Check(name, "ok", found)
+            return Check(name, "warn", speed, "Drafts will lag behind typing: use a smaller model or fewer tokens.")
+        return Check(name, "ok", speed)
     if "SIGILL" in result.reason:
         advice = "It was compiled for another CPU: make setup-llama compiles it for this one."
     elif "not installed" in result.reason:
@@ -210,8 +210,8 @@ def _gradio() -> Check:
 def _browser() -> Check:
     path = browser.find_browser()
     if path is None:
-        found = "none on PATH; any browser can open the page, but the browser tests need Chromium"
-        return Check("Chromium", "warn", found, browser.ADVICE)
+        missing = "none on PATH; any browser can open the page, but the browser tests need Chromium"
+        return Check("Chromium", "warn", missing, browser.ADVICE)
     return Check("Chromium", "ok", str(path))
 
 
@@ -257,8 +257,8 @@ def run(model: str, json: bool) -> int:
         report = diagnose(model)
         rows = [asdict(check) for check in report.checks]
         target = {"name": "a backend runs the model", "value": int(report.works), "target": ">= 1"}
-        found = {"name": "doctor", "model": model, "rows": rows, "targets": [{**target, "met": report.works}]}
-        sys.stdout.write(jsonlib.dumps(found) + "\n")
+        output = {"name": "doctor", "model": model, "rows": rows, "targets": [{**target, "met": report.works}]}
+        sys.stdout.write(jsonlib.dumps(output) + "\n")
     else:
         console = Console()
         with Console(stderr=True).status("Looking …") as status:

@@ -184,7 +184,7 @@ def stats(
     opened = NgramStore.open(store, verify=verify)
     manifest = opened.manifest
     size = opened.path.stat().st_size
-    found: dict[str, Any] = {
+    statistics: dict[str, Any] = {
         "store": str(store),
         "verified": verify,
         "bytes": size,
@@ -201,20 +201,20 @@ def stats(
         "sources": manifest["sources"],
     }
     if as_json:
-        typer.echo(json.dumps({"name": "ngram stats", "rows": [found]}, ensure_ascii=False))
+        typer.echo(json.dumps({"name": "ngram stats", "rows": [statistics]}, ensure_ascii=False))
         return
-    table = Table(title=f"{store} · {found['bytes']:,} bytes, {found['bytes_per_ngram']:.2f} per n-gram")
+    table = Table(title=f"{store} · {statistics['bytes']:,} bytes, {statistics['bytes_per_ngram']:.2f} per n-gram")
     for column in ("order", "n-grams", "contexts", "at least"):
         table.add_column(column, justify="right")
-    for n, ngrams in found["per_order"].items():
-        contexts = found["contexts"].get(n, 0)
-        table.add_row(n, f"{ngrams:,}", f"{contexts:,}", str(found["min_count"].get(n, "")))
+    for n, ngrams in statistics["per_order"].items():
+        contexts = statistics["contexts"].get(n, 0)
+        table.add_row(n, f"{ngrams:,}", f"{contexts:,}", str(statistics["min_count"].get(n, "")))
     console = Console()
     console.print(table)
-    console.print(f"Tokenizer of {found['tokenizer']['name']}, {found['tokenizer']['fingerprint'][:12]}…")
-    console.print(f"From {found['documents']:,} documents, {found['tokens']:,} tokens:", end=" ")
-    console.print(", ".join(source["name"] for source in found["sources"]))
-    console.print(f"Largest error of a count: {found['max_relative_error']:.1%}")
+    console.print(f"Tokenizer of {statistics['tokenizer']['name']}, {statistics['tokenizer']['fingerprint'][:12]}…")
+    console.print(f"From {statistics['documents']:,} documents, {statistics['tokens']:,} tokens:", end=" ")
+    console.print(", ".join(source["name"] for source in statistics["sources"]))
+    console.print(f"Largest error of a count: {statistics['max_relative_error']:.1%}")
     if verify:
         console.print("Checksums agree.")
 
@@ -290,9 +290,9 @@ def _tokenizer(name: str) -> tuple[Tokenizer, str]:
 
 
 def _range(text: str) -> range:
-    if not (found := re.fullmatch(r"(\d)(?:-(\d))?", text.strip())):
+    if not (match := re.fullmatch(r"(\d)(?:-(\d))?", text.strip())):
         raise InputError(f"Orders {text!r} given; a range such as 2-6 expected.")
-    low, high = int(found[1]), int(found[2] or found[1])
+    low, high = int(match[1]), int(match[2] or match[1])
     if not 1 <= low <= high <= 8:
         raise InputError(f"Orders {text!r} given; a range within 1-8 expected.")
     return range(low, high + 1)
@@ -310,15 +310,15 @@ def _per_order(text: str, orders: range) -> dict[int, int]:
 
 
 def _share(text: str) -> float:
-    if not (found := re.fullmatch(r"(\d+(?:\.\d*)?)(%?)", text.strip())):
+    if not (match := re.fullmatch(r"(\d+(?:\.\d*)?)(%?)", text.strip())):
         raise InputError(f"Share {text!r} given; something like 1% or 0.01 expected.")
-    share = float(found[1]) / (100 if found[2] else 1)
+    share = float(match[1]) / (100 if match[2] else 1)
     if share > 1:
         raise InputError(f"Share {text!r} given; at most 100% expected.")
     return share
 
 
 def _bytes(text: str) -> int:
-    if not (found := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)):
+    if not (match := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)):
         raise InputError(f"Memory {text!r} given; something like 2G or 800M expected.")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    return int(float(match[1]) * _UNITS[match[2].upper()])

@@ -168,21 +168,21 @@ class BaseStores:
         from core.ngram import NgramStore
         from core.ngram.base import BASE_STORE
 
-        found: ChosenRow | DescribedRow = ChosenRow(
+        about: ChosenRow | DescribedRow = ChosenRow(
             file=str(one.path), name=one.path.stem, own=one.path == BASE_STORE, on=one.on, weight=one.weight
         )
         try:
             check_regular(one.path)
             state = one.path.stat()
             description = _described(one.path, state.st_mtime_ns, state.st_size)
-            found = DescribedRow(**found, **description)
+            about = DescribedRow(**about, **description)
             if description["fingerprint"] != self._fingerprint:
                 NgramStore.open(one.path, self._fingerprint)  # raises the reason
         except OSError as error:
-            found["problem"] = f"{one.path} cannot be read: {error.strerror or error}."
+            about["problem"] = f"{one.path} cannot be read: {error.strerror or error}."
         except StoreError as error:
-            found["problem"] = str(error)
-        return found
+            about["problem"] = str(error)
+        return about
 
 
 def _about_bad(one: BadEntry) -> ChosenRow:

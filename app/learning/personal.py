@@ -266,9 +266,9 @@ def _known_after(store: PersonalStore, text: str) -> tuple[str, list[NextWord]]:
     words = text.split()
     for length in [len(words), *range(min(len(words) - 1, ENDING), 0, -1)]:
         after = " ".join(words[len(words) - length :])
-        if found := store.following(after):
+        if following := store.following(after):
             rows: list[NextWord] = [
-                {"text": word, "count": sum(origins.values()), "from": origins} for word, origins in found.items()
+                {"text": word, "count": sum(origins.values()), "from": origins} for word, origins in following.items()
             ]
             return after, sorted(rows, key=lambda row: (-row["count"], row["text"]))[:FOLLOWING]
     return "", []

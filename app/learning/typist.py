@@ -76,14 +76,14 @@ def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
     turns, length = [], min(PASSAGE, characters)
     for kind, documents in by_kind.items():
         usable = [text for text in documents if len(text) >= 2 * PASSAGE]
-        found = []
+        chosen = []
         for number in range(max(characters // PASSAGE, 1)):
             text = usable[number % len(usable)] if usable else documents[0]
             # Later rounds begin later in the same document.
             share = (1 + number // max(len(usable), 1)) / (2 + characters // PASSAGE // max(len(usable), 1))
             at = text.find(" ", min(int(len(text) * share), max(len(text) - length, 0)))
-            found.append(Passage(kind, text[max(at - BEFORE, 0) : at], text[at : at + length]))
-        turns.append([passage for passage in found if passage.rest])
+            chosen.append(Passage(kind, text[max(at - BEFORE, 0) : at], text[at : at + length]))
+        turns.append([passage for passage in chosen if passage.rest])
     return [turn[i] for i in range(max(map(len, turns))) for turn in turns if i < len(turn)]
 
 

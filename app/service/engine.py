@@ -189,9 +189,9 @@ class Engine:
         def inputs_of(name: str) -> int | None:
             tab = busy[name]
             while not (self._full and tab.waiting and any(other.running for other in self._tabs)):
-                found = self._attempt(tab, lambda tab: self._rows(tab, alone=len(busy) == 1))
+                due = self._attempt(tab, lambda tab: self._rows(tab, alone=len(busy) == 1))
                 if not tab.waiting:
-                    rows[name] = found or []
+                    rows[name] = due or []
                     return sum(len(row.inputs) for row in rows[name])
             return None  # it waits for room in the cache
 

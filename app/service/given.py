@@ -48,12 +48,12 @@ class Flag:
 
 
 def _owned(kind: str, controls: Iterable[tuple[str, Iterable[Control]]]) -> dict[str, Flag]:
-    found: dict[str, Flag] = {}
+    flags: dict[str, Flag] = {}
     for owner, ones in controls:
         for control in ones:
-            earlier = found.get(control.flag)
-            found[control.flag] = Flag(control, kind, (*(earlier.owners if earlier else ()), owner))
-    return found
+            earlier = flags.get(control.flag)
+            flags[control.flag] = Flag(control, kind, (*(earlier.owners if earlier else ()), owner))
+    return flags
 
 
 DRAFT_FLAGS = {control.flag: Flag(control) for control in OPTIONS.values() if control.only != "page"}
@@ -137,21 +137,21 @@ def refuse_base_store(settings: DraftSettings) -> None:
 
 def _chosen(settings: DraftSettings) -> dict[str, Value]:
     """The values by flag, and the mode."""
-    found = {control.flag: getattr(settings, name) for name, control in OPTIONS.items() if not control.within}
-    return found | {"mode": settings.sampling.mode}
+    values = {control.flag: getattr(settings, name) for name, control in OPTIONS.items() if not control.within}
+    return values | {"mode": settings.sampling.mode}
 
 
 def of_rules(given: Given, temperature: float, chain: str = DEFAULT_RULE) -> dict[str, dict[str, Value]]:
     """All rules, with the given values, and the chain if it has several rules. Raises InputError for a value out of
     range, and for rules that cannot be combined."""
-    found: dict[str, dict[str, Value]] = {name: {} for name in CATALOG}
+    by_rule: dict[str, dict[str, Value]] = {name: {} for name in CATALOG}
     for name, value in given.items():
         flag = RULE_FLAGS[name]
-        found[flag.owners[0]][flag.control.name] = value
+        by_rule[flag.owners[0]][flag.control.name] = value
     if len(names := names_of(chain)) > 1:
         entries_of(chain)
-        found[chain] = {name: value for rule in names for name, value in found[rule].items()}
-    return {name: checked_rule(name, values, temperature) for name, values in found.items()}
+        by_rule[chain] = {name: value for rule in names for name, value in by_rule[rule].items()}
+    return {name: checked_rule(name, values, temperature) for name, values in by_rule.items()}
 
 
 def _refuse_foreign(flag: Flag, chosen: Mapping[str, str]) -> None:

@@ -55,7 +55,7 @@ class OwnPresets:
         """All presets by name, and those that this version cannot read, which stay in the file."""
         if not self.file.exists():
             return [], []
-        found: list[Preset] = []
+        presets: list[Preset] = []
         unreadable: list[UnreadablePreset] = []
         for name, content in self._rows():
             try:
@@ -63,12 +63,12 @@ class OwnPresets:
                 _check_name(preset.name)
                 if preset.name != name:
                     raise InputError(f"It is called {preset.name!r} in the file's list.")
-                found.append(preset)
+                presets.append(preset)
             except InputError as error:
                 unreadable.append(
                     UnreadablePreset(name=name, problem=f"{name} is a preset that cannot be read: {error}")
                 )
-        return found, unreadable
+        return presets, unreadable
 
     def save(self, preset: Preset) -> None:
         """Saves a preset; replaces one of the same name. Raises InputError for an invalid name."""
@@ -147,17 +147,17 @@ def read(text: str) -> list[Preset]:
         raise InputError(f"The file has an unknown field {min(unknown)!r}; kind, version and presets are expected.")
     if not content["presets"]:
         raise InputError("The file contains no presets.")
-    found = []
+    presets = []
     for number, one in enumerate(content["presets"], 1):
         name = one.get("name") if isinstance(one, dict) else None
         try:
-            found.append(Preset.from_dict(one))
-            _check_name(found[-1].name)
+            presets.append(Preset.from_dict(one))
+            _check_name(presets[-1].name)
         except InputError as error:
             raise InputError(f"Preset {number}{f' ({name})' if name else ''}: {error} Nothing was imported.") from None
-    if len({preset.name for preset in found}) < len(found):
+    if len({preset.name for preset in presets}) < len(presets):
         raise InputError("The file contains two presets with the same name. Nothing was imported.")
-    return found
+    return presets
 
 
 def _text(value: object) -> str:

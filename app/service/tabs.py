@@ -170,10 +170,10 @@ class Tabs:
         if not request.by_text:
             return None
         texts = {name: other.shared for name, other in self._tabs.items() if other.shared is not None}
-        found = closest(request.before, texts, busy={name for name in texts if self._tabs[name].running})
-        if found is None:
+        nearest = closest(request.before, texts, busy={name for name in texts if self._tabs[name].running})
+        if nearest is None:
             return None
-        name, common = found
+        name, common = nearest
         other = self._tabs[name]
         if other.session is None:
             return None

@@ -79,13 +79,13 @@ def superposed_drafts(
         options |= {"rule": rule if logits_processor else None, "stop_ids": frozenset(ends)}
         for made in superpose_batch(wrapped, [ids.tolist() for ids in prompts], k, length, **options):
             latest = made
-    found = [_best(drafts, k) for drafts in latest]
-    most = max((len(ids) for drafts in found for ids, _ in drafts), default=0)
+    best = [_best(drafts, k) for drafts in latest]
+    most = max((len(ids) for drafts in best for ids, _ in drafts), default=0)
     filler = next(iter(_ids(config.pad_token_id) or ends), 0)
     sequences = torch.full((len(input_ids), input_ids.shape[1] + most), filler, dtype=input_ids.dtype)
     sequences[:, : input_ids.shape[1]] = input_ids.cpu()
     scores = torch.full((len(input_ids),), -torch.inf)
-    for i, drafts in zip(rows, found, strict=True):
+    for i, drafts in zip(rows, best, strict=True):
         for at, (ids, logprob) in enumerate(drafts, start=i):
             sequences[at, input_ids.shape[1] : input_ids.shape[1] + len(ids)] = torch.tensor(ids)
             scores[at] = logprob

@@ -39,14 +39,14 @@ def beam(
                 return
             logits = yield [own_row(draft, sequence, prefix) for draft in alive], Drafts.of(drafts, step)
             # (score, parent, token); an ended text is its own continuation
-            found: list[tuple[float, Draft, int | None]] = [(d.logprob, d, None) for d in drafts if d.ended]
+            extended: list[tuple[float, Draft, int | None]] = [(d.logprob, d, None) for d in drafts if d.ended]
             for draft, row in zip(alive, logits, strict=True):
                 tokens, scores = _scored(o, ngrams, row, prefix + draft.ids)
-                found += [(draft.logprob + float(s), draft, int(t)) for s, t in zip(scores, tokens, strict=True)]
-            found.sort(key=lambda one: -one[0])
-            del found[o.k :]
-            if any(token is not None for _, _, token in found):
-                drafts = _children(found, alive, o.k)
+                extended += [(draft.logprob + float(s), draft, int(t)) for s, t in zip(scores, tokens, strict=True)]
+            extended.sort(key=lambda one: -one[0])
+            del extended[o.k :]
+            if any(token is not None for _, _, token in extended):
+                drafts = _children(extended, alive, o.k)
             else:  # no token is possible, or the ended texts are more probable
                 for draft in alive:
                     draft.ended = True
@@ -55,12 +55,12 @@ def beam(
             draft.close()
 
 
-def _children(found: list[tuple[float, Draft, int | None]], alive: list[Draft], k: int) -> list[Draft]:
+def _children(extended: list[tuple[float, Draft, int | None]], alive: list[Draft], k: int) -> list[Draft]:
     """The drafts of the next step. The most probable child of a parent inherits its sequence; the others fork it."""
-    lineages = {parent: parent.row for _, parent, _ in found}
+    lineages = {parent: parent.row for _, parent, _ in extended}
     free = [n for n in range(k) if n not in lineages.values()]
     grown = []
-    for score, parent, token in found:
+    for score, parent, token in extended:
         if token is None:
             grown.append(parent)
             continue
@@ -68,7 +68,7 @@ def _children(found: list[tuple[float, Draft, int | None]], alive: list[Draft], 
         child = parent.child(token, score, row=lineages.pop(parent) if first else free.pop(0))
         child.sequence = parent.sequence if first or parent.sequence is None else parent.sequence.fork()
         grown.append(child)
-    continued = {parent for _, parent, _ in found}
+    continued = {parent for _, parent, _ in extended}
     for draft in alive:
         if draft in continued:
             draft.sequence = None

@@ -207,8 +207,8 @@ def check(
             positions = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
             logits = [after[known[tuple(row.ids[:at])]] for row, at in positions]
             contexts, tokens = [prefix + row.ids[:at] for row, at in positions], [row.ids[at] for row, at in positions]
-            found = judge(logits, contexts, tokens)
-            for (row, at), (own, own_logprob, logprob) in zip(positions, found, strict=True):
+            judged = judge(logits, contexts, tokens)
+            for (row, at), (own, own_logprob, logprob) in zip(positions, judged, strict=True):
                 if at >= len(row.ids):  # an earlier token of it failed
                     continue
                 if row.ids[at] == own:
@@ -227,8 +227,8 @@ def check(
             (after,) = yield [Row(sequence, torch.cat([_mixture(rows, i, sequence) for i in range(fed, at)]))]
             fed = at
             due = [row for row in waiting if len(row.ids) == at]
-            found = judge([after] * len(due), [prefix + row.ids for row in due], [row.ids[-1] for row in due])
-            for row, (token, logprob, _) in zip(due, found, strict=True):
+            judged = judge([after] * len(due), [prefix + row.ids for row in due], [row.ids[-1] for row in due])
+            for row, (token, logprob, _) in zip(due, judged, strict=True):
                 row.ids.append(token)
                 row.logprobs.append(logprob)
         yield []

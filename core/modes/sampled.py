@@ -40,8 +40,8 @@ def first_draws(logits: list[Tensor], prefix: list[int], o: Options, n: int, bou
     at = boundaries.likeliest(logits)
     stem = boundaries.word[:at]
     row = cropped(o, logits[at][None], [prefix + stem], boundaries.allowed(at))[0]
-    found = [_drawn(row, SeededNoise(o.seed, i), len(prefix) + at) for i in range(n)]
-    return [Draft.alone([*stem, one[0]], one[1], i, at) for i, one in enumerate(found) if one is not None]
+    drawn = [_drawn(row, SeededNoise(o.seed, i), len(prefix) + at) for i in range(n)]
+    return [Draft.alone([*stem, one[0]], one[1], i, at) for i, one in enumerate(drawn) if one is not None]
 
 
 def draws(
@@ -56,11 +56,11 @@ def draws(
         step += 1
         contexts = [prefix + draft.ids for draft in alive]
         for draft, context, row in zip(alive, contexts, cropped(o, torch.stack(logits), contexts), strict=True):
-            found = _drawn(row, SeededNoise(o.seed, draft.row), len(context))
-            if found is None:
+            drawn = _drawn(row, SeededNoise(o.seed, draft.row), len(context))
+            if drawn is None:
                 draft.ended = True
                 continue
-            child = draft.child(found[0], draft.logprob + found[1])
+            child = draft.child(drawn[0], draft.logprob + drawn[1])
             child.sequence, draft.sequence = draft.sequence, None
             drafts[drafts.index(draft)] = child
     return step

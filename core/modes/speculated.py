@@ -86,8 +86,8 @@ def speculated(
     model, stop = sequence.model, o.stops(sequence.model)
     greedily = Greedily(Candidates(o, prefix)) if greedy else None
     if greedily is not None:
-        found = beginnings(logits, prefix, greedily.score, model.tokenizer.pieces, boundaries)[:1]
-        drafts = [Draft.alone(ids, logprob, 0, len(ids) - 1) for ids, logprob, _ in found]
+        likeliest = beginnings(logits, prefix, greedily.score, model.tokenizer.pieces, boundaries)[:1]
+        drafts = [Draft.alone(ids, logprob, 0, len(ids) - 1) for ids, logprob, _ in likeliest]
     else:
         drafts = first_draws(logits, prefix, o, o.k, boundaries)
     for draft in drafts:
@@ -179,8 +179,8 @@ class Greedily:
         self.mass: dict[int, float] = {}
 
     def rule(self, ids: Tensor, logits: Tensor) -> Tensor:
-        found = self.score.scored(logits[0], ids[0].tolist())
-        self.mass[ids.shape[1]] = float(np.logaddexp.reduce(found.scores))
+        scored = self.score.scored(logits[0], ids[0].tolist())
+        self.mass[ids.shape[1]] = float(np.logaddexp.reduce(scored.scores))
         kept = torch.full_like(logits, -torch.inf)
-        kept[0, torch.from_numpy(found.ids)] = torch.from_numpy(found.scores).to(logits.dtype)
+        kept[0, torch.from_numpy(scored.ids)] = torch.from_numpy(scored.scores).to(logits.dtype)
         return kept

@@ -47,17 +47,17 @@ def spliced(
 
     def so_far(done: bool) -> Drafts:
         ended = [Draft([], [], 0, ended=True)]
-        found = [
+        grown = [
             # By the paper's rule several drafts can have one lineage; they are numbered by their order instead.
             ((stem, draft.row if o.distinct else n), replace(draft.after(stem), branch=stem.branch))
             for stem in stems
             for n, draft in enumerate(running[stem].latest.drafts if stem in running else ended)
         ]
-        found.sort(key=lambda one: -one[1].logprob)
+        grown.sort(key=lambda one: -one[1].logprob)
         if not numbers:  # a beginning that was drawn twice has the same drafts, so its second ones come last
             again = [stem for n, stem in enumerate(stems) if any(stem.ids == other.ids for other in stems[:n])]
-            numbers.update({key: n for n, (key, _) in enumerate(sorted(found, key=lambda one: one[0][0] in again))})
-        return Drafts([replace(draft, row=numbers.setdefault(key, len(numbers))) for key, draft in found], step, done)
+            numbers.update({key: n for n, (key, _) in enumerate(sorted(grown, key=lambda one: one[0][0] in again))})
+        return Drafts([replace(draft, row=numbers.setdefault(key, len(numbers))) for key, draft in grown], step, done)
 
     try:
         step = yield from draws(stems, sequence, prefix, o, min(sampled_tokens, o.length))

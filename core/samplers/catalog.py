@@ -67,7 +67,7 @@ def cuts(
     Raises: as `sampler` does.
     """
     arguments = checked_rule(rule, values or {})
-    found: list[Rule] = []
+    rules: list[Rule] = []
     for entry in entries_of(rule):
         kind = RULES.get(entry.name)
         if kind is None:
@@ -80,5 +80,5 @@ def cuts(
             own["embeddings"] = embeddings.get(str(own["metric"])) if isinstance(embeddings, Mapping) else embeddings
         if kind is DRY:
             own["breakers"] = breakers
-        found.append(kind(**own))
-    return found
+        rules.append(kind(**own))
+    return rules

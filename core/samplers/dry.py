@@ -66,19 +66,19 @@ class DRY(Rule):
 
 def repeated(ids: list[int], breakers: Set[int]) -> dict[int, int]:
     """For each token that followed the text's end before, the largest number of tokens of that end; at most LONGEST."""
-    found: dict[int, int] = {}
+    lengths: dict[int, int] = {}
     if not ids or ids[-1] in breakers:
-        return found
+        return lengths
     last, end = ids[-1], len(ids) - 1
     at = -1
     while True:
         try:
             at = ids.index(last, at + 1, end)
         except ValueError:
-            return found
+            return lengths
         if (token := ids[at + 1]) in breakers:
             continue
         n = 1
         while n < LONGEST and n <= at and ids[at - n] == ids[end - n] and ids[end - n] not in breakers:
             n += 1
-        found[token] = max(n, found.get(token, 0))
+        lengths[token] = max(n, lengths.get(token, 0))

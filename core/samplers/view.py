@@ -83,10 +83,10 @@ class View:
     possible: int
 
     def as_dict(self) -> dict[str, Any]:
-        found = asdict(self)
+        fields = asdict(self)
         if self.top_w is not None:
-            found["top_w"]["geometry_mattered"] = self.top_w.geometry_mattered
-        return found
+            fields["top_w"]["geometry_mattered"] = self.top_w.geometry_mattered
+        return fields
 
 
 def look(

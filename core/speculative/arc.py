@@ -180,5 +180,5 @@ def local_tolerance_score(p: np.ndarray, model: LanguageModel, calibration: Cali
     t_m = int(p.argmax())
     if t_d != t_m and not {t_d, t_m}.isdisjoint(exact_only(model.tokenizer)):
         return -math.inf
-    found = risk(p, model.embeddings, calibration, t_d, depth)
-    return 1.0 - found.bound / found.tolerance
+    bounded = risk(p, model.embeddings, calibration, t_d, depth)
+    return 1.0 - bounded.bound / bounded.tolerance

@@ -81,9 +81,9 @@ def cost_curve(model: LanguageModel) -> CostCurve:
 
 def known_curve(model: LanguageModel) -> CostCurve | None:
     """Returns the stored curve, or None."""
-    found = recall(_file()).get(_key(model))
+    stored = recall(_file()).get(_key(model))
     try:
-        return None if found is None else TypeAdapter(CostCurve).validate_python(found)
+        return None if stored is None else TypeAdapter(CostCurve).validate_python(stored)
     except (InputError, ValidationError):
         return None  # the entry has an older form or is damaged, and the curve is measured again
 

@@ -224,20 +224,20 @@ class Eagle3Head(nn.Module):
     def load(cls, folder: Path) -> Eagle3Head:
         """Reads a checkpoint in float32. Raises HeadError."""
         config = HeadConfig.of(_config(folder))
-        found = _tensors(folder)
+        tensors = _tensors(folder)
         try:
             with torch.device("meta"):  # before memory is taken for what config.json states
                 expected = cls(config).state_dict()
         except RuntimeError as error:
             raise HeadError(f"{folder}: config.json has sizes that no head has ({first_line(error)}).") from error
         # Some published heads contain the target's embeddings, which are not needed, and names with "model." first.
-        found = {name.removeprefix("model."): value for name, value in found.items()}
-        found.pop("embed_tokens.weight", None)
-        if missing := sorted(set(expected) - set(found)):
+        tensors = {name.removeprefix("model."): value for name, value in tensors.items()}
+        tensors.pop("embed_tokens.weight", None)
+        if missing := sorted(set(expected) - set(tensors)):
             raise HeadError(f"{folder} has no {missing[0]}; it is not an EAGLE-3 checkpoint.")
-        if unknown := sorted(set(found) - set(expected)):
+        if unknown := sorted(set(tensors) - set(expected)):
             raise HeadError(f"{folder} has {unknown[0]}, which an EAGLE-3 head of one layer does not have.")
-        for name, value in found.items():
+        for name, value in tensors.items():
             if value.shape != expected[name].shape:
                 raise HeadError(
                     f"{folder}: {name} has shape {tuple(value.shape)}; {tuple(expected[name].shape)} expected from "
@@ -246,7 +246,7 @@ class Eagle3Head(nn.Module):
             if value.layout != torch.strided or not bool(value.isfinite().all()):
                 raise HeadError(f"{folder}: {name} contains numbers that are not finite; get the checkpoint again.")
         head = cls(config)
-        head.load_state_dict({name: value.to(expected[name].dtype) for name, value in found.items()})
+        head.load_state_dict({name: value.to(expected[name].dtype) for name, value in tensors.items()})
         ids = head.vocabulary
         if bool((ids < 0).any() or (ids >= head.config.vocab_size).any()) or not bool(head.t2d[ids].all()):
             raise HeadError(f"{folder}: d2t and t2d do not agree on the draft vocabulary.")
@@ -324,7 +324,7 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
             with ZipFile(plain) as members:
                 if any(member.compress_type != ZIP_STORED for member in members.infolist()):
                     raise HeadError(f"{path} is compressed, which a checkpoint is not; get the checkpoint again.")
-        found = load_file(safe) if path == safe else torch.load(plain, map_location="cpu", weights_only=True)
+        tensors = load_file(safe) if path == safe else torch.load(plain, map_location="cpu", weights_only=True)
     except (
         SafetensorError,
         OSError,
@@ -336,6 +336,6 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
         BadZipFile,
     ) as error:
         raise HeadError(f"{path} cannot be read ({first_line(error)}); get the checkpoint again.") from error
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+    if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
         raise HeadError(f"{path} contains no named tensors; get the checkpoint again.")
-    return found
+    return tensors

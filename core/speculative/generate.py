@@ -324,11 +324,11 @@ def cycles(
             text, s = texts[n], texts[n].statistics
             left, most = text.end - len(text.ids), target.context_length - len(text.ids)
             if drafter is not None and (room := min(left - 1, most)) >= 1:
-                found = budget.limits(drafter, min(o.depth, room), most, left, len(active))
-                if found is None:  # for all texts, because they share the cost of drafting
+                limit = budget.limits(drafter, min(o.depth, room), most, left, len(active))
+                if limit is None:  # for all texts, because they share the cost of drafting
                     drafter, s.notice = None, s.switched_off
-                elif found[0] >= 1:
-                    limits[n] = found
+                elif limit[0] >= 1:
+                    limits[n] = limit
         trees, drafting = (
             {n: TokenTree() for n in active},
             dict.fromkeys(active, 0.0),

@@ -40,19 +40,19 @@ class TargetSampling:
     @cached_property
     def overall_temperature(self) -> float:
         """The temperature of sampling, including the one in the rule; 0 for the most probable token."""
-        found = self.temperature
+        product = self.temperature
         for part in parts(self.rule):
             if isinstance(part, Greedy):
                 return 0.0
             if isinstance(part, Temperature):
-                found *= float(torch.as_tensor(part.temperature).flatten()[0])
-        return found
+                product *= float(torch.as_tensor(part.temperature).flatten()[0])
+        return product
 
     @property
     def crops(self) -> str:
         """The names of the rules that drop tokens; "" if there are none."""
-        found = [part for part in parts(self.rule) if part is not None and not isinstance(part, Temperature)]
-        return ", ".join(getattr(part, "title", "a rule of your own") for part in found)
+        cropping = [part for part in parts(self.rule) if part is not None and not isinstance(part, Temperature)]
+        return ", ".join(getattr(part, "title", "a rule of your own") for part in cropping)
 
     def probabilities(self, logits: Tensor, ids: list[int]) -> np.ndarray:
         """Returns probabilities (V,) float64 for logits (V,) after the text `ids`; 0 for tokens that the rule drops."""

@@ -100,10 +100,10 @@ class TokenTree:
 
     def children(self) -> dict[int, list[int]]:
         """Returns the indices of each parent's children, in their order."""
-        found: dict[int, list[int]] = {}
+        children: dict[int, list[int]] = {}
         for place, parent in enumerate(self.parents):
-            found.setdefault(parent, []).append(place)
-        return found
+            children.setdefault(parent, []).append(place)
+        return children
 
     def indices(self) -> dict[tuple[int, ...], int]:
         """Returns each token's place, by the tokens on the path to it."""
@@ -112,10 +112,10 @@ class TokenTree:
     def products(self, chances: Sequence[float] | None = None) -> np.ndarray:
         """Returns (n,) for each token the product of `chances` (by default the confidences) along its path."""
         chances = self.confidence if chances is None else chances
-        found = np.ones(len(self.ids))
+        products = np.ones(len(self.ids))
         for place, (parent, chance) in enumerate(zip(self.parents, chances, strict=True)):
-            found[place] = chance * (found[parent] if parent >= 0 else 1.0)
-        return found
+            products[place] = chance * (products[parent] if parent >= 0 else 1.0)
+        return products
 
     def mass(self, noise: bool = True) -> np.ndarray:
         """Returns (n,) the probability of the path to each token: that the target samples it, which the drafter knows

@@ -37,13 +37,13 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
     later: list[int] = []
     for cut, target in CUTS.items():
         healed, plain = attempts[True, cut], attempts[False, cut]
-        restored = 100 * fmean(found for found, _ in healed)
+        restored = 100 * fmean(was_restored for was_restored, _ in healed)
         report.rows.append(
             {
                 "letters": cut,
                 "words": len(places),
                 "restored_percent": restored,
-                "without_healing_percent": 100 * fmean(found for found, _ in plain),
+                "without_healing_percent": 100 * fmean(was_restored for was_restored, _ in plain),
                 "steps_to_first_draft": fmean(first for _, first in healed),
                 "steps_without_healing": fmean(first for _, first in plain),
             }

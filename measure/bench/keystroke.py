@@ -106,19 +106,19 @@ class Typing:
 
 def passages(files: list[list[str]], count: int) -> list[tuple[str, str]]:
     """Pairs (existing text, typed text) of plain prose that every keyboard can type."""
-    found: list[tuple[str, str]] = []
+    chosen: list[tuple[str, str]] = []
     for place in text.words(files, 50 * count):
         before, typed = (
             re.sub(r"\s+", " ", part.translate(STRAIGHT))
             for part in (place.before, place.document[place.at : place.at + 2 * KEYS])
         )
         if len(before) >= CONTEXT and len(typed) >= KEYS and typed.isascii():
-            found.append((before[-CONTEXT:], typed[:KEYS]))
-        if len(found) == count:
-            return found
-    if not found:
+            chosen.append((before[-CONTEXT:], typed[:KEYS]))
+        if len(chosen) == count:
+            return chosen
+    if not chosen:
         raise InputError(f"The text is too short to type from: {CONTEXT + 2 * KEYS} characters are needed.")
-    return found
+    return chosen
 
 
 def type_at_rate(

@@ -93,7 +93,7 @@ def questions(store: NgramStore, rounds: int, seed: int = 0) -> list[tuple[list[
     longest = [ids for ids, count, _ in store.ngrams() if len(ids) == store.orders[-1] and count]
     single = [(ids[0], count) for ids, count, _ in store.ngrams() if len(ids) == 1]
     tokens, weights = zip(*single, strict=True)
-    found = []
+    pairs = []
     for _ in range(rounds):
         contexts, candidates = [], []
         for draft in range(DRAFTS):
@@ -102,8 +102,8 @@ def questions(store: NgramStore, rounds: int, seed: int = 0) -> list[tuple[list[
                 chance.shuffle(context)
             contexts.append(context)
             candidates.append([last, *chance.choices(tokens, weights, k=CANDIDATES - 1)])
-        found.append((contexts, candidates))
-    return found
+        pairs.append((contexts, candidates))
+    return pairs
 
 
 def _times(store: NgramStore, peers: list[Peer], rounds: int) -> dict[str, float]:

@@ -109,7 +109,7 @@ async def _attacked(kind: str, server: Server, words: str, seconds: float, progr
     beside an attacker; which turn is first alternates."""
     turn = min(TURN, seconds / 2)
     pairs = max(round(seconds / turn / 2), 1)
-    found = Attacked()
+    waits = Attacked()
     with attacker(kind, urlsplit(server.url).port or 80) as attack:
         for number in range(2 * pairs):
             progress(f"{ATTACKED} typists beside {KINDS[kind]}, turn {number + 1} of {2 * pairs}")
@@ -118,10 +118,10 @@ async def _attacked(kind: str, server: Server, words: str, seconds: float, progr
                 attack.start()
             await asyncio.sleep(min(PASSING, turn / 4))
             first = await _together(server, words, turn, 2000 + ATTACKED * pair)
-            (found.beside if beside else found.without).extend(first)
+            (waits.beside if beside else waits.without).extend(first)
             if beside:
-                found.sent.append(attack.stop())
-    return found
+                waits.sent.append(attack.stop())
+    return waits
 
 
 async def _together(server: Server, words: str, seconds: float, number: int) -> list[float]:
@@ -160,14 +160,14 @@ def summary(
         ("alone after: key to its first drafts", alone[1].first),
     ):
         report.times(what, [1000 * seconds for seconds in times], (50, 95, 99))
-    for kind, found in attacked.items():
-        for what, times in (("without", found.without), ("beside", found.beside)):
+    for kind, measured in attacked.items():
+        for what, times in (("without", measured.without), ("beside", measured.beside)):
             name = f"{ATTACKED} typists {what} {KINDS[kind]}: key to its first drafts"
             report.times(name, [1000 * seconds for seconds in times], (50, 95, 99))
-        taken = sum(sent.seconds for sent in found.sent)
+        taken = sum(sent.seconds for sent in measured.sent)
         for what, count in (
-            ("MB", sum(s.bytes for s in found.sent) / 1e6),
-            ("connections", sum(s.connections for s in found.sent)),
+            ("MB", sum(s.bytes for s in measured.sent) / 1e6),
+            ("connections", sum(s.connections for s in measured.sent)),
         ):
             report.rows.append({"what": f"sent by {KINDS[kind]}: {what} a second", "count": round(count / taken, 1)})
     for end, count in sorted(outcomes.ends.items()):
@@ -187,8 +187,8 @@ def summary(
     report.target("memory after warm-up: furthest from its median, %", 100 * away, "<= 5")
     report.target("threads left", after.threads - before.threads, "<= 0")
     report.target("descriptors left", after.descriptors - before.descriptors, "<= 0")
-    for kind, found in attacked.items():
-        changed = percentile(found.beside, 50) / percentile(found.without, 50)
+    for kind, measured in attacked.items():
+        changed = percentile(measured.beside, 50) / percentile(measured.without, 50)
         report.target(f"typists' p50 beside {KINDS[kind]} / without", changed, "<= 1.1")
     first, last = (percentile(outcomes.first, 50) for outcomes in alone)
     report.target("alone after / alone before, p50 to first drafts", last / first, "<= 1.1")

@@ -75,14 +75,14 @@ class SpeculativeMethod:
 def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> list[SpeculativeMethod]:
     """Returns all methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is
     calibrated. Reports the reason for a missing method."""
-    found = [
+    compared = [
         SpeculativeMethod(PLAIN, None, "off"),
         SpeculativeMethod("n-gram", NgramDrafter(base_stores(model, options.store)), "lossless"),
         SpeculativeMethod("superposed tree", SuperposedDrafter(model, 3), "lossless"),
     ]
     if drafter := eagle3(model, progress, options.head):  # all methods share one head, which can continue any text
-        found.append(SpeculativeMethod(WHOLE, drafter, "lossless", {"tree_size": drafter.most}))
-        found.append(SpeculativeMethod(EAGLE, drafter, "lossless"))
+        compared.append(SpeculativeMethod(WHOLE, drafter, "lossless", {"tree_size": drafter.most}))
+        compared.append(SpeculativeMethod(EAGLE, drafter, "lossless"))
     try:
         calibration = for_model(model)
     except CalibrationError as error:
@@ -92,7 +92,7 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> 
         "{} + typical": {"tolerance": "typical", "prune": False},
         "{}, ARC prune-only": {"tolerance": "none"},
     }
-    best = found[-1] if found[-1].name == EAGLE else found[1]
+    best = compared[-1] if compared[-1].name == EAGLE else compared[1]
     if best.drafter is not None and best.drafter.has_distribution:
         ways |= {"{} + FSD": {"tolerance": "fsd", "prune": False}}
     if options.pruning:
@@ -106,7 +106,9 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> 
     if calibration is not None:
         ways |= {"{}, ARC LTS-only": {"calibration": calibration, "prune": False}}
         ways |= {"{} + ARC": {"calibration": calibration}}
-    return found + [SpeculativeMethod(name.format(best.name), best.drafter, "arc", way) for name, way in ways.items()]
+    return compared + [
+        SpeculativeMethod(name.format(best.name), best.drafter, "arc", way) for name, way in ways.items()
+    ]
 
 
 def measure(options: BenchOptions, progress: Progress) -> Report:

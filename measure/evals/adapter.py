@@ -85,7 +85,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     model, base = autocomplete.model, autocomplete.ngrams
     learnt, tested = learn_and_test(options)
     windows = windows_of(
-        [model.tokenizer.encode(text) for found in tested.values() for text in found], options.repetitions or PLACES
+        [model.tokenizer.encode(text) for of_kind in tested.values() for text in of_kind], options.repetitions or PLACES
     )
     count = min(DRAFTED, options.repetitions or DRAFTED)
     drafted_at = places(model.tokenizer, tested, count, options.context)
@@ -135,21 +135,21 @@ def judged(
         times: of passes in seconds, without and with the adapter.
     """
     report = Report("eval adapter")
-    for name, found in results.items():
-        logs = [each.logp for each in found.places]
+    for name, tested in results.items():
+        logs = [each.logp for each in tested.places]
         row = {
             "with": name,
             "places": len(logs),
-            "first": fmean(each.rank < 1 for each in found.places),
-            "first_three": fmean(each.rank < 3 for each in found.places),
+            "first": fmean(each.rank < 1 for each in tested.places),
+            "first_three": fmean(each.rank < 3 for each in tested.places),
             "ln_p": fmean(logs),
             "ln_p_ci": half_interval(_by_window(logs)),
         }
-        for k, matches in found.matches.items():
+        for k, matches in tested.matches.items():
             row |= {f"match_{k}": fmean(matches), f"match_{k}_ci": half_interval(matches)}
             row |= {f"match_{k}_gain_ci": _gain(matches, results[BASE].matches[k])[1]}
-        row |= {"keys_saved_percent": fmean(found.saved), "keys_ci": half_interval(found.saved)}
-        row |= {"keys_gain_ci": _gain(found.saved, results[BASE].saved)[1]}
+        row |= {"keys_saved_percent": fmean(tested.saved), "keys_ci": half_interval(tested.saved)}
+        row |= {"keys_gain_ci": _gain(tested.saved, results[BASE].saved)[1]}
         report.rows.append(row)
     result, trained = outcome.result, outcome.curve[-1][0]  # each token as often as it was trained
     report.rows[0] |= {"pass_ms": 1000 * median(times[0])}

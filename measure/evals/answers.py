@@ -34,11 +34,13 @@ NEVER = frozenset[int]()  # no token ends an answer
 def settings() -> dict[str, tuple[str, dict[str, Value]]]:
     """Rules by the names in the table: the rule's name and its values."""
     paper = next(preset for preset in PRESETS if preset.name == "Top-W, the paper's")
-    found: dict[str, tuple[str, dict[str, Value]]] = {name: (name, {}) for name in ("none", "top-p", "min-p", "top-h")}
-    found |= {"top-n-sigma": ("top-n-sigma", {}), "top-w": ("top-w", {}), paper.name: ("top-w", dict(paper.values))}
+    by_name: dict[str, tuple[str, dict[str, Value]]] = {
+        name: (name, {}) for name in ("none", "top-p", "min-p", "top-h")
+    }
+    by_name |= {"top-n-sigma": ("top-n-sigma", {}), "top-w": ("top-w", {}), paper.name: ("top-w", dict(paper.values))}
     for n in SIGMAS:
-        found[f"n = {n:g}"] = ("top-n-sigma", {"n": n})
-    return found
+        by_name[f"n = {n:g}"] = ("top-n-sigma", {"n": n})
+    return by_name
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
@@ -51,7 +53,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
         def answers(question: Question, ids: list[int], mode: str, k: int, **how: Any) -> list[str]:
             how |= {"k": k, "length": LENGTH, "stop_ids": NEVER, "end_below": 0.0}
             *_, last = draft(model, ids, mode, sequence=sequence, **how)
-            return [answer_of(model.tokenizer.decode(found)) for found in last.ids]
+            return [answer_of(model.tokenizer.decode(sampled)) for sampled in last.ids]
 
         greedy = [answers(question, ids, "greedy", 1) for question, ids in sample]
         report.rows.append(row(kind, "greedy", 0.0, [q for q, _ in sample], greedy))
@@ -59,8 +61,8 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
             for temperature in TEMPERATURES:
                 progress(f"{kind}: {name}, T = {temperature:g}")
                 sampler = autocomplete.sampler(rule, values, temperature)
-                found = [answers(q, ids, "sampled", N, rule=sampler, seed=i) for i, (q, ids) in enumerate(sample)]
-                report.rows.append(row(kind, name, temperature, [q for q, _ in sample], found))
+                answered = [answers(q, ids, "sampled", N, rule=sampler, seed=i) for i, (q, ids) in enumerate(sample)]
+                report.rows.append(row(kind, name, temperature, [q for q, _ in sample], answered))
     sequence.close()
     model.close()
     return report
@@ -68,14 +70,14 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
 
 def answer_of(text: str) -> str:
     """Returns the word or number at the beginning of a continuation; "" if there is none."""
-    found = re.match(r"\s*(\w+)", text)
-    return found[1] if found else ""
+    match = re.match(r"\s*(\w+)", text)
+    return match[1] if match else ""
 
 
 def row(kind: str, rule: str, temperature: float, sample: list[Question], answers: list[list[str]]) -> ReportRow:
     """Returns one line of the table. `answers[i]` are the answers to `sample[i]`."""
-    shares = [fmean(text == question.answer for text in found) for question, found in zip(sample, answers, strict=True)]
-    ballots = [Counter(found).most_common(1)[0][0] for found in answers]
+    shares = [fmean(text == question.answer for text in votes) for question, votes in zip(sample, answers, strict=True)]
+    ballots = [Counter(votes).most_common(1)[0][0] for votes in answers]
     return {
         "kind": kind,
         "rule": rule,

@@ -61,11 +61,11 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
             report.rows.append({"T": temperature, "left out": str(error)})
             continue
         for kind, of_kind in asked.items():
-            found: list[Audited] = []
+            accepted: list[Audited] = []
             arc, lossless = list[Statistics](), list[Statistics]()
             for number, ids in enumerate(counted(of_kind, f"T = {temperature:g}, {kind}, prompt", progress)):
                 proposals, statistics = audited(model, calibration, NgramDrafter(stores), ids, number, temperature)
-                found += proposals
+                accepted += proposals
                 arc.append(statistics)
                 how = {"length": LENGTH, "seed": number, "tree_size": TREE, "temperature": temperature}
                 plain = generate(model, NgramDrafter(stores), ids, "lossless", **how)
@@ -77,10 +77,10 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
                 "lossless accept length": accept_length(lossless),
                 "tolerated / accepted": tolerated / max(sum(s.accepted for s in arc) + tolerated, 1),
             }
-            report.rows.append({"T": temperature, "prompts": kind, **lengths, **summary(found)})
+            report.rows.append({"T": temperature, "prompts": kind, **lengths, **summary(accepted)})
             longer = accept_length(arc) / max(accept_length(lossless), 1e-9)
             report.target(f"T = {temperature:g}, {kind}: accept length, ARC / lossless", longer, ">= 1.0")
-            coverage = summary(found)["coverage"]
+            coverage = summary(accepted)["coverage"]
             report.target(f"T = {temperature:g}, {kind}: JS <= U_min / accepted", coverage, ">= 0.95")
     model.close()
     return report
@@ -132,34 +132,34 @@ def audited(
 def depths(tokens: list[Token]) -> dict[int, int]:
     """Returns the depth in its tree of each proposed token, by its place in the text. A pass ends with a token of the
     target's own."""
-    found: dict[int, int] = {}
+    by_place: dict[int, int] = {}
     depth = 0
     for at, token in enumerate(tokens):
         proposed = token.how in ("accepted", "tolerated")
         if proposed:
-            found[at] = depth
+            by_place[at] = depth
         depth = depth + 1 if proposed else 0
-    return found
+    return by_place
 
 
-def summary(found: list[Audited]) -> dict[str, float | int]:
+def summary(accepted: list[Audited]) -> dict[str, float | int]:
     """Returns coverage with its Wilson interval, of all accepted tokens, and of those that were not the target's most
     probable ones."""
-    others = [a for a in found if not a.best]
-    held, held_others = sum(a.js <= a.bound for a in found), sum(a.js <= a.bound for a in others)
+    others = [a for a in accepted if not a.best]
+    held, held_others = sum(a.js <= a.bound for a in accepted), sum(a.js <= a.bound for a in others)
     tolerated = [a for a in others if a.tolerated]
-    low, high = wilson(held, len(found))
+    low, high = wilson(held, len(accepted))
     low_others, high_others = wilson(held_others, len(others))
     return {
-        "accepted": len(found),
-        "coverage": held / len(found) if found else 1.0,
+        "accepted": len(accepted),
+        "coverage": held / len(accepted) if accepted else 1.0,
         "low": low,
         "high": high,
         "not the most probable": len(others),
         "their coverage": held_others / len(others) if others else 1.0,
         "their low": low_others,
         "their high": high_others,
-        "tolerated": sum(a.tolerated for a in found),
+        "tolerated": sum(a.tolerated for a in accepted),
         "tolerated, not the most probable": len(tolerated),
         "of these JS <= tau": sum(a.js <= a.tolerance for a in tolerated) / max(len(tolerated), 1),
         "their mean JS": sum(a.js for a in others) / max(len(others), 1),

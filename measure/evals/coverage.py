@@ -50,8 +50,8 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
                 precise[name].append(correct(question, sequence, draft(sequence, ids, max(KS), LENGTH)))
             for name, each in spread_out(question, sequence, ids, sampled).items():
                 spread[name].append(each)
-        report.rows += [_row(kind, name, found, "P@", KS) for name, found in precise.items()]
-        report.rows += [_row(kind, name, found, "n=", BUDGETS) for name, found in spread.items()]
+        report.rows += [_row(kind, name, marks, "P@", KS) for name, marks in precise.items()]
+        report.rows += [_row(kind, name, marks, "n=", BUDGETS) for name, marks in spread.items()]
     sequence.close()
     model.close()
     return report
@@ -67,7 +67,7 @@ def spread_out(question: Question, sequence: Sequence, ids: list[int], sampled: 
     tokens, is correct."""
     sequence.sync(ids)
     drafts = sampled(sequence, ids, max(BUDGETS), LENGTH)
-    found = {"NS": correct(question, sequence, drafts)}
+    by_method = {"NS": correct(question, sequence, drafts)}
     for k, name in PAPER.items():
         continued: dict[tuple[int, ...], bool] = {}  # by the first tokens, which many drafts share
         for first in {tuple(draft[:SAMPLED]) for draft in drafts}:
@@ -75,14 +75,14 @@ def spread_out(question: Question, sequence: Sequence, ids: list[int], sampled: 
             sequence.sync(prefix)
             rest = by_the_paper(None)(sequence, prefix, k, LENGTH - SAMPLED)
             continued[first] = any(correct(question, sequence, [[*first, *more] for more in rest]))
-        found[name] = [continued[tuple(draft[:SAMPLED])] for draft in drafts]
-    return found
+        by_method[name] = [continued[tuple(draft[:SAMPLED])] for draft in drafts]
+    return by_method
 
 
-def _row(kind: str, method: str, found: list[list[bool]], name: str, numbers: tuple[int, ...]) -> ReportRow:
+def _row(kind: str, method: str, marks: list[list[bool]], name: str, numbers: tuple[int, ...]) -> ReportRow:
     """Returns the shares of questions with a correct draft among the first n, for each number n."""
-    figures = {f"{name}{n}": fmean(any(each[:n]) for each in found) for n in numbers}
-    return {"kind": kind, "method": method, "questions": len(found)} | figures
+    figures = {f"{name}{n}": fmean(any(each[:n]) for each in marks) for n in numbers}
+    return {"kind": kind, "method": method, "questions": len(marks)} | figures
 
 
 def plots(report: Report) -> str:

@@ -43,14 +43,14 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     if drafter is None:
         raise InputError("eval dice needs a model with an EAGLE-3 head; use the default model with --backend torch.")
     asked = prompts(options.text, model.tokenizer, options.repetitions or PROMPTS, chat_template(options.model))
-    found: dict[str, list[list[float]]] = {}
+    by_method: dict[str, list[list[float]]] = {}
     for kind, of_kind in asked.items():
         for ids in counted(of_kind, f"{kind}, prompt", progress):
             for n, p, q in places(model, drafter, ids):
                 for method, each in shares(p, q, n).items():
-                    found.setdefault(method, []).append(each)
+                    by_method.setdefault(method, []).append(each)
     report = Report("eval dice")
-    for method, of_method in found.items():
+    for method, of_method in by_method.items():
         means = [fmean(column) for column in zip(*of_method, strict=True)]
         report.rows.append(
             {"method": method, "places": len(of_method)} | dict(zip(map(str, COUNTS), means, strict=True))

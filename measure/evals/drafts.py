@@ -84,7 +84,7 @@ def inside_words(autocomplete: Autocomplete, options: EvalOptions, progress: Pro
             "branching greedy": (DraftSettings(k=k, end_below=0), Mode("branching")),
         }
         session = autocomplete.open()
-        found: dict[str, list[tuple[int, bool]]] = {name: [] for name in ways}
+        by_way: dict[str, list[tuple[int, bool]]] = {name: [] for name in ways}
         for number, place in enumerate(counted(every, f"inside words, k={k}: place", progress)):
             typed = 1 + number % 4
             rest = place.document[place.at + typed : place.at + 80]
@@ -94,9 +94,9 @@ def inside_words(autocomplete: Autocomplete, options: EvalOptions, progress: Pro
                 while not completion.done:
                     completion.advance(autocomplete.model.forward(completion.rows()))
                 best = max((common(draft.text, rest) for draft in completion.drafts), default=0)
-                found[name].append((best, best >= len(place.word) - typed))
+                by_way[name].append((best, best >= len(place.word) - typed))
         session.close()
-        for name, scores in found.items():
+        for name, scores in by_way.items():
             characters = [float(n) for n, _ in scores]
             rows.append(
                 {
@@ -165,8 +165,8 @@ def plots(report: Report) -> str:
                 continue
             name, label = text_in(row, "method").replace("superposed, the ", "the "), ""
             for setting in (", r=", "forks="):  # one line for all its values
-                before, found, value = name.partition(setting)
-                if found:
+                before, separator, value = name.partition(setting)
+                if separator:
                     name, label = f"{before}{setting.replace('=', ' = ')}…", value
             point = PlotPoint(number_in(row, "ms"), number_in(row, "match"), label, filled=row["ngrams"] == "yes")
             groups.setdefault(name, []).append(point)

@@ -108,13 +108,13 @@ def _cases_of(place: own_text.WordPlace) -> list[Case]:
     rest = place.document[place.at : place.at + FOLLOWING]
     line = rest.partition("\n")[0]
     words = line.split()
-    found = [Case(place.before, "", (" ".join(rest.split()[: MISSING + 1]),), MISSING + 1)]
+    parts = [Case(place.before, "", (" ".join(rest.split()[: MISSING + 1]),), MISSING + 1)]
     if len(words) > 2 * MISSING:
         gap = re.match(rf"(?:\S+\s+){{{MISSING}}}", line)
         assert gap is not None
-        found.append(Case(place.before, rest[gap.end() :], (gap[0].strip(),), MISSING + 2))
-        found.append(Case(place.before, rest, (), MISSING + 1))
-    return found
+        parts.append(Case(place.before, rest[gap.end() :], (gap[0].strip(),), MISSING + 2))
+        parts.append(Case(place.before, rest, (), MISSING + 1))
+    return parts
 
 
 def _case(read: dict[str, Any]) -> Case:

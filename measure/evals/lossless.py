@@ -47,13 +47,13 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     drafters = [NgramDrafter(base_stores(model, options.store)), *filter(None, [eagle3(model, progress)])]
     report = Report("eval lossless")
     asked = prompts(options.text, model.tokenizer, options.repetitions, chat_template(options.model))
-    found: dict[tuple[str, float], dict[str, list[Compared]]] = {}
+    results: dict[tuple[str, float], dict[str, list[Compared]]] = {}
     for kind, of_kind in asked.items():
         for ids in counted(of_kind, f"{kind}, prompt", progress):
             for temperature in TEMPERATURES:
                 for drafter, one in zip(drafters, compared(model, drafters, ids, temperature), strict=True):
-                    found.setdefault((drafter.name, temperature), {}).setdefault(kind, []).append(one)
-    for (name, temperature), by_kind in found.items():
+                    results.setdefault((drafter.name, temperature), {}).setdefault(kind, []).append(one)
+    for (name, temperature), by_kind in results.items():
         way = {"drafter": name, "T": temperature, "backend": model.backend}
         every = [one for of_kind in by_kind.values() for one in of_kind]
         for kind, of_kind in (by_kind | {"all": every}).items():
@@ -71,7 +71,7 @@ def compared(
     sequence = model.open()
     options = {"temperature": temperature, "length": length, "stop_ids": NEVER, "sequence": sequence}
     plain = [t.id for t in generate(model, None, ids, "off", **options)]
-    found = []
+    comparisons = []
     for drafter in drafters:
         made = generate(model, drafter, ids, "lossless", tree_size=TREE, **options)
         fast = [t.id for t in made]
@@ -79,9 +79,9 @@ def compared(
         if plain != fast:
             at = next(i for i, (a, b) in enumerate(zip(plain, fast, strict=True)) if a != b)
             margin = _margin(sequence.sync(ids + plain[:at]), SeededNoise(0) if temperature else None, len(ids) + at)
-        found.append(Compared(margin is None, margin, made.statistics.accept_length))
+        comparisons.append(Compared(margin is None, margin, made.statistics.accept_length))
     sequence.close()
-    return found
+    return comparisons
 
 
 def _margin(logits: Tensor, noise: SeededNoise | None, place: int) -> float:
@@ -92,11 +92,11 @@ def _margin(logits: Tensor, noise: SeededNoise | None, place: int) -> float:
     return float(top[0] - top[1])
 
 
-def _summary(found: list[Compared]) -> dict[str, float | int]:
-    margins = [c.margin for c in found if c.margin is not None]
+def _summary(comparisons: list[Compared]) -> dict[str, float | int]:
+    margins = [c.margin for c in comparisons if c.margin is not None]
     return {
-        "count": len(found),
-        "identical": sum(c.same for c in found),
+        "count": len(comparisons),
+        "identical": sum(c.same for c in comparisons),
         "largest margin where they part": max(margins, default=0.0),
-        "accept length": sum(c.accept_length for c in found) / len(found),
+        "accept length": sum(c.accept_length for c in comparisons) / len(comparisons),
     }

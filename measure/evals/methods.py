@@ -75,17 +75,17 @@ def methods(base: NgramStore | None, rule: Interpolation | None) -> list[NamedMe
     Args:
         base: for the paper's own rule. rule: for all others.
     """
-    found = []
+    named = []
     for mixed in [None, rule] if rule is not None else [None]:
         ngrams = mixed is not None
-        found += [
+        named += [
             NamedMethod("greedy", ngrams, superposed(mixed, one=True), single=True),
             NamedMethod(NUCLEUS_OF_TOP_K, ngrams, nucleus(mixed)),
             NamedMethod("beam", ngrams, _in_mode("beam", {"ngrams": mixed, "forks": 0}), drops=True),
             NamedMethod("branching greedy", ngrams, superposed(mixed)),
         ]
         for name, values in PAPERS.items():
-            found.append(NamedMethod(name, ngrams, by_the_paper(base if ngrams else None, **values), drops=True))
+            named.append(NamedMethod(name, ngrams, by_the_paper(base if ngrams else None, **values), drops=True))
         ours = {f"superposed, r={r}": superposed(mixed, r) for r in range(4)}
         ours |= {f"forks={n}": superposed(mixed, SHIPPED.exact_steps, forks=n) for n in FORKS}
         ours[AS_SHIPPED] = superposed(
@@ -95,8 +95,8 @@ def methods(base: NgramStore | None, rule: Interpolation | None) -> list[NamedMe
             end_below=SHIPPED.end_below,
             min_branch=SHIPPED.min_branch,
         )
-        found += [NamedMethod(name, ngrams, method) for name, method in ours.items()]
-    return found
+        named += [NamedMethod(name, ngrams, method) for name, method in ours.items()]
+    return named
 
 
 def superposed(rule: Interpolation | None, /, r: int | None = None, one: bool = False, **options: Any) -> Method:

@@ -41,19 +41,19 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     judge = _judge(model, options)
     compared = ways(base)
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
-    found: dict[str, list[list[float]]] = {name: [] for name in compared}
+    perplexities: dict[str, list[list[float]]] = {name: [] for name in compared}
     sequence, judging = model.open(), judge.open()
     for place in counted(chosen, "place", progress):
         for name, draft in compared.items():
             sequence.sync(place.before)
             drafts = draft(sequence, place.before, K, LENGTH)
-            found[name].append([perplexity(judging, place.before, ids) for ids in drafts if ids])
+            perplexities[name].append([perplexity(judging, place.before, ids) for ids in drafts if ids])
     for opened in (sequence, judging):
         opened.close()
     for loaded in {id(m): m for m in (model, judge)}.values():
         loaded.close()
     report = Report("eval perplexity")
-    report.rows = [row(name, of_method) for name, of_method in found.items()]
+    report.rows = [row(name, of_method) for name, of_method in perplexities.items()]
     return report
 
 
@@ -71,7 +71,7 @@ def ways(base: NgramStore | None) -> dict[str, Method]:
     """Returns the methods by name; those with n-grams only if there is a store."""
     rule, r = interpolation(base), SHIPPED.exact_steps
     known = {(method.name, method.ngrams): method.draft for method in methods(base, rule)}
-    found = {
+    by_name = {
         "nucleus": nucleus(None),
         "greedy": known["greedy", False],
         "beam": known["beam", False],
@@ -79,13 +79,13 @@ def ways(base: NgramStore | None) -> dict[str, Method]:
         f"superposed, r={r}, without n-grams": superposed(None, r),
     }
     if base is None:
-        return found
-    found["n-grams alone"] = ngrams_alone(base)
-    found[f"superposed, r={r}"] = superposed(rule, r)
+        return by_name
+    by_name["n-grams alone"] = ngrams_alone(base)
+    by_name[f"superposed, r={r}"] = superposed(rule, r)
     short = Geometric(base, 0.55, {n: w for n, w in Geometric(base).weights.items() if n <= 4})
-    found["superposed, the paper's, orders 2-4, α = 0.55, τ = 0.1"] = by_the_paper(short, alpha=None, tau=0.1)
-    found |= {name: by_the_paper(base, alpha=alpha, tau=tau) for name, (tau, alpha) in GRID.items()}
-    return found
+    by_name["superposed, the paper's, orders 2-4, α = 0.55, τ = 0.1"] = by_the_paper(short, alpha=None, tau=0.1)
+    by_name |= {name: by_the_paper(base, alpha=alpha, tau=tau) for name, (tau, alpha) in GRID.items()}
+    return by_name
 
 
 def ngrams_alone(store: NgramStore) -> Method:
@@ -114,17 +114,17 @@ def perplexity(sequence: Sequence, before: list[int], ids: list[int]) -> float:
     return math.exp(-fmean(logprobs(sequence, before, ids)))
 
 
-def row(method: str, found: list[list[float]]) -> ReportRow:
+def row(method: str, perplexities: list[list[float]]) -> ReportRow:
     """Returns a row of the table from each place's perplexities in the order of the drafts. Places without drafts are
     left out."""
-    found = [of_place for of_place in found if of_place]
-    columns: ReportRow = {"method": method, "places": len(found)}
+    perplexities = [of_place for of_place in perplexities if of_place]
+    columns: ReportRow = {"method": method, "places": len(perplexities)}
     for n in range(K):
-        columns[f"draft_{n + 1}"] = mean([of_place[n] for of_place in found if len(of_place) > n])
-    best = [min(of_place) for of_place in found]
+        columns[f"draft_{n + 1}"] = mean([of_place[n] for of_place in perplexities if len(of_place) > n])
+    best = [min(of_place) for of_place in perplexities]
     columns["best"] = mean(best)
     columns["sd"] = stdev(best) if len(best) > 1 else math.nan
-    columns["average"] = mean([fmean(of_place) for of_place in found])
+    columns["average"] = mean([fmean(of_place) for of_place in perplexities])
     return columns
 
 

@@ -67,19 +67,19 @@ def learn_and_test(options: EvalOptions) -> tuple[list[str], dict[str, list[str]
     tested = texts(options.text)
     if options.past is not None:
         return [text for documents in texts(options.past).values() for text in documents], tested
-    earlier = [text[: len(text) // 2] for found in tested.values() for text in found]
-    return earlier, {kind: [text[len(text) // 2 :] for text in found] for kind, found in tested.items()}
+    earlier = [text[: len(text) // 2] for of_kind in tested.values() for text in of_kind]
+    return earlier, {kind: [text[len(text) // 2 :] for text in of_kind] for kind, of_kind in tested.items()}
 
 
 def newest(documents: list[str], share: float) -> list[str]:
     """Returns the newest part of some documents, oldest first: this share of their characters, more than 0, up to 1."""
     wanted = round(share * sum(map(len, documents)))
-    found: list[str] = []
+    latest: list[str] = []
     for text in reversed(documents):
         if wanted > 0:
-            found.insert(0, text[max(len(text) - wanted, 0) :])
+            latest.insert(0, text[max(len(text) - wanted, 0) :])
             wanted -= len(text)
-    return found
+    return latest
 
 
 def drafted(model: LanguageModel, place: Place, rule: Interpolation | None, k: int = K) -> Score:

@@ -60,15 +60,15 @@ def at_each_length(
     draft: Method, sequence: Sequence, prefix: list[int], lengths: tuple[int, ...] = LENGTHS
 ) -> dict[int, list[list[int]]]:
     """Returns the K drafts of each length, which are made once, to the greatest length."""
-    found: dict[int, list[list[int]]] = {}
+    by_length: dict[int, list[list[int]]] = {}
 
     def growing(drafts: list[list[int]]) -> bool:
         if (length := len(drafts[0])) in lengths:
-            found[length] = [list(ids) for ids in drafts]
+            by_length[length] = [list(ids) for ids in drafts]
         return True
 
-    found[max(lengths)] = draft(sequence, prefix, K, max(lengths), growing)
-    return found
+    by_length[max(lengths)] = draft(sequence, prefix, K, max(lengths), growing)
+    return by_length
 
 
 def unique(ids: list[int], n: int) -> float:

@@ -55,10 +55,10 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
                     sampler = autocomplete.sampler(rule, values, t)
                     drawn[name, t].append(_drafts(autocomplete, sequence, before, sampler, number))
     sequence.close()
-    for key, found in exact.items():
-        means = {figure: float(np.mean([one[figure] for one in found])) for figure in found[0]}
+    for key, figures_of in exact.items():
+        means = {figure: float(np.mean([one[figure] for one in figures_of])) for figure in figures_of[0]}
         means["perplexity"] = math.exp(means.pop("surprise"))
-        means["kept"] = float(np.median([one["kept"] for one in found]))
+        means["kept"] = float(np.median([one["kept"] for one in figures_of]))
         report.rows.append({"rule": key[0], "T": key[1]} | means | _variety(drawn[key]))
     for name in ("top-n-sigma", "top-w (the paper's)", "top-w (ours)", "top-p", "min-p"):
         prefix = {row["T"]: number_in(row, "prefix") for row in report.rows if row["rule"] == name}
@@ -116,11 +116,11 @@ def plots(report: Report) -> str:
 
 def _settings() -> dict[str, tuple[str, dict[str, Value]]]:
     """Returns every rule with its defaults, and Top-W's presets."""
-    found: dict[str, tuple[str, dict[str, Value]]] = {n: (n, {}) for n in CATALOG if n not in ("greedy", "top-w")}
-    found["top-k"] = ("top-k", {"top_k": 20})
-    found["top-w (the paper's)"] = ("top-w", dict(next(p for p in PRESETS if p.name == "Top-W, the paper's").values))
-    found["top-w (ours)"] = ("top-w", {})
-    return found
+    by_name: dict[str, tuple[str, dict[str, Value]]] = {n: (n, {}) for n in CATALOG if n not in ("greedy", "top-w")}
+    by_name["top-k"] = ("top-k", {"top_k": 20})
+    by_name["top-w (the paper's)"] = ("top-w", dict(next(p for p in PRESETS if p.name == "Top-W, the paper's").values))
+    by_name["top-w (ours)"] = ("top-w", {})
+    return by_name
 
 
 def _drafts(

@@ -63,10 +63,10 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
                 scores[name].append(scored(model.tokenizer, place.kind, ids, place.after, ms))
                 judged[name] += [p for draft in ids for p in logprobs(sequence, place.before, draft)[FIRST:]]
         for name, (way, check) in ways.items():
-            found = summary(scores[name])
+            summed = summary(scores[name])
             below = mean([float(p < math.log(IMPLAUSIBLE)) for p in judged[name]])
             about = {"k": k, "way": name, "exact_steps": way.exact_steps, "checked": "yes" if check else "no"}
-            figures = {each: found[each] for each in ("places", "match", "match_ci", "ms")}
+            figures = {each: summed[each] for each in ("places", "match", "match_ci", "ms")}
             report.rows.append(about | figures | {"tokens": len(judged[name]), "below": below})
             if name == HELD and k in TARGETS:
                 report.target(f"{name}, k={k}: share of tokens below 1 %", below, f"<= {TARGETS[k]}")

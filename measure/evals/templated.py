@@ -32,11 +32,11 @@ class Question:
 
 def questions(kind: str, count: int, seed: int = 0) -> list[Question]:
     """Returns `count` different questions of one of KINDS; the same for the same seed."""
-    chance, found = random.Random(f"{kind} {seed}"), dict[str, Question]()
-    while len(found) < count:
+    chance, by_prompt = random.Random(f"{kind} {seed}"), dict[str, Question]()
+    while len(by_prompt) < count:
         question = _sum(chance) if kind == "sums" else _fact(chance)
-        found[question.prompt] = question
-    return list(found.values())
+        by_prompt[question.prompt] = question
+    return list(by_prompt.values())
 
 
 def _sum(chance: random.Random) -> Question:

@@ -152,16 +152,16 @@ Drafted = Sequence[tuple[Passage, Sequence[RowsAt]]]  # the answer at every posi
 
 def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSettings) -> list[RowsAt]:
     """Returns the complete drafts at every position of a passage, each made without those before it."""
-    session, found = autocomplete.open(), []
+    session, shown = autocomplete.open(), []
     for at in range(len(passage.rest)):
         completion = session.complete(passage.before + passage.rest[:at], options=drafting(settings))
         while not completion.done:
             completion.advance(autocomplete.model.forward(completion.rows()))
         drafts = completion.drafts
         rows, branches = tuple(map(RowPath.of, drafts)), tuple(draft.probability for draft in drafts)
-        found.append(RowsAt(rows, branches, completion.best))
+        shown.append(RowsAt(rows, branches, completion.best))
     session.close()
-    return found
+    return shown
 
 
 def typing_times(passage: Passage, key_ms: float, sigma: float = SIGMA) -> list[float]:
@@ -211,8 +211,8 @@ def taking(shown: Shown, rest: str, costs: Costs) -> tuple[float, int]:
 def typed(drafted: Drafted, policy: Policy, costs: Costs, sigma: float = SIGMA) -> list[WrittenPassage]:
     """Returns every passage, written by one typist."""
     return [
-        write(passage.rest, found, policy, costs, typing_times(passage, costs.key_ms, sigma))
-        for passage, found in drafted
+        write(passage.rest, answers_of, policy, costs, typing_times(passage, costs.key_ms, sigma))
+        for passage, answers_of in drafted
     ]
 
 
@@ -273,8 +273,8 @@ def reliability(k: int, drafted: Drafted) -> list[ReportRow]:
     """Compares the probabilities of all cuts with the share that came true, by tenths; the last row is the expected
     calibration error, the mean difference weighted by the number of cuts."""
     bins: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
-    for passage, found in drafted:
-        for at, answer in enumerate(found):
+    for passage, answers_of in drafted:
+        for at, answer in enumerate(answers_of):
             rest = passage.rest[at:]
             for text, probability in _cuts(answer).items():
                 if len(text) <= len(rest):

@@ -37,8 +37,8 @@ def spread(logits: Tensor) -> list[ReportRow]:
     """Returns the share of logits (n, V) in each interval of one σ from μ, up to the greatest (Figure 2)."""
     z = ((logits - logits.mean(1, keepdim=True)) / logits.std(1, keepdim=True)).floor().int().flatten()
     values, counts = z.unique(return_counts=True)
-    found = zip(values.tolist(), counts.tolist(), strict=True)
-    return [{"figure": 2, "sigmas": value, "share": count / len(z)} for value, count in found]
+    histogram = zip(values.tolist(), counts.tolist(), strict=True)
+    return [{"figure": 2, "sigmas": value, "share": count / len(z)} for value, count in histogram]
 
 
 def nuclei(logits: Tensor) -> list[ReportRow]:
@@ -53,8 +53,8 @@ def nuclei(logits: Tensor) -> list[ReportRow]:
         values = (inside - mu, outside - mu, top - inside, top - outside)
         row: ReportRow = {"figure": 3, "p": p, "positions": len(logits)}
         for name, value in zip(BOUNDS, values, strict=True):
-            found = (value / sigma).tolist()
-            row |= {name: fmean(found), f"{name} ci": half_interval(found)}
+            sigmas = (value / sigma).tolist()
+            row |= {name: fmean(sigmas), f"{name} ci": half_interval(sigmas)}
         rows.append(row)
     return rows
 

@@ -97,7 +97,7 @@ def judged(logits: Tensor, kept: list[list[int]], chosen: Tensor) -> dict[str, f
 
 def mass_cuts(logits: Tensor, chosen: Tensor) -> np.ndarray:
     """Returns (different, match) of top-p for p from 0 to 1, by increasing variety."""
-    found = np.zeros((len(_P), 2))
+    points = np.zeros((len(_P), 2))
     for row, y in zip(logits, chosen.tolist(), strict=True):
         p = row.double().softmax(0)
         ordered, ids = p.topk(min(len(p), 20_000))
@@ -107,11 +107,11 @@ def mass_cuts(logits: Tensor, chosen: Tensor) -> np.ndarray:
         at = int(where[0]) if len(where) else len(mass)
         for n, size in enumerate(sizes.tolist()):
             shown = 1 - (1 - ordered[:size] / mass[size - 1]) ** DRAWS
-            found[n] += (float(shown.sum()), 100 * float(shown[at]) if at < size else 0.0)
-    found /= len(logits)
-    return found[np.argsort(found[:, 0])]
+            points[n] += (float(shown.sum()), 100 * float(shown[at]) if at < size else 0.0)
+    points /= len(logits)
+    return points[np.argsort(points[:, 0])]
 
 
-def gain(found: dict[str, float], cuts: np.ndarray) -> float:
+def gain(result: dict[str, float], cuts: np.ndarray) -> float:
     """Returns how much greater the match of `judged` is than that of a mass cut with as many different tokens."""
-    return found["match"] - float(np.interp(found["different"], cuts[:, 0], cuts[:, 1]))
+    return result["match"] - float(np.interp(result["different"], cuts[:, 0], cuts[:, 1]))

@@ -57,14 +57,14 @@ def rows(
     """
     equal = mass_cuts(logits, chosen)
     pairs = [("grid", *pair) for pair in product(GRID, GRID)] + [(name, *pair) for name, pair in POINTS.items()]
-    found: list[ReportRow] = []
+    grid: list[ReportRow] = []
     for point, lam, beta in pairs:
         progress(f"T = {t:g}, λ = {lam:g}, β = {beta:g}")
         (rule,) = cuts("top-w", {"lam": lam, "beta": beta}, embeddings=geometries)
         assert isinstance(rule, TopW)
         kept = [rule.select(row).ids for row in logits]
         figures = judged(logits, kept, chosen)
-        found.append(
+        grid.append(
             {
                 "T": t,
                 "point": point,
@@ -77,7 +77,7 @@ def rows(
                 "gain_over_mass_cut": gain(figures, equal),
             }
         )
-    return found
+    return grid
 
 
 def plots(report: Report) -> str:

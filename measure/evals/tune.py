@@ -84,8 +84,8 @@ class TunedPlace:
 def variations(s: Setting) -> list[Setting]:
     """Returns the settings that differ from this one in one parameter."""
     t = s.trust
-    found = [replace(s, tau=tau) for tau in TAUS]
-    found += [replace(s, weight=weight) for weight in (0.6, 0.75, 0.9, 1.0)]
+    varied = [replace(s, tau=tau) for tau in TAUS]
+    varied += [replace(s, weight=weight) for weight in (0.6, 0.75, 0.9, 1.0)]
     trusts = [replace(t, exponent=e) for e in (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)]
     trusts += [replace(t, types_weight=w) for w in (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)]
     trusts += [replace(t, offset=o) for o in (0.0, 0.1, 0.5, 1.0)]
@@ -94,7 +94,7 @@ def variations(s: Setting) -> list[Setting]:
         for other in (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0):
             if other != share:
                 trusts.append(replace(t, shares=(*t.shares[:n], other, *t.shares[n + 1 :])))
-    return [other for other in found + [replace(s, trust=trust) for trust in trusts] if other != s]
+    return [other for other in varied + [replace(s, trust=trust) for trust in trusts] if other != s]
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
@@ -133,7 +133,7 @@ def places(
     cuts = [len(ids) * fold // FOLDS for fold in range(FOLDS + 1)]
     if cuts[1] < 2 * context + 2:
         raise InputError(f"{len(ids)} tokens of training text are too few for tuning; give a longer text with --past.")
-    chance, found = random.Random(0), []
+    chance, tuned = random.Random(0), []
     sequence = model.open()
     for fold, (low, high) in enumerate(pairwise(cuts)):
         others = Counts.of(len(model.tokenizer.pieces), [(ids[:low], 1), (ids[high:], 1)], ORDER)
@@ -141,9 +141,9 @@ def places(
             progress(f"place {fold * (count // FOLDS) + number + 1} of {count}")
             at = chance.randrange(low + context, high)
             logits = sequence.sync(ids[at - context : at])
-            found.append(TunedPlace.at(ids[at - context : at], ids[at], logits, others))
+            tuned.append(TunedPlace.at(ids[at - context : at], ids[at], logits, others))
     sequence.close()
-    return found
+    return tuned
 
 
 def judge(chosen: Sequence[TunedPlace], base: NgramStore | None, setting: Setting) -> dict[str, float]:

@@ -127,7 +127,7 @@ def settings(pieces: int) -> list[AdapterSetting]:
     usual = recipe_for(pieces)
     fewer, more = max(usual.epochs // 2, 1), 2 * usual.epochs
     later = AdapterSetting(LATER, usual, later=True)
-    found = [
+    varied = [
         AdapterSetting(SHIPPED, usual),
         *(AdapterSetting(f"rate {rate:g}", replace(usual, rate=rate)) for rate in (2 * usual.rate, usual.rate / 2)),
         AdapterSetting(f"epochs {fewer}", replace(usual, epochs=fewer)),
@@ -143,20 +143,20 @@ def settings(pieces: int) -> list[AdapterSetting]:
         ),
         AdapterSetting(f"epochs {more}", replace(usual, epochs=more)),
     ]
-    return [setting for setting in found if setting.name != f"epochs {usual.epochs}"]
+    return [setting for setting in varied if setting.name != f"epochs {usual.epochs}"]
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
     ends = time.monotonic() + 60 * (options.minutes or MINUTES)
     model = load_module(options.model)
     base, _ = base_store(model.tokenizer.fingerprint, options.store)
-    written = [text for found in texts(options.past).values() for text in found]
+    written = [text for of_kind in texts(options.past).values() for text in of_kind]
     encode = model.tokenizer.encode
     between = encode("\n\n")
     ids = joined([encode(text) for text in newest(written, options.share / 100)], between)
     length = AdapterRecipe().length
     folds = folds_of(ids, length, options.repetitions or PLACES)
-    general = general_of([[encode(text) for text in found] for found in texts(options.text).values()], length)
+    general = general_of([[encode(text) for text in of_kind] for of_kind in texts(options.text).values()], length)
     every = settings(min(len(fold.pieces) for fold in folds))
 
     windows = [window.tolist() for window in [*general.windows, *(w for fold in folds for w in fold.windows)]]
@@ -194,7 +194,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
 def folds_of(ids: list[int], length: int, places: int) -> list[Fold]:
     """Divides the text into FOLDS parts of neighbouring tokens. Raises InputError for a short text."""
     cuts = [len(ids) * number // FOLDS for number in range(FOLDS + 1)]
-    found = []
+    folds = []
     for low, high in pairwise(cuts):
         rest = [part for part in (ids[:low], ids[high:]) if part]
         pieces = [part[at : at + length] for part in rest for at in range(0, len(part) - length + 1, length)]
@@ -204,8 +204,8 @@ def folds_of(ids: list[int], length: int, places: int) -> list[Fold]:
                 "with --past, or a larger --share."
             )
         windows = held_out_windows(ids[low:high])
-        found.append(Fold(rest, np.array(pieces), spaced(windows, max(places // (WINDOW - CONTEXT), 1))))
-    return found
+        folds.append(Fold(rest, np.array(pieces), spaced(windows, max(places // (WINDOW - CONTEXT), 1))))
+    return folds
 
 
 def general_of(kinds: Sequence[Sequence[list[int]]], length: int) -> General:
@@ -258,21 +258,21 @@ def judged(results: Results, every: Sequence[AdapterSetting]) -> Report:
     surplus: dict[str, float] = {}  # in standard errors
     named = {setting.name: setting for setting in every}
     for setting in every:
-        found = {fold: each for (other, fold), each in results.items() if other == setting}
-        row: ReportRow = {"setting": setting.name, "folds": len(found)}
+        by_fold = {fold: each for (other, fold), each in results.items() if other == setting}
+        row: ReportRow = {"setting": setting.name, "folds": len(by_fold)}
         report.rows.append(row)
-        if not found:
+        if not by_fold:
             continue
         row |= {
-            "trained_tokens": round(fmean(each.tokens for each in found.values())),
-            "seconds": fmean(each.seconds for each in found.values()),
-            "ln_p": fmean(block for each in found.values() for block in each.logp),
-            "general": fmean(each.general for each in found.values()),
-            "strength": fmean(each.strength for each in found.values()),
-            "gain": fmean(block for each in found.values() for block in each.gains),
+            "trained_tokens": round(fmean(each.tokens for each in by_fold.values())),
+            "seconds": fmean(each.seconds for each in by_fold.values()),
+            "ln_p": fmean(block for each in by_fold.values() for block in each.logp),
+            "general": fmean(each.general for each in by_fold.values()),
+            "strength": fmean(each.strength for each in by_fold.values()),
+            "gain": fmean(block for each in by_fold.values() for block in each.gains),
         }
         usual = named[setting.beside]
-        pairs = [(results[usual, fold], each) for fold, each in found.items() if (usual, fold) in results]
+        pairs = [(results[usual, fold], each) for fold, each in by_fold.items() if (usual, fold) in results]
         if setting != usual and pairs:
             logp = [b - a for old, new in pairs for a, b in zip(old.logp, new.logp, strict=True)]
             gain = [b - a for old, new in pairs for a, b in zip(old.gains, new.gains, strict=True)]

@@ -36,27 +36,27 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     # The app's own short text cannot be divided into halves.
     part = "validation" if options.part == "all" and options.text is not None else options.part
     chosen = places(model.tokenizer, texts(options.text, part), options.repetitions or PLACES, options.context)
-    found: dict[tuple[float, float], list[tuple[int, float]]] = {pair: [] for pair in product(ALPHAS, TAUS)}
+    by_pair: dict[tuple[float, float], list[tuple[int, float]]] = {pair: [] for pair in product(ALPHAS, TAUS)}
     sequence = model.open()
     for place in counted(chosen, "place", progress):
-        for (alpha, tau), scores in found.items():
+        for (alpha, tau), scores in by_pair.items():
             sequence.sync(place.before)
             drafts = by_the_paper(base, alpha=alpha, tau=tau)(sequence, place.before, DRAFTS, LENGTH)
             each = [perplexity(sequence, place.before, ids) for ids in drafts]
             scores.append((max(common(ids, place.after) for ids in drafts), fmean(each)))
     sequence.close()
     model.close()
-    return judged(found, part)
+    return judged(by_pair, part)
 
 
-def judged(found: dict[tuple[float, float], list[tuple[int, float]]], part: str) -> Report:
+def judged(by_pair: dict[tuple[float, float], list[tuple[int, float]]], part: str) -> Report:
     """Makes a row for each pair, then one for the best by each figure.
 
     Args:
         found: the matching tokens and the perplexity at each place, by α and τ.
     """
     report = Report("eval tune-paper")
-    for (alpha, tau), scores in found.items():
+    for (alpha, tau), scores in by_pair.items():
         matches = [float(match) for match, _ in scores]
         report.rows.append(
             {

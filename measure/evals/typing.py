@@ -61,11 +61,13 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
 def judged(results: dict[Way, list[tuple[str, Typed, float]]]) -> Report:
     """Makes rows for every kind of text and for all, and the targets over all."""
     report = Report("eval typing")
-    kinds = sorted({kind for found in results.values() for kind, _, _ in found})
+    kinds = sorted({kind for results_of in results.values() for kind, _, _ in results_of})
     for kind in [*kinds, "all"] if len(kinds) > 1 else kinds:
-        for way, found in results.items():
-            report.rows.append(_row(kind, way, [one for one in found if kind in (one[0], "all")]))
-    saved = {(way.name, way.settings.k): fmean(t.saved for _, t, _ in found) for way, found in results.items()}
+        for way, results_of in results.items():
+            report.rows.append(_row(kind, way, [one for one in results_of if kind in (one[0], "all")]))
+    saved = {
+        (way.name, way.settings.k): fmean(t.saved for _, t, _ in results_of) for way, results_of in results.items()
+    }
     greedy = saved["one greedy draft", 1]
     for k, least in ((3, 60), (5, 63), (9, 67)):
         report.target(f"keys saved in percent, k={k}", saved["as shipped", k], f">= {least}")
@@ -74,18 +76,18 @@ def judged(results: dict[Way, list[tuple[str, Typed, float]]]) -> Report:
     return report
 
 
-def _row(kind: str, way: Way, found: list[tuple[str, Typed, float]]) -> ReportRow:
-    saved = [t.saved for _, t, _ in found]
-    keys = sum((t.keys for _, t, _ in found), Counter[str]())
+def _row(kind: str, way: Way, passages: list[tuple[str, Typed, float]]) -> ReportRow:
+    saved = [t.saved for _, t, _ in passages]
+    keys = sum((t.keys for _, t, _ in passages), Counter[str]())
     return {
         "kind": kind,
         "drafts": way.name,
         "k": way.settings.k,
-        "passages": len(found),
+        "passages": len(passages),
         "keys_saved_percent": fmean(saved),
         "ci": half_interval(saved),
-        "saved_at_k_percent": fmean(at_k for _, _, at_k in found),
-        "at_k_ci": half_interval([at_k for _, _, at_k in found]),
+        "saved_at_k_percent": fmean(at_k for _, _, at_k in passages),
+        "at_k_ci": half_interval([at_k for _, _, at_k in passages]),
         **{f"{name}_keys": keys[name] / keys.total() for name in ("character", "word", "draft")},
     }
 

@@ -151,8 +151,8 @@ def methods(model: LanguageModel, checker: LanguageModel, rule: Interpolation | 
 
         return draft
 
-    found = {BRANCHING: plain(None)} | {f"superposed, r={r}": plain(r) for r in EXACT}
-    return found | {str(setting): checked(setting) for setting in SETTINGS[k]}
+    by_name = {BRANCHING: plain(None)} | {f"superposed, r={r}": plain(r) for r in EXACT}
+    return by_name | {str(setting): checked(setting) for setting in SETTINGS[k]}
 
 
 def judged(runs: dict[tuple[str, int], MethodRun]) -> Report:

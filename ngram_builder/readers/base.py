@@ -117,8 +117,8 @@ def divided(text: str) -> list[str]:
     while len(text) - start > LONGEST_TEXT:
         end = start + LONGEST_TEXT
         for mark in ("\n\n", "\n", " "):
-            if (found := text.rfind(mark, start + 1, end)) >= 0:
-                end = found + len(mark)
+            if (at := text.rfind(mark, start + 1, end)) >= 0:
+                end = at + len(mark)
                 break
         parts.append(text[start:end])
         start = end

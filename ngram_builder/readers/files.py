@@ -72,8 +72,8 @@ class File:
     @classmethod
     def at(cls, path: str | Path) -> File:
         """A local file. Raises OSError when it does not exist."""
-        found = Path(path).stat()
-        return cls(str(path), found.st_size, str(found.st_mtime_ns))
+        status = Path(path).stat()
+        return cls(str(path), status.st_size, str(status.st_mtime_ns))
 
     @property
     def remote(self) -> bool:
@@ -102,12 +102,12 @@ def expand(sources: Iterable[str | Path | File]) -> list[File]:
     files: dict[str, File] = {}
     for source in sources:
         if isinstance(source, File):
-            found = [source]
+            matching = [source]
         else:
-            found = _remote(source) if isinstance(source, str) and "://" in source else _local(Path(source))
-        if not found:
+            matching = _remote(source) if isinstance(source, str) and "://" in source else _local(Path(source))
+        if not matching:
             raise InputError(f"Nothing to read in {spelled(str(source))}: no file of a supported kind.")
-        for file in found:
+        for file in matching:
             files.setdefault(file.address, file)
     return list(files.values())
 
@@ -141,14 +141,14 @@ def _remote(url: str) -> list[File]:
     try:
         system, path = fsspec.url_to_fs(url)
         if has_magic(path):
-            found = [(p, info) for p, info in system.glob(path, detail=True).items() if info["type"] == "file"]
+            entries = [(p, info) for p, info in system.glob(path, detail=True).items() if info["type"] == "file"]
         elif kind_of(PurePosixPath(urlsplit(url).path).name):  # listing a folder of a web server would fetch the file
-            found = [(path, system.info(path))]
+            entries = [(path, system.info(path))]
         elif system.isdir(path):
-            found = list(system.find(path, detail=True).items())
+            entries = list(system.find(path, detail=True).items())
         else:
             _check_kind(url, PurePosixPath(urlsplit(url).path).name)
-            found = []
+            entries = []
     except ImportError as error:
         raise InputError(
             f"{url} needs a package that is not installed ({error}): pip install 'polydraft[remote]'."
@@ -156,7 +156,7 @@ def _remote(url: str) -> list[File]:
     except (ValueError, *_failures()) as error:
         raise InputError(f"{url} cannot be read: {_said(error)}.") from error
     listed = sorted(
-        (str(system.unstrip_protocol(p)), info) for p, info in found if kind_of(PurePosixPath(urlsplit(p).path).name)
+        (str(system.unstrip_protocol(p)), info) for p, info in entries if kind_of(PurePosixPath(urlsplit(p).path).name)
     )
     return [File(address, int(info.get("size") or 0), _stamp(info)) for address, info in listed]
 
@@ -173,7 +173,10 @@ def _failures() -> tuple[type[BaseException], ...]:
         "botocore.exceptions": ("BotoCoreError", "ClientError"),
     }
     loaded = [
-        getattr(sys.modules[module], name) for module, found in names.items() if module in sys.modules for name in found
+        getattr(sys.modules[module], name)
+        for module, classes in names.items()
+        if module in sys.modules
+        for name in classes
     ]
     return (OSError, EOFError, TimeoutError, *loaded)
 

@@ -29,16 +29,16 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
         import lxml.etree
 
         archive = guarded(_WRONG, zipfile.ZipFile, _Sips(file))
-        found = next((entry for entry in archive.infolist() if _BODY.fullmatch(entry.filename)), None)
-        if found is None:
+        document = next((entry for entry in archive.infolist() if _BODY.fullmatch(entry.filename)), None)
+        if document is None:
             raise Unreadable(f"{_WRONG}: it has no body")
         # No entity is replaced and nothing is fetched; libxml2 limits depth and length.
         parser = lxml.etree.XMLParser(target=body, resolve_entities=False, no_network=True)
         taken = 0
-        member = guarded(_WRONG, archive.open, found)
+        member = guarded(_WRONG, archive.open, document)
         while piece := guarded(_WRONG, member.read, _PIECE):
             taken += len(piece)
-            if taken > _MOST or taken > max(base.FREE, base.RATIO * found.compress_size):
+            if taken > _MOST or taken > max(base.FREE, base.RATIO * document.compress_size):
                 raise Unreadable(f"unpacks to more than {taken >> 20} MiB of XML, which is too much for a document")
             guarded(_WRONG, parser.feed, piece)
             source.check_cancelled()

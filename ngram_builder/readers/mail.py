@@ -115,10 +115,10 @@ def _text_parts(message: Message) -> list[Message]:
     if message.get_content_disposition() == "attachment":
         return []
     if message.is_multipart() and kind != "message/rfc822":
-        found = [_text_parts(part) for part in cast("list[Message]", message.get_payload())]
+        alternatives = [_text_parts(part) for part in cast("list[Message]", message.get_payload())]
         if kind == "multipart/alternative":
-            return min(filter(None, found), key=_how_plain, default=[])
-        return [part for parts in found for part in parts]
+            return min(filter(None, alternatives), key=_how_plain, default=[])
+        return [part for parts in alternatives for part in parts]
     return [message] if kind in ("text/plain", "text/html") else []
 
 
@@ -140,8 +140,8 @@ def own_words(text: str) -> str:
     """A mail's text without quotations and signature."""
     text = text.replace("\r\n", "\n").replace("\xa0", " ")
     for end in (_FORWARDED, _SIGNATURE):
-        if found := end.search(text):
-            text = text[: found.start()]
+        if match := end.search(text):
+            text = text[: match.start()]
     text = _DEVICE.sub("", _ATTRIBUTION.sub("", text))
     kept = [line for line in text.split("\n") if not line.lstrip().startswith(">")]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()

@@ -57,12 +57,12 @@ def text_of_html(data: bytes | str, check_cancelled: Callable[[], None] = lambda
     """
     text = data if isinstance(data, str) else decoded(data)
     page, at, tags = _Page(), 0, 0
-    while found := _MARKUP.search(text, at):
-        page.text(text[at : found.start()])
-        at = found.end()
-        if tag := (found[2] or "").lower():
-            page.tag(tag, bool(found[1]))
-            if tag in _RAW and not found[1]:
+    while match := _MARKUP.search(text, at):
+        page.text(text[at : match.start()])
+        at = match.end()
+        if tag := (match[2] or "").lower():
+            page.tag(tag, bool(match[1]))
+            if tag in _RAW and not match[1]:
                 end = _RAW[tag].search(text, at)
                 at = end.start() if end else len(text)
         tags += 1
@@ -143,8 +143,8 @@ def decoded(data: bytes) -> str:
         return data.decode("utf-8")  # text in another encoding is practically never valid UTF-8
     except UnicodeDecodeError:
         pass
-    found = _CHARSET.search(data[:4096])
-    return data.decode(charset(found[1].decode("ascii", "replace") if found else "") or "cp1252", "replace")
+    match = _CHARSET.search(data[:4096])
+    return data.decode(charset(match[1].decode("ascii", "replace") if match else "") or "cp1252", "replace")
 
 
 def charset(name: str) -> str | None:

@@ -61,9 +61,9 @@ def _next(batches: Iterator[Any]) -> Any:
 def _columns_of_text(shard: Any) -> list[str] | str:
     """The columns to read, the best first; or the reason why there are none."""
     schema = shard.schema_arrow
-    found = [name for name in COLUMNS if name in schema.names and _is_text(schema.field(name).type)]
+    columns = [name for name in COLUMNS if name in schema.names and _is_text(schema.field(name).type)]
     wanted = " or ".join(COLUMNS)
-    return found or f"no column of text called {wanted}; it has {', '.join(map(sound, schema.names)) or 'none'}"
+    return columns or f"no column of text called {wanted}; it has {', '.join(map(sound, schema.names)) or 'none'}"
 
 
 def _check_size(group: Any) -> None:

@@ -30,26 +30,26 @@ def json_documents(
         position += 1
         if wanted is not None and not wanted(position):
             continue
-        found, reason = parse(line)
-        text, reason = (None, reason) if found is None else _text_of(found)
-        if found is None or text is None:
+        line_object, reason = parse(line)
+        text, reason = (None, reason) if line_object is None else _text_of(line_object)
+        if line_object is None or text is None:
             source.damaged(reason, number)
         elif text:
-            yield Document(text, source.path, number, _name_of(found))
+            yield Document(text, source.path, number, _name_of(line_object))
 
 
-def _text_of(found: dict[str, Any]) -> tuple[str | None, str]:
+def _text_of(document: dict[str, Any]) -> tuple[str | None, str]:
     """The text in the object of a line, or None and the reason."""
     for field in _FIELDS:
-        if field in found:
-            if isinstance(found[field], str):
-                return sound(found[field]), ""  # JSON can contain halves of surrogate pairs
-            return None, f'"{field}" is {type(found[field]).__name__}, not text'
+        if field in document:
+            if isinstance(document[field], str):
+                return sound(document[field]), ""  # JSON can contain halves of surrogate pairs
+            return None, f'"{field}" is {type(document[field]).__name__}, not text'
     return None, 'no field "text" or "raw_content"'
 
 
-def _name_of(found: dict[str, Any]) -> str:
-    meta = found.get("meta")
+def _name_of(document: dict[str, Any]) -> str:
+    meta = document.get("meta")
     name = meta.get("name") if isinstance(meta, dict) else None
     return sound(name) if isinstance(name, str) else ""
 
@@ -62,16 +62,16 @@ def parse(line: bytes, plain: int | None = None) -> tuple[dict[str, Any] | None,
         # A list of small values takes thirty times its length in memory.
         if len(text) > plain and _is_more_outside(text, plain):
             return None, f"more than {plain >> 20} MiB of JSON outside its strings"
-        found = json.loads(text)
+        parsed = json.loads(text)
     except UnicodeDecodeError as error:
         return None, f"not UTF-8 (byte {error.start} of the line)"
     except json.JSONDecodeError as error:
         return None, f"not JSON ({error.msg} at character {error.pos})"
     except (ValueError, RecursionError) as error:
         return None, f"unreadable JSON ({error})"
-    if not isinstance(found, dict):
-        return None, f"a JSON object expected, {type(found).__name__} found"
-    return found, ""
+    if not isinstance(parsed, dict):
+        return None, f"a JSON object expected, {type(parsed).__name__} found"
+    return parsed, ""
 
 
 def _is_more_outside(text: str, most: int) -> bool:

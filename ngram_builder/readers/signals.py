@@ -126,13 +126,16 @@ class SelectedDocuments:
                 for number, line in lines(unpacked(file, kind[1] if kind else "", source, lambda _: None), source):
                     if not line.strip():
                         continue
-                    found, reason = parse(line)
-                    if found is not None and _index(found.get("id"), position) != position:
-                        found, reason = None, f"is about document {_index(found['id'], position)}, {position} expected"
-                    if found is None:
+                    signals, reason = parse(line)
+                    if signals is not None and _index(signals.get("id"), position) != position:
+                        signals, reason = (
+                            None,
+                            f"is about document {_index(signals['id'], position)}, {position} expected",
+                        )
+                    if signals is None:
                         self._report(Damage(path, number, f"{reason}; its document was left out"))
                     position += 1
-                    yield found is not None and self._signals.accepts(found)
+                    yield signals is not None and self._signals.accepts(signals)
         except OSError as error:
             self._report(Damage(path, 0, f"cannot be read: {error.strerror or error}"))
 
@@ -183,8 +186,8 @@ def _bound(text: str) -> Bound:
             "name of a signal and a range expected."
         )
     number = r"\d+(?:\.\d+)?"
-    if found := re.fullmatch(rf"({number})?-({number})?", wanted):
-        low, high = found.groups()
+    if match := re.fullmatch(rf"({number})?-({number})?", wanted):
+        low, high = match.groups()
         return Bound(signal, low=float(low or "-inf"), high=float(high or "inf"))
     values = tuple(part.strip() for part in wanted.split(","))
     if signal == "ccnet_bucket" and not set(values) <= set(_BUCKETS):

@@ -47,11 +47,11 @@ def arrange(known: Sequence[Known], texts: Sequence[list[int]]) -> Arrangement:
     The last position of every text gets a column that must be computed, also if the cache contains it, because its
     output is not stored. Two of the texts may share it.
     """
-    found = [max((_shared(one, ids) for one in known), key=len, default=[])[: len(ids) - 2] for ids in texts]
-    kept = sorted({column for columns in found for column in columns})
+    reused = [max((_shared(one, ids) for one in known), key=len, default=[])[: len(ids) - 2] for ids in texts]
+    kept = sorted({column for columns in reused for column in columns})
     moved = {column: n for n, column in enumerate(kept)}
     end, made, starts = len(kept), list[Known](), list[int]()
-    for ids, old in zip(texts, found, strict=True):
+    for ids, old in zip(texts, reused, strict=True):
         columns = [moved[column] for column in old]
         for earlier in made:
             also = _shared(earlier, ids)

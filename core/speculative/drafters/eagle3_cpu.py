@@ -63,8 +63,8 @@ class CpuTrees:
             ]
             mask = torch.cat((sees[:active, None].expand(-1, beam, -1), *trees), 2).flatten(0, 1)
             at = (positions[:active] + level - 1).expand(-1, beam).flatten()
-            found = self._head(self._embeddings[tokens.flatten()], outputs.flatten(0, 1), at, past, mask)
-            return found[0].unflatten(0, (active, beam)), found[1].unflatten(0, (active, beam))
+            computed = self._head(self._embeddings[tokens.flatten()], outputs.flatten(0, 1), at, past, mask)
+            return computed[0].unflatten(0, (active, beam)), computed[1].unflatten(0, (active, beam))
 
         noises = [text.noise for text in texts if text.noise is not None]
         grown = grow(

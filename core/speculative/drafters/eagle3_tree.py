@@ -128,16 +128,16 @@ def grow(
         outputs, seen = outputs[text, path], seen[text, path]
     grown = []
     for r, depth in enumerate(depths):
-        found = _Candidates(*(torch.cat([x[r] for x in part]) for part in zip(*levels[:depth], strict=True)))
+        nodes = _Candidates(*(torch.cat([x[r] for x in part]) for part in zip(*levels[:depth], strict=True)))
         # The sort is stable and a child comes after its parent, so of two equally probable ones the parent is first.
-        kept = torch.argsort(found.paths, descending=True, stable=True)[:most].sort().values
-        above = found.parents[kept]
+        kept = torch.argsort(nodes.paths, descending=True, stable=True)[:most].sort().values
+        above = nodes.parents[kept]
         above = torch.where(above < 0, above, torch.searchsorted(kept, above))  # indices among the kept tokens
         q = None
         if distributions:
-            row, rows = found.rows[kept], torch.cat([x[r] for x in every[:depth]])
-            q = HeadDistributions((rows / temperature).softmax(-1)[row, found.columns[kept]], row, rows)
-        grown.append(Grown(found.ids[kept], above, found.logprobs[kept].exp(), q))
+            row, rows = nodes.rows[kept], torch.cat([x[r] for x in every[:depth]])
+            q = HeadDistributions((rows / temperature).softmax(-1)[row, nodes.columns[kept]], row, rows)
+        grown.append(Grown(nodes.ids[kept], above, nodes.logprobs[kept].exp(), q))
     return grown
 
 

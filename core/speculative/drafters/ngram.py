@@ -81,21 +81,21 @@ class NgramDrafter(Drafter):
     def _extended(self, ids: list[int], path: list[tuple[int, float]], depth: int) -> list[tuple[int, float]]:
         """Returns the path, continued by a store's most frequent tokens as long as there are any."""
         path, tail = list(path), [*ids[-max(CONTEXTS) :], *(token for token, _ in path)]
-        while len(path) < depth and (found := self._followers(tail)):
-            path.append(found[0])
-            tail.append(found[0][0])
+        while len(path) < depth and (followers := self._followers(tail)):
+            path.append(followers[0])
+            tail.append(followers[0][0])
         return path
 
     def _followers(self, ids: list[int]) -> list[tuple[int, float]]:
         """Returns (id, share of the context's count), the most frequent first, for the longest context in a store."""
         for n in CONTEXTS:
-            if n <= len(ids) and self.stores and (found := self._following(tuple(ids[-n:]))):
-                return found
+            if n <= len(ids) and self.stores and (followers := self._following(tuple(ids[-n:]))):
+                return followers
         return []
 
     def _look_up(self, context: tuple[int, ...]) -> list[tuple[int, float]]:
         for store in self.stores:
-            if found := store.continuations(context, BRANCHES + 1):
-                total = max(sum(count for _, count in found), 1)
-                return [(token, count / (total + 1)) for token, count in found]
+            if counted := store.continuations(context, BRANCHES + 1):
+                total = max(sum(count for _, count in counted), 1)
+                return [(token, count / (total + 1)) for token, count in counted]
         return []
