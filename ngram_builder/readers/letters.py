@@ -28,7 +28,7 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
         # Imported here, because most readers never need these.
         import lxml.etree
 
-        archive = guarded(_WRONG, zipfile.ZipFile, _Sips(file))
+        archive = guarded(_WRONG, _archive, file)
         document = next((entry for entry in archive.infolist() if _BODY.fullmatch(entry.filename)), None)
         if document is None:
             raise Unreadable(f"{_WRONG}: it has no body")
@@ -51,6 +51,14 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
     consumed(size)
     if text := sound("".join(body.out)).strip():
         yield Document(text, source.path)
+
+
+def _archive(file: BinaryIO) -> zipfile.ZipFile:
+    """The archive that a Word document is. Raises Unreadable, in words of a writer, who knows of no archive."""
+    try:
+        return zipfile.ZipFile(_Sips(file))
+    except zipfile.BadZipFile as error:
+        raise Unreadable(f"{_WRONG}: it is cut off or damaged; save it again as .docx, and add it again") from error
 
 
 class _Sips:

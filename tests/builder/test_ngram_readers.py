@@ -193,7 +193,7 @@ def test_damaged_letters_are_reported(tmp_path):
     found, damage = read(tmp_path)
     assert found == []
     assert [Path(place.path).name for place in damage] == ["cut.docx", "no.docx"]
-    assert all(place.reason.startswith("not an intact Word document") for place in damage)
+    assert all(place.reason.startswith("not an intact Word document: it is cut off or damaged") for place in damage)
 
 
 def test_a_letter_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):

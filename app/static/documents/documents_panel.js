@@ -287,6 +287,7 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
   root.addEventListener("pd-elsewhere", (event) => {
     const found = /** @type {CustomEvent} */ (event).detail;
     elsewhere.hidden = !found;
+    root.toggleAttribute("data-elsewhere", Boolean(found)); // an empty text is not an invitation to write then
     if (!found) return;
     elsewhere.dataset.id = found.id;
     /** @type {HTMLElement} */ (elsewhere.querySelector("b")).textContent = `“${titleOf(found)}” is open in another tab.`;

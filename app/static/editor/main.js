@@ -185,6 +185,7 @@ function startPanels(root, editor, documents) {
     },
     refill: () => drafts.requestDrafts({ keep: true }),
     isWriting: () => drafts.before() !== null,
+    whyNothing: () => nothingNext(textarea),
     requests: () => ({ running: drafts.request, answered: drafts.answered }),
     drawList: () => view.drawList(),
   });
@@ -193,6 +194,17 @@ function startPanels(root, editor, documents) {
   setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });
   setUpCounts(root, field, () => documents.current.keys);
   return learning;
+}
+
+/**
+ * Why there is no next word at the caret.
+ * @param {HTMLTextAreaElement} textarea
+ */
+function nothingNext({ value, selectionStart, selectionEnd }) {
+  if (!value.trim()) return "Start writing, and the words that may come next appear here.";
+  if (selectionStart !== selectionEnd) return "Text is selected. Put the caret behind a word, and its next words appear here.";
+  if (!value.slice(0, selectionStart).trim()) return "Put the caret behind a word, and its next words appear here.";
+  return "Drafts are paused. Bring them back, and the next words appear here.";
 }
 
 /**

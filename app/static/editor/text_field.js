@@ -44,8 +44,9 @@ export class TextField {
     this.pressed = null;
     this.lastInput = -1e9;
 
-    // On a touch screen, focusing would open the keyboard over the page at once.
+    // On a touch screen, focusing would open the keyboard over the page at once, and there is no Tab.
     if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
+    else textarea.placeholder = textarea.dataset.touch ?? "";
     textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
     textarea.addEventListener("compositionstart", () => {
       this.composing = true;

@@ -23,6 +23,15 @@ export function setUpTools(root, textarea, actions) {
     const button = /** @type {HTMLButtonElement} */ (find(`[data-do=${name}]`));
     button.addEventListener("click", () => disclose(button));
   }
+  const settings = /** @type {HTMLButtonElement} */ (find("[data-do=settings]"));
+  // Esc closes the settings, if the text has not used it to dismiss drafts.
+  root.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.defaultPrevented || settings.getAttribute("aria-expanded") !== "true") return;
+    if (event.target instanceof Element && event.target.closest("dialog")) return;
+    event.preventDefault();
+    disclose(settings, false);
+    if (find("#pd-options").contains(document.activeElement) || document.activeElement === document.body) settings.focus();
+  });
   for (const button of root.querySelectorAll(".pd-invite button")) {
     button.addEventListener("click", () => actions.insert(button.textContent ?? ""));
   }

@@ -208,7 +208,7 @@ export class NextToken {
   }
 
   /** @param {string} why */
-  drawNothing(why = "Start writing, and the words that may come next appear here.") {
+  drawNothing(why = this.page.whyNothing()) {
     this.view = null;
     this.box.classList.add("sm-empty");
     setText(this.find(".sm-summary"), why);

@@ -315,6 +315,8 @@ def test_two_tabs_never_write_into_one_document(tab: Callable[..., Editor]) -> N
         two.page.get_by_text(f"“{STORY}” is open in another tab. Close it there, and it opens here.")
     ).to_be_visible()
     assert two.text == ""
+    assert two.box.evaluate("e => getComputedStyle(e, '::placeholder').color") == "rgba(0, 0, 0, 0)"
+    expect(two.page.get_by_text("Or try an example")).to_be_hidden()
     two.write("Something else")
     expect(two.page.locator(".pd-elsewhere")).to_be_hidden()
     one.box.focus()
@@ -740,9 +742,10 @@ def test_five_megabytes_are_opened_kept_and_typed_into(editor: Editor) -> None:
 
 def test_an_empty_page_explains_itself_and_names_the_key(editor: Editor) -> None:
     expect(editor.box).to_have_attribute(
-        "placeholder", "Start writing. Suggestions appear below; press Tab to accept one."
+        "placeholder", "Start writing. Grey words are a draft: Tab takes them, any other key ignores them."
     )
     expect(editor.page.get_by_text("Or try an example")).to_be_visible()
+    expect(editor.page.get_by_text("It often gets facts wrong.")).to_be_visible()
     expect(button(editor, "Settings")).to_have_attribute("aria-expanded", "false")
     expect(editor.page.get_by_role("slider")).to_have_count(0)
 

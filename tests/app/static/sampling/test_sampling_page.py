@@ -373,6 +373,9 @@ def test_the_chart_follows_the_text(panel: Panel) -> None:
         ),
         "the chart of the new place",
     )
+    panel.box.press("Control+a")
+    expect(panel.region).to_contain_text("Text is selected.")
+    expect(panel.region).not_to_contain_text("Start writing")
     panel.page.get_by_role("button", name="New", exact=True).click()
     expect(panel.region).to_contain_text("Start writing")
 

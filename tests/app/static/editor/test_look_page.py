@@ -1,0 +1,82 @@
+"""How the page looks and behaves at the edges: small windows, forced colours, touch, and messages beside panels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.app.static.editor.test_page import BEFORE, Editor, editor, fake, server, shared
+from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server
+
+__all__ = ["editor", "fake", "server", "shared"]  # fixtures
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def phone(browser: Browser, server: Server, fake: FakeDrafts) -> Iterator[Editor]:
+    with browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True) as context:
+        yield Editor(context.new_page(), fake).open(server.url)
+
+
+@pytest.mark.chromium("forced colours")
+def test_in_forced_colours_a_draft_differs_from_typed_text_and_the_open_tab_is_marked(editor: Editor) -> None:
+    editor.page.emulate_media(forced_colors="active")
+    editor.put(BEFORE[:-1])
+    editor.write(BEFORE[-1])
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    ghost, typed = editor.page.locator(".pd-ghost-text"), editor.box
+    colour = "e => getComputedStyle(e).color"
+    assert ghost.evaluate(colour) != typed.evaluate(colour)
+    assert "dotted" in ghost.evaluate("e => getComputedStyle(e).textDecoration")
+    marks = editor.page.get_by_role("tablist", name="Page").get_by_role("tab")
+    assert marks.evaluate_all("tabs => tabs.map(e => getComputedStyle(e).borderBottomStyle)") == ["solid", "none"]
+    editor.page.emulate_media(forced_colors="none")
+
+
+def test_the_header_is_one_line_at_every_width(editor: Editor) -> None:
+    for width in (720, 768, 820, 900, 1280):
+        editor.page.set_viewport_size({"width": width, "height": 700})
+        tops = editor.page.locator(".pd-bar button:visible").evaluate_all("all => all.map(e => e.offsetHeight)")
+        assert len(set(tops)) == 1, (width, tops)
+        bar = editor.page.locator(".pd-bar")
+        assert bar.evaluate("e => e.scrollWidth <= e.clientWidth"), width
+        ends = bar.locator("button:visible").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
+        assert max(ends) <= width
+
+
+def test_esc_closes_the_settings(editor: Editor) -> None:
+    settings = editor.page.get_by_role("button", name="Settings")
+    for inside in (True, False):
+        settings.click()
+        if inside:
+            editor.page.get_by_role("slider").first.focus()
+        else:
+            editor.box.focus()
+        editor.press("Escape")
+        expect(settings).to_have_attribute("aria-expanded", "false")
+        expect(settings if inside else editor.box).to_be_focused()
+
+
+def test_a_phone_is_told_to_tap(phone: Editor) -> None:
+    expect(phone.box).to_have_attribute("placeholder", "Start writing. Tap a word to take the draft up to it.")
+
+
+def overlap(page: Page, one: str, other: str) -> bool:
+    boxes = [page.locator(selector).bounding_box() for selector in (one, other)]
+    a, b = (box for box in boxes if box)
+    aside = a["x"] + a["width"] <= b["x"] or b["x"] + b["width"] <= a["x"]
+    return not (aside or a["y"] + a["height"] <= b["y"] or b["y"] + b["height"] <= a["y"])
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_message_covers_nothing_of_the_documents(editor: Editor, width: int) -> None:
+    editor.page.set_viewport_size({"width": width, "height": 740})
+    editor.page.evaluate(
+        """() => {
+            document.querySelector("#pd-documents").hidden = false;
+            polydraft.editor.notices.toast("“A long title of a letter to the harbour” is in the bin.", {undo() {}});
+        }"""
+    )
+    assert not overlap(editor.page, ".pd-toast", "#pd-documents")
