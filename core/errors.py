@@ -61,7 +61,7 @@ class OptionError(InputError):
 
     def __init__(self, template: str, *mentions: Mention | str, **values: object) -> None:
         self.template, self.values = template, values
-        self.mentions = tuple(Mention(one) if isinstance(one, str) else one for one in mentions)
+        self.mentions = tuple(Mention(mention) if isinstance(mention, str) else mention for mention in mentions)
         super().__init__(self.written(plainly))
 
     @property
@@ -83,14 +83,14 @@ def first_line(error: BaseException) -> str:
 def traced(error: BaseException) -> str:
     """The types of an error and of those that led to it, and the lines of code, for a log. Their messages are omitted,
     because they may repeat the user's text."""
-    made: list[str] = []
+    parts: list[str] = []
     seen: set[int] = set()
     before: BaseException | None = error
     while before is not None and id(before) not in seen:
         seen.add(id(before))
-        made.insert(0, "".join(traceback.format_tb(before.__traceback__)) + type(before).__name__)
+        parts.insert(0, "".join(traceback.format_tb(before.__traceback__)) + type(before).__name__)
         before = before.__cause__ or before.__context__
-    return "\n".join(made)
+    return "\n".join(parts)
 
 
 def last_line(output: str) -> str:

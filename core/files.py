@@ -57,19 +57,19 @@ def replacing(path: Path, private: bool = True, new: bool = False) -> Iterator[I
         new: raise FileExistsError if the path exists by then.
     Raises: OSError when the system refuses.
     """
-    made, lock = _claimed(path, lambda made: made.touch(0o600 if private else 0o666, exist_ok=False))
+    temporary, lock = _claimed(path, lambda temporary: temporary.touch(0o600 if private else 0o666, exist_ok=False))
     try:
-        with made.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         if new:
-            path.hardlink_to(made)
-            made.unlink()
+            path.hardlink_to(temporary)
+            temporary.unlink()
         else:
-            made.replace(path)
+            temporary.replace(path)
     except BaseException:
-        made.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     finally:
         _release(lock)
@@ -85,11 +85,11 @@ def scratch() -> Iterator[Path]:
     """
     parent = platformdirs.user_cache_path("polydraft") / "scratch"
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made, lock = _claimed(parent / "folder", lambda made: made.mkdir(mode=0o700))
+    folder, lock = _claimed(parent / "folder", lambda folder: folder.mkdir(mode=0o700))
     try:
-        yield made
+        yield folder
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         _release(lock)
 
 
@@ -107,18 +107,18 @@ def sweep(folder: Path) -> list[Path]:
 def _claimed(path: Path, create: Callable[[Path], None]) -> tuple[Path, int | None]:
     """Creates something temporary beside `path`, and locks it against `sweep` until `_release`."""
     while True:
-        made = path.with_name(f"{_beginning(path)}{token_hex(4)}.tmp")
-        create(made)
+        temporary = path.with_name(f"{_beginning(path)}{token_hex(4)}.tmp")
+        create(temporary)
         if fcntl is None:
-            return made, None
+            return temporary, None
         try:
-            lock = os.open(made, os.O_RDONLY)
+            lock = os.open(temporary, os.O_RDONLY)
         except FileNotFoundError:
             continue  # it was swept before it was locked
         with suppress(OSError):  # a file system without locks; there, `sweep` leaves everything
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if made.exists():
-            return made, lock
+        if temporary.exists():
+            return temporary, lock
         os.close(lock)
 
 

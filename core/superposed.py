@@ -242,5 +242,5 @@ def superpose_batch(
     **options: Any,
 ) -> Iterator[list[Drafts]]:
     """`superpose` for several prefixes, with one pass per step for all; yields the drafts of each."""
-    made = Options(k=k, length=length, **options)
-    return grown(model, list(prefixes), lambda s, ids: lambda logits: superposed(logits, s, ids, made), sequences)
+    o = Options(k=k, length=length, **options)
+    return grown(model, list(prefixes), lambda s, ids: lambda logits: superposed(logits, s, ids, o), sequences)

@@ -173,24 +173,24 @@ def _results(report: Report, console: Console) -> Iterator[Table]:
         first, columns = 0, [column for column in columns if column not in names]
         while first < max(len(columns), 1):  # a table of the names alone, if there is nothing else
             last = len(columns)
-            made = _result_table(report.name, rows, names, columns[first:last])
-            while last > first + 1 and Measurement.get(console, unlimited, made).maximum > console.width:
+            table = _result_table(report.name, rows, names, columns[first:last])
+            while last > first + 1 and Measurement.get(console, unlimited, table).maximum > console.width:
                 last -= 1
-                made = _result_table(report.name, rows, names, columns[first:last])
-            yield made
+                table = _result_table(report.name, rows, names, columns[first:last])
+            yield table
             first = max(last, 1)
 
 
 def _result_table(title: str, rows: list[ReportRow], names: list[str], columns: list[str]) -> Table:
     """The rows that have a value in any of the columns."""
-    made = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
     for column in names + columns:
         numeric = all(isinstance(row.get(column, 0), int | float | None) for row in rows)
-        made.add_column(column.replace("_", "\n"), justify="right" if numeric else "left")
+        table.add_column(column.replace("_", "\n"), justify="right" if numeric else "left")
     for row in rows:
         if not columns or any(row.get(column) is not None for column in columns):
-            made.add_row(*(escape(_shown(row.get(column))) for column in names + columns))
-    return made
+            table.add_row(*(escape(_shown(row.get(column))) for column in names + columns))
+    return table
 
 
 def _alike(rows: list[ReportRow]) -> list[list[ReportRow]]:

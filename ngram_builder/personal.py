@@ -60,12 +60,12 @@ def add(store: PersonalStore, sources: Iterable[str | Path], progress: Progress 
     files, added = expand(sources), Added()
     for number, file in enumerate(files):
         begun, each = number / len(files), 1 / len(files)
-        one = add_file(
+        of_file = add_file(
             store, file, origin_of(file), lambda share, a=begun, b=each, f=str(file): progress(a + b * share, f)
         )
-        added.files += one.files
-        added.tokens += one.tokens
-        added.damage += one.damage
+        added.files += of_file.files
+        added.tokens += of_file.tokens
+        added.damage += of_file.damage
     progress(1.0, "")
     return added
 

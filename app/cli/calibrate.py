@@ -44,7 +44,7 @@ def run(
         temperature=temperature,
         progress=lambda n: progress(f"prompt {n} of {len(passages)}"),
     )
-    made = calibrate(
+    calibration = calibrate(
         model,
         samples,
         delta=delta,
@@ -55,9 +55,9 @@ def run(
     )
     file = out or user_file(model, temperature)
     file.parent.mkdir(parents=True, exist_ok=True)
-    made.save(file)
+    calibration.save(file)
     model.close()
-    return made, file
+    return calibration, file
 
 
 def cut(tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0) -> list[list[int]]:

@@ -31,10 +31,10 @@ def as_flag(mention: Mention) -> str:
 
 def options_of(fields: Iterable[tuple[str, Any, Any]]) -> list[Any]:
     """Typer's own options for the fields of a dataclass: name, annotation and default. `values_of` has their values."""
-    made = [(name, kind, field(default=default)) for name, kind, default in fields]
-    one = typer.Typer(add_completion=False)
-    one.command()(make_dataclass("Values", made))
-    options = get_command(one).params
+    members = [(name, kind, field(default=default)) for name, kind, default in fields]
+    typed = typer.Typer(add_completion=False)
+    typed.command()(make_dataclass("Values", members))
+    options = get_command(typed).params
     for option in options:
         option.expose_value, option.callback = False, _store
     return options

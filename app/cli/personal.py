@@ -299,8 +299,8 @@ def merge(stores: list[str], into: str) -> int:
     words = load_tokenizer("default")
     opened = [_opened(name, words) for name in stores]
     try:
-        with closing(_opened(into, words, create=True)) as one:
-            return sum(one.restore(store.texts()) for store in opened)
+        with closing(_opened(into, words, create=True)) as merged:
+            return sum(merged.restore(store.texts()) for store in opened)
     finally:
         for store in opened:
             store.close()

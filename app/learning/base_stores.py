@@ -29,7 +29,7 @@ def in_full(options: Sequence[str] | None) -> list[str] | None:
     `shelf_of` does."""
     from core.ngram.base import chosen_stores
 
-    return [f"{one.path}={one.weight:g}" for one in chosen_stores(options)] if options else None
+    return [f"{store.path}={store.weight:g}" for store in chosen_stores(options)] if options else None
 
 
 def shelf_of(options: Sequence[str] | None) -> Callable[[str], BaseShelf]:
@@ -107,7 +107,7 @@ class BaseStores:
         path = resolved(file.strip())
         NgramStore.open(path, self._fingerprint)
         with self._changing() as (stores, _):
-            if any(one.path == path for one in stores):
+            if any(store.path == path for store in stores):
                 raise InputError(f"{path} is among the stores already.")
             if len(stores) >= MOST:
                 raise InputError(f"There are {MOST} stores; remove one first, or join some: `polydraft ngram merge`.")
@@ -125,7 +125,7 @@ class BaseStores:
         from core.ngram.base import BASE_STORE
 
         with self._changing(mending=True) as (stores, bad):
-            if damaged := [one for one in bad if one.shown == file]:
+            if damaged := [entry for entry in bad if entry.shown == file]:
                 bad.remove(damaged[0])
                 return
             at = self._place(stores, file)
@@ -159,35 +159,35 @@ class BaseStores:
 
     @staticmethod
     def _place(choice: Sequence[ChosenStore], file: str) -> int:
-        for at, one in enumerate(choice):
-            if str(one.path) == file:
+        for at, store in enumerate(choice):
+            if str(store.path) == file:
                 return at
         raise InputError(f"{file} is not among the stores; reload the page.")
 
-    def _about(self, one: ChosenStore) -> ChosenRow | DescribedRow:
+    def _about(self, store: ChosenStore) -> ChosenRow | DescribedRow:
         from core.ngram import NgramStore
         from core.ngram.base import BASE_STORE
 
         about: ChosenRow | DescribedRow = ChosenRow(
-            file=str(one.path), name=one.path.stem, own=one.path == BASE_STORE, on=one.on, weight=one.weight
+            file=str(store.path), name=store.path.stem, own=store.path == BASE_STORE, on=store.on, weight=store.weight
         )
         try:
-            check_regular(one.path)
-            state = one.path.stat()
-            description = _described(one.path, state.st_mtime_ns, state.st_size)
+            check_regular(store.path)
+            state = store.path.stat()
+            description = _described(store.path, state.st_mtime_ns, state.st_size)
             about = DescribedRow(**about, **description)
             if description["fingerprint"] != self._fingerprint:
-                NgramStore.open(one.path, self._fingerprint)  # raises the reason
+                NgramStore.open(store.path, self._fingerprint)  # raises the reason
         except OSError as error:
-            about["problem"] = f"{one.path} cannot be read: {error.strerror or error}."
+            about["problem"] = f"{store.path} cannot be read: {error.strerror or error}."
         except StoreError as error:
             about["problem"] = str(error)
         return about
 
 
-def _about_bad(one: BadEntry) -> ChosenRow:
+def _about_bad(entry: BadEntry) -> ChosenRow:
     return ChosenRow(
-        file=one.shown, name="Damaged entry", own=False, on=False, weight=1.0, problem=one.problem, damaged=True
+        file=entry.shown, name="Damaged entry", own=False, on=False, weight=1.0, problem=entry.problem, damaged=True
     )
 
 

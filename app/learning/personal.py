@@ -138,7 +138,7 @@ class PersonalStores:
         try:
             store = self._shelf.open(name)
         except (StoreError, InputError):
-            name = next((one for one in self._shelf.names() if mended(one) == name), "")
+            name = next((stored for stored in self._shelf.names() if mended(stored) == name), "")
             if not name:
                 raise
             # Damaged or of another tokenizer, so its contents cannot be overwritten first.

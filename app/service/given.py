@@ -49,8 +49,8 @@ class Flag:
 
 def _owned(kind: str, controls: Iterable[tuple[str, Iterable[Control]]]) -> dict[str, Flag]:
     flags: dict[str, Flag] = {}
-    for owner, ones in controls:
-        for control in ones:
+    for owner, options in controls:
+        for control in options:
             earlier = flags.get(control.flag)
             flags[control.flag] = Flag(control, kind, (*(earlier.owners if earlier else ()), owner))
     return flags

@@ -148,10 +148,10 @@ def read(text: str) -> list[Preset]:
     if not content["presets"]:
         raise InputError("The file contains no presets.")
     presets = []
-    for number, one in enumerate(content["presets"], 1):
-        name = one.get("name") if isinstance(one, dict) else None
+    for number, entry in enumerate(content["presets"], 1):
+        name = entry.get("name") if isinstance(entry, dict) else None
         try:
-            presets.append(Preset.from_dict(one))
+            presets.append(Preset.from_dict(entry))
             _check_name(presets[-1].name)
         except InputError as error:
             raise InputError(f"Preset {number}{f' ({name})' if name else ''}: {error} Nothing was imported.") from None

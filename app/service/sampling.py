@@ -42,13 +42,13 @@ def drafting(settings: DraftSettings, **more: Any) -> CompleteOptions:
     """As `options`, with the method and the rule that `more` has, instead of those of the settings."""
     from core.autocomplete import READ, CompleteOptions
 
-    made: dict[str, Any] = {name: getattr(settings, name) for name in READ if name != "seed"}
-    made["seed"] = settings.sampling.seed
-    if not made.pop("ngrams"):
-        made |= {"alpha": 0.0, "personal_weight": 0.0, "mixing": "linear"}
+    values: dict[str, Any] = {name: getattr(settings, name) for name in READ if name != "seed"}
+    values["seed"] = settings.sampling.seed
+    if not values.pop("ngrams"):
+        values |= {"alpha": 0.0, "personal_weight": 0.0, "mixing": "linear"}
     if settings.reset_every:  # texts with resets have their whole length, over several lines
-        made |= {"end_below": 0.0, "one_line": False}
-    return CompleteOptions(**made | more)
+        values |= {"end_below": 0.0, "one_line": False}
+    return CompleteOptions(**values | more)
 
 
 def notes(settings: DraftSettings) -> list[str]:
@@ -74,12 +74,12 @@ def view(
 
 def table(view: View, text: Callable[[str], str] = str) -> list[RenderableType]:
     """The comparison as a table for a terminal: one row per rule. `text` converts a token's text for display."""
-    made = Table(title=f"next token at T = {view.temperature:g}", title_justify="left")
+    printed = Table(title=f"next token at T = {view.temperature:g}", title_justify="left")
     for column, width in (("rule", 8), ("kept", 5), ("mass", 6), ("entropy", 7)):
-        made.add_column(column, justify="left" if column == "rule" else "right", no_wrap=True, min_width=width)
-    made.add_column("kept tokens", overflow="ellipsis", no_wrap=True)
+        printed.add_column(column, justify="left" if column == "rule" else "right", no_wrap=True, min_width=width)
+    printed.add_column("kept tokens", overflow="ellipsis", no_wrap=True)
     for choice in view.choices:
-        made.add_row(
+        printed.add_row(
             choice.title, str(choice.count), f"{choice.mass:.1%}", f"{choice.entropy:.2f}", _tokens(view, choice, text)
         )
     notes = [f"The whole distribution has {view.entropy:.2f} nats of entropy."]
@@ -90,7 +90,7 @@ def table(view: View, text: Callable[[str], str] = str) -> list[RenderableType]:
             if view.top_w.geometry_mattered
             else "Distances between tokens made no difference to Top-W here."
         )
-    return [made, Text(" ".join(notes))]
+    return [printed, Text(" ".join(notes))]
 
 
 def _tokens(view: View, choice: RuleView, text: Callable[[str], str]) -> Text:

@@ -77,8 +77,8 @@ def superposed_drafts(
             "min_branch": 0.0,
         }
         options |= {"rule": rule if logits_processor else None, "stop_ids": frozenset(ends)}
-        for made in superpose_batch(wrapped, [ids.tolist() for ids in prompts], k, length, **options):
-            latest = made
+        for drafts_so_far in superpose_batch(wrapped, [ids.tolist() for ids in prompts], k, length, **options):
+            latest = drafts_so_far
     best = [_best(drafts, k) for drafts in latest]
     most = max((len(ids) for drafts in best for ids, _ in drafts), default=0)
     filler = next(iter(_ids(config.pad_token_id) or ends), 0)
@@ -137,7 +137,11 @@ def _refuse(
             f"num_beams {config.num_beams} given; Superposed Decoding has no beams. Leave it out, or give "
             f"num_return_sequences, {config.num_return_sequences or 1}, where transformers asks for it."
         )
-    others = [type(one).__name__ for one in stopping if not isinstance(one, MaxLengthCriteria | EosTokenCriteria)]
+    others = [
+        type(criterion).__name__
+        for criterion in stopping
+        if not isinstance(criterion, MaxLengthCriteria | EosTokenCriteria)
+    ]
     if others:
         raise InputError(f"{others[0]} given; drafts stop at max_new_tokens and at eos_token_id only. Leave it out.")
     if unknown := [name for name, value in model_kwargs.items() if name not in KNOWN and value is not None]:

@@ -43,7 +43,7 @@ def beam(
             for draft, row in zip(alive, logits, strict=True):
                 tokens, scores = _scored(o, ngrams, row, prefix + draft.ids)
                 extended += [(draft.logprob + float(s), draft, int(t)) for s, t in zip(scores, tokens, strict=True)]
-            extended.sort(key=lambda one: -one[0])
+            extended.sort(key=lambda scored: -scored[0])
             del extended[o.k :]
             if any(token is not None for _, _, token in extended):
                 drafts = _children(extended, alive, o.k)

@@ -369,11 +369,11 @@ def verified(
     superposing = {"forks": 0, **options}
     own = sequence is None
     held = model.open() if sequence is None else sequence
-    made = Options(k=k, length=length, **superposing)
+    o = Options(k=k, length=length, **superposing)
     try:
         latest = Refined([], [], [], [], False)
         for drafts in superpose(model, prefix_ids, k, min(first or length, length), sequence=held, **superposing):
-            sure = [min(made.exact_steps + 1, len(ids)) for ids in drafts.ids]
+            sure = [min(o.exact_steps + 1, len(ids)) for ids in drafts.ids]
             changed = [len(ids) - 1 for ids in drafts.ids]
             latest = Refined(drafts.ids, drafts.logprobs, sure, changed, False)
             yield latest
@@ -385,9 +385,9 @@ def verified(
                 length,
                 sure=latest.sure,
                 target=target,
-                judge=Judge(made.interpolation(prefix_ids), made.m),
+                judge=Judge(o.interpolation(prefix_ids), o.m),
                 nodes=nodes,
-                stop_ids=made.stop_ids,
+                stop_ids=o.stop_ids,
             )
             yield latest
     finally:

@@ -101,7 +101,7 @@ def speculated(
         figures = _figures(by, [text.statistics for text in texts.values()], plain)
         return Drafts.of(best_of(drafts, o.k), longest, done, figures)
 
-    made = SpeculationOptions(
+    speculating = SpeculationOptions(
         mode=how.mode,
         rule=greedily.rule if greedily is not None else lambda ids, x: cropped(o, x, ids.tolist()),
         stop_ids=o.stop_ids,
@@ -113,14 +113,14 @@ def speculated(
         seed=o.seed,
     )
     as_set = TargetSampling(o.tau, o.rule)
-    made.check(model, by.drafter, as_set)
+    speculating.check(model, by.drafter, as_set)
     sure = greedy or as_set.greedy  # without noise, which drafters would otherwise predict
     temperature = None if sure else as_set.overall_temperature
 
     def begun(draft: Draft) -> Text:
         held = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
         ids = prefix + draft.ids
-        p = made.sampling.probabilities(logits[draft.start], ids[:-1])
+        p = speculating.sampling.probabilities(logits[draft.start], ids[:-1])
         noise = None if sure else SeededNoise(o.seed, draft.row)
         return Text(held, ids, len(ids) + o.length - 1, p, noise=noise)
 
@@ -138,7 +138,7 @@ def speculated(
         if o.length > 1:
             texts = {n: begun(draft) for n, draft in enumerate(drafts) if draft in alive}
         if texts:
-            running = cycles(list(texts.values()), made, by.drafter, by.curve, by.memory, temperature)
+            running = cycles(list(texts.values()), speculating, by.drafter, by.curve, by.memory, temperature)
             rows, _ = next(running)
             while rows:
                 began = time.perf_counter()
@@ -155,15 +155,15 @@ def speculated(
 def _figures(by: Speculator, statistics: Iterable[Statistics], ms: float) -> Figures:
     """Returns the figures. `ms` is the time of one token without speculation."""
     s = list(statistics)
-    tokens, cycles, spent = sum(one.tokens for one in s), sum(one.cycles for one in s), sum(one.ms for one in s)
-    for one in s:
+    tokens, cycles, spent = sum(text.tokens for text in s), sum(text.cycles for text in s), sum(text.ms for text in s)
+    for text in s:
         # A draft without cycles found speculation switched off already, so the earlier notice stays.
-        if one.notice and (one.cycles or by.notice is None):
-            by.notice = one.notice
+        if text.notice and (text.cycles or by.notice is None):
+            by.notice = text.notice
     return Figures(
         accept_length=tokens / cycles if cycles else 0.0,
         speedup=tokens * ms / spent if spent else 1.0,
-        notice=by.notice if any(one.notice for one in s) else by.caution,
+        notice=by.notice if any(text.notice for text in s) else by.caution,
     )
 
 

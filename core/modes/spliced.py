@@ -53,10 +53,12 @@ def spliced(
             for stem in stems
             for n, draft in enumerate(running[stem].latest.drafts if stem in running else ended)
         ]
-        grown.sort(key=lambda one: -one[1].logprob)
+        grown.sort(key=lambda numbered: -numbered[1].logprob)
         if not numbers:  # a beginning that was drawn twice has the same drafts, so its second ones come last
             again = [stem for n, stem in enumerate(stems) if any(stem.ids == other.ids for other in stems[:n])]
-            numbers.update({key: n for n, (key, _) in enumerate(sorted(grown, key=lambda one: one[0][0] in again))})
+            numbers.update(
+                {key: n for n, (key, _) in enumerate(sorted(grown, key=lambda numbered: numbered[0][0] in again))}
+            )
         return Drafts([replace(draft, row=numbers.setdefault(key, len(numbers))) for key, draft in grown], step, done)
 
     try:
@@ -71,13 +73,13 @@ def spliced(
             running[stem] = Driven(start(stem, row.sequence))
             running[stem].advance([after])
         step += 1
-        while rows := [row for one in running.values() for row in one.rows()]:
+        while rows := [row for part in running.values() for row in part.rows()]:
             logits = yield rows, so_far(done=False)
             advance_all(running.values(), logits)
             step += 1
         yield [], so_far(done=True)
     finally:
-        for one in running.values():
-            one.close()
+        for part in running.values():
+            part.close()
         for stem in stems:
             stem.close()

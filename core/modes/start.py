@@ -132,9 +132,9 @@ def draft(
     **options: Any,
 ) -> Generator[Drafts]:
     """Drafts after `prefix_ids` in any mode, after every step; the options are those of `superpose`."""
-    made, way = Options(**options), mode if isinstance(mode, Mode) else Mode(mode)
+    o, way = Options(**options), mode if isinstance(mode, Mode) else Mode(mode)
     sequences = None if sequence is None else [sequence]
-    for drafts in grown(model, [prefix_ids], lambda s, ids: start(s, ids, made, way), sequences):
+    for drafts in grown(model, [prefix_ids], lambda s, ids: start(s, ids, o, way), sequences):
         yield drafts[0]
 
 

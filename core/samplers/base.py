@@ -72,10 +72,10 @@ def column(value: PerRow, x: Tensor, dtype: torch.dtype | None = None) -> Tensor
     """A parameter as (B, 1), or (1, 1) when it is the same for all rows."""
     if isinstance(value, int | float):  # created on the device: no synchronisation on a GPU
         return torch.full((1, 1), value, dtype=dtype or x.dtype, device=x.device)
-    made = torch.as_tensor(value, dtype=dtype or x.dtype, device=x.device).reshape(-1, 1)
-    if len(made) not in (1, len(x)):
-        raise InputError(f"{len(made)} values given for {len(x)} rows; one for all or one for each expected.")
-    return made
+    values = torch.as_tensor(value, dtype=dtype or x.dtype, device=x.device).reshape(-1, 1)
+    if len(values) not in (1, len(x)):
+        raise InputError(f"{len(values)} values given for {len(x)} rows; one for all or one for each expected.")
+    return values
 
 
 def in_range(name: str, value: PerRow, low: float, high: float, *, open_low: bool = False) -> PerRow:

@@ -45,10 +45,10 @@ def sampler(
     Raises: InputError that names the value.
     """
     checked_rule(rule, values or {}, temperature)
-    heat: list[Rule] = [] if temperature == 1 or rule == "greedy" else [Temperature(temperature)]
+    tempering: list[Rule] = [] if temperature == 1 or rule == "greedy" else [Temperature(temperature)]
     rules = cuts(rule, values, temperature, embeddings, breakers)
     first = int(bool(rules) and isinstance(rules[0], DRY))
-    rules[first:first] = heat
+    rules[first:first] = tempering
     return rules[0] if len(rules) == 1 else Chain(rules)
 
 

@@ -107,13 +107,13 @@ class HeadConfig:
             )
         if "layers" in given:
             given["layers"] = tuple(given["layers"])
-        made = cls(**given)
-        if made.num_attention_heads % made.key_heads or made.width % 2:
+        config = cls(**given)
+        if config.num_attention_heads % config.key_heads or config.width % 2:
             raise HeadError(
-                f"config.json has {made.num_attention_heads} heads of width {made.width} on {made.key_heads} key "
+                f"config.json has {config.num_attention_heads} heads of width {config.width} on {config.key_heads} key "
                 "heads, which do not fit together."
             )
-        return made
+        return config
 
     def feature_layers(self, depth: int) -> tuple[int, int, int]:
         """Returns the layers of a target with `depth` layers whose inputs are the features."""
@@ -201,11 +201,11 @@ class Eagle3Head(nn.Module):
 
     def on(self, device: torch.device, dtype: torch.dtype) -> Eagle3Head:
         """Returns a copy for inference on a device, with its matrices in `dtype`."""
-        made = copy.deepcopy(self).eval().requires_grad_(False).to(device)
-        for module in made.modules():
+        head = copy.deepcopy(self).eval().requires_grad_(False).to(device)
+        for module in head.modules():
             if isinstance(module, nn.Linear):
                 module.to(dtype)
-        return made
+        return head
 
     def save(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
         """Writes the checkpoint."""

@@ -375,8 +375,8 @@ def _moment(text: Text, drafter: Drafter, o: SpeculationOptions, temperature: fl
     features, noise, sampled = text.sequence.features if drafter.layers else None, text.noise, False
     if o.draws == "rejection" and noise is not None:
         noise, sampled = noise.other(SeededNoise.PROPOSALS), True
-    heat = temperature or o.sampling.overall_temperature or 1.0
-    return Moment(text.ids, features, noise, heat, o.needs_distributions, sampled)
+    divisor = temperature or o.sampling.overall_temperature or 1.0
+    return Moment(text.ids, features, noise, divisor, o.needs_distributions, sampled)
 
 
 def _row(text: Text, tree: TokenTree) -> Row:

@@ -111,7 +111,7 @@ def _times(store: NgramStore, peers: list[Peer], rounds: int) -> dict[str, float
     queries = questions(store, rounds + 1)
     now = queries[0]
     each = DRAFTS * CANDIDATES * len(store.orders)
-    made = {OURS: each, AGAIN: each} | {p.name: each if p.by_order else DRAFTS * CANDIDATES for p in peers}
+    counts = {OURS: each, AGAIN: each} | {p.name: each if p.by_order else DRAFTS * CANDIDATES for p in peers}
 
     def ours() -> None:
         store.probabilities_batch(*now)
@@ -131,7 +131,7 @@ def _times(store: NgramStore, peers: list[Peer], rounds: int) -> dict[str, float
         ours()  # caches every context; `fresh` clears the cache
 
     timings = interleaved(runs, rounds, before=before)
-    return {name: timings.median(name) / made[name] * 1e6 for name in runs}
+    return {name: timings.median(name) / counts[name] * 1e6 for name in runs}
 
 
 def _peers(store: NgramStore, folder: Path, tokens: list[np.ndarray], progress: Progress) -> Iterator[Peer]:

@@ -42,7 +42,7 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
                 taken[name].append(ms_per_token(model, rules[name], prefix, number))
         report.rows += [row(t, name, taken) for name in RULES]
     model.close()
-    overheads = [number_in(one, "over_top_p_percent") for one in report.rows if one["rule"] == OURS]
+    overheads = [number_in(of_rule, "over_top_p_percent") for of_rule in report.rows if of_rule["rule"] == OURS]
     report.target(f"{OURS}: more time per token than {BASE}, %", fmean(overheads), "<= 5.4")
     return report
 
@@ -55,11 +55,11 @@ def rule(name: str, t: float, geometries: Mapping[str, Geometry]) -> Rule:
 
 def ms_per_token(model: LanguageModel, rule: Rule, prefix: list[int], seed: int, tokens: int = TOKENS) -> float:
     """Returns the time of each token of a sampled text, without the pass over the prefix."""
-    made = generate(model, None, prefix, "off", rule=rule, seed=seed, length=tokens + 1, stop_ids=frozenset[int]())
-    next(made)  # the prefix's own pass
+    tokens_of = generate(model, None, prefix, "off", rule=rule, seed=seed, length=tokens + 1, stop_ids=frozenset[int]())
+    next(tokens_of)  # the prefix's own pass
     began = time.perf_counter()
-    count = sum(1 for _ in made)
-    made.close()
+    count = sum(1 for _ in tokens_of)
+    tokens_of.close()
     return 1000 * (time.perf_counter() - began) / count
 
 

@@ -112,11 +112,13 @@ def _top_w(report: Report, real: Tensor, geometries: dict[str, Geometry]) -> Non
         ours = [_least(lambda rule=rule, row=row: rule(None, row), 3) * 1000 for row in real.split(1)]
         row: ReportRow = {"V": real.shape[1], "batch": 1, "rule": preset.name, "ms": median(ours)}
         row["most_ms"] = max(ours)
-        kept = [int((rule(None, one) > -torch.inf).sum()) for one in real.split(1)]
+        kept = [int((rule(None, scored_row) > -torch.inf).sum()) for scored_row in real.split(1)]
         row["kept"] = median(kept)
         if preset.name == "Top-W, the authors' code":
             scores = real.numpy()
-            theirs = [_least(lambda one=one: plain_top_w(one, white), 1) * 1000 for one in scores]
+            theirs = [
+                _least(lambda scored_row=scored_row: plain_top_w(scored_row, white), 1) * 1000 for scored_row in scores
+            ]
             row["peer"], row["peer_ms"] = "the same in plain NumPy", median(theirs)
             row["times_faster"] = faster = median(b / a for a, b in zip(ours, theirs, strict=True))
             report.target("Top-W (cosine), times faster than plain NumPy, median", faster, ">= 10")

@@ -118,13 +118,13 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
     report = Report("speculative")
     count = options.prompts or COUNT
     by_kind = prompts(options.text, model.tokenizer, count, chat_template(options.model))
-    made = methods(model, options, progress)
+    compared = methods(model, options, progress)
     if options.sweep:
-        _sweep(model, curve, by_kind, made, report, options, progress)
+        _sweep(model, curve, by_kind, compared, report, options, progress)
     else:
-        _run(model, curve, by_kind, made, progress)
-        report.rows += table(list(by_kind), made)
-        _judge(report, by_kind, made)
+        _run(model, curve, by_kind, compared, progress)
+        report.rows += table(list(by_kind), compared)
+        _judge(report, by_kind, compared)
     report.rows += costs(curve)
     model.close()
     return report
@@ -149,14 +149,14 @@ def _run(
     model: LanguageModel,
     curve: CostCurve,
     by_kind: dict[str, list[list[int]]],
-    made: Sequence[SpeculativeMethod],
+    compared: Sequence[SpeculativeMethod],
     progress: Progress,
     temperature: float = 1.0,
 ) -> None:
     """Runs every method on every prompt; each prompt begins with another method."""
     for kind, of_kind in by_kind.items():
         for number, ids in enumerate(counted(of_kind, f"T = {temperature:g}, {kind}, prompt", progress)):
-            for method in turned(made, number):
+            for method in turned(compared, number):
                 how = {**method.options, "length": LENGTH, "temperature": temperature, "seed": number}
                 generation = generate(
                     model, method.drafter, ids, method.mode, curve=curve, estimates=method.memory, **how
@@ -173,18 +173,18 @@ def by_the_model(model: LanguageModel, prompt: list[int], tokens: list[Token], t
         return logprobs(sequence, prompt, [token.id for token in tokens])
 
 
-def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[SpeculativeMethod]) -> None:
-    for method in made[1:]:
+def _judge(report: Report, by_kind: dict[str, list[list[int]]], compared: Sequence[SpeculativeMethod]) -> None:
+    for method in compared[1:]:
         if method.name == WHOLE:
             continue  # this method ignores its cost by design
-        slowest = min(_speed_up(method, made[0], kind) for kind in by_kind)
+        slowest = min(_speed_up(method, compared[0], kind) for kind in by_kind)
         report.target(f"{method.name}: speed of plain decoding kept, slowest set", slowest, ">= 0.97")
-        if (more := off_cost(method, made[0])) is not None:
+        if (more := off_cost(method, compared[0])) is not None:
             report.target(f"{method.name}: more time than plain decoding while it is off, %", more, "<= 0.5")
-    named = {method.name: method for method in made}
+    named = {method.name: method for method in compared}
     if eagle := named.get(EAGLE):
         report.target(
-            "EAGLE-3: speed-up, mean of the sets", mean(_speed_up(eagle, made[0], k) for k in by_kind), ">= 1.3"
+            "EAGLE-3: speed-up, mean of the sets", mean(_speed_up(eagle, compared[0], k) for k in by_kind), ">= 1.3"
         )
         lengths = [eagle.tau(k) for k in by_kind]
         report.target("EAGLE-3: accept length, mean of the sets", mean(lengths), ">= 2.3")
@@ -208,13 +208,13 @@ def off_cost(method: SpeculativeMethod, plain: SpeculativeMethod) -> float | Non
     return 100 * (median(ratios) - 1)
 
 
-def table(kinds: Sequence[str], made: Sequence[SpeculativeMethod]) -> list[ReportRow]:
+def table(kinds: Sequence[str], compared: Sequence[SpeculativeMethod]) -> list[ReportRow]:
     """Returns the rows of all methods, by kind of prompt and over all prompts, and another row for the best α of
     pruning by depth."""
-    rows = [row(kind, method, made[0]) for kind in (*kinds, ALL) for method in made]
-    if by_depth := [method for method in made if BY_DEPTH in method.name]:
+    rows = [row(kind, method, compared[0]) for kind in (*kinds, ALL) for method in compared]
+    if by_depth := [method for method in compared if BY_DEPTH in method.name]:
         best = max(by_depth, key=lambda method: method.tau(ALL))
-        rows.append(row(ALL, best, made[0]) | {"method": f"{best.name}, the best α"})
+        rows.append(row(ALL, best, compared[0]) | {"method": f"{best.name}, the best α"})
     return rows
 
 
@@ -222,15 +222,15 @@ def _sweep(
     model: LanguageModel,
     curve: CostCurve,
     by_kind: dict[str, list[list[int]]],
-    made: Sequence[SpeculativeMethod],
+    compared: Sequence[SpeculativeMethod],
     report: Report,
     options: BenchOptions,
     progress: Progress,
 ) -> None:
     """Measures plain decoding, the best lossless drafter, and the same with ARC, over temperatures; and ARC over θ. ARC
     is left out at temperatures without a calibration."""
-    arc = next((method for method in made if method.name.endswith("+ ARC")), None)
-    best = next((method for method in made if method.name == EAGLE), made[1])
+    arc = next((method for method in compared if method.name.endswith("+ ARC")), None)
+    best = next((method for method in compared if method.name == EAGLE), compared[1])
     settings = [(t, None) for t in TEMPERATURES] + [(1.0, theta) for theta in THETAS if arc is not None]
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for temperature, theta in settings:
@@ -296,7 +296,7 @@ def phases(statistics: Sequence[Statistics]) -> dict[str, float]:
 
 
 def _of(by_kind: dict[str, list[T]], kind: str) -> list[T]:
-    return [one for of_kind in by_kind.values() for one in of_kind] if kind == ALL else by_kind[kind]
+    return [value for of_kind in by_kind.values() for value in of_kind] if kind == ALL else by_kind[kind]
 
 
 def _speed_up(method: SpeculativeMethod, plain: SpeculativeMethod, kind: str) -> float:

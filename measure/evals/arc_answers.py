@@ -68,10 +68,10 @@ def answered(
     sequence = model.open()
     for seed in range(n):
         options = {**how, "length": LENGTH, "seed": seed, "tree_size": TREE, "stop_ids": frozenset()}
-        made = generate(model, drafter, ids, mode, sequence=sequence, **options)
-        text = model.tokenizer.decode([token.id for token in made])
+        generation = generate(model, drafter, ids, mode, sequence=sequence, **options)
+        text = model.tokenizer.decode([token.id for token in generation])
         right.append(answer_of(text) == question.answer)
-        counts.append(made.statistics)
+        counts.append(generation.statistics)
     sequence.close()
     return fmean(right), counts
 

@@ -53,14 +53,14 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
     stores = base_stores(model, options.store)
     report = Report("eval arc-risk")
-    asked = prompts(options.text, model.tokenizer, options.repetitions or COUNT, chat_template(options.model))
+    questions = prompts(options.text, model.tokenizer, options.repetitions or COUNT, chat_template(options.model))
     for temperature in TEMPERATURES:
         try:
             calibration = for_model(model, TargetSampling(temperature))
         except CalibrationError as error:
             report.rows.append({"T": temperature, "left out": str(error)})
             continue
-        for kind, of_kind in asked.items():
+        for kind, of_kind in questions.items():
             accepted: list[Audited] = []
             arc, lossless = list[Statistics](), list[Statistics]()
             for number, ids in enumerate(counted(of_kind, f"T = {temperature:g}, {kind}, prompt", progress)):
@@ -97,8 +97,8 @@ def audited(
     """Returns the proposals that became text in one continuation sampled at this temperature, and its counts."""
     how = {"length": LENGTH, "seed": seed, "tree_size": TREE, "temperature": temperature}
     how |= {"calibration": calibration, "prune": False}
-    made = generate(model, drafter, ids, "arc", **how)
-    tokens = list(made)
+    generation = generate(model, drafter, ids, "arc", **how)
+    tokens = list(generation)
     text = [t.id for t in tokens]
     # One pass over the text as a tree, with the target's own token beside each proposal that became text.
     sequence = model.open()
@@ -126,7 +126,7 @@ def audited(
         )
         for at in proposed
     ]
-    return proposals, made.statistics
+    return proposals, generation.statistics
 
 
 def depths(tokens: list[Token]) -> dict[int, int]:

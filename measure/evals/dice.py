@@ -42,9 +42,9 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     drafter = eagle3(model, progress)
     if drafter is None:
         raise InputError("eval dice needs a model with an EAGLE-3 head; use the default model with --backend torch.")
-    asked = prompts(options.text, model.tokenizer, options.repetitions or PROMPTS, chat_template(options.model))
+    questions = prompts(options.text, model.tokenizer, options.repetitions or PROMPTS, chat_template(options.model))
     by_method: dict[str, list[list[float]]] = {}
-    for kind, of_kind in asked.items():
+    for kind, of_kind in questions.items():
         for ids in counted(of_kind, f"{kind}, prompt", progress):
             for n, p, q in places(model, drafter, ids):
                 for method, each in shares(p, q, n).items():

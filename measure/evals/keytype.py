@@ -188,7 +188,7 @@ def acceptable(shown: str, wanted: Sequence[str]) -> bool:
     """Whether a shown text is acceptable, begins with an acceptable one, or is a beginning of one that ends at a
     boundary."""
     text = " ".join(shown.split())
-    return any(_fits(text, " ".join(one.split())) for one in wanted)
+    return any(_fits(text, " ".join(text_wanted.split())) for text_wanted in wanted)
 
 
 def _fits(text: str, wanted: str) -> bool:

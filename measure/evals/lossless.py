@@ -46,19 +46,19 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)
     drafters = [NgramDrafter(base_stores(model, options.store)), *filter(None, [eagle3(model, progress)])]
     report = Report("eval lossless")
-    asked = prompts(options.text, model.tokenizer, options.repetitions, chat_template(options.model))
+    questions = prompts(options.text, model.tokenizer, options.repetitions, chat_template(options.model))
     results: dict[tuple[str, float], dict[str, list[Compared]]] = {}
-    for kind, of_kind in asked.items():
+    for kind, of_kind in questions.items():
         for ids in counted(of_kind, f"{kind}, prompt", progress):
             for temperature in TEMPERATURES:
-                for drafter, one in zip(drafters, compared(model, drafters, ids, temperature), strict=True):
-                    results.setdefault((drafter.name, temperature), {}).setdefault(kind, []).append(one)
+                for drafter, comparison in zip(drafters, compared(model, drafters, ids, temperature), strict=True):
+                    results.setdefault((drafter.name, temperature), {}).setdefault(kind, []).append(comparison)
     for (name, temperature), by_kind in results.items():
         way = {"drafter": name, "T": temperature, "backend": model.backend}
-        every = [one for of_kind in by_kind.values() for one in of_kind]
+        every = [comparison for of_kind in by_kind.values() for comparison in of_kind]
         for kind, of_kind in (by_kind | {"all": every}).items():
             report.rows.append(way | {"prompts": kind} | _summary(of_kind))
-        same = sum(one.same for one in every) / len(every)
+        same = sum(comparison.same for comparison in every) / len(every)
         report.target(f"{name}, T = {temperature:g}: prompts with identical text / all", same, ">= 1.0")
     model.close()
     return report
@@ -73,13 +73,13 @@ def compared(
     plain = [t.id for t in generate(model, None, ids, "off", **options)]
     comparisons = []
     for drafter in drafters:
-        made = generate(model, drafter, ids, "lossless", tree_size=TREE, **options)
-        fast = [t.id for t in made]
+        generation = generate(model, drafter, ids, "lossless", tree_size=TREE, **options)
+        fast = [t.id for t in generation]
         margin = None
         if plain != fast:
             at = next(i for i, (a, b) in enumerate(zip(plain, fast, strict=True)) if a != b)
             margin = _margin(sequence.sync(ids + plain[:at]), SeededNoise(0) if temperature else None, len(ids) + at)
-        comparisons.append(Compared(margin is None, margin, made.statistics.accept_length))
+        comparisons.append(Compared(margin is None, margin, generation.statistics.accept_length))
     sequence.close()
     return comparisons
 

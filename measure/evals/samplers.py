@@ -56,9 +56,9 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
                     drawn[name, t].append(_drafts(autocomplete, sequence, before, sampler, number))
     sequence.close()
     for key, figures_of in exact.items():
-        means = {figure: float(np.mean([one[figure] for one in figures_of])) for figure in figures_of[0]}
+        means = {figure: float(np.mean([figures[figure] for figures in figures_of])) for figure in figures_of[0]}
         means["perplexity"] = math.exp(means.pop("surprise"))
-        means["kept"] = float(np.median([one["kept"] for one in figures_of]))
+        means["kept"] = float(np.median([figures["kept"] for figures in figures_of]))
         report.rows.append({"rule": key[0], "T": key[1]} | means | _variety(drawn[key]))
     for name in ("top-n-sigma", "top-w (the paper's)", "top-w (ours)", "top-p", "min-p"):
         prefix = {row["T"]: number_in(row, "prefix") for row in report.rows if row["rule"] == name}

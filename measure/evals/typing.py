@@ -64,7 +64,7 @@ def judged(results: dict[Way, list[tuple[str, Typed, float]]]) -> Report:
     kinds = sorted({kind for results_of in results.values() for kind, _, _ in results_of})
     for kind in [*kinds, "all"] if len(kinds) > 1 else kinds:
         for way, results_of in results.items():
-            report.rows.append(_row(kind, way, [one for one in results_of if kind in (one[0], "all")]))
+            report.rows.append(_row(kind, way, [passage for passage in results_of if kind in (passage[0], "all")]))
     saved = {
         (way.name, way.settings.k): fmean(t.saved for _, t, _ in results_of) for way, results_of in results.items()
     }

@@ -63,7 +63,7 @@ class Drafter(ABC):
     def draft_all(self, moments: Sequence[Moment], depths: Sequence[int]) -> list[TokenTree]:
         """Returns a tree for each of several texts that are continued together: the trees that `draft` returns for
         them, one after the other. A drafter that computes several at once with less work overrides this."""
-        return [self.draft(*one) for one in zip(moments, depths, strict=True)]
+        return [self.draft(*arguments) for arguments in zip(moments, depths, strict=True)]
 
     def close(self) -> None:  # noqa: B027 - most drafters have no resources
         """Releases the resources; may be called twice."""

@@ -81,8 +81,8 @@ class Eagle3Drafter(Drafter):
                 alike.setdefault(how, {})[n] = text
         with torch.inference_mode():
             for (temperature, _, distributions), texts in alike.items():
-                made = self._trees(list(texts.values()), temperature, distributions)
-                for n, tree in zip(texts, made, strict=True):
+                grown = self._trees(list(texts.values()), temperature, distributions)
+                for n, tree in zip(texts, grown, strict=True):
                     trees[n] = tree
         return trees
 

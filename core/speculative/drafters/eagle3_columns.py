@@ -47,22 +47,25 @@ def arrange(known: Sequence[Known], texts: Sequence[list[int]]) -> Arrangement:
     The last position of every text gets a column that must be computed, also if the cache contains it, because its
     output is not stored. Two of the texts may share it.
     """
-    reused = [max((_shared(one, ids) for one in known), key=len, default=[])[: len(ids) - 2] for ids in texts]
+    reused = [
+        max((_shared(earlier_text, ids) for earlier_text in known), key=len, default=[])[: len(ids) - 2]
+        for ids in texts
+    ]
     kept = sorted({column for columns in reused for column in columns})
     moved = {column: n for n, column in enumerate(kept)}
-    end, made, starts = len(kept), list[Known](), list[int]()
+    end, arranged, starts = len(kept), list[Known](), list[int]()
     for ids, old in zip(texts, reused, strict=True):
         columns = [moved[column] for column in old]
-        for earlier in made:
+        for earlier in arranged:
             also = _shared(earlier, ids)
             if len(also) == len(ids) - 1 and also[-1] < len(kept):  # an earlier text computes no output here
                 also.pop()
             columns = max(columns, also, key=len)
         starts.append(len(columns))
         fresh = len(ids) - 1 - len(columns)
-        made.append(Known(list(ids), [*columns, *range(end, end + fresh)]))
+        arranged.append(Known(list(ids), [*columns, *range(end, end + fresh)]))
         end += fresh
-    return Arrangement(kept, made, starts)
+    return Arrangement(kept, arranged, starts)
 
 
 def _shared(known: Known, ids: list[int]) -> list[int]:

@@ -79,7 +79,7 @@ class CpuTrees:
             noise=pad_sequence(noises) if noises else None,
             distributions=distributions,
         )
-        trees = {n: tree_of(one, self._vocabulary, temperature) for n, one in zip(order, grown, strict=True)}
+        trees = {n: tree_of(nodes, self._vocabulary, temperature) for n, nodes in zip(order, grown, strict=True)}
         return [trees[n] for n in range(len(texts))]
 
     def _read(

@@ -51,22 +51,22 @@ class StaticTrees:
         self._kv = torch.zeros(2, head.config.key_heads, kept, head.config.width, dtype=dtype, device=self._device)
         # The graphs read the features of new positions from here.
         self._new_features = torch.zeros(FEW, head.fc.in_features, dtype=dtype, device=self._device)
-        self._heat = torch.ones((), device=self._device)  # the temperature
+        self._temperature = torch.ones((), device=self._device)
         self._noise = torch.zeros(depth, len(head.d2t), device=self._device)
         self._graphs = Graphs(self._device, target.graphs.pool)
         self._known: list[Known] = []  # the text in the cache
 
-    def __call__(self, texts: Sequence[HeadText], heat: float, distributions: bool) -> list[TokenTree]:
+    def __call__(self, texts: Sequence[HeadText], temperature: float, distributions: bool) -> list[TokenTree]:
         """Returns the tree after each text.
 
         Args:
-            heat: the temperature.
+            temperature: of the distributions.
             distributions: whether the trees contain the head's own distributions.
         Raises: ContextFull for a text longer than the target's context, or if the memory is full.
         """
-        return [self._tree_after(text, heat, distributions) for text in texts]
+        return [self._tree_after(text, temperature, distributions) for text in texts]
 
-    def _tree_after(self, text: HeadText, heat: float, distributions: bool) -> TokenTree:
+    def _tree_after(self, text: HeadText, temperature: float, distributions: bool) -> TokenTree:
         ids, features, depth, noise = text
         if len(ids) - 1 > self._columns:
             raise ContextFull(f"A text of {len(ids)} tokens given; the head has room for {self._columns + 1}.")
@@ -83,7 +83,7 @@ class StaticTrees:
         fed = torch.zeros(n + 2, dtype=torch.long)
         fed[: len(new)] = torch.tensor(new)
         fed[n], fed[n + 1] = start, len(new)
-        self._heat.fill_(heat)
+        self._temperature.fill_(temperature)
         if noise is not None:
             self._noise[:depth].copy_(noise, non_blocking=True)
         noised = noise is not None
@@ -95,7 +95,7 @@ class StaticTrees:
             (likelihood, rows), logits = (part.to("cpu", copy=True) for part in parts)
             own = HeadDistributions(likelihood, rows.long(), logits)
         self._known = placed
-        return tree_of(Grown(tokens.long(), parents.long(), confidences, own), self._host_vocabulary, heat)
+        return tree_of(Grown(tokens.long(), parents.long(), confidences, own), self._host_vocabulary, temperature)
 
     def close(self) -> None:
         self._graphs.clear()
@@ -134,8 +134,8 @@ class StaticTrees:
             end = level * b  # columns of the tree after this pass
             sees = torch.cat((F.pad(seen[0], (0, T - end)), text), 1)
             columns_of = torch.arange(end - b, end, device=self._device)
-            made = self._pass(tokens[0], outputs[0], (length + level - 1).expand(b), columns_of, sees)
-            return made[None], self._head.logits(made).float()[None]
+            output = self._pass(tokens[0], outputs[0], (length + level - 1).expand(b), columns_of, sees)
+            return output[None], self._head.logits(output).float()[None]
 
         ((ids, parents, confidences, own),) = grow(
             output,
@@ -145,7 +145,7 @@ class StaticTrees:
             beam=b,
             depths=[depth],
             most=self._most,
-            temperature=self._heat,
+            temperature=self._temperature,
             noise=self._noise[:, None] if noised else None,
             distributions=distributions,
         )
