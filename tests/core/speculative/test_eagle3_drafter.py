@@ -523,7 +523,7 @@ def test_what_is_captured_asks_nothing_of_the_host(folder: Path) -> None:
     numbers = {n: torch.empty(2, n, dtype=torch.long, device=nowhere) for n in (9, 10, 2 * 8 + 1 + 8 * 8)}
     mixed = torch.empty(2, 1 + target.dim, device=nowhere)
     with torch.inference_mode(), NothingOfTheHost():
-        engine._noise, engine._heat = engine._noise.to(nowhere), engine._heat.to(nowhere)
+        engine._noise, engine._temperature = engine._noise.to(nowhere), engine._temperature.to(nowhere)
         for noised, whole in product((False, True), repeat=2):
             found = engine._grown(numbers[10][0], 8, 64, 6, noised, whole)
             assert [tuple(part.shape) for part in found] == [(3, 32), (2, 32), (1 + 5 * 6, 40)][: 1 + 2 * whole]
