@@ -317,8 +317,9 @@ def _not_regular(path: Path) -> OSError:
 def read_regular(path: Path, most: int) -> bytes:
     """The bytes of a file, of at most `most`. Raises OSError as `open_regular` does, and for a larger file."""
     with open_regular(path) as file:
-        data = file.read(most + 1)
-    if len(data) > most:
+        large = os.fstat(file.fileno()).st_size > most  # then it is not worth reading
+        data = b"" if large else file.read(most + 1)
+    if large or len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", str(path))
     return data
 

@@ -20,13 +20,16 @@ ranges. So a text that Polydraft did not write itself is compared with what the 
 - If it contains private text of another document, now or before another program changed that document
   (`app.documents.private_text`), or if its own document had private ranges, all of it is private.
 - If it is new, and the file of a note with private ranges is missing, or a note is damaged, all of it is private too:
-  it may be the missing file under another name.
+  it may be the missing file under another name. The same holds for a document that was missing and came back with
+  another text, and for one that has changed since the file of a note with private ranges was last seen.
 
 `Entry.unsure` is true for a text that is private as a whole for such a reason; the writer can say on the page that it
 is not. The note of a missing file is kept for `KEPT` days, without the opening of its text and with a digest in place
 of the file's name, which may repeat that text. What remains undetected: less than `2 * BLOCK` units of a passage,
 copied while its document is present; less than a sentence of it, after its document was changed elsewhere; and an
-edited private text that replaced the file of another document under that document's name.
+edited private text that replaces the file of another document later than its own file is found missing.
+
+A text has at most `MOST_TEXT` bytes. A larger file is listed as a problem, and not read.
 
 **A note that cannot be read** hides no other document. It is listed as a problem, which the writer can set aside.
 """
@@ -44,6 +47,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from secrets import token_hex
 
@@ -53,13 +57,14 @@ import platformdirs
 from app.documents.notes import ID, OPENING, Damaged, Entry, as_note, read_note
 from app.documents.private_text import PrivateText, Trace, joined, traces, units
 from core.errors import InputError
-from core.files import write_whole
+from core.files import read_regular, write_whole
 
 ENDINGS = (".txt", ".md")
 NAME = 60  # characters of a file's name
 WAIT = 10  # s to wait for another server that works in the folder
 DAY = 86_400_000  # ms
 KEPT = 90  # days for which the note of a missing file is kept, and traces of private text that was removed elsewhere
+MOST_TEXT = 32 << 20  # bytes of one text; a novel has a million
 MOST_REMOVED = 1024  # traces of private text that was removed elsewhere, of one document
 
 
@@ -133,13 +138,13 @@ class DocumentFolder:
                         found[entry.id] = entry
                     else:
                         new.append(path)
+            known.at_large = damaged or any(entry.private for entry in missing.values())
             for entry in found.values():
                 with self._reported(entry.file, problems):
                     self._refresh(entry, known)
             for entry in missing.values():
                 with self._reported(entry.title, problems):
                     problems += self._missed(entry)
-            known.at_large = damaged or any(entry.private for entry in missing.values())
             for path in new:
                 with self._reported(path.name, problems):
                     entry = self._adopted(path, known)
@@ -175,7 +180,7 @@ class DocumentFolder:
         with self._alone():
             entry = self._known(id)
             data = self._refresh(entry)
-            data = self._path(entry).read_bytes() if data is None else data
+            data = _bytes_of(self._path(entry)) if data is None else data
             return entry, _decoded(data)
 
     def write(self, entry: Entry, text: str, base: str | None) -> Entry:
@@ -363,7 +368,7 @@ class DocumentFolder:
         state = path.stat()
         if entry.stamp == [state.st_size, state.st_mtime_ns]:
             return None
-        data = path.read_bytes()
+        data = _bytes_of(path)
         text, digest = _decoded(data), _digest(data)
         if entry.coming and entry.coming[0] == digest:  # our own, noted before it was written
             entry.digest, entry.private = entry.coming
@@ -372,7 +377,8 @@ class DocumentFolder:
             now = _now()
             entry.removed = [*_recent(entry.removed), *((now, trace) for trace in entry.traces)][-MOST_REMOVED:]
             entry.changed = state.st_mtime_ns // 1_000_000
-            self._take_in(entry, data, text, known or _Known(self, self._all_notes()[0]))
+            known = known or _Known(self, self._all_notes()[0])
+            self._take_in(entry, data, text, known, new=not entry.stamp)  # it was missing before
         entry.opening, entry.words, entry.coming = _opening(text), len(text.split()), None
         self._stamp(entry, path)
         self._note(entry)
@@ -386,7 +392,7 @@ class DocumentFolder:
 
     def _recognized(self, path: Path, missing: dict[str, Entry]) -> Entry | None:
         """The document of a file that was renamed, or moved into the bin or out of it, and not changed."""
-        digest = _digest(path.read_bytes()) if missing else ""
+        digest = _digest(_bytes_of(path)) if missing else ""
         same = [entry for entry in missing.values() if entry.digest == digest]
         if not same:
             return None
@@ -399,7 +405,7 @@ class DocumentFolder:
 
     def _adopted(self, path: Path, known: _Known) -> Entry:
         """Creates an entry for a text file that no note names."""
-        data = path.read_bytes()
+        data = _bytes_of(path)
         text, changed = _decoded(data), path.stat().st_mtime_ns // 1_000_000
         entry = Entry(str(uuid.uuid4()), path.stem, created=changed, changed=changed, file=path.name)
         entry.binned = _now() if path.parent == self.bin else None
@@ -433,6 +439,8 @@ class _Known:
     Attributes:
         at_large: whether any new text may be private, because a document with private text is missing, or a note is
             damaged.
+        just_gone: whether the file of a document with private text was there when its folder was last listed, and is
+            not now. It may have replaced the file of another document, which then has changed.
     """
 
     def __init__(self, folder: DocumentFolder, entries: list[Entry]) -> None:
@@ -448,14 +456,20 @@ class _Known:
 
         Args:
             entry: with the digest of this text, and the private ranges of the text before.
-            new: whether no note has named the file.
+            new: whether no note has named the file, or it was missing.
         """
         same = [one for one in self._same[entry.digest] if one[0] != entry.id]
         if same:
             return joined([range for _, private, _ in same for range in private]), any(unsure for *_, unsure in same)
-        if entry.private or (new and self.at_large) or self._private_text().within(text):
+        in_doubt = self.at_large if new else self.just_gone
+        if entry.private or in_doubt or self._private_text().within(text):
             return [[0, units(text)]], True
         return [], False
+
+    @cached_property
+    def just_gone(self) -> bool:
+        seen = [entry for entry in self._entries if entry.private and entry.missing is None]
+        return any(not self._folder._path(entry).is_file() for entry in seen)
 
     def _private_text(self) -> PrivateText:
         if self._text is None:
@@ -465,7 +479,7 @@ class _Known:
                 if not entry.private:
                     continue
                 try:
-                    data = self._folder._path(entry).read_bytes()
+                    data = _bytes_of(self._folder._path(entry))
                 except OSError:
                     data = b""
                 if _digest(data) == entry.digest:
@@ -499,6 +513,11 @@ def _numbered(file: str, name: str) -> bool:
 
 def _opening(text: str) -> str:
     return next((line.strip()[:OPENING] for line in text[:10_000].splitlines() if line.strip()), "")
+
+
+def _bytes_of(path: Path) -> bytes:
+    """The bytes of a text. Raises OSError if it has too many, and as `read_regular` does."""
+    return read_regular(path, MOST_TEXT)
 
 
 def _digest(data: bytes) -> str:

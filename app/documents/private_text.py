@@ -12,6 +12,8 @@ Two kinds of passages are compared:
 A passage shorter than `BLOCK` counts as a whole; a single character, or one repeated, is no passage. All lengths and
 positions are in UTF-16 units, as the page counts.
 
+White space is compared as one space, whatever it is: other programs write other line ends, and wrap lines anew.
+
 A text is read once for each length of what is searched, at most `BLOCK` times, however many passages there are: a hash
 of the first units of each passage is looked up at every position, and only where it agrees the digest is computed.
 """
@@ -35,6 +37,7 @@ PIECE = 1 << 20  # units of a text that are hashed at once: 16 MB of numbers
 HASHED = 64 << 20  # units whose digests are computed for one text; a text that needs more counts as private
 _ODD = 0x9E3779B97F4A7C15  # multiplier of the hash
 _KEPT = 40  # bits of a hash that a trace drops, so that it does not reveal its first units
+_SPACE = re.compile(r"\s+")
 
 Ranges = Sequence[Sequence[int]]
 
@@ -66,8 +69,8 @@ def traces(text: str, ranges: Ranges) -> list[Trace]:
     """The traces of the private passages of a text."""
     found: list[bytes] = []
     for passage in _passages(text, ranges):
-        sentences = [_encoded(part.strip()) for part in re.split(r"(?<=[.!?…])\s+|\n+", passage)]
-        found += [sentence for sentence in sentences if len(sentence) >= 2 * BLOCK] or [_encoded(passage)]
+        sentences = [_compared(part.strip()) for part in re.split(r"(?<=[.!?…])\s+|\n+", passage)]
+        found += [sentence for sentence in sentences if len(sentence) >= 2 * BLOCK] or [_compared(passage)]
     step = -(-len(found) // MOST_TRACES) or 1
     return [(len(one) // 2, _first(one), _digest(one)) for one in found[::step]]
 
@@ -84,7 +87,7 @@ class PrivateText:
         import numpy as np
 
         for passage in _passages(text, ranges):
-            found = _numbers(_encoded(passage))
+            found = _numbers(_compared(passage))
             length = min(BLOCK, len(found))
             starts = np.append(np.arange(0, len(found) - length, length), len(found) - length)
             blocks = np.lib.stride_tricks.sliding_window_view(found, length)[starts]
@@ -100,7 +103,7 @@ class PrivateText:
         """Whether a text contains a passage, or much of one."""
         import numpy as np
 
-        data, left = _encoded(text), HASHED
+        data, left = _compared(text), HASHED
         for length in sorted({*self._blocks, *self._traces}):
             blocks = self._blocks.get(length, [])
             if len(blocks) > 1:
@@ -126,6 +129,11 @@ def _passages(text: str, ranges: Ranges) -> Iterator[str]:
         passage = data[2 * max(start, 0) : 2 * max(end, 0)].decode("utf-16-le", "surrogatepass").strip()
         if len(set(passage)) > 1:
             yield passage
+
+
+def _compared(text: str) -> bytes:
+    """A text as it is compared with others."""
+    return _encoded(_SPACE.sub(" ", text))
 
 
 def _encoded(text: str) -> bytes:

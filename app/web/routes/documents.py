@@ -28,6 +28,7 @@ from app.service.settings import Strict
 from app.web.bounds import Counts, Document, Label, Name, Range, Ranges, Whole
 from app.web.refusals import post
 from core.errors import InputError
+from core.files import status
 
 MAX_DOCUMENT = 32 << 20  # bytes of one request; a novel is 1 MB
 
@@ -66,8 +67,10 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
 
     @contextmanager
     def usable() -> Iterator[None]:
-        """Turns errors of the disk into messages for the user."""
+        """Turns errors of the disk into messages for the user. A folder on a drive that does not answer keeps no thread
+        of the server, which has a limited number of them."""
         try:
+            status(folder.folder)
             yield
         except OSError as error:
             raise InputError(f"{folder.folder} could not be used: {error.strerror or error}.") from error

@@ -39,7 +39,14 @@ def offered(serving: str, folder: Path | None = None) -> list[dict[str, object]]
     """
     found = [(DEFAULT, "Default model", 0)]
     folder = folder or models_folder()
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+    paths: list[Path] = []
+    try:
+        paths = answered(folder, lambda: sorted(folder.iterdir()))
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError:
+        found.append((str(folder), folder.name, 0))  # whoever chooses it sees the reason
+    for path in paths:
         try:
             about = answered(path, lambda path=path: _model_at(path))
         except OSError:

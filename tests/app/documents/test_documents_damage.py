@@ -176,19 +176,33 @@ def test_a_file_that_cannot_be_read_hides_no_other(folder: DocumentFolder, monke
     two_documents(folder)
     bad = folder.folder / "Bad.txt"
     bad.write_text("x")
-    read_bytes = Path.read_bytes
+    read_regular = documents.read_regular
 
-    def refused(path: Path) -> bytes:
+    def refused(path: Path, most: int) -> bytes:
         if path == bad:
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return read_bytes(path)
+        return read_regular(path, most)
 
-    monkeypatch.setattr(Path, "read_bytes", refused)
+    monkeypatch.setattr(documents, "read_regular", refused)
     found = folder.listing()
     assert len(found.entries) == 2
     assert [problem.message for problem in found.problems] == [
         "“Bad.txt” or its note could not be used: Permission denied."
     ]
+
+
+def test_a_file_that_is_too_large_is_a_problem_and_not_read(folder: DocumentFolder) -> None:
+    two_documents(folder)
+    for name in ("Two.txt", "Log.txt"):
+        with (folder.folder / name).open("ab") as file:
+            file.truncate(1 << 40)  # takes no room on the disk, and would take all memory
+    found = folder.listing()
+    assert {entry.id for entry in found.entries} == {KEEPER, OTHER}
+    assert [problem.message for problem in found.problems] == [
+        f"“{name}.txt” or its note could not be used: it is larger than 33,554,432 bytes." for name in ("Two", "Log")
+    ]
+    refused = client_of(folder).get(f"/api/documents/{OTHER}")
+    assert (refused.status_code, "larger than" in refused.json()["message"]) == (409, True)
 
 
 # ---------------------------------------------------------------- a full disk

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,55 @@ def test_private_text_in_the_file_of_another_document_stays_private(folder: Docu
     assert by_file(folder)["Recipe.txt"].private == (PRIVATE if text == TEXT else whole(text))
 
 
+@pytest.mark.parametrize("opened", [False, True], ids=["listed first", "opened first"])
+def test_an_edited_private_text_that_replaced_another_document_is_private_as_a_whole(
+    folder: DocumentFolder, opened: bool
+) -> None:
+    file = private_letter(folder)
+    other = folder.folder / folder.write(Entry(OTHER, title="Recipe"), UNRELATED, None).file
+    file.write_text("Other words altogether.", "utf-8")
+    file.replace(other)
+    if opened:
+        assert folder.read(OTHER)[0].private == whole("Other words altogether.")
+    entry = only(folder)
+    assert (entry.id, entry.private, entry.unsure) == (OTHER, whole("Other words altogether."), True)
+
+
+def test_a_document_that_comes_back_with_another_text_may_be_the_missing_private_one(folder: DocumentFolder) -> None:
+    file = private_letter(folder)
+    other = folder.folder / folder.write(Entry(OTHER, title="Recipe"), UNRELATED, None).file
+    file.unlink()
+    other.unlink()
+    folder.entries()
+    other.write_text("Other words altogether.", "utf-8")
+    assert (only(folder).id, only(folder).private) == (OTHER, whole("Other words altogether."))
+
+
+def test_other_documents_may_be_changed_while_a_private_one_is_missing(folder: DocumentFolder) -> None:
+    other = folder.folder / folder.write(Entry(OTHER, title="Recipe"), UNRELATED, None).file
+    private_letter(folder).unlink()
+    folder.entries()
+    other.write_text(UNRELATED + " Add salt.", "utf-8")
+    assert (only(folder).private, only(folder).unsure) == ([], False)
+
+
+@pytest.mark.parametrize("change", [lambda text: text.replace("\n", "\r\n"), lambda text: " ".join(text.split())])
+@pytest.mark.parametrize("cut", [False, True], ids=["its document is there", "it was cut from its document"])
+def test_other_line_ends_and_wrapping_do_not_hide_private_text(
+    folder: DocumentFolder, change: Callable[[str], str], cut: bool
+) -> None:
+    poem = "The key\nis under\nthe mat\nand the\ndog is out.\nNobody  may\nknow that\nwe are in."
+    text = f"Dear 🦊,\n{poem}\nYours."
+    start = units(text[: text.index(poem)])
+    entry = folder.write(Entry(KEEPER, title="Letter", private=[[start, start + units(poem)]]), text, None)
+    if cut:
+        (folder.folder / entry.file).write_text("Yours.", "utf-8")
+        folder.entries()
+    copied = f"A copy: {change(poem)}"
+    (folder.folder / "Copy.txt").write_text(copied, "utf-8", newline="")
+    assert by_file(folder)["Copy.txt"].private == whole(copied)
+
+
 @pytest.mark.parametrize("text", [TEXT, EDITED], ids=["unchanged", "edited"])
 @pytest.mark.parametrize("name", ["Letter.txt", "Post.txt"])
 def test_a_file_moved_into_the_bin_by_hand_stays_private(folder: DocumentFolder, name: str, text: str) -> None:
@@ -223,8 +273,8 @@ def test_many_new_files_are_compared_with_many_private_ones_in_one_reading(
     for number in range(100):
         (folder.folder / f"New {number}.txt").write_text(f"Not secret {number}. {UNRELATED}", "utf-8")
     read: list[Path] = []
-    read_bytes = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or read_bytes(path))
+    read_regular = documents.read_regular
+    monkeypatch.setattr(documents, "read_regular", lambda path, most: read.append(path) or read_regular(path, most))
     assert sum(bool(entry.private) for entry in folder.entries()) == 20
     assert len(read) == 120
     folder.entries()

@@ -63,7 +63,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
 
         return look
 
-    for name in ("stat", "open", "lstat", "scandir", "readlink"):
+    for name in ("stat", "open", "lstat", "scandir", "listdir", "readlink"):
         monkeypatch.setattr(os, name, waits(getattr(os, name)))
     monkeypatch.setattr(files, "PATIENCE", 0.2)
     yield lambda path: drives.append(str(path))
@@ -255,6 +255,24 @@ def test_drafts_do_not_wait_for_a_drive(
     for path, body in (("base-stores/add", "file"), ("model", "model")):
         refused = client.post(f"/api/{path}", json={body: str(tmp_path / "drive" / "x")})
         assert (refused.status_code, "is its drive connected" in refused.json()["message"]) == (409, True)
+    assert drafts(client)[-1]["type"] == "stats"
+
+
+def test_a_folder_on_a_drive_that_does_not_answer_keeps_no_thread(
+    client: TestClient, tmp_path: Path, silent: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "data" / "polydraft"
+    client.post("/api/documents/keep", json={"where": "files"})
+    silent(folder / "documents")
+    silent(folder / "models")
+    for _ in range(50):  # more than the server has threads
+        refused = client.get("/api/documents")
+        assert (refused.status_code, "is its drive connected" in refused.json()["message"]) == (409, True)
+        assert [model["name"] for model in client.get("/api/models").json()["models"]] == [
+            "Default model", "models", "table",
+        ]  # fmt: skip
+    chosen = client.post("/api/model", json={"model": str(folder / "models")})
+    assert (chosen.status_code, "is its drive connected" in chosen.json()["message"]) == (409, True)
     assert drafts(client)[-1]["type"] == "stats"
 
 
