@@ -300,7 +300,8 @@ class BaseShelf:
             self._reading = beside(partial(self._read, self._opened.stores))
             wait([self._reading], MOMENT)
         if self._reading is not None and self._reading.done():
-            self._opened, self._reading = self._reading.result(), None
+            read, self._reading = self._reading, None
+            self._opened = read.result()
 
     def _read(self, known: dict[Path, NgramStore]) -> _Opened:
         choice = read_choice(self._file)

@@ -115,6 +115,28 @@ def test_a_changed_choice_applies_to_the_next_drafts(folder: Path, tmp_path: Pat
     assert (folder / "four.ngram").exists()
 
 
+def test_an_error_while_a_changed_choice_is_read_disturbs_no_later_drafts(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "base-stores.json"
+    shelf = BaseShelf(WORDS.fingerprint, file=file)
+    page = BaseStores(WORDS.fingerprint, shelf, file)
+    page.add(str(folder / "four.ngram"))
+    assert len(shelf.active()) == 1
+    page.add(str(folder / "five.ngram"))
+
+    def without_memory(*_: object) -> NgramStore:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NgramStore, "open", without_memory)
+        with pytest.raises(MemoryError):
+            shelf.active()
+        assert len(shelf.active()) == 1
+    page.change(str(folder / "five.ngram"), on=True, weight=0.5)
+    assert len(shelf.active()) == 2
+
+
 def test_what_cannot_be_chosen_is_named(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "base-stores.json"
     page = BaseStores(WORDS.fingerprint, None, file)
