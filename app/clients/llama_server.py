@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from app.service.service import DraftService
     from core.autocomplete import Autocomplete
 
-MOST_TOKENS = 1 << 18  # in a request
+MOST_TOKENS = 1 << 16  # in a request
 
 
 class TokenizeRequest(Strict):

@@ -29,6 +29,7 @@ LLAMA_SERVER = (
 OLLAMA = ("/api/generate", "/api/tags", "/api/version", "/api/show")
 
 NAMED = 8  # errors of one request that a response names
+MOST_VALUES = 80_000  # of one body, at any depth: a document may have 10,000 private ranges, a list 65,536 tokens
 MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text before the caret
 
 
@@ -134,14 +135,30 @@ def post(
 
 async def parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> Body:
     """The request's body, of at most `limit` bytes, as `kind`. Raises Refused with the reason if it is invalid."""
+    body = await body_of(request, limit)
+    if has_more_values(body, MOST_VALUES):
+        raise Refused(422, f"The request has more than {MOST_VALUES:,} values.", "Send fewer at once.")
     try:
-        data = mended(json.loads(await body_of(request, limit)))
+        data = mended(json.loads(body.decode("utf-8-sig", "surrogatepass")))
     except (ValueError, RecursionError):
         raise Refused(422, "The request is not JSON.", "Send one JSON object.") from None
     try:
         return kind.model_validate(data, strict=True)
     except ValidationError as error:
         raise _invalid(request, error.errors(include_url=False)) from None
+
+
+def has_more_values(body: bytes, most: int) -> bool:
+    """Whether a body of JSON has more than about `most` values. Large texts may be read on the event loop, but not
+    millions of values, each of which costs a hundred times more than a character."""
+    marks = b",[{"  # as many as values, but for one
+    if sum(map(body.count, marks)) <= most:
+        return False
+    outside = body.replace(rb"\\", b"").replace(rb"\"", b"")  # without the escapes that hide the ends of texts
+    if outside.count(b'"') > 4 * (most + 1):  # a name and a text for each value
+        return True
+    outside = b"".join(outside.split(b'"')[::2])
+    return sum(map(outside.count, marks)) > most
 
 
 def _invalid(request: Request, errors: Sequence[Any]) -> Refused:

@@ -141,6 +141,28 @@ def test_what_is_beyond_a_bound_is_refused_in_a_short_sentence(
     assert len(response.text) < 2000
 
 
+VALUES = {
+    "lists": b"[" + b"[]," * 10_000_000 + b"1]",
+    "texts": b"[" + b'"",' * 8_000_000 + b'""]',
+    "names": b"{" + b'"a":1,' * 5_000_000 + b'"a":1}',
+}
+
+
+@pytest.mark.parametrize("what", VALUES)
+def test_a_body_of_millions_of_values_is_refused_before_it_is_parsed(client: TestClient, what: str) -> None:
+    began = time.process_time()
+    refused = client.post("/api/documents/write", content=VALUES[what])
+    assert (refused.status_code, refused.json()["message"]) == (422, "The request has more than 80,000 values.")
+    assert time.process_time() - began < 1.5  # parsed: more than 4
+
+
+@pytest.mark.parametrize("text", [",[{" * 200_000, '",\\"[\\\\' * 200_000, "é,\n" * 200_000])
+def test_a_text_may_have_as_many_commas_and_brackets_as_it_likes(client: TestClient, text: str) -> None:
+    body = {"id": "0123456789", "title": text, "text": text}
+    refused = client.post("/api/documents/write", json=body).json()
+    assert refused["message"].startswith("title is longer than 200 characters. base is missing.")
+
+
 def test_parts_of_an_address_are_refused_as_bodies_are(client: TestClient) -> None:
     response = client.get("/api/documents/" + "a" * 65)
     assert (response.status_code, "longer than 64" in response.json()["message"]) == (422, True)
