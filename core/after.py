@@ -8,7 +8,7 @@ one pass over a few short rows computes how much each draft d raises the probabi
 The draft with the highest gain is the best one. If every draft makes f much less probable, no draft is shown. f is the
 rest of the caret's line: at the end of a line the writer may write a lot before the next line, so every draft is shown.
 Models that were trained to fill in the middle are fed the following text before they draft (`core.fim`), and need no
-such pass.
+such pass. A draft that appears unasked is shown only if its gain is at least `JOINS`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from core.present import Presentation, TextDraft
 from core.text import spaced
 
 MOST_LOST = 3.0  # nats that the best draft may lose: the writer may continue for longer than a draft
+JOINS = 0.0  # nats: of a draft that appears unasked the writer has thought nothing yet
 SHARE = 1.0  # the pass may take as long as the drafts took,
 LEAST = 0.05  # and at least these seconds: drafts whose logits are cached take no time
 FORGETS = 0.9  # a skipped pass counts as faster next time, so that one slow pass is not the last
@@ -87,6 +88,11 @@ class TextAfter:
         ]
         self.gains = {row.ids: end - reached[0] for row, end in zip(rows, reached[1:], strict=True)}
         self.silent = max(self.gains.values()) < -MOST_LOST
+
+    def joins(self, row: TextDraft) -> bool:
+        """Whether the row leads to the following text: that text is at least as probable with it as without it. False
+        if no pass has compared them."""
+        return row.gain is not None and row.gain >= JOINS
 
     def ranked(self, rows: list[TextDraft]) -> list[TextDraft]:
         """The rows with their gains."""

@@ -181,6 +181,10 @@ class CompleteOptions(Options):
         after: the text after the caret. Drafts end where they begin to repeat it. When they are complete, `best` is
             the draft that raises its probability most; if all make it much less probable, there are no drafts
             (`core.after`).
+        unasked: whether the writer has not requested the drafts: then fewer are shown where they would disturb. Where
+            a paragraph begins, only drafts in the document's form (`core.forms`); where text follows on the line, only
+            drafts that join it, each up to the next punctuation.
+        merge_alike: whether rows that differ only in case, number or spelling count as one (`core.text.alike`).
         likeliest: the number of most probable tokens in each of `TextDraft.chances`, which one more pass of the
             model alone computes. None: no such pass.
         repeats: whether sampled drafts without text, and those with the text of another, are kept.
@@ -196,6 +200,8 @@ class CompleteOptions(Options):
     grow: bool = False
     tails: bool = False
     after: str = ""
+    unasked: bool = False
+    merge_alike: bool = False
     likeliest: int | None = None
     repeats: bool = False
 
@@ -316,6 +322,8 @@ class Completion:
             before=before,
             earlier=tuple(session.shown),
             after=after,
+            unasked=options.unasked,
+            merge_alike=options.merge_alike,
             all=options.repeats and mode.drawn,
             lines=bool(options.reset_every),
         )
@@ -370,7 +378,9 @@ class Completion:
                 self.judged, self.drafts = True, self._after.ranked(self.drafts)
                 if known := [(row.gain, -row.id) for row in self.drafts if row.gain is not None]:
                     self.best = -max(known)[1]
-                if self._after.silent and not self.seen:
+                if self._presentation.unasked:
+                    self.drafts = [row for row in self.drafts if self._after.joins(row)]
+                elif self._after.silent and not self.seen:
                     self.drafts = [row for row in self.drafts if row.id in self._presentation.kept]
             if self._chances:
                 self.drafts = [replace(row, chances=self._chances.get(row.ids, ())) for row in self.drafts]

@@ -10,9 +10,10 @@ from typing import Literal
 import numpy as np
 
 from core.drafting.drafts import Draft, Drafts, Kept
+from core.forms import begins_paragraph, suits
 from core.models.base import Tokenizer
 from core.options import LIBRARY
-from core.text import shown, whole_words, without_dangling, without_repeated
+from core.text import alike, following, shown, up_to_punctuation, whole_words, without_dangling, without_repeated
 
 SHORT = 4  # a kept row with fewer remaining tokens grows again
 Tail = Literal["own", "superposed", "checked"]
@@ -89,6 +90,8 @@ class Presentation:
         after: the text after the caret; a row ends where it begins to repeat it.
         all: whether every draft has a row, also one without text, or with the text of another.
         lines: whether a draft may have several lines: a text with resets.
+        merge_alike: whether rows that are alike count as one (`core.text.alike`); else only those with the same text.
+        unasked: whether the rows appear without being requested: see `CompleteOptions.unasked`.
     """
 
     tokenizer: Tokenizer
@@ -103,6 +106,8 @@ class Presentation:
     after: str = ""
     all: bool = False
     lines: bool = False
+    merge_alike: bool = False
+    unasked: bool = False
 
     def drafted(self, row: int, text: str) -> tuple[TextDraft, int] | None:
         """Returns the earlier row with this number that contains this text at the caret, and the number of its
@@ -124,8 +129,9 @@ class Presentation:
 
 
 def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
-    """Returns the rows of the page, in the order of their numbers. Without `how.all`, empty rows and rows with the
-    text of another are left out. A draft whose number is not that of a row is not shown."""
+    """Returns the rows of the page, in the order of their numbers. Without `how.all`, empty rows and rows like another
+    one are left out; of two that are alike the one stays that the page shows already. A draft whose number is not that
+    of a row is not shown."""
     rows = [_row(draft, how, drafts) for draft in drafts.drafts if draft.row < how.most or not how.distinct]
     if how.distinct:
         rows = sorted((_with_earlier(row, how) for row in rows), key=lambda row: row.id)
@@ -143,11 +149,25 @@ def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
         rows = [_rounded(row, how, others.get(row.id, [])) for row in rows]
     if how.all:
         return rows[: how.most]
+    if how.unasked:
+        rows = _unasked(rows, how)
+    typed = how.typed.decode("utf-8", "ignore")
     by_text: dict[str, TextDraft] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.id not in how.kept) if how.distinct else rows:
         if row.text:
-            by_text.setdefault(row.text, row)
-    return list(by_text.values())[: how.most]
+            by_text.setdefault(alike(typed + row.text) if how.merge_alike else row.text, row)
+    different = {row.id for row in by_text.values()}
+    return [row for row in rows if row.id in different][: how.most]
+
+
+def _unasked(rows: list[TextDraft], how: Presentation) -> list[TextDraft]:
+    """The rows that may appear unasked: where a paragraph begins, those in the document's form; where text follows on
+    the line, each up to the next punctuation."""
+    if begins_paragraph(how.before):
+        return [row for row in rows if not row.text[:1].isspace() and suits(row.text, how.before)]
+    if following(how.after):
+        return [_shortened(row, up_to_punctuation(row.text), how) for row in rows]
+    return rows
 
 
 def kept_rows(rows: Ids[KeptRow], how: Presentation, word: int, length: int) -> list[Kept]:

@@ -74,6 +74,46 @@ def without_dangling(text: str) -> str:
     return shorter if shorter.strip() else text
 
 
+_PUNCTUATION = regex.compile(r"\s*(?:[.,;:!?…)\]}»”。、，；：！？]|[-–—]\s|\s[-–—])")
+
+
+def up_to_punctuation(text: str) -> str:
+    """Returns a draft up to its first punctuation; "" if it begins with it."""
+    end = _PUNCTUATION.search(text)
+    return text if end is None else text[: end.start()]
+
+
+_SPELLINGS = (  # of one word in British and American English
+    (regex.compile(r"(?<=\w{2})our(?=s?$|ed$|ing$|ite$|able$|er$)"), "or"),
+    (regex.compile(r"(?<=\w{3})is(?=e[sdr]?$|ing$|ation)"), "iz"),
+    (regex.compile(r"(?<=\w{3})yse(?=[sd]?$)"), "yze"),
+    (regex.compile(r"(?<=\w{2}[bcht])re$"), "er"),
+    (regex.compile(r"(?<=\w[aeiou])ll(?=ed$|ing$|er$)"), "l"),
+    (regex.compile(r"ogue$"), "og"),
+)
+_PLURALS = (
+    (regex.compile(r"(?<=\w{2})ies$"), "y"),
+    (regex.compile(r"(?<=\w{2}(?:s|x|z|ch|sh))e?s?$"), ""),
+    (regex.compile(r"(?<=\w{2}[^s\W])s$"), ""),
+)
+_NO_PLURALS = frozenset(("news", "does", "hers", "ours", "yours", "theirs", "means", "always"))
+_ANY_WORD = regex.compile(r"\p{L}+")
+
+
+def alike(text: str) -> str:
+    """Returns a key that texts share if they differ only in case, in the number of a word (letter, letters) or in a
+    spelling (colour, color): a writer needs only one of them. Punctuation and white space count."""
+    return _ANY_WORD.sub(lambda word: _stem(word[0]), text.casefold())
+
+
+def _stem(word: str) -> str:
+    if word in _NO_PLURALS:
+        return word
+    for form, other in (*_SPELLINGS, *_PLURALS):
+        word = form.sub(other, word)
+    return word
+
+
 _WORD_STARTS = regex.compile(r"(?<!\w)(?=\w)|(?=[^\w\s])|(?=\s)")
 _BEFORE_A_SPACE = regex.compile(r"[^\s\p{Ps}\p{Pi}'’-]$")  # an end that needs a space before the next word
 _AFTER_A_SPACE = regex.compile(

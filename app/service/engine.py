@@ -247,6 +247,8 @@ class Engine:
             grow=request.grow,
             tails=request.holds_tails,
             after=request.after,
+            unasked=request.unasked,
+            merge_alike=request.merge_alike,
             likeliest=request.likeliest,
             repeats=request.detailed,
         )
@@ -266,7 +268,8 @@ class Engine:
     def _show(self, tab: Tab, job: Job, completion: Completion) -> None:
         """Sends the drafts if they have changed, and the statistics at the end."""
         request, now = job.request, time.perf_counter()
-        if not (completion.judged or completion.seen or request.detailed or now - job.arrived >= HELD):
+        held = request.unasked or now - job.arrived < HELD
+        if held and not (completion.judged or completion.seen or request.detailed):
             return  # they may still be withdrawn, and a row that the page shows must not disappear
         if completion.step and job.first is None:
             job.first = now, completion.step

@@ -33,6 +33,9 @@ class DraftRequest(Strict):
         grow: continue every kept row to the full length.
         tails: a program asks, not at every key: the drafts' ends shall hold; see `CompleteOptions.tails`.
         after: the beginning of the text after the caret.
+        unasked: the writer has not requested drafts, so fewer appear where they would disturb; see
+            `CompleteOptions.unasked`.
+        merge_alike: rows that differ in nothing that matters count as one; see `CompleteOptions.merge_alike`.
         all: show the drafts also if each of them makes the text after the caret much less likely.
         heal: finish a half-typed word.
         stores: personal stores to use, instead of those that are on.
@@ -50,6 +53,8 @@ class DraftRequest(Strict):
     grow: bool = False
     tails: bool = False
     after: str = Field(default="", max_length=MOST_AFTER)
+    unasked: bool = False
+    merge_alike: bool = False
     all: bool = False
     heal: bool = True
     stores: Names | None = None

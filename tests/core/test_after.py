@@ -135,6 +135,26 @@ def test_drafts_are_ranked_by_how_likely_they_make_what_follows(model: TableMode
     assert {"silent", "moved"} <= seen
 
 
+def test_drafts_that_appear_unasked_are_shown_only_where_they_join_what_follows(session: Session) -> None:
+    shown = set()
+    for after in AFTER:
+        asked, unasked = (completed(session, "abca", after=after, unasked=one) for one in (False, True))
+        joining = [draft for draft in asked.drafts if (draft.gain or 0) >= comparing.JOINS]
+        assert [draft.text for draft in unasked.drafts] == [draft.text for draft in joining]
+        shown.add(len(joining))
+    assert len(shown) > 2
+
+
+def test_without_a_comparison_nothing_appears_unasked_in_a_line(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    completed(session, "abca", after="bc")  # the pace is known from now on
+    monkeypatch.setattr(comparing, "SHARE", 0.0)
+    monkeypatch.setattr(comparing, "LEAST", 0.0)
+    assert completed(session, "abcab", after="bc").drafts
+    assert completed(session, "abcac", after="bc", unasked=True).drafts == []
+
+
 def silent_after(session: Session) -> str:
     return next(after for after in AFTER if not completed(session, "abca", after=after).drafts)
 

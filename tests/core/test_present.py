@@ -6,6 +6,7 @@ import pytest
 
 from core.drafting.drafts import Draft, Drafts
 from core.present import KeptRow, Presentation, TextDraft, kept_rows, present
+from core.text import alike, up_to_punctuation
 from tests.paths import ROOT
 from tests.table_model import Letters
 
@@ -36,6 +37,43 @@ def page(**more) -> Presentation:
 def test_rows_are_ordered_by_number_and_no_text_appears_twice():
     found = Drafts([draft([4, 0], 2), draft([0], 0), draft([0], 1)], step=2)
     assert [(row.id, row.text) for row in present(found, page())] == [(0, " sea"), (2, " old sea")]
+
+
+def test_rows_that_differ_in_nothing_count_as_one_and_the_shown_one_stays():
+    found = Drafts([draft([0, 3], 0), draft([0], 1), draft([4, 0], 2)], step=2)
+    assert [row.text for row in present(found, page())] == [" seas", " sea", " old sea"]
+    assert [row.id for row in present(found, page(merge_alike=True))] == [0, 2]
+    assert [row.id for row in present(found, page(merge_alike=True, kept={1: " sea"}))] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("she asked.", "She asked.", True),
+        ("she asked.", "he asked.", False),
+        (" the letters", " the letter", True),
+        (" two boxes", " two box", True),
+        (" the cities", " the city", True),
+        (" the colour", " the color", True),
+        (" organising", " organizing", True),
+        (" travelled", " traveled", True),
+        (" the news", " the new", False),
+        (" four", " for", False),
+        (" his", " hi", False),
+        (" to create", " to create.", False),
+    ],
+)
+def test_texts_are_alike_in_any_case_number_and_spelling(one: str, other: str, same: bool) -> None:
+    assert (alike(one) == alike(other)) is same
+
+
+def test_unasked_rows_follow_the_form_of_the_document_and_end_at_punctuation() -> None:
+    found = Drafts([draft([0, 3], 0), draft([3, 0], 1)], step=2)
+    assert present(found, page(unasked=True, before="It rained.\n")) == []  # " sea", and "s sea", which begins small
+    assert [row.text for row in present(found, page(unasked=True, before="a word\n"))] == ["s sea"]
+    assert [up_to_punctuation(text) for text in (" the sea, and", ". I am", " well-known", " one – two")] == [
+        " the sea", "", " well-known", " one",
+    ]  # fmt: skip
 
 
 def test_only_a_drafts_own_tokens_are_shown():
