@@ -20,11 +20,12 @@ _READ = 4096  # characters before the caret in which these are
 _BULLET = regex.compile(r"([-*+•–—])\s+(?=\S)|([-*+•])$")
 _NUMBER = regex.compile(r"(\d{1,3})([.)])(?:\s|$)|(\d{1,3})$")
 _OPENING = regex.compile(r"[\"“„«»‘'’‚「『—–]")
+_MARKED: dict[str, Kind] = {"#": "heading", ">": "quote", "|": "table"}
 _LETTER = regex.compile(r"\p{L}")
 
 
 @dataclass(frozen=True)
-class Form:
+class ParagraphForm:
     """The form of a paragraph: its kind, and what distinguishes lists: the bullet, or the number with its mark."""
 
     kind: Kind
@@ -38,27 +39,27 @@ def begins_paragraph(before: str) -> bool:
     return "\n" in before and not line.strip() and bool(before.strip())
 
 
-def form_of(paragraph: str) -> Form:
+def form_of(paragraph: str) -> ParagraphForm:
     """The form of a paragraph, or of a draft's beginning."""
     text = paragraph.strip()
     if bullet := _BULLET.match(text):
-        return Form("bullet", bullet[1] or bullet[2])
+        return ParagraphForm("bullet", bullet[1] or bullet[2])
     if number := _NUMBER.match(text):
-        return Form("number", number[2] or "", int(number[1] or number[3]))
-    if not text or text[0] in "#>|":
-        return Form({"#": "heading", ">": "quote", "|": "table"}.get(text[:1], "other"))
+        return ParagraphForm("number", number[2] or "", int(number[1] or number[3]))
+    if kind := _MARKED.get(text[:1]):
+        return ParagraphForm(kind)
     if " | " in text or "\t" in text:
-        return Form("table")
+        return ParagraphForm("table")
     if _OPENING.match(text):
-        return Form("dialogue")
+        return ParagraphForm("dialogue")
     if _LETTER.match(text):
-        return Form("lower" if text[0].islower() else "prose")
-    return Form("other")
+        return ParagraphForm("lower" if text[0].islower() else "prose")
+    return ParagraphForm("other")
 
 
 def suits(draft: str, before: str) -> bool:
-    """Whether a draft at the beginning of a paragraph has the form of one of the last paragraphs. Directly below an item
-    of a list, only the next item suits."""
+    """Whether a draft at the beginning of a paragraph has the form of one of the last paragraphs. Directly below an
+    item of a list, only the next item suits."""
     above, _, _ = before.rpartition("\n")
     lines = [form_of(line) for line in above[-_READ:].split("\n")[-2 * LAST :] if line.strip()][-LAST:]
     if not lines:
@@ -73,7 +74,7 @@ def suits(draft: str, before: str) -> bool:
     return any(_follows(form, one) for one in lines)
 
 
-def _follows(form: Form, earlier: Form) -> bool:
+def _follows(form: ParagraphForm, earlier: ParagraphForm) -> bool:
     """Whether a paragraph may go on with an earlier one's form: a list with the same bullet, or the next number."""
     if form.kind != earlier.kind or form.kind == "other":
         return False
