@@ -97,6 +97,9 @@ HEAD = f"""
 # Gradio's frame around the component has no margins of its own.
 FRAME_CSS = ".gradio-container { padding: 0; max-width: none; }"
 
+# Gradio looks for work in its queue a thousand times a second. No route leads to the queue, so it has none.
+QUEUE_LOOKS_EVERY = 10.0  # seconds
+
 
 # The only paths of Gradio that the page requests. Gradio has many more, which accept uploads, fetch addresses, return
 # files of this machine and describe the server.
@@ -107,9 +110,11 @@ NEEDED = re.compile(
 
 def mount(app: FastAPI) -> FastAPI:
     """Mounts the page at / of an app, after its existing routes, with only the parts of Gradio that the page needs."""
+    page = build_page()
+    page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = QUEUE_LOOKS_EVERY
     mounted = gr.mount_gradio_app(
         app,
-        build_page(),
+        page,
         path="/",
         theme=Base(font=SANS, font_mono=MONO).set(body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK),
         css=FRAME_CSS,

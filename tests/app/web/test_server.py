@@ -92,6 +92,18 @@ def asked(tab: str, n: int = 1, before: str = "Once", **settings: Any) -> dict[s
     return {"tab": tab, "n": n, "before": before, "settings": settings}
 
 
+def test_an_idle_server_lets_the_processor_sleep(site: Site) -> None:
+    status = Path(f"/proc/self/task/{site.server.thread.native_id}/status")
+
+    def wakings() -> int:
+        return int(re.findall(r"voluntary_ctxt_switches:\s*(\d+)", status.read_text())[0])
+
+    site.ask("GET", "/")
+    before = wakings()
+    time.sleep(0.5)
+    assert wakings() - before < 50  # uvicorn looks at its clock ten times a second
+
+
 def test_drafts_stream_line_by_line(site: Site) -> None:
     response, content = site.ask("POST", "/api/drafts", asked("stream", length=3, k=2))
     assert response.status == 200
