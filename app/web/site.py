@@ -26,6 +26,7 @@ from app.web.routes import documents as documents_routes
 from app.web.routes import models as model_routes
 from app.web.routes import sampling as sampling_routes
 from app.web.routes import stores as stores_routes
+from app.web.security import pairing
 from app.web.security.access import Access
 from app.web.security.allowed import Allowed
 from app.web.security.guard import NONE_ALLOWED, Guard
@@ -86,6 +87,7 @@ def create_app(
     documents_routes.add_routes(app, DocumentFolder(documents_folder()))
 
     add_program_routes(app, service)
+    pairing.add_routes(app, access)
 
     @app.get("/manifest.json")
     async def manifest() -> Response:
@@ -115,6 +117,7 @@ def create_service_app(
         return {"message": "Polydraft serves programs here, without its page.", "fix": "Run `polydraft` for the page."}
 
     add_program_routes(app, service)
+    pairing.add_routes(app, access)
     stores_routes.add_learning_routes(app, service.stores)
     app.add_middleware(Guard, access=access, page=False, elsewhere=elsewhere, allowed=allowed)
     return app

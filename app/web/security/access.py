@@ -101,6 +101,16 @@ class Access:
         """The value of Set-Cookie. All ports of a host share cookies, so the name contains the port."""
         return f"{cookie_name(port)}={self.token}; Path=/; Max-Age={COOKIE_DAYS * 86400}; HttpOnly; SameSite=Strict"
 
+    def key_of(self, origin: str) -> str:
+        """The key of an extension of a browser with this origin: see `pairing`."""
+        return hmac.new(self.token.encode(), b"extension " + origin.encode(), hashlib.sha256).hexdigest()
+
+    def is_key(self, headers: Mapping[bytes, list[str]], origin: str) -> bool:
+        """Whether these headers of a request contain, as a bearer, the key of this origin."""
+        given = headers.get(b"authorization", [])
+        expected = f"bearer {self.key_of(origin)}"
+        return len(given) == 1 and secrets.compare_digest(given[0].lower().encode(), expected.encode())
+
     def ticket(self) -> str:
         """A ticket: it opens the page for a short time, for a program of this user."""
         expires = str(int(time.time()) + TICKET_SECONDS)
@@ -113,7 +123,7 @@ class Access:
         if not secrets.compare_digest(seal.encode(), self._seal(expires).encode()):
             return False
         # A ticket from before the clock was set back would be valid for longer.
-        return 0 <= int(expires) - time.time() <= TICKET_SECONDS and _is_own(client, server)
+        return 0 <= int(expires) - time.time() <= TICKET_SECONDS and is_own(client, server)
 
     def _seal(self, expires: str) -> str:
         return hmac.new(self.token.encode(), b"ticket " + expires.encode(), hashlib.sha256).hexdigest()
@@ -131,7 +141,7 @@ def _cookies(port: int) -> re.Pattern[str]:
     return re.compile(rf"{name}=(?<=[; \t]{name}=)({_TOKEN.pattern})[ \t]*(?=;|$)", re.ASCII)
 
 
-def _is_own(client: Address | None, server: Address) -> bool:
+def is_own(client: Address | None, server: Address) -> bool:
     """Whether the program at the other end of a connection runs as this user, or as root, who can read everything
     anyway.
 

@@ -23,8 +23,10 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from app.web.refusals import of_programs, refusal
 from app.web.refused import Refused
 from app.web.security import csp
+from app.web.security.access import is_own
 from app.web.security.allowed import Allowed, cors, preflight
 from app.web.security.connections import trust
+from app.web.security.pairing import OPEN, PAIR, extension_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -106,9 +108,12 @@ class Guard:
     def _answer(self, scope: Scope, headers: Headers, origin: str | None) -> Response | None:
         """The response in place of the route's; None if the request is allowed. `origin` is an allowed one."""
         port = scope["server"][1]
-        if reason := _foreign(scope, headers, self.elsewhere, self.allowed, origin):
+        paired = None if origin or self.access is None else self._extension(scope, headers, self.access)
+        if reason := _foreign(scope, headers, self.elsewhere, self.allowed, origin or paired):
             fix = f"Open http://{HOST}:{port} itself, on the machine where Polydraft runs."
             return refusal(scope["path"], Refused(403, reason, fix), CLOSE)
+        if paired:
+            return None
         if origin and scope["type"] == "http":
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
                 return Response(status_code=204, headers=preflight(headers))
@@ -130,6 +135,18 @@ class Guard:
         if scope["type"] == "http" and scope["method"] == "GET" and scope["path"] in HEALTH:
             return JSONResponse({"status": "ok"}, headers={"Cache-Control": "no-store"})
         return _missing(scope["path"], "text/html" in "".join(headers.get(b"accept", [])), bool(given))
+
+    def _extension(self, scope: Scope, headers: Headers, access: Access) -> str | None:
+        """The origin of an extension of a browser that may send this request: one that is paired, or one that the
+        server's user is pairing on this machine; see `pairing`."""
+        extension = extension_of(headers)
+        if extension is None or scope["type"] != "http" or scope["method"] != "POST":
+            return None
+        if scope["path"] == PAIR:
+            client = tuple(scope.get("client") or ("", 0))
+            here = client[0].startswith("127.") and is_own(client, tuple(scope["server"]))
+            return extension if here else None
+        return extension if scope["path"] in OPEN and access.is_key(headers, extension) else None
 
 
 def _foreign(scope: Scope, headers: Headers, elsewhere: bool, allowed: Allowed, origin: str | None) -> str | None:

@@ -1,0 +1,40 @@
+// @ts-check
+/** The options page: pairs the extension with Polydraft, and lists the sites where it is on. The key stays in the worker. */
+
+const form = /** @type {HTMLFormElement} */ (document.querySelector("form"));
+const said = /** @type {HTMLElement} */ (document.querySelector("[role=status]"));
+const list = /** @type {HTMLElement} */ (document.querySelector("ul"));
+const none = /** @type {HTMLElement} */ (document.querySelector(".none"));
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const given = new FormData(form);
+  const { problem } = await chrome.runtime.sendMessage({
+    kind: "pair",
+    code: given.get("code"),
+    port: Number(given.get("port")),
+  });
+  said.textContent = problem ?? "Paired.";
+  if (!problem) form.reset();
+});
+
+async function show() {
+  /** @type {{sites?: string[], key?: string, port?: number}} */
+  const { sites = [], key, port } = await chrome.storage.local.get(["sites", "key", "port"]);
+  if (key && !said.textContent) said.textContent = `Paired with Polydraft at port ${port}.`;
+  none.hidden = sites.length > 0;
+  list.replaceChildren(...sites.map((site) => {
+    const item = document.createElement("li");
+    const button = document.createElement("button");
+    button.textContent = "Switch off";
+    button.setAttribute("aria-label", `Switch off on ${site}`);
+    button.addEventListener("click", () => chrome.runtime.sendMessage({ kind: "remove", site }));
+    item.append(site, button);
+    return item;
+  }));
+}
+
+chrome.storage.local.onChanged.addListener(show);
+await show();
+
+export {};
