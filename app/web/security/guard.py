@@ -143,8 +143,8 @@ class Guard:
         if extension is None or scope["type"] != "http" or scope["method"] != "POST":
             return None
         if scope["path"] == PAIR:
-            client = tuple(scope.get("client") or ("", 0))
-            here = client[0].startswith("127.") and is_own(client, tuple(scope["server"]))
+            host, number = scope.get("client") or ("", 0)
+            here = host.startswith("127.") and is_own((host, number), tuple(scope["server"]))
             return extension if here else None
         return extension if scope["path"] in OPEN and access.is_key(headers, extension) else None
 
