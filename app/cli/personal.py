@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,7 +73,7 @@ def add(
 
     if not paths and not phrase:
         raise InputError("Nothing to add; give files or a --phrase.")
-    with closing(_opened(store, tokenizer, create=True)) as opened:
+    with _filled(store, tokenizer) as opened:
         adapted = opened.learned.exists()
         with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
             task = bar.add_task("Reading", total=1.0)
@@ -165,7 +165,7 @@ def import_(
     none."""
     from ngram_builder import personal
 
-    with closing(_opened(store, tokenizer, create=True)) as opened:
+    with _filled(store, tokenizer) as opened:
         done, left_out = personal.restore(opened, path), ""
         if done.adapter:
             from core.models import load_model
@@ -299,11 +299,24 @@ def merge(stores: list[str], into: str) -> int:
     words = load_tokenizer("default")
     opened = [_opened(name, words) for name in stores]
     try:
-        with closing(_opened(into, words, create=True)) as merged:
+        with _filled(into, words) as merged:
             return sum(merged.restore(store.texts()) for store in opened)
     finally:
         for store in opened:
             store.close()
+
+
+@contextmanager
+def _filled(name: str, tokenizer: str | Tokenizer) -> Iterator[PersonalStore]:
+    """Opens a store to add text to it. A new one is deleted after an error, unless something was added before."""
+    new = not Shelf.path_in(stores_folder(), name).exists()
+    with closing(_opened(name, tokenizer, create=True)) as opened:
+        try:
+            yield opened
+        except BaseException:
+            if new and not opened.documents():
+                opened.delete()
+            raise
 
 
 def _opened(name: str, tokenizer: str | Tokenizer | None, create: bool = False) -> PersonalStore:

@@ -98,6 +98,16 @@ def test_delete_needs_confirmation_and_works_for_a_damaged_store(data: Path) -> 
     assert "no personal store called 'me'" in ngram("delete", "me", "--yes", status=1)
 
 
+def test_a_command_that_adds_nothing_leaves_no_new_store(tmp_path: Path, data: Path) -> None:
+    (tmp_path / "bad.jsonl.zst").write_bytes(b"no export at all")
+    assert "Nothing was added" in ngram("import", str(tmp_path / "bad.jsonl.zst"), "--store", "me", status=1)
+    ngram("add", str(tmp_path / "missing.txt"), "--store", "me", status=1)
+    assert list(data.iterdir()) == []
+    ngram("add", "--store", "me", "--phrase", "7 8 9")
+    ngram("import", str(tmp_path / "bad.jsonl.zst"), "--store", "me", status=1)
+    assert rows("stats", "--store", "me")[0]["tokens"] == 3
+
+
 def test_a_store_travels(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("1 2 3 4 " * 200)
     ngram("add", str(tmp_path / "a.txt"), "--store", "me", "--phrase", "7 8 9")
@@ -122,7 +132,7 @@ def test_a_damaged_export_changes_nothing(tmp_path: Path) -> None:
     for damaged in (whole[: len(whole) // 2], whole[:-20], b"junk", b"", whole[:20] + b"x" + whole[21:]):
         out.write_bytes(damaged)
         assert "Error" in ngram("import", str(out), "--store", "you", status=1)
-        assert rows("stats", "--store", "you")[0]["tokens"] == 0
+        assert "no personal store called 'you'" in ngram("stats", "--store", "you", status=1)
 
 
 def test_compile_writes_the_same_counts(tmp_path: Path) -> None:
