@@ -247,13 +247,7 @@ def own_llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
 
 
 @pytest.fixture(scope="session")
-def autocomplete(llama_model: LanguageModel) -> Autocomplete:
-    """The product on llama.cpp: default model, base store."""
-    return _with_base_store(llama_model)
-
-
-@pytest.fixture(scope="session")
-def autocomplete_as_shipped(request: pytest.FixtureRequest, default_gguf: Path) -> Autocomplete:
+def autocomplete(request: pytest.FixtureRequest, default_gguf: Path) -> Autocomplete:
     """The product on the backend that a start without options takes here."""
     from core.models.load import faster_compiled
 

@@ -129,9 +129,9 @@ def test_three_drafts_appear_and_tab_takes_the_best(page: Page, app: App) -> Non
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_the_examples_of_the_empty_page_have_good_drafts(
-    example: str, autocomplete_as_shipped: Autocomplete, monkeypatch: pytest.MonkeyPatch
+    example: str, autocomplete: Autocomplete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: autocomplete_as_shipped)
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: autocomplete)
     result = CliRunner().invoke(cli.app, ["complete", example, "--json"])
     drafts = json.loads(result.stdout)["drafts"]
     assert len(drafts) == 3
@@ -165,9 +165,9 @@ def test_sliders_act_on_the_next_drafts(page: Page, app: App) -> None:
 
 
 def test_the_panels_chart_is_what_the_core_computes(
-    page: Page, app: App, autocomplete_as_shipped: Autocomplete
+    page: Page, app: App, autocomplete: Autocomplete
 ) -> None:
-    autocomplete = autocomplete_as_shipped
+    autocomplete = autocomplete
     session = autocomplete.open()
     completion = session.complete(TEXT)
     while completion.next_logits is None:

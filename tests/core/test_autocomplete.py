@@ -95,8 +95,8 @@ def test_typing_inside_a_word_feeds_nothing_again(autocomplete, session):
 
 
 @pytest.mark.parametrize("mode", ["superposed", "sampled", "branching", "beam", "sampled+superposed"])
-def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autocomplete_as_shipped, mode):
-    a = autocomplete_as_shipped
+def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autocomplete, mode):
+    a = autocomplete
     session, fresh = a.open(), a.open()
     text = "She laughed because we live"
     first = run(a, session, text)  # may be a whole word: a pass computed the logits at its token boundaries
@@ -285,10 +285,10 @@ def test_rows_grow_to_the_full_length_on_request(autocomplete, session):
     assert all(n >= 15 for n in tokens), tokens
 
 
-def test_kept_rows_have_the_probability_of_their_own_branch(autocomplete_as_shipped):
+def test_kept_rows_have_the_probability_of_their_own_branch(autocomplete):
     """Rows that branch beyond the tokens of the new request's passes: their probability is not that of their common
     part."""
-    a, options = autocomplete_as_shipped, {"k": 3, "forks": 3, "exact_steps": 2, "end_below": 0.3, "min_branch": 0.01}
+    a, options = autocomplete, {"k": 3, "forks": 3, "exact_steps": 2, "end_below": 0.3, "min_branch": 0.01}
     before = (
         "Dear Ms. Alvarez,\n\nThank you for your letter of 3 May. We have read it with great interest, and I am wri"
     )
@@ -306,21 +306,21 @@ def test_kept_rows_have_the_probability_of_their_own_branch(autocomplete_as_ship
 @pytest.mark.parametrize(
     "text", ["I am writ", "The results of the experi", "Dear Anna,\n\nThank you for ", "Will I purchase some t"]
 )
-def test_the_best_draft_is_the_same_for_any_number_of_drafts(autocomplete_as_shipped, text):
+def test_the_best_draft_is_the_same_for_any_number_of_drafts(autocomplete, text):
     best = []
     for k in (1, 3, 9):
-        session = autocomplete_as_shipped.open()
+        session = autocomplete.open()
         completion = session.complete(text, options=drafting(DraftSettings(k=k)))
         while not completion.done:
-            completion.advance(autocomplete_as_shipped.model.forward(completion.rows()))
+            completion.advance(autocomplete.model.forward(completion.rows()))
         best += [(draft.ids, draft.text) for draft in completion.drafts if draft.id == completion.best]
         session.close()
     assert best == [best[0]] * 3
 
 
-def test_no_row_is_only_the_beginning_of_another(autocomplete_as_shipped):
+def test_no_row_is_only_the_beginning_of_another(autocomplete):
     """A row that ended where the text was unsure goes on, in its place, once a path that continues it is chosen."""
-    a, options = autocomplete_as_shipped, {"k": 3, "forks": 3, "exact_steps": 2, "end_below": 0.3, "min_branch": 0.01}
+    a, options = autocomplete, {"k": 3, "forks": 3, "exact_steps": 2, "end_below": 0.3, "min_branch": 0.01}
     before = "Dear Ms. Alvarez,\n\nThank you for your letter of 3 May. We have read it with great interest, and I am w"
     session = a.open()
     rows = run(a, session, before, **options).drafts

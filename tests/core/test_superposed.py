@@ -37,13 +37,13 @@ def test_the_papers_method_gives_the_authors_drafts(torch_model, case):
 
 
 @pytest.fixture(scope="module")
-def prefix(llama_model):
-    return llama_model.tokenizer.encode("The quick brown fox jumps over the lazy")
+def prefix(tiny_llama):
+    return tiny_llama.tokenizer.encode("The quick brown fox jumps over the lazy")
 
 
-def test_every_step_yields_k_drafts_one_token_longer(llama_model, prefix):
+def test_every_step_yields_k_drafts_one_token_longer(tiny_llama, prefix):
     for distinct in (True, False):
-        for n, drafts in enumerate(superpose(llama_model, prefix, 4, 6, distinct=distinct, forks=0), start=1):
+        for n, drafts in enumerate(superpose(tiny_llama, prefix, 4, 6, distinct=distinct, forks=0), start=1):
             assert drafts.step == n
             assert len(drafts.ids) <= 4
             assert all(len(draft.ids) == n or draft.ended for draft in drafts.drafts)
@@ -51,8 +51,8 @@ def test_every_step_yields_k_drafts_one_token_longer(llama_model, prefix):
         assert drafts.done
 
 
-def test_beginnings_are_distinct_and_lineages_stay(llama_model, prefix):
-    steps = list(superpose(llama_model, prefix, 5, 5, forks=0))
+def test_beginnings_are_distinct_and_lineages_stay(tiny_llama, prefix):
+    steps = list(superpose(tiny_llama, prefix, 5, 5, forks=0))
     first = dict(zip(steps[0].lineages, steps[0].ids, strict=True))
     for drafts in steps:
         assert sorted(drafts.lineages) == [0, 1, 2, 3, 4]
@@ -61,11 +61,11 @@ def test_beginnings_are_distinct_and_lineages_stay(llama_model, prefix):
     assert len({ids[0] for ids in steps[-1].ids}) == 5
 
 
-def test_exact_to_the_end_is_branching(llama_model, prefix):
+def test_exact_to_the_end_is_branching(tiny_llama, prefix):
     """With r = length - 1 each draft equals its first token continued greedily."""
-    *_, last = superpose(llama_model, prefix, 3, 6, forks=0, exact_steps=5, stop_ids=frozenset())
+    *_, last = superpose(tiny_llama, prefix, 3, 6, forks=0, exact_steps=5, stop_ids=frozenset())
     for ids in last.ids:
-        sequence = llama_model.open()
+        sequence = tiny_llama.open()
         logits, greedy = sequence.feed([*prefix, ids[0]]), ids[:1]
         while len(greedy) < 6:
             greedy.append(int(logits.argmax()))
@@ -74,33 +74,33 @@ def test_exact_to_the_end_is_branching(llama_model, prefix):
         assert ids == greedy
 
 
-def test_one_draft_superposed_is_greedy(llama_model, prefix):
-    *_, superposed = superpose(llama_model, prefix, 1, 8, forks=0, exact_steps=0, stop_ids=frozenset())
-    *_, exact = superpose(llama_model, prefix, 1, 8, forks=0, exact_steps=7, stop_ids=frozenset())
+def test_one_draft_superposed_is_greedy(tiny_llama, prefix):
+    *_, superposed = superpose(tiny_llama, prefix, 1, 8, forks=0, exact_steps=0, stop_ids=frozenset())
+    *_, exact = superpose(tiny_llama, prefix, 1, 8, forks=0, exact_steps=7, stop_ids=frozenset())
     assert superposed.ids == exact.ids
 
 
-def test_a_superposed_step_is_one_row_whatever_k(llama_model, prefix):
-    sequence = llama_model.open()
+def test_a_superposed_step_is_one_row_whatever_k(tiny_llama, prefix):
+    sequence = tiny_llama.open()
     for k in (1, 8):
         sequence.sync(prefix)
-        before = llama_model.tokens_fed
-        list(superpose(llama_model, prefix, k, 10, sequence=sequence, forks=0, exact_steps=0, stop_ids=frozenset()))
-        assert llama_model.tokens_fed - before == 9
+        before = tiny_llama.tokens_fed
+        list(superpose(tiny_llama, prefix, k, 10, sequence=sequence, forks=0, exact_steps=0, stop_ids=frozenset()))
+        assert tiny_llama.tokens_fed - before == 9
     sequence.close()
 
 
-def test_stopping_at_any_step_leaves_the_prefix_in_the_cache(llama_model, prefix):
+def test_stopping_at_any_step_leaves_the_prefix_in_the_cache(tiny_llama, prefix):
     for stop_after in range(1, 6):
-        sequence = llama_model.open()
-        free = len(llama_model._free_ids)
-        drafts = superpose(llama_model, prefix, 3, 6, sequence=sequence, exact_steps=2)
+        sequence = tiny_llama.open()
+        free = len(tiny_llama._free_ids)
+        drafts = superpose(tiny_llama, prefix, 3, 6, sequence=sequence, exact_steps=2)
         for _ in range(stop_after):
             next(drafts)
         drafts.close()
         assert sequence.inputs == prefix
-        assert len(llama_model._free_ids) >= free
-        fresh = llama_model.open()
+        assert len(tiny_llama._free_ids) >= free
+        fresh = tiny_llama.open()
         assert torch.equal(sequence.feed([5]), fresh.feed([*prefix, 5])) or torch.allclose(
             sequence.sync([*prefix, 5]), fresh.sync([*prefix, 5]), atol=0.2
         )
@@ -117,27 +117,27 @@ def test_a_batch_gives_what_each_prefix_gives_alone(torch_model):
         assert a.logprobs == pytest.approx(b.logprobs, abs=1e-3)
 
 
-def test_a_stop_token_ends_a_lineage_and_the_others_go_on(llama_model, prefix):
-    *_, free = superpose(llama_model, prefix, 3, 6, forks=0, stop_ids=frozenset())
+def test_a_stop_token_ends_a_lineage_and_the_others_go_on(tiny_llama, prefix):
+    *_, free = superpose(tiny_llama, prefix, 3, 6, forks=0, stop_ids=frozenset())
     stop = free.ids[0][2]
-    *_, last = superpose(llama_model, prefix, 3, 6, forks=0, stop_ids=frozenset({stop}))
+    *_, last = superpose(tiny_llama, prefix, 3, 6, forks=0, stop_ids=frozenset({stop}))
     assert any(draft.ended and draft.ids[-1] == stop for draft in last.drafts)
     assert all(draft.ids.count(stop) == (1 if draft.ended else 0) for draft in last.drafts)
 
 
-def test_first_ids_are_the_only_beginnings(llama_model, prefix):
+def test_first_ids_are_the_only_beginnings(tiny_llama, prefix):
     allowed = np.array([100, 2000, 30000, 77])
-    steps = list(superpose(llama_model, prefix, 3, 3, first_ids=allowed, forks=0))
+    steps = list(superpose(tiny_llama, prefix, 3, 3, first_ids=allowed, forks=0))
     assert {ids[0] for ids in steps[-1].ids} <= set(allowed.tolist())
     assert sum(steps[0].beginnings) <= 1 + 1e-6
 
 
-def test_resets_settle_on_one_draft(llama_model, prefix):
-    *_, last = superpose(llama_model, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1)
+def test_resets_settle_on_one_draft(tiny_llama, prefix):
+    *_, last = superpose(tiny_llama, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1)
     assert len({tuple(ids[:6]) for ids in last.ids}) == 1
     assert all(len(ids) == 9 for ids in last.ids)
     *_, again = superpose(
-        llama_model, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1
+        tiny_llama, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1
     )
     assert again.ids == last.ids
 
@@ -184,27 +184,27 @@ def test_finished_drafts_keep_their_text_when_a_reset_settles_on_another():
             assert logprob == pytest.approx(float(sum(p)), abs=1e-4)
 
 
-def test_a_rule_crops_the_candidates(llama_model, prefix):
+def test_a_rule_crops_the_candidates(tiny_llama, prefix):
     def only_even(ids, logits):
         logits = logits.clone()
         logits[:, 1::2] = -torch.inf
         return logits
 
-    *_, last = superpose(llama_model, prefix, 3, 5, rule=only_even)
+    *_, last = superpose(tiny_llama, prefix, 3, 5, rule=only_even)
     assert all(token % 2 == 0 for ids in last.ids for token in ids)
 
 
 @pytest.mark.parametrize(
     "wrong", [{"k": 0}, {"length": 0}, {"tau": 0.0}, {"candidates": 2}, {"exact_steps": -1}, {"mixing": "quadratic"}]
 )
-def test_values_out_of_range_are_named(llama_model, prefix, wrong):
+def test_values_out_of_range_are_named(tiny_llama, prefix, wrong):
     with pytest.raises(InputError, match=str(next(iter(wrong.values())))):
-        list(superpose(llama_model, prefix, **{"k": 3, "length": 3, **wrong}))
+        list(superpose(tiny_llama, prefix, **{"k": 3, "length": 3, **wrong}))
 
 
-def test_an_empty_prefix_is_refused(llama_model):
+def test_an_empty_prefix_is_refused(tiny_llama):
     with pytest.raises(InputError, match="empty prefix"):
-        next(superpose(llama_model, []))
+        next(superpose(tiny_llama, []))
 
 
 @settings(max_examples=200)

@@ -362,8 +362,8 @@ def test_the_page_serves_the_same_routes() -> None:
         made.close()
 
 
-def test_the_default_model_completes_half_a_word_three_ways(autocomplete_as_shipped: Autocomplete) -> None:
-    made = Site(_Borrowed(autocomplete_as_shipped))
+def test_the_default_model_completes_half_a_word_three_ways(autocomplete: Autocomplete) -> None:
+    made = Site(_Borrowed(autocomplete))
     try:
         found = made.complete("I am looking forward to the mee", n=3, max_tokens=8)
         assert found.choices[0].text.startswith("ting")

@@ -28,8 +28,8 @@ every_mode = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.fixture(scope="module")
-def prefix(llama_model):
-    return llama_model.tokenizer.encode("The quick brown fox jumps over the lazy")
+def prefix(tiny_llama):
+    return tiny_llama.tokenizer.encode("The quick brown fox jumps over the lazy")
 
 
 def last(model, prefix, mode, **options):
@@ -38,9 +38,9 @@ def last(model, prefix, mode, **options):
 
 
 @every_mode
-def test_every_mode_takes_the_same_steps(llama_model, prefix, mode):
-    free = len(llama_model._free_ids)
-    steps = list(draft(llama_model, prefix, mode, k=3, length=4, forks=0, stop_ids=ENDLESS))
+def test_every_mode_takes_the_same_steps(tiny_llama, prefix, mode):
+    free = len(tiny_llama._free_ids)
+    steps = list(draft(tiny_llama, prefix, mode, k=3, length=4, forks=0, stop_ids=ENDLESS))
     assert [d.step for d in steps] == [1, 2, 3, 4]
     assert [d.done for d in steps] == [False, False, False, True]
     for d in steps:
@@ -48,36 +48,36 @@ def test_every_mode_takes_the_same_steps(llama_model, prefix, mode):
         assert d.logprobs == sorted(d.logprobs, reverse=True)
         assert len(set(d.lineages)) == len(d.lineages) == len(d.ids)
     assert len(steps[-1].ids) == (6 if mode == "sampled+superposed" else Mode(mode).most(3))  # n·k
-    assert len(llama_model._free_ids) >= free  # every row was given back, and perhaps some that earlier tests dropped
+    assert len(tiny_llama._free_ids) >= free  # every row was given back, and perhaps some that earlier tests dropped
 
 
 @every_mode
-def test_stopping_at_any_step_leaves_the_prefix_in_the_cache(llama_model, prefix, mode):
+def test_stopping_at_any_step_leaves_the_prefix_in_the_cache(tiny_llama, prefix, mode):
     for stop_after in (1, 2, 3):
-        sequence = llama_model.open()
-        free = len(llama_model._free_ids)
-        drafts = draft(llama_model, prefix, mode, k=2, length=4, sequence=sequence)
+        sequence = tiny_llama.open()
+        free = len(tiny_llama._free_ids)
+        drafts = draft(tiny_llama, prefix, mode, k=2, length=4, sequence=sequence)
         for _ in range(stop_after):
             next(drafts, None)
         drafts.close()
         assert sequence.inputs == prefix
-        assert len(llama_model._free_ids) >= free
+        assert len(tiny_llama._free_ids) >= free
         sequence.close()
 
 
 @every_mode
-def test_every_mode_keeps_to_the_rule_and_to_the_allowed_beginnings(llama_model, prefix, mode):
+def test_every_mode_keeps_to_the_rule_and_to_the_allowed_beginnings(tiny_llama, prefix, mode):
     allowed = np.array([100, 2000, 30000, 77])
-    found = last(llama_model, prefix, mode, k=2, first_ids=allowed, rule=TopK(2))
+    found = last(tiny_llama, prefix, mode, k=2, first_ids=allowed, rule=TopK(2))
     assert {ids[0] for ids in found.ids} <= set(allowed.tolist())
-    sequence = llama_model.open()
+    sequence = tiny_llama.open()
     best = set(sequence.feed(prefix)[torch.from_numpy(allowed)].topk(2).indices.tolist())
     sequence.close()
     assert {ids[0] for ids in found.ids} <= {int(allowed[i]) for i in best}
 
 
-def test_greedy_and_branching_continue_greedily(llama_model, prefix):
-    sequence = llama_model.open()
+def test_greedy_and_branching_continue_greedily(tiny_llama, prefix):
+    sequence = tiny_llama.open()
     logits = sequence.feed(prefix)
     firsts = logits.topk(3).indices.tolist()
     expected = []
@@ -87,24 +87,24 @@ def test_greedy_and_branching_continue_greedily(llama_model, prefix):
             ids.append(int(sequence.sync(prefix + ids).argmax()))
         expected.append(ids)
     sequence.close()
-    assert last(llama_model, prefix, "greedy").ids == expected[:1]
-    assert sorted(last(llama_model, prefix, "branching", k=3).ids) == sorted(expected)
+    assert last(tiny_llama, prefix, "greedy").ids == expected[:1]
+    assert sorted(last(tiny_llama, prefix, "branching", k=3).ids) == sorted(expected)
 
 
-def test_draws_are_independent_of_how_many_and_of_what_was_typed(llama_model, prefix):
-    three = last(llama_model, prefix, "sampled", k=3, seed=5)
-    assert three.ids == last(llama_model, prefix, "sampled", k=3, seed=5).ids
-    assert three.ids != last(llama_model, prefix, "sampled", k=3, seed=6).ids
+def test_draws_are_independent_of_how_many_and_of_what_was_typed(tiny_llama, prefix):
+    three = last(tiny_llama, prefix, "sampled", k=3, seed=5)
+    assert three.ids == last(tiny_llama, prefix, "sampled", k=3, seed=5).ids
+    assert three.ids != last(tiny_llama, prefix, "sampled", k=3, seed=6).ids
     first = three.ids[three.lineages.index(0)]
-    assert last(llama_model, prefix, "sampled", k=1, seed=5).ids == [first]
+    assert last(tiny_llama, prefix, "sampled", k=1, seed=5).ids == [first]
     # Typing along a draft: its token is part of the text now, and the rest of the draft is unchanged.
-    assert last(llama_model, prefix + first[:1], "sampled", k=1, seed=5, length=3).ids == [first[1:]]
+    assert last(tiny_llama, prefix + first[:1], "sampled", k=1, seed=5, length=3).ids == [first[1:]]
 
 
-def test_a_draw_survives_a_crop_that_keeps_its_token(llama_model, prefix):
-    wide = last(llama_model, prefix, "sampled", k=3, rule=TopK(40), length=1)
-    narrow = last(llama_model, prefix, "sampled", k=3, rule=TopK(4), length=1)
-    sequence = llama_model.open()
+def test_a_draw_survives_a_crop_that_keeps_its_token(tiny_llama, prefix):
+    wide = last(tiny_llama, prefix, "sampled", k=3, rule=TopK(40), length=1)
+    narrow = last(tiny_llama, prefix, "sampled", k=3, rule=TopK(4), length=1)
+    sequence = tiny_llama.open()
     likeliest = sequence.feed(prefix).topk(4).indices.tolist()
     sequence.close()
     for lineage, ids in zip(wide.lineages, wide.ids, strict=True):
@@ -133,10 +133,10 @@ class Silent:
             eos_ids = frozenset[int]()
 
 
-def test_a_beam_finds_the_likeliest_texts(llama_model, prefix):
+def test_a_beam_finds_the_likeliest_texts(tiny_llama, prefix):
     """As wide as there are candidates at depth two, the beam is an exhaustive search."""
-    found = last(llama_model, prefix, "beam", k=6, length=2, candidates=6)
-    sequence = llama_model.open()
+    found = last(tiny_llama, prefix, "beam", k=6, length=2, candidates=6)
+    sequence = tiny_llama.open()
     logq = sequence.sync(prefix).log_softmax(0).topk(6)
     texts = []
     for score, token in zip(logq.values.tolist(), logq.indices.tolist(), strict=True):
@@ -148,31 +148,31 @@ def test_a_beam_finds_the_likeliest_texts(llama_model, prefix):
     assert found.logprobs == pytest.approx([score for score, _ in texts[:6]], abs=0.05)
 
 
-def test_an_ended_beam_stays_with_its_score(llama_model, prefix):
-    free = last(llama_model, prefix, "beam", k=3, length=5)
+def test_an_ended_beam_stays_with_its_score(tiny_llama, prefix):
+    free = last(tiny_llama, prefix, "beam", k=3, length=5)
     stop = free.ids[0][1]
-    found = last(llama_model, prefix, "beam", k=3, length=5, stop_ids=frozenset({stop}))
+    found = last(tiny_llama, prefix, "beam", k=3, length=5, stop_ids=frozenset({stop}))
     assert any(draft.ended and draft.ids[-1] == stop for draft in found.drafts)
     assert all(stop not in ids[:-1] for ids in found.ids)
 
 
-def test_drafts_are_superposed_on_what_was_drawn(llama_model, prefix):
-    drawn = last(llama_model, prefix, "sampled", k=2, length=2, seed=3)
-    found = last(llama_model, prefix, Mode("sampled+superposed", samples=2, sampled_tokens=2), k=3, length=4, seed=3)
+def test_drafts_are_superposed_on_what_was_drawn(tiny_llama, prefix):
+    drawn = last(tiny_llama, prefix, "sampled", k=2, length=2, seed=3)
+    found = last(tiny_llama, prefix, Mode("sampled+superposed", samples=2, sampled_tokens=2), k=3, length=4, seed=3)
     assert {tuple(ids[:2]) for ids in found.ids} <= {tuple(ids) for ids in drawn.ids}
     # All n·k drafts of section 4.5: distinct beginnings after each of the sampled ones.
     assert len(found.ids) == len({tuple(ids[:3]) for ids in found.ids}) == 2 * 3
     assert sorted(found.lineages) == list(range(6))
     assert found.logprobs == sorted(found.logprobs, reverse=True)
-    assert last(llama_model, prefix, Mode("sampled+superposed", 2, 9), length=4, seed=3).step == 4
+    assert last(tiny_llama, prefix, Mode("sampled+superposed", 2, 9), length=4, seed=3).step == 4
 
 
 @pytest.mark.parametrize("samples", [1, 2, 4])
 @pytest.mark.parametrize("length", [1, 2, 6])
-def test_what_is_superposed_on_draws_keeps_its_rows_at_every_step(llama_model, prefix, samples, length):
+def test_what_is_superposed_on_draws_keeps_its_rows_at_every_step(tiny_llama, prefix, samples, length):
     mode = Mode("sampled+superposed", samples=samples, sampled_tokens=2)
     seen: list[list[int]] = []
-    for drafts in draft(llama_model, prefix, mode, k=3, length=length, seed=4):
+    for drafts in draft(tiny_llama, prefix, mode, k=3, length=length, seed=4):
         assert len(drafts.ids) == (samples if drafts.step <= 2 else 3 * samples)
         assert drafts.logprobs == sorted(drafts.logprobs, reverse=True)
         seen.append(sorted(drafts.lineages))
@@ -196,7 +196,7 @@ def test_the_page_shows_the_best_of_what_is_superposed_on_draws(autocomplete):
     assert [tuple(d.ids) for d in by_row[:k]] == texts[:k]
 
 
-def test_unknown_modes_are_refused(llama_model, prefix):
+def test_unknown_modes_are_refused(tiny_llama, prefix):
     with pytest.raises(InputError, match="mode 'best' given; one of superposed, sampled"):
         Mode("best")
     with pytest.raises(InputError, match="samples 0 given"):
