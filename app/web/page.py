@@ -110,8 +110,11 @@ NEEDED = re.compile(
 
 def mount(app: FastAPI) -> FastAPI:
     """Mounts the page at / of an app, after its existing routes, with only the parts of Gradio that the page needs."""
+    from gradio.queueing import Queue
+
     page = build_page()
-    page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = QUEUE_LOOKS_EVERY
+    queue = next(value for value in vars(page).values() if isinstance(value, Queue))
+    queue.sleep_when_free = queue.progress_update_sleep_when_free = QUEUE_LOOKS_EVERY
     mounted = gr.mount_gradio_app(
         app,
         page,

@@ -164,9 +164,7 @@ def test_sliders_act_on_the_next_drafts(page: Page, app: App) -> None:
     assert longest < 40
 
 
-def test_the_panels_chart_is_what_the_core_computes(
-    page: Page, app: App, autocomplete: Autocomplete
-) -> None:
+def test_the_panels_chart_is_what_the_core_computes(page: Page, app: App, autocomplete: Autocomplete) -> None:
     autocomplete = autocomplete
     session = autocomplete.open()
     completion = session.complete(TEXT)

@@ -136,9 +136,7 @@ def test_resets_settle_on_one_draft(tiny_llama, prefix):
     *_, last = superpose(tiny_llama, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1)
     assert len({tuple(ids[:6]) for ids in last.ids}) == 1
     assert all(len(ids) == 9 for ids in last.ids)
-    *_, again = superpose(
-        tiny_llama, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1
-    )
+    *_, again = superpose(tiny_llama, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1)
     assert again.ids == last.ids
 
 
