@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import count
@@ -216,6 +217,8 @@ BODIES: dict[str, Any] = {
     "/detokenize": {"tokens": [1]},
     "/api/generate": {"prompt": "abc", "stream": False},
     "/api/show": {"model": "polydraft"},
+    "/pair/code": {},
+    "/pair": {"code": "ABC-234"},
     "/api/leave": {"tab": "b"},
     "/api/base-stores/remove": {"file": "GOOD"},
     "/api/presets/delete": {"name": "mine"},
@@ -280,6 +283,31 @@ def test_no_content_of_a_file_disturbs_a_route(what: str, disk: Disk) -> None:
         disk.ask_every_route()
 
     answers()
+
+
+ODD: dict[str, Callable[[Path], object]] = {
+    "a folder": Path.mkdir,
+    "a file": Path.touch,
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+}
+PLACES = [
+    ("base-stores.json", "a device"), ("presets.sqlite", "a link to itself"), ("stores", "a file"),
+    ("stores/me.sqlite-wal", "a folder"), ("stores/me.adapter", "a link to itself"), ("documents", "a link to itself"),
+    ("documents/bin", "a file"), ("models", "a file"), ("calibrations", "a device"),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such links")
+@pytest.mark.parametrize(("name", "odd"), PLACES)
+def test_whatever_stands_in_the_place_of_a_file_disturbs_no_route(disk: Disk, name: str, odd: str) -> None:
+    disk.restore()
+    path = disk.data / name
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    ODD[odd](path)
+    disk.ask_every_route(("/api/stores", "/api/base-stores", "/api/p", "/api/doc", "/api/models", "/api/drafts"))
 
 
 CELLS = [
