@@ -6,7 +6,7 @@ The prompt is <prefix> text before <suffix> text after <middle>, and the model c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,8 +66,8 @@ class AcrossPrompt(Interpolation):
     ) -> tuple[np.ndarray, np.ndarray]:
         return self._inner.scores_without(logq, self._plain(contexts), candidates)
 
-    def proposals(self, contexts: Contexts, limit: int) -> list[list[int]]:
-        return self._inner.proposals(self._plain(contexts), limit)
+    def proposals(self, contexts: Contexts, least: Sequence[float], known: Collection[int] = ()) -> list[list[int]]:
+        return self._inner.proposals(self._plain(contexts), least, known)
 
     def knows(self, ids: Sequence[int]) -> bool:
         return self._inner.knows(ids)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from core.drafting.boundaries import Boundaries
-from core.drafting.candidates import PROPOSALS
+from core.drafting.candidates import log_total
 from core.fim import fim_tokens
 from core.models.base import Sequence, Tokenizer, common
 from core.ngram.interpolation import Interpolation
@@ -30,6 +30,7 @@ from core.ngram.interpolation import Interpolation
 _TAIL = re.compile(r" ?[^\W_]+(?:['’_\-][^\W_]*)*\Z| \Z")
 MOST_TOKENS = 8  # of a half-typed word that are healed
 SURE = 1.0  # nats by which longer tokens together must exceed the typed one
+INSIDE = 0.01  # least share of a draft that begins inside the word because of a store
 
 
 @dataclass(frozen=True)
@@ -134,17 +135,24 @@ class Healer:
         """Whether the logits (V,) before the word suffice, because drafts would start at no later boundary."""
         if not healing.word_ids:
             return True
-        longer = torch.logsumexp(logits[torch.from_numpy(self.beginnings(healing.rests[0]))], 0)
-        sure = bool(longer > logits[healing.word_ids[0]] + SURE)
-        return sure and (ngrams is None or not self._proposed_inside(healing, ngrams))
+        # In nats, without the normaliser of the logits: all tokens that are longer than the typed word, and its first.
+        longer = float(torch.logsumexp(logits[torch.from_numpy(self.beginnings(healing.rests[0]))], 0))
+        first = float(logits[healing.word_ids[0]])
+        if longer <= first + SURE:
+            return False
+        return ngrams is None or not self._proposed_inside(healing, logits, longer, ngrams)
 
-    def _proposed_inside(self, healing: Healing, ngrams: Interpolation) -> bool:
-        """Whether a personal store has a continuation of the word at a boundary inside it. Then the logits there are
-        needed, even if the model alone is sure of another word."""
-        inside = range(1, len(healing.word_ids) + 1)
-        contexts = [healing.prefix_ids + healing.word_ids[:n] for n in inside]
+    def _proposed_inside(self, healing: Healing, logits: Tensor, longer: float, ngrams: Interpolation) -> bool:
+        """Whether a store gives a continuation of the word at a boundary inside it enough for a draft. Then the logits
+        there are needed, even if the model alone is sure of another word."""
+        total = log_total(logits.numpy(), 1.0)
+        first, word = healing.word_ids[0], healing.word_ids
+        (p,) = np.exp(ngrams.scores(np.array([[float(logits[first]) - total]]), [healing.prefix_ids], [first])[0])
+        share = p / (p + np.exp(longer - total))  # of the drafts that would begin with the word's own first token
+        contexts = [healing.prefix_ids + word[:n] for n in range(1, len(word) + 1)]
+        proposals = ngrams.proposals(contexts, [INSIDE / max(share, INSIDE)] * len(contexts))
         return any(
-            (self.beginnings(healing.rests[n]) == i).any()
-            for n, ids in zip(inside, ngrams.proposals(contexts, PROPOSALS), strict=True)
+            (self.beginnings(rest) == i).any()
+            for rest, ids in zip(healing.rests[1:], proposals, strict=True)
             for i in ids
         )

@@ -17,7 +17,6 @@ from core.drafting.drafts import Options
 
 MIN_LOGPROB = -103.0  # log-probability below which float32 rounds a probability to 0
 GROUP = 64  # logits per group; `likeliest` compares the groups' maxima first
-PROPOSALS = 3  # candidates per draft that personal stores may add to those of the model
 
 
 @dataclass(frozen=True)
@@ -52,18 +51,19 @@ class Candidates:
     def after(
         self, logits: Tensor, contexts: list[list[int]], also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The m most probable tokens at τ, best first, then the proposals of personal stores after any of the contexts,
-        and `also`: ids (m,) and log-probabilities (m,)."""
+        """The m most probable tokens at τ, best first, then the proposals of the stores after any of the contexts, and
+        `also`: ids (m,) and log-probabilities (m,)."""
         o = self.options
         if o.rule is not None:
             logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
         x = logits.numpy()
-        best = likeliest(x, self.m)
-        if len(more := self._proposed(contexts, best, also)):
+        best, total = likeliest(x, self.m), log_total(x, o.tau)
+        # Outside the candidates, every token has less than the last one's probability.
+        if len(more := self._proposed(contexts, best, float(np.exp(x[best[-1]] / o.tau - total)), also)):
             best = np.append(best, more)
         # The paper normalises the probabilities over the candidates. With distinct beginnings they remain the model's,
         # so that the n-grams are mixed into true probabilities, and a beginning's score is its probability.
-        q = x[best].astype(np.float64) / o.tau - log_total(x, o.tau)
+        q = x[best].astype(np.float64) / o.tau - total
         keep = q > MIN_LOGPROB
         tokens, q = best[keep], q[keep]
         if not o.distinct and len(q):
@@ -73,9 +73,9 @@ class Candidates:
     def among(
         self, logits: Tensor, context: list[int], allowed: np.ndarray, also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """The m most probable of the allowed tokens, then those that personal stores propose, and `also`: ids (m,),
-        their log-probabilities (m,) among all tokens, and the total probability of the allowed tokens. The rule is
-        applied to the allowed tokens only."""
+        """The m most probable of the allowed tokens, then those that the stores propose, and `also`: ids (m,), their
+        log-probabilities (m,) among all tokens, and the total probability of the allowed tokens. The rule is applied
+        to the allowed tokens only."""
         o = self.options
         if len(allowed) == 0:
             return allowed, np.zeros(0), 0.0
@@ -85,10 +85,11 @@ class Candidates:
             masked = torch.full_like(logits, -torch.inf)
             masked[torch.from_numpy(allowed)] = torch.from_numpy(some)
             some = o.rule(torch.tensor([context]), masked[None])[0].numpy()[allowed]
-        best = likeliest(some, self.m)
-        if len(more := self._proposed([context], allowed[best], also)):
+        best, total = likeliest(some, self.m), log_total(some, o.tau)
+        last = float(np.exp(some[best[-1]] / o.tau - total + mass)) if len(best) < len(allowed) else 0.0
+        if len(more := self._proposed([context], allowed[best], last, also)):
             best = np.append(best, np.flatnonzero(np.isin(allowed, more)))
-        q = some[best].astype(np.float64) / o.tau - log_total(some, o.tau) + mass
+        q = some[best].astype(np.float64) / o.tau - total + mass
         keep = np.isfinite(q)
         return allowed[best[keep]], q[keep], float(np.exp(mass))
 
@@ -128,11 +129,16 @@ class Candidates:
         """Whether the n-gram stores contain this sequence of tokens."""
         return self.ngrams is not None and self.ngrams.knows(ids)
 
-    def _proposed(self, contexts: list[list[int]], have: np.ndarray, also: Iterable[int]) -> np.ndarray:
+    def _proposed(
+        self, contexts: list[list[int]], have: np.ndarray, last: float, also: Iterable[int] = ()
+    ) -> np.ndarray:
+        """`also`, and what the stores propose because they give it at least the probability of the last candidate; with
+        0 there is no other token to propose."""
+        known = set(have.tolist())
         found = set(also)
-        if self.ngrams is not None:
-            found |= {i for ids in self.ngrams.proposals(contexts, PROPOSALS) for i in ids}
-        return np.array(sorted(found - set(have.tolist())) if found else [], dtype=np.int64)
+        if self.ngrams is not None and last > 0:
+            found |= {i for ids in self.ngrams.proposals(contexts, [last] * len(contexts), known) for i in ids}
+        return np.array(sorted(found - known) if found else [], dtype=np.int64)
 
 
 def cropped(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.ndarray | None = None) -> Tensor:

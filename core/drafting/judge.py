@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from core.drafting.candidates import PROPOSALS, likeliest, log_total
+from core.drafting.candidates import likeliest, log_total
 from core.ngram.interpolation import Interpolation
 
 
@@ -34,15 +34,17 @@ class Judge:
         if not logits:
             return []
         listed = [likeliest(after.numpy(), self.candidates) for after in logits]
-        if self.ngrams is not None:  # personal stores propose candidates
-            more = self.ngrams.proposals(contexts, PROPOSALS)
+        totals = [log_total(after.numpy(), 1.0) for after in logits]
+        if self.ngrams is not None:
+            last = [np.exp(float(x[ids[-1]]) - total) for x, ids, total in zip(logits, listed, totals, strict=True)]
+            more = self.ngrams.proposals(contexts, last)
             listed = [np.array(list(dict.fromkeys([*a.tolist(), *b]))) for a, b in zip(listed, more, strict=True)]
         widest = max(map(len, listed))
         ids = np.zeros((len(listed), widest + 1), dtype=np.int64)
         for row, found, token in zip(ids, listed, tokens, strict=True):
             row[: len(found)], row[len(found) : -1], row[-1] = found, found[0], token  # shorter ones repeat their first
         scores = np.stack(
-            [x.numpy()[row].astype(np.float64) - log_total(x.numpy(), 1.0) for x, row in zip(logits, ids, strict=True)]
+            [x.numpy()[row].astype(np.float64) - t for x, row, t in zip(logits, ids, totals, strict=True)]
         )
         if self.ngrams is not None:
             scores = self.ngrams.scores(scores, contexts, ids)

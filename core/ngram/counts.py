@@ -127,6 +127,8 @@ class Counts:
                 following[token] = following.get(token, 0) + count
         return sorted(following.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
 
+    quick_continuations = continuations
+
     def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
         """All n-grams with count and total, in no particular order; the empty one, with count 0, as a context."""
         windows = self.settled()

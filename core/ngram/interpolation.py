@@ -8,7 +8,7 @@ n-grams add evidence and exclude nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
@@ -40,6 +40,10 @@ class Store(Protocol):
         """The tokens that followed this context: (id, count), most frequent first."""
         ...
 
+    def quick_continuations(self, context: Sequence[int], limit: int) -> list[tuple[int, int]]:
+        """`continuations`, or [] where it would take too long for a step of drafting."""
+        ...
+
 
 class Interpolation(ABC):
     """One rule, called once per decoding step for all drafts."""
@@ -68,8 +72,14 @@ class Interpolation(ABC):
         scores = self.scores(logq, contexts, candidates)
         return scores, scores
 
-    def proposals(self, contexts: Contexts, limit: int) -> list[list[int]]:
-        """For each context, up to `limit` tokens to propose as candidates, whatever their probability in the model."""
+    def proposals(self, contexts: Contexts, least: Sequence[float], known: Collection[int] = ()) -> list[list[int]]:
+        """For each context, a few tokens to add to the candidates, most probable first: those to which the stores alone
+        give `least` and more, whatever their probability in the model.
+
+        Args:
+            least: (d,) probabilities.
+            known: tokens that are candidates already.
+        """
         return [[] for _ in contexts]
 
     @abstractmethod
@@ -137,6 +147,7 @@ def _check_share(name: str, value: float) -> None:
 
 # The input of `familiarity`: 4-grams that end in the last 24 tokens.
 _FAMILIAR_ORDER, _FAMILIAR_WINDOW = 4, 24
+PROPOSALS = 3  # tokens that the stores may propose after a context
 # The range in which it searches the end of the typed text: no draft is longer than this minus the window.
 _LOOKED_THROUGH = 96
 
@@ -196,8 +207,7 @@ class Mixed:
 
     Attributes:
         store, alpha, trust: with its α and its trust.
-        personal: the tokens that it decided on are marked, and it proposes tokens as candidates. A base store does not:
-            finding the most frequent continuations in its trie takes milliseconds for each draft and step.
+        personal: the tokens that it decided on are marked.
     """
 
     store: Store
@@ -251,8 +261,19 @@ class Linear(Interpolation):
     def knows(self, ids: Sequence[int]) -> bool:
         return any(mixed.store.count(ids) > 0 for mixed in self.stores)
 
-    def proposals(self, contexts: Contexts, limit: int) -> list[list[int]]:
-        return [self._proposed(context, limit) for context in contexts]
+    def proposals(self, contexts: Contexts, least: Sequence[float], known: Collection[int] = ()) -> list[list[int]]:
+        found = [[i for i in self._following(context) if i not in known] for context in contexts]
+        some = [n for n, ids in enumerate(found) if ids]
+        if not some:
+            return found
+        widest = max(map(len, found))
+        ids = np.array([found[n] + [found[n][0]] * (widest - len(found[n])) for n in some])
+        # The model gives them nothing, so their scores are what the stores give.
+        given = self.scores(np.full(ids.shape, -np.inf), [contexts[n] for n in some], ids)
+        for n, p in zip(some, np.exp(given), strict=True):
+            ranked = sorted(zip(-p, found[n], strict=False))
+            found[n] = [i for negative, i in ranked if -negative >= least[n]][:PROPOSALS]
+        return found
 
     def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         return self.scores_without(logq, contexts, candidates)[0]
@@ -281,17 +302,19 @@ class Linear(Interpolation):
     def _familiar_after(self, text: Sequence[int]) -> list[float]:
         return [mixed.trust.familiar(mixed.store, text) for mixed in self.stores]
 
-    def _proposed(self, context: Sequence[int], limit: int) -> list[int]:
+    def _following(self, context: Sequence[int]) -> list[int]:
+        """The most frequent tokens after the context in each store: after its longest known end first."""
         found: dict[int, None] = {}
-        for mixed in self.stores:
-            if not (mixed.personal and mixed.alpha):
-                continue
-            for n in sorted(mixed.store.orders, reverse=True):
-                if len(found) >= limit or n <= 2:  # one token alone is too little context for a proposal
+        for mixed in self.stores if len(context) > 1 else ():
+            of_store: dict[int, None] = {}
+            for n in sorted(mixed.store.orders, reverse=True) if mixed.alpha else ():
+                if len(of_store) >= PROPOSALS or n <= 2:  # one token alone is too little context for a proposal
                     break
                 if len(context) >= n - 1:
-                    found.update(dict.fromkeys(i for i, _ in mixed.store.continuations(context[1 - n :], limit)))
-        return list(found)[:limit]
+                    quick = mixed.store.quick_continuations(context[1 - n :], PROPOSALS)
+                    of_store.update(dict.fromkeys(i for i, _ in quick))
+            found |= of_store
+        return list(found)
 
 
 def familiarity(store: Store, ids: Sequence[int]) -> float:

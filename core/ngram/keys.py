@@ -72,12 +72,16 @@ class RankCode:
         flat = codes.tobytes()
         return [flat[3 * i : 3 * i + length] for i, length in enumerate(lengths.tolist())]
 
+    def length(self, first: int) -> int:
+        """The number of bytes of a code with this first byte."""
+        return 1 if first < self.one else 2 if first < self.one + self.two else 3
+
     def ranks(self, key: bytes) -> list[int]:
         """The ranks in `key`. Raises InputError when it ends inside a code."""
         ranks, at = [], 0
         while at < len(key):
             first = key[at]
-            length = 1 if first < self.one else 2 if first < self.one + self.two else 3
+            length = self.length(first)
             code = key[at : at + length]
             if len(code) < length:
                 raise InputError(f"The key {key.hex()} ends inside a token.")

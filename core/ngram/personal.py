@@ -170,6 +170,8 @@ class PersonalStore(Switches):
         `refresh`."""
         return self._loaded().continuations(context, limit)
 
+    quick_continuations = continuations
+
     def prepare(self) -> None:
         """Counts the contents, or starts a thread that does, so that later look-ups are fast."""
         self._loaded()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from statistics import median
 from typing import ParamSpec, TypeVar
 
@@ -45,8 +45,8 @@ class Timed(Interpolation):
     ) -> tuple[np.ndarray, np.ndarray]:
         return self._timed(self.rule.scores_without, logq, contexts, candidates)
 
-    def proposals(self, contexts: Contexts, limit: int) -> list[list[int]]:
-        return self._timed(self.rule.proposals, contexts, limit)
+    def proposals(self, contexts: Contexts, least: Sequence[float], known: Collection[int] = ()) -> list[list[int]]:
+        return self._timed(self.rule.proposals, contexts, least, known)
 
     def knows(self, ids: Sequence[int]) -> bool:
         return self._timed(self.rule.knows, ids)

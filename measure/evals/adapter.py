@@ -43,7 +43,6 @@ TYPED = 8  # characters that the typist writes for each of these places
 TYPED_K = 3  # drafts of the typist
 CONTEXT, RUN = 96, 32  # tokens before the first place of a window, and places of a window
 CONSIDERED = 32  # the model's most probable tokens; they and the n-grams' proposals are the candidates
-PROPOSED = 8
 PASSES = 60  # timed passes, with and without the adapter in turn
 
 
@@ -205,8 +204,9 @@ def placed(rule: Interpolation | None, window: list[int], logits: Tensor) -> Ite
             yield Placed(int((row > row[token]).sum()), float(row[token]))
             continue
         before = window[:at]
-        ids = [token, *row.topk(min(CONSIDERED, len(row))).indices.tolist(), *rule.proposals([before], PROPOSED)[0]]
-        ids = list(dict.fromkeys(ids))
+        best = row.topk(min(CONSIDERED, len(row)))
+        proposed = rule.proposals([before], [float(best.values[-1].exp())])[0]
+        ids = list(dict.fromkeys([token, *best.indices.tolist(), *proposed]))
         scores = rule.scores(row[torch.tensor(ids)].numpy()[None], [before], np.array([ids]))[0]
         yield Placed(int((scores > scores[0]).sum()), float(scores[0]))
 

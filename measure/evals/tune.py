@@ -29,7 +29,6 @@ PLACES = 1000
 FOLDS = 5
 ORDER = 6
 SHOWN, CANDIDATES = 3, 9  # k, and 3k
-PROPOSALS = 3
 TAUS = (0.8, 0.9, 1.0, 1.1, 1.2)
 
 
@@ -153,7 +152,8 @@ def judge(chosen: Sequence[TunedPlace], base: NgramStore | None, setting: Settin
     for place in chosen:
         mixed = [Mixed(base, ALPHA)] if base is not None else []
         rule = Linear([*mixed, Mixed(place.store, setting.weight, setting.trust, personal=True)])
-        usual = list(dict.fromkeys([*place.top, *rule.proposals([place.before], PROPOSALS)[0]]))
+        least = float(np.exp(place.logq(np.array(place.top[-1:]), setting.tau)[0]))
+        usual = list(dict.fromkeys([*place.top, *rule.proposals([place.before], [least])[0]]))
         ids = np.array(usual if place.true in usual else [*usual, place.true])
         scores = rule.scores(place.logq(ids, setting.tau)[None], [place.before], ids)[0]
         where = usual.index(place.true) if place.true in usual else len(ids) - 1

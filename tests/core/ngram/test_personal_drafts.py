@@ -62,18 +62,6 @@ def test_a_personal_store_never_forbids() -> None:
     assert np.isfinite(rule.scores(np.log([[0.5, 0.5]]), [[1, 2]], [3, 4])).all()
 
 
-def test_only_personal_stores_propose_and_only_after_two_tokens() -> None:
-    store = counts([1, 2, 4], [1, 2, 4], [7, 2, 5])
-    rule = interpolation(store, [store])
-    assert rule is not None
-    # After the longest context known first, then after shorter ones.
-    assert rule.proposals([[1, 2], [9, 2], [2]], 3) == [[4], [], []]
-    assert rule.proposals([[0, 7, 2]], 3) == [[5]]
-    base_only = interpolation(store)
-    assert base_only is not None
-    assert base_only.proposals([[1, 2]], 3) == [[]]
-
-
 def test_without_any_weight_there_is_no_rule() -> None:
     store = counts([1, 2])
     assert interpolation(None) is None

@@ -1,0 +1,96 @@
+"""Words that only a store knows: every store proposes what it makes probable enough to be a candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ngram_builder
+from core.autocomplete import Autocomplete, CompleteOptions
+from core.models import LanguageModel
+from core.ngram import NgramStore
+from core.ngram.counts import Counts
+from core.ngram.interpolation import PROPOSALS, Interpolation
+from core.ngram.shelf import interpolation
+from core.ngram.store import QUICK
+from core.superposed import superpose
+from tests.ngram_tools import WordTokenizer
+from tests.table_model import TableModel
+
+PHRASE = "The zephyr lantern of Quillbrook hums below the marble orchard."
+
+
+def counts(*passages: list[int]) -> Counts:
+    return Counts.of(64, [(ids, 1) for ids in passages])
+
+
+def built(folder: Path, text: str, tokenizer: Any) -> NgramStore:
+    (folder / "text.txt").write_text(text)
+    ngram_builder.build([str(folder / "text.txt")], folder / "text.ngram", tokenizer, name="words")
+    return NgramStore.open(folder / "text.ngram")
+
+
+def mixed(*stores: Any, personal: bool = False) -> Interpolation:
+    rule = interpolation(None, stores) if personal else interpolation([(store, 1.0) for store in stores])
+    assert rule is not None
+    return rule
+
+
+def test_a_store_proposes_what_it_makes_at_least_so_probable_best_first() -> None:
+    store = counts(*[[1, 2, 4]] * 30, *[[1, 2, 5]] * 10, [1, 2, 6])
+    for personal in (False, True):
+        rule = mixed(store, personal=personal)
+        given = np.exp(rule.scores(np.full((1, 3), -np.inf), [[1, 2]], [4, 5, 6]))[0]
+        assert given[0] > given[1] > given[2] > 0
+        assert rule.proposals([[1, 2]], [given[2]]) == [[4, 5, 6]]
+        assert rule.proposals([[1, 2]], [given[1]]) == [[4, 5]]
+        assert rule.proposals([[1, 2]], [1.0]) == [[]]
+        assert rule.proposals([[1, 2], [9, 2], [1, 2], [2]], [given[1], 0.0, given[0], 0.0], [5]) == [[4], [], [4], []]
+
+
+def test_one_token_alone_proposes_nothing_and_longer_contexts_come_first() -> None:
+    rule = mixed(counts([1, 2, 4], [1, 2, 4], [7, 2, 5]))
+    assert rule.proposals([[2], [9, 2], []], [0.0] * 3) == [[], [], []]
+    assert rule.proposals([[0, 7, 2]], [0.0]) == [[5]]
+    many = counts(*[[1, 2, n] for n in range(10, 40)])
+    assert len(mixed(many).proposals([[1, 2]], [0.0])[0]) == PROPOSALS
+
+
+def test_a_base_store_finds_the_continuations_of_a_context_unless_there_are_too_many(tmp_path: Path) -> None:
+    words = WordTokenizer(400)
+    common = " ".join(f"1 2 {n} 1 2 {n} 0" for n in range(3, 3 + QUICK))
+    store = built(tmp_path, f"{common} 5 6 7 5 6 7 5 6 8 5 6 8 5 6 7", words)
+    assert store.quick_continuations([5, 6], 1) == store.continuations([5, 6], 1) == [(7, 3)]
+    assert store.quick_continuations([5, 6], 9) == store.continuations([5, 6], 9) == [(7, 3), (8, 2)]
+    assert len(store.continuations([1, 2])) == QUICK
+    assert store.quick_continuations([1, 2], 9) == []
+    assert store.quick_continuations([399, 2], 9) == store.quick_continuations([7, 399], 9) == []
+
+
+def test_a_word_that_the_model_never_considers_is_drafted_because_a_base_store_knows_it() -> None:
+    model, text = TableModel(vocabulary=64, seed=1, spread=6), [5, 6, 7, 8, 9, 1, 2]
+    rare = int(model.open().feed(text).argmin())
+    store = counts(*[[*text, rare, 3, 4]] * 40)
+    *_, drafts = superpose(model, text, k=1, length=3, ngrams=store)
+    assert drafts.ids[0][0] == rare
+    *_, drafts = superpose(model, text, k=1, length=3)
+    assert drafts.ids[0][0] != rare
+
+
+@pytest.fixture
+def at_quillbrook(llama_model: LanguageModel, tmp_path: Path) -> Iterator[Autocomplete]:
+    yield Autocomplete(llama_model, built(tmp_path, f"{PHRASE}\n" * 60, llama_model.tokenizer))
+
+
+def test_a_phrase_of_a_domain_is_completed_from_inside_its_name(at_quillbrook: Autocomplete) -> None:
+    session = at_quillbrook.open()
+    completion = session.complete("The zephyr lantern of Quill", options=CompleteOptions(k=3, length=10, forks=2))
+    while not completion.done:
+        completion.advance(at_quillbrook.model.forward(completion.rows()))
+    session.close()
+    assert completion.drafts[0].text.startswith("brook hums below the marble orchard")
+    assert not completion.drafts[0].personal
