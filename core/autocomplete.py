@@ -19,6 +19,7 @@ from torch import Tensor
 
 from core.adapters import Adapters
 from core.after import Pace, TextAfter
+from core.calibration import Way, calibration_of
 from core.chains import names_of
 from core.chances import Chances, TokenChances
 from core.drafting.boundaries import only
@@ -44,6 +45,7 @@ from core.samplers.catalog import sampler
 from core.samplers.dry import breakers
 from core.samplers.geometry import METRICS
 from core.text import following
+from core.time_saved import RowPath
 
 WINDOW = 1024  # tokens of text before the caret that the model reads
 REMEMBERED = 64  # rows that a session stores; kept rows take their probabilities from them
@@ -305,6 +307,7 @@ class Completion:
         self.reused = self.fed = 0
         self.exact_steps = options.exact_steps
         self._session, self._healing, self._check_tails = session, healing, check_tails
+        self._mixes_ngrams = options.interpolation() is not None
         self._logits: list[Tensor] = []  # (V,) at each place where drafts may begin
         self._chances: Chances = {}
         self._presented: tuple[Drafts | None, list[TextDraft]] = None, []  # the newest drafts, and their rows
@@ -353,6 +356,16 @@ class Completion:
         place = boundaries.likeliest(self._logits)
         allowed = boundaries.allowed(place)
         return self._logits[place] if allowed is None else only(self._logits[place], allowed)
+
+    @property
+    def paths(self) -> list[RowPath]:
+        """The newest drafts with the calibrated probability of each place where they may end; see
+        `core.time_saved`."""
+        return [RowPath.of(draft, calibration_of(self.way(draft))) for draft in self.drafts]
+
+    def way(self, draft: TextDraft) -> Way:
+        """How one of the drafts was made."""
+        return Way(bool(self._presentation.typed), self._mixes_ngrams, draft.tail == "superposed")
 
     def rows(self) -> list[Row]:
         """Returns the rows of the next pass; [] only when the completion is done."""

@@ -29,11 +29,10 @@ by dynamic programming. Pure functions: no model, no clock.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
+from core.calibration import UNCHANGED, CutCalibration
 from core.errors import InputError
 from core.present import TextDraft
 
@@ -65,40 +64,16 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class CutCalibration:
-    """Maps the probability that a model gives to a cut to the share of such cuts that came true.
-
-    Attributes:
-        points: pairs of both, from (0, 0) to (1, 1), ascending; between them the map is linear.
-    Raises: InputError for points that are not ascending.
-    """
-
-    points: tuple[tuple[float, float], ...] = ((0.0, 0.0), (1.0, 1.0))
-
-    def __post_init__(self) -> None:
-        ascending = all(a < c and b <= d for (a, b), (c, d) in pairwise(self.points))
-        if len(self.points) < 2 or self.points[0] != (0, 0) or self.points[-1] != (1, 1) or not ascending:
-            raise InputError(f"Points {self.points} given; ascending pairs from (0, 0) to (1, 1) expected.")
-
-    def __call__(self, probability: float) -> float:
-        i = min(max(bisect_right(self.points, probability, key=lambda point: point[0]), 1), len(self.points) - 1)
-        (a, b), (c, d) = self.points[i - 1], self.points[i]
-        return b + (d - b) * (probability - a) / (c - a)
-
-
-@dataclass(frozen=True)
 class Fitted:
     """The constants of the choice that are fitted by the time saved (`polydraft eval time --part validation`).
 
     Attributes:
         looks: the number of looks that a new row must be worth. Above 1 it waits: a row that is not yet worth it is
             often shown a key later, when it is surer, or was wrong and nobody had to read it.
-        calibration: of the probabilities of cuts.
     Raises: InputError for a number below 0.
     """
 
     looks: float = 2.0
-    calibration: CutCalibration = field(default_factory=CutCalibration)
 
     def __post_init__(self) -> None:
         if not 0 <= self.looks < math.inf:
@@ -110,7 +85,8 @@ FITTED = Fitted()
 
 @dataclass(frozen=True)
 class Cut:
-    """The end of a word of a row: its place in the row's text, in characters, and ln p of the row up to there."""
+    """The end of a word of a row: its place in the row's text, in characters, and ln p that the row is right up to
+    there."""
 
     end: int
     logprob: float
@@ -141,15 +117,15 @@ class RowPath:
             raise InputError(f"Cuts {self.cuts} given; ln p of 0 or less expected.")
 
     @classmethod
-    def of(cls, draft: TextDraft) -> RowPath:
+    def of(cls, draft: TextDraft, calibration: CutCalibration = UNCHANGED) -> RowPath:
         """The row of a draft, with a cut at each token that ends a word in its text. The draft's own end is one too,
-        if a token ends there."""
+        if a token ends there. Probabilities are calibrated."""
         text = draft.text
         cuts: dict[int, float] = {}  # a token without text ends where the one before it does
         for end, logprob in draft.path:
             inside = 0 < end < len(text) and word_ends(text, end) and not text[end - 1].isspace()
             if inside or 0 < end == len(text):
-                cuts[end] = min(logprob, 0.0)
+                cuts[end] = calibration.log(min(logprob, 0.0))
         return cls(draft.id, draft.text, tuple(Cut(end, cuts[end]) for end in sorted(cuts)))
 
 
@@ -160,7 +136,7 @@ class PayingRow:
     Attributes:
         id: its number.
         text: up to its cut.
-        probability: that it is right, calibrated.
+        probability: that it is right.
         saved_ms: the expected time that it adds to that of the rows before it, before its look.
         new: whether it costs a look.
     """
@@ -220,6 +196,31 @@ def rows_that_pay(
     return PayingRows(tuple(placed), worth - costs.look_ms * sum(row.new for row in placed))
 
 
+def expected_ms(row: RowPath, costs: Costs) -> float:
+    """Returns the expected time that a row saves alone if it is shown in full, without the look at it."""
+    worth = saved = 0.0
+    for m, cut in enumerate(row.cuts):
+        whole = cut.end == len(row.text)
+        if not whole and costs.word_ms is None:
+            continue
+        gain = cut.end * costs.key_ms - costs.take_ms - (0.0 if whole else m * (costs.word_ms or 0.0))
+        if gain > saved:
+            worth, saved = worth + math.exp(cut.logprob) * (gain - saved), gain
+    return worth
+
+
+def branch_chances(rows: Sequence[RowPath]) -> list[float]:
+    """Returns for each row the probability that it is right up to the end of its first word that begins no other row;
+    of all its words if it has none, 0 without words."""
+    found = []
+    for i, row in enumerate(rows):
+        others = [other.text for j, other in enumerate(rows) if j != i]
+        own = (cut for cut in row.cuts if is_new(row.text[: cut.end], others))
+        cut = next(own, row.cuts[-1] if row.cuts else None)
+        found.append(math.exp(cut.logprob) if cut else 0.0)
+    return found
+
+
 @dataclass(eq=False)
 class _Node:
     """A cut of one or more rows.
@@ -253,7 +254,7 @@ def _tree(rows: Sequence[RowPath], costs: Costs, shown: tuple[str, ...], fitted:
     for row in rows:
         for cut in row.cuts:
             node = nodes.setdefault(row.text[: cut.end], _Node(row.text[: cut.end]))
-            node.probability = max(node.probability, fitted.calibration(math.exp(cut.logprob)))
+            node.probability = max(node.probability, math.exp(cut.logprob))
     roots: list[_Node] = []
     for number, row in enumerate(rows):
         siblings = roots

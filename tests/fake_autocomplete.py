@@ -11,6 +11,7 @@ from typing import Any, cast
 from core.autocomplete import AS_SET, Autocomplete, CompleteOptions
 from core.errors import ContextFull
 from core.present import TextDraft
+from core.time_saved import RowPath
 
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -140,6 +141,10 @@ class FakeCompletion:
     @property
     def next_logits(self) -> object:
         return object() if self.step else None
+
+    @property
+    def paths(self) -> list[RowPath]:
+        return [RowPath.of(draft) for draft in self.drafts]
 
     def rows(self) -> list[FakeRow]:
         return [] if self.done else [FakeRow(self.before)]

@@ -30,6 +30,7 @@ from app.learning.typist import Passage, passages
 from app.service.sampling import drafting
 from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete, load_autocomplete
+from core.calibration import Way
 from core.time_saved import FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends
 from measure.options import EvalOptions, texts
 from measure.report import Progress, Report, ReportRow, counted, number_in
@@ -58,11 +59,19 @@ MARGIN = -1  # points that the rule may save less than another policy, in any se
 
 @dataclass(frozen=True)
 class RowsAt:
-    """The rows for one position, the probability at which each one branches, and the number of the best."""
+    """The rows for one position.
+
+    Attributes:
+        rows: with calibrated probabilities.
+        branches: the probability at which each one branches.
+        best: the number of the row with the longest expected match.
+        made: the rows with the probabilities that drafting gave them, and how each one was made.
+    """
 
     rows: tuple[RowPath, ...]
     branches: tuple[float, ...]
     best: int | None
+    made: tuple[tuple[Way, RowPath], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -158,8 +167,9 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
         while not completion.done:
             completion.advance(autocomplete.model.forward(completion.rows()))
         drafts = completion.drafts
-        rows, branches = tuple(map(RowPath.of, drafts)), tuple(draft.probability for draft in drafts)
-        shown.append(RowsAt(rows, branches, completion.best))
+        branches = tuple(draft.probability for draft in drafts)
+        made = tuple((completion.way(draft), RowPath.of(draft)) for draft in drafts)
+        shown.append(RowsAt(tuple(completion.paths), branches, completion.best, made))
     session.close()
     return shown
 

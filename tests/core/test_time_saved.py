@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.calibration import CutCalibration
 from core.errors import InputError
 from core.present import TextDraft
-from core.time_saved import Costs, Cut, CutCalibration, Fitted, PayingRows, RowPath
+from core.time_saved import Costs, Cut, Fitted, PayingRows, RowPath, branch_chances, expected_ms
 from core.time_saved import rows_that_pay as chosen
 
 PLAIN = Fitted(looks=1)  # so that these tests do not depend on what was fitted
@@ -191,14 +192,32 @@ def test_keys_are_the_case_without_looks() -> None:
     assert choice.saved_ms == pytest.approx(0.25 * (8 - 1) + 0.25 * (4 - 1))
 
 
-def test_more_looks_show_less_and_a_calibration_changes_what_pays() -> None:
+def test_more_looks_show_less() -> None:
     rows = [row(0, [" probable"], [0.1])]
     worth = 0.1 * (9 * 157 - 700)
     assert rows_that_pay(rows, Costs(), fitted=Fitted(looks=0.99 * worth / 50)).rows
     assert not rows_that_pay(rows, Costs(), fitted=Fitted(looks=1.01 * worth / 50)).rows
-    halved = Fitted(1, calibration=CutCalibration(((0, 0), (0.2, 0.1), (1, 1))))
-    assert not rows_that_pay(rows, Costs(), fitted=halved).rows
-    assert rows_that_pay(rows, Costs(look_ms=0), fitted=halved).rows[0].probability == pytest.approx(0.05)
+
+
+@given(answers(), costs)
+def test_the_expected_time_of_one_row_is_that_of_a_choice_of_it_alone(rows: list[RowPath], c: Costs) -> None:
+    whole = rows[0]
+    assert expected_ms(whole, c) == pytest.approx(saved([whole.text], [whole], c))
+
+
+def test_a_row_that_ends_within_a_word_is_taken_word_by_word() -> None:
+    row = RowPath(0, " lighthouse kee", (Cut(11, math.log(0.5)),))
+    assert expected_ms(row, Costs(100, 0, 400, 50)) == pytest.approx(0.5 * (11 * 100 - 400))
+    assert expected_ms(row, Costs(100, 0, 400, None)) == 0
+    assert expected_ms(RowPath(0, " kee", ()), Costs()) == 0
+
+
+def test_the_chance_of_a_row_is_that_of_its_first_own_word() -> None:
+    rows = [row(0, [" the", " old", " man"], [0.8, 0.5, 0.1]), row(1, [" the", " sea"], [0.8, 0.25])]
+    assert branch_chances(rows) == pytest.approx([0.4, 0.2])
+    contained = [row(0, [" the"], [0.8]), row(1, [" the", " sea"], [0.8, 0.25])]
+    assert branch_chances(contained) == pytest.approx([0.8, 0.2])
+    assert branch_chances([RowPath(3, " th", ())]) == [0]
 
 
 def test_probabilities_that_disagree_stay_below_those_of_the_words_before() -> None:
@@ -207,15 +226,6 @@ def test_probabilities_that_disagree_stay_below_those_of_the_words_before() -> N
     assert shown.probability == pytest.approx(0.3)
     certain = [row(n, [word], [0.8]) for n, word in enumerate((" wonderful", " terrible"))]
     assert sum(one.probability for one in rows_that_pay(certain, Costs()).rows) == pytest.approx(1)
-
-
-@given(st.floats(0, 1), st.floats(0, 1))
-def test_a_calibration_is_monotone_and_passes_its_points(a: float, b: float) -> None:
-    points = ((0.0, 0.0), (0.25, 0.3), (0.5, 0.75), (1.0, 1.0))
-    calibrated = CutCalibration(points)
-    assert all(calibrated(x) == pytest.approx(y) for x, y in points)
-    assert 0 <= calibrated(min(a, b)) <= calibrated(max(a, b)) <= 1
-    assert CutCalibration()(a) == pytest.approx(a)
 
 
 def test_the_cuts_of_a_draft_are_the_tokens_that_end_words() -> None:
@@ -230,6 +240,9 @@ def test_the_cuts_of_a_draft_are_the_tokens_that_end_words() -> None:
         (" the ending, so", -2.0),
     ]
     assert RowPath.of(TextDraft(0, "", 1.0, 1.0, True)).cuts == ()
+    halved = CutCalibration(((0, 0), (0.9, 0.45), (1, 1)))
+    of_half = RowPath.of(TextDraft(4, text, 0.5, 0.1, False, path=path), halved)
+    assert [cut.logprob for cut in of_half.cuts] == pytest.approx([cut.logprob - math.log(2) for cut in made.cuts])
 
 
 def test_wrong_values_are_named() -> None:
@@ -238,8 +251,6 @@ def test_wrong_values_are_named() -> None:
         (lambda: Costs(look_ms=-1), "-1 given as look_ms; a time in ms"),
         (lambda: Costs(word_ms=math.nan), "nan given as word_ms"),
         (lambda: Fitted(looks=-1), "-1 looks given"),
-        (lambda: CutCalibration(((0, 0), (0.5, 0.6), (0.4, 0.7), (1, 1))), "ascending pairs from"),
-        (lambda: CutCalibration(((0.1, 0), (1, 1))), "ascending pairs from"),
         (lambda: RowPath(0, " a", (Cut(3, -1),)), "ascending places within the text"),
         (lambda: RowPath(0, " ab", (Cut(2, -1),)), "ends of words expected"),
         (lambda: RowPath(0, " a", (Cut(2, 0.1),)), "ln p of 0 or less"),
