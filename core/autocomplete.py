@@ -19,7 +19,7 @@ from torch import Tensor
 
 from core.adapters import Adapters
 from core.after import Pace, TextAfter
-from core.calibration import Way, calibration_of
+from core.calibration import Making, calibration_of
 from core.chains import names_of
 from core.chances import Chances, TokenChances
 from core.drafting.boundaries import only
@@ -361,11 +361,11 @@ class Completion:
     def paths(self) -> list[RowPath]:
         """The newest drafts with the calibrated probability of each place where they may end; see
         `core.time_saved`."""
-        return [RowPath.of(draft, calibration_of(self.way(draft))) for draft in self.drafts]
+        return [RowPath.of(draft, calibration_of(self.making(draft))) for draft in self.drafts]
 
-    def way(self, draft: TextDraft) -> Way:
+    def making(self, draft: TextDraft) -> Making:
         """How one of the drafts was made."""
-        return Way(bool(self._presentation.typed), self._mixes_ngrams, draft.tail == "superposed")
+        return Making(bool(self._presentation.typed), self._mixes_ngrams, draft.tail == "superposed")
 
     def rows(self) -> list[Row]:
         """Returns the rows of the next pass; [] only when the completion is done."""

@@ -1,7 +1,7 @@
 """Maps the probability that drafting gives to the words of a draft to the share of such words that come true.
 
 Drafting gives the beginning of a draft, up to the end of a word, the product of its tokens' probabilities. How often
-it comes true depends on how the draft was made, so there is one map for each `Way`. They are fitted on the validation
+it comes true depends on how the draft was made, so each `Making` has a map. They are fitted on the validation
 half of the held-out text and checked on the other half (`polydraft eval time`); docs/evaluation.md has the diagram.
 """
 
@@ -47,7 +47,7 @@ UNCHANGED = CutCalibration()
 
 
 @dataclass(frozen=True)
-class Way:
+class Making:
     """How a draft was made.
 
     Attributes:
@@ -87,9 +87,9 @@ def fitted(cuts: Sequence[tuple[float, bool]], points: int = 8, least: int = 50)
     return CutCalibration(((0.0, 0.0), *inner, (1.0, 1.0)))
 
 
-FITTED: dict[Way, CutCalibration] = {}
+FITTED: dict[Making, CutCalibration] = {}
 
 
-def calibration_of(way: Way) -> CutCalibration:
+def calibration_of(way: Making) -> CutCalibration:
     """The map of drafts that were made this way."""
     return FITTED.get(way, UNCHANGED)

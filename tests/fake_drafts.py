@@ -60,6 +60,8 @@ class FakeDrafts:
     first_thought: str = ""  # every row's text after the first step, where the choice replaces it
     personal: dict[str, tuple[int, int]] = field(default_factory=dict)  # draft -> what a personal store chose of it
     removed: str = "a"  # the mark of what was removed from the stores
+    pays: dict[int, str] | None = None  # row -> its text up to where it saves time, best first; None: all rows do
+    ghost: int | None = None  # the row that saves most time
     requests: list[dict[str, Any]] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)  # requests whose answer was on its way
     stopped: list[int] = field(default_factory=list)  # of these, those cancelled before their end
@@ -139,6 +141,11 @@ class FakeDrafts:
             settled = step == steps or step > self.settles_after
             done = step == steps
             told = {"type": "drafts", "n": n, "step": step, "done": done, "settled": settled}
+            if done and self.ghost is not None:
+                told["ghost"] = self.ghost
+            if done and "show" in body:
+                pays = {draft["id"]: draft["text"] for draft in drafts} if self.pays is None else self.pays
+                told["pays"] = [{"id": i, "text": text, "chance": 0.5, "saved_ms": 100} for i, text in pays.items()]
             yield told | {"hidden": len(rows) - len(drafts), "removed": self.removed, "drafts": drafts}
         yield {
             "type": "stats",

@@ -17,7 +17,7 @@ const until = async (test) => {
   await extension.activate();
   const [provider] = testing.providers;
   const never = new vscode.CancellationTokenSource().token;
-  const context = { triggerKind: vscode.InlineCompletionTriggerKind.Automatic };
+  const context = { triggerKind: vscode.InlineCompletionTriggerKind.Invoke };
   const draft = async (document, character, token = never) => {
     const found = await provider.provideInlineCompletionItems(
       document,

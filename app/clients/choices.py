@@ -71,6 +71,9 @@ class Choices:
         best = event["best"]
         drafts = event["drafts"] if self._length else []
         drafts = sorted(drafts, key=lambda draft: (draft["id"] != best, -draft["probability"]))
+        if "pays" in event:  # only drafts that save time, each up to where it does
+            by_id = {draft["id"]: draft for draft in drafts}
+            drafts = [by_id[row["id"]] | {"text": row["text"]} for row in event["pays"] if row["id"] in by_id]
         for draft in drafts:
             if draft["id"] not in self._rows and len(self._rows) < len(self.all):
                 self._rows[draft["id"]] = self.all[len(self._rows)]

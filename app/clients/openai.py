@@ -181,8 +181,10 @@ class Answer:
         before, after = (body.suffix is None and around_gap(prompt)) or (prompt, body.suffix or "")
         compared = bool(following(after))  # the order of the drafts is known at the end
         growing = self.streamed and body.logprobs is None and not compared and only_grows(settings)
+        growing = growing and body.show == "all"  # which drafts save time is known at the end
         after = after[:MOST_AFTER]
         more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs, "after": after}
+        more["show"] = body.showing
         choices = Choices(n, settings.length if self._tokens else 0, body.stop or (), growing, after)
         return Prompt(prompt, draft_request(before, settings, body.user, **more), choices, n * i)
 

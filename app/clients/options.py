@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from app.clients.harmless import translated
 from app.service import given as options
 from app.service.settings import DraftSettings
+from app.service.showing import Showing
 from app.web.bounds import Label, Name, Names, Real, Value, Whole
 from app.web.refused import Refused
 from core.chains import joined
@@ -38,6 +39,8 @@ class ClientOptions(BaseModel):
         heal: complete a half-typed word.
         temperature: 0, and what is too small for the option of this name, is deterministic.
         seed: of sampled drafts; None samples different ones each time.
+        show: "time": only drafts that are expected to save a writer time, best first, each up to where it does; the
+            other texts stay empty. "all": every draft.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -52,11 +55,17 @@ class ClientOptions(BaseModel):
     heal: bool = True
     temperature: Real | None = None
     seed: Whole | None = None
+    show: Literal["all", "time"] = "all"
 
     @model_validator(mode="before")
     @classmethod
     def _translated(cls, body: Any) -> Any:
         return translated(body, cls.model_fields.keys())
+
+    @property
+    def showing(self) -> Showing | None:
+        """The costs of a writer of whom nothing is known, if only drafts that save time are wanted."""
+        return Showing() if self.show == "time" else None
 
     @property
     def most_tokens(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from app.service.showing import chances_of, decided
+
 if TYPE_CHECKING:
     from app.service.jobs import Event, Job
     from app.service.requests import DraftRequest
@@ -15,7 +17,11 @@ if TYPE_CHECKING:
 
 def drafts_of(completion: Completion, request: DraftRequest) -> list[Event]:
     """The rows of a completion that the request wants to see."""
-    return [_row(draft, request.detailed) for draft in completion.drafts if _likely(draft, request)]
+    rows = [_row(draft, request.detailed) for draft in completion.drafts if _likely(draft, request)]
+    if request.show is None:
+        return rows
+    chances = chances_of(completion.paths)
+    return [row | {"chance": chances[row["id"]]} for row in rows]
 
 
 def drafts_event(job: Job, completion: Completion, drafts: list[Event]) -> Event:
@@ -30,6 +36,9 @@ def drafts_event(job: Job, completion: Completion, drafts: list[Event]) -> Event
         "hidden": len(completion.drafts) - len(drafts),
         "drafts": drafts,
     }
+    if completion.done and job.request.show is not None:
+        sent = {row["id"] for row in drafts}
+        event |= decided([path for path in completion.paths if path.id in sent], job.request.show)
     figures = job.figures if completion.figures is None else asdict(completion.figures)
     return event if figures is None else event | {"speculation": figures}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, field_validator
 
 from app.service.settings import DraftSettings, Strict
+from app.service.showing import Showing
 from app.web.bounds import Count, Id, Line, Names, Text
 from core.options import DRAFTING
 
@@ -41,6 +42,7 @@ class DraftRequest(Strict):
         stores: personal stores to use, instead of those that are on.
         by_text: the tab has no session; start from the cached text with the longest common prefix.
         detailed: send every step, and the tokens of each draft; for programs.
+        show: the writer's speed; the complete drafts come with the rows that save this writer time.
         likeliest: at the end, send the model's own log-probabilities of each token and of so many most probable ones.
     """
 
@@ -60,6 +62,7 @@ class DraftRequest(Strict):
     stores: Names | None = None
     by_text: bool = False
     detailed: bool = False
+    show: Showing | None = None
     likeliest: int | None = Field(default=None, ge=0, le=MOST_LIKELIEST)
 
     @property

@@ -1,6 +1,13 @@
 """`bench stillness`: types held-out text in real Chromium; a MutationObserver records every state of the drafts.
 
-It measures no times. A state is the page after one task of its script. At each rate of typing, it counts:
+It measures no times. A state is the page after one task of its script. For both settings of *Show drafts* that show
+drafts while one types, and at each rate of typing, it counts per 100 keys:
+
+- newly shown rows, and their characters: text that is not what remains of a text on the screen before;
+- moves of the ghost: another text takes the place of one that still agreed with the typed text;
+- replaced rows: the same for the rows of the list.
+
+With *Always* it counts, too:
 
 - states that show as many rows as the settled response: the server leaves out rows when it has chosen the final ones,
   so a state is compared with the settled response for its text, or with the next one;
@@ -24,15 +31,19 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 PASSAGES = 4
-RATES = (8, 4)  # keys a second
+SETTINGS = {"always": "Always", "time": "When they save time"}
+KEYS_MS = (120.0, 157.0, 240.0)  # between two keys: fast, desktop and mean typists
+TYPICAL_MS = 157.0
+MOST_NEW = 22  # newly shown rows per 100 characters at TYPICAL_MS, when they save time
 PARTS = {"list": ".pd-list", "hints": ".pd-hints", "ghost": ".pd-ghost"}
+GHOST = ".pd-ghost:not([hidden]) .pd-ghost-text:not(.pd-fading)"
 PLACES = {"list": ".pd-list", "hints": ".pd-hints", "below": ".pd-foot", "above": ".pd-bar", "text": "#pd-text"}
 
-RECORD = """([parts, places]) => {
-    const find = (selector) => document.querySelector(selector), { editor } = polydraft;
+RECORD = """([parts, places, ghost]) => {
+    const find = (selector) => document.querySelector(selector), root = find(".polydraft");
     const states = window.states = [];
     let waiting = [], settled = { text: null, worth: null };
-    editor.root.addEventListener("pd-settled", ({ detail }) => {
+    root.addEventListener("pd-settled", ({ detail }) => {
         settled = { text: find("#pd-text").value, worth: detail };
         for (const state of waiting) state.worth = detail;
         waiting = [];
@@ -44,30 +55,33 @@ RECORD = """([parts, places]) => {
     };
     new MutationObserver(() => {
         const rows = [...document.querySelectorAll(".pd-option-row:not(.pd-empty)")];
+        const live = rows.filter((row) => row.ariaDisabled !== "true");
         const state = {
             text: find("#pd-text").value, shown: rows.length, worth: null,
-            live: rows.filter((row) => row.ariaDisabled !== "true").length,
+            rows: Object.fromEntries(live.map((row) => [row.id, row.dataset.text])), live: live.length,
+            ghost: find(ghost)?.textContent.replace("\u200b", "") ?? "",
             there: Object.fromEntries(Object.entries(parts).map(([name, selector]) => [name, there(selector)])),
             places: Object.fromEntries(Object.entries(places).map(([name, selector]) => [name, place(selector)])),
         };
         states.push(state);
         if (state.text === settled.text) state.worth = settled.worth;
         else waiting.push(state);
-    }).observe(editor.root, { subtree: true, childList: true, attributes: true, characterData: true });
+    }).observe(root, { subtree: true, childList: true, attributes: true, characterData: true });
 }"""
 
 
 def measure(options: BenchOptions, progress: Progress) -> Report:
     chosen = passages(text.load(options.text), options.repetitions or PASSAGES)
-    seen: dict[int, list[list[dict[str, Any]]]] = {}
+    seen: dict[tuple[str, float], list[list[dict[str, Any]]]] = {}
     with chromium() as browser:
         progress("starting the app")
         with running_app(options) as child:
             child.wait(child.ready)
-            for rate in RATES:
+            for setting, key_ms in itertools.product(SETTINGS, KEYS_MS):
                 page = open_editor(browser, child.page)
-                each = counted(chosen, f"{rate} keys a second: passage", progress)
-                seen[rate] = [states_of(page, passage, rate) for passage in each]
+                page.evaluate("(setting) => polydraft.showing.choose(setting)", setting)
+                each = counted(chosen, f"{SETTINGS[setting]}, {key_ms:g} ms a key: passage", progress)
+                seen[setting, key_ms] = [states_of(page, passage, 1000 / key_ms) for passage in each]
                 page.close()
     return summary(seen)
 
@@ -78,18 +92,24 @@ def states_of(page: Page, passage: tuple[str, str], rate: float) -> list[dict[st
     page.get_by_role("textbox", name="Your text").fill(before)
     page.keyboard.press("Control+End")
     page.wait_for_timeout(SETTLE)
-    page.evaluate(RECORD, [PARTS, PLACES])
+    page.evaluate(RECORD, [PARTS, PLACES, GHOST])
     press_at_rate(page, typed, rate)
-    page.wait_for_timeout(SETTLE)
     return page.evaluate("states")
 
 
-def summary(seen: dict[int, list[list[dict[str, Any]]]]) -> Report:
-    """Reports the counts by rate; `seen` has the states of each passage in order."""
+def summary(seen: dict[tuple[str, float], list[list[dict[str, Any]]]]) -> Report:
+    """Reports the counts; `seen` has the states of each passage in order, by setting and ms a key."""
     report = Report("stillness")
-    for rate, runs in seen.items():
+    for (setting, key_ms), runs in seen.items():
+        row: dict[str, Any] = {"show_drafts": SETTINGS[setting], "key_ms": key_ms, "states": sum(map(len, runs))}
+        row |= changes(runs)
+        report.rows.append(row)
+        if setting == "time":
+            if key_ms == TYPICAL_MS:
+                what = f"newly shown rows per 100 keys, {SETTINGS[setting]}, {key_ms:g} ms a key"
+                report.target(what, row["new_rows"], f"<= {MOST_NEW}")
+            continue
         judged = [state for run in runs for state in run if state["worth"] is not None]
-        row: dict[str, Any] = {"keys_a_second": rate, "states": sum(map(len, runs))}
         row["all_rows"] = share(judged, lambda state: state["shown"] >= state["worth"])
         row["all_rows_takeable"] = share(judged, lambda state: state["live"] >= state["worth"])
         for part in PARTS:
@@ -101,12 +121,44 @@ def summary(seen: dict[int, list[list[dict[str, Any]]]]) -> Report:
                 earlier["text"] == later["text"] and earlier["places"][place] != later["places"][place]
                 for earlier, later in steps(runs)
             )
-        report.rows.append(row)
-        report.target(f"states with all rows worth showing, {rate} keys/s", row["all_rows"], ">= 0.9")
+        report.target(f"states with all rows worth showing, {key_ms:g} ms a key", row["all_rows"], ">= 0.9")
         for what in ("vanished", "moved"):
             total = sum(count for name, count in row.items() if name.endswith(what))
-            report.target(f"parts that {what}, {rate} keys/s", total, "<= 0")
+            report.target(f"parts that {what}, {key_ms:g} ms a key", total, "<= 0")
     return report
+
+
+def changes(runs: list[list[dict[str, Any]]]) -> dict[str, float]:
+    """Returns what a reader has to follow, per 100 keys."""
+    keys = sum(len(run[-1]["text"]) - len(run[0]["text"]) for run in runs if run)
+    counts = {"new_rows": 0, "new_characters": 0, "ghost_moves": 0, "replaced_rows": 0}
+    for earlier, later in steps(runs):
+        typed = later["text"].removeprefix(earlier["text"])
+        before = [left(old, typed) for old in (*earlier["rows"].values(), earlier["ghost"])]
+        for now in {*later["rows"].values(), later["ghost"]} - {""}:
+            known = max(common(now, old) for old in before)
+            counts["new_characters"] += len(now) - known
+            counts["new_rows"] += known == 0
+        old = left(earlier["ghost"], typed)
+        counts["ghost_moves"] += bool(old and later["ghost"]) and not agree(old, later["ghost"])
+        for row, now in later["rows"].items():
+            old = left(earlier["rows"].get(row, ""), typed)
+            counts["replaced_rows"] += bool(old) and not agree(old, now)
+    return {name: 100 * count / max(keys, 1) for name, count in counts.items()}
+
+
+def left(text: str, typed: str) -> str:
+    """What remains of a text on the screen after these letters are typed; "" if it does not agree with them."""
+    return text.removeprefix(typed) if text.startswith(typed) else ""
+
+
+def common(a: str, b: str) -> int:
+    """The length of the common beginning."""
+    return next((n for n, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
+
+
+def agree(a: str, b: str) -> bool:
+    return a.startswith(b) or b.startswith(a)
 
 
 def steps(runs: list[list[dict[str, Any]]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:

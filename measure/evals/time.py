@@ -30,7 +30,7 @@ from app.learning.typist import Passage, passages
 from app.service.sampling import drafting
 from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete, load_autocomplete
-from core.calibration import Way
+from core.calibration import Making
 from core.time_saved import FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends
 from measure.options import EvalOptions, texts
 from measure.report import Progress, Report, ReportRow, counted, number_in
@@ -71,7 +71,7 @@ class RowsAt:
     rows: tuple[RowPath, ...]
     branches: tuple[float, ...]
     best: int | None
-    made: tuple[tuple[Way, RowPath], ...] = ()
+    made: tuple[tuple[Making, RowPath], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
             completion.advance(autocomplete.model.forward(completion.rows()))
         drafts = completion.drafts
         branches = tuple(draft.probability for draft in drafts)
-        made = tuple((completion.way(draft), RowPath.of(draft)) for draft in drafts)
+        made = tuple((completion.making(draft), RowPath.of(draft)) for draft in drafts)
         shown.append(RowsAt(tuple(completion.paths), branches, completion.best, made))
     session.close()
     return shown

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.calibration import FITTED, UNCHANGED, CutCalibration, Way, calibration_of, fitted
+from core.calibration import FITTED, UNCHANGED, CutCalibration, Making, calibration_of, fitted
 from core.errors import InputError
 
 
@@ -43,6 +43,6 @@ def test_whatever_is_fitted_ascends(cuts: list[tuple[float, bool]]) -> None:
 
 
 def test_each_way_has_its_own_map_or_none() -> None:
-    unknown = Way(inside=True, ngrams=False, mixed=True)
+    unknown = Making(inside=True, ngrams=False, mixed=True)
     assert all(calibration_of(way) is FITTED[way] for way in FITTED)
     assert unknown in FITTED or calibration_of(unknown) is UNCHANGED

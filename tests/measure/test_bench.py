@@ -209,7 +209,8 @@ def test_stillness_counts_rows_vanishings_and_movements() -> None:
     ) -> dict[str, Any]:
         there = dict.fromkeys(stillness.PARTS, True) | {"ghost": ghost}
         places = dict.fromkeys(stillness.PLACES, "0") | {"list": list_at}
-        return {"text": text, "shown": shown, "live": shown, "worth": worth, "there": there, "places": places}
+        empty = {"rows": {}, "ghost": ""}
+        return {"text": text, "shown": shown, "live": shown, "worth": worth, "there": there, "places": places} | empty
 
     states = [
         state("a", 3),
@@ -218,9 +219,23 @@ def test_stillness_counts_rows_vanishings_and_movements() -> None:
         state("ab", 0, ghost=False, list_at="3", worth=None),  # vanished
         state("ab", 1, list_at="3", worth=1),
     ]
-    report = stillness.summary({8: [states]})
+    report = stillness.summary({("always", 120.0): [states]})
     assert report.rows[0] | {"all_rows": 0.75, "ghost_vanished": 1, "list_moved": 1, "hints_moved": 0} == report.rows[0]
     assert [t.met for t in report.targets] == [False, False, False]
+
+
+def test_stillness_counts_what_a_reader_has_to_follow() -> None:
+    def state(text: str, ghost: str, **rows: str) -> dict[str, Any]:
+        return {"text": text, "ghost": ghost, "rows": rows}
+
+    run = [
+        state("a", "bcd", one="bcd", two="xy"),
+        state("ab", "cd", one="cd"),  # typed along: nothing new
+        state("ab", "cd", one="cd", two="zz"),  # two new characters in an empty row
+        state("ab", "zz", one="ce", two="zz"),  # the ghost moved; a row continues otherwise
+    ]
+    counts = stillness.changes([run])
+    assert counts == {"new_rows": 100, "new_characters": 300, "ghost_moves": 100, "replaced_rows": 100}
 
 
 def test_a_text_without_words_to_heal_is_reported(tmp_path: Path) -> None:

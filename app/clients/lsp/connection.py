@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
+from typing import Literal
 
 import httpx
 
@@ -31,12 +32,16 @@ class Connection:
         self._starting: asyncio.Task[None] | None = None
         self._failure: tuple[int, InputError] | None = None  # port, and the reason why no server could be started there
 
-    async def drafts(self, settings: EditorSettings, session: str, before: str, after: str) -> list[str]:
+    async def drafts(
+        self, settings: EditorSettings, session: str, before: str, after: str, show: Literal["all", "time"] = "all"
+    ) -> list[str]:
         """Returns the drafts between two texts, the best first; [] if a newer request of the session replaced this one.
+        With `show` "time", only those that save a writer time.
 
         Raises: InputError if there is no server, or it refuses the request.
         """
         body = {
+            "show": show,
             **settings.options,
             "prompt": before,
             "suffix": after,

@@ -25,6 +25,7 @@ from app.clients.requests import WINDOW, cropped
 from core.errors import PolydraftError
 
 ACCEPTED = "polydraft.accepted"
+PAUSE_S = 1.0  # without a key, until drafts appear with *After a pause*
 
 
 class DraftingLanguageServer(LanguageServer):
@@ -75,12 +76,18 @@ class DraftingLanguageServer(LanguageServer):
             place = (text, caret, language, document.path)
             if not settings.comments or not await asyncio.to_thread(in_comment, *place):
                 return []
+        unasked = params.context.trigger_kind is types.InlineCompletionTriggerKind.Automatic
+        if unasked and settings.show == "demand":
+            return []
+        if unasked and settings.show == "pause":
+            await asyncio.sleep(PAUSE_S)  # the next key cancels this request
         start, replaced, chosen = caret, types.Range(params.position, params.position), ""
         if selected := params.context.selected_completion_info:  # this entry of the editor's own list is selected
             start, replaced, chosen = document.offset(selected.range.start), selected.range, selected.text
         before, after = text[:start] + chosen, text[caret : caret + WINDOW]
         session = f"polydraft lsp {os.getpid()} {document.uri}"
-        found = await self.connection.drafts(settings, session, cropped(before), after)
+        show = "time" if unasked and settings.show == "time" else "all"
+        found = await self.connection.drafts(settings, session, cropped(before), after, show)
         self._shown = ""
         return [
             types.InlineCompletionItem(

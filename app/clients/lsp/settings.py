@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -25,6 +25,8 @@ class EditorSettings(BaseModel):
     """The settings that an editor may send.
 
     Attributes:
+        show: when drafts appear by themselves: those that save time, all, all after a pause, or none. Drafts that the
+            user requests are all shown.
         k, length: the number of drafts, and the highest number of their tokens.
         prose: the languages that have drafts everywhere, by the editor's identifiers; "*" stands for all.
         comments: whether all other languages have drafts within comments.
@@ -35,6 +37,7 @@ class EditorSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+    show: Literal["time", "always", "pause", "demand"] = "time"
     k: int = Field(int(DRAFTING["k"].default), ge=DRAFTING["k"].low, le=DRAFTING["k"].high)
     length: int = Field(int(DRAFTING["length"].default), ge=DRAFTING["length"].low, le=LONGEST)
     prose: list[str] = PROSE

@@ -20,8 +20,9 @@ const COUNT_AFTER = 150; // ms without a change until words are counted
  * @param {HTMLElement} root
  * @param {import("./text_field.js").TextField} field
  * @param {() => {typed: number, taken: number, takes: number}} keysPressed the document's counts, which grow here
+ * @param {(now: number) => void} typed called when a character was typed
  */
-export function setUpCounts(root, field, keysPressed) {
+export function setUpCounts(root, field, keysPressed, typed) {
   const { textarea } = field;
   const line = /** @type {HTMLButtonElement} */ (root.querySelector(".pd-counts"));
   const technical = /** @type {HTMLElement} */ (root.querySelector(".pd-technical"));
@@ -42,6 +43,7 @@ export function setUpCounts(root, field, keysPressed) {
       last = { at: textarea.selectionStart - text.length, text };
     } else if (inputType.startsWith("insertText") || inputType === "insertCompositionText") {
       keys.typed += Math.max(1, data?.length ?? 1);
+      if (data?.length === 1) typed(performance.now());
     } else if (!/^insertFrom/.test(inputType)) {
       keys.typed += 1;
       if (inputType === "historyUndo" && last && !textarea.value.startsWith(last.text, last.at)) {

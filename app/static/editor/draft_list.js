@@ -71,8 +71,9 @@ export class DraftList {
       const title = draft ? described(draft, mine.length > 0) : "";
       if (option.title !== title) option.title = title;
       const chance = /** @type {HTMLElement} */ (option.querySelector(".pd-chance"));
-      setText(chance, draft ? percent(draft.probability) : "");
-      const share = draft ? String(Math.round(draft.probability * 100) / 100) : "0";
+      const likely = draft?.chance ?? draft?.probability ?? 0;
+      setText(chance, draft ? percent(likely) : "");
+      const share = String(Math.round(likely * 100) / 100);
       if (option.style.getPropertyValue("--chance") !== share) option.style.setProperty("--chance", share);
     });
     this.below.toggleAttribute("data-marked", marked);

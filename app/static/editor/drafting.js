@@ -7,8 +7,11 @@
 /**
  * One draft as the server sends it. `text` is the text that taking it inserts at the caret; `personal` lists the ranges
  * that a personal store decided, as [start, end) in characters (not UTF-16 units); `how` lists for each token its range,
- * how speculation produced it, and its LTS; `tail` is how its tokens were computed; `gain` is how much the draft raises ln P of the text after the caret.
+ * how speculation produced it, and its LTS; `tail` is how its tokens were computed; `gain` is how much the draft raises ln P of the text after the caret;
+ * `chance` is how often such a row comes true up to its end or, in a row of full length, to where it branches; `best`:
+ * whether it is expected to save most time.
  * @typedef {{id: number, text: string, probability: number, whole: number, finished: boolean, gain?: number,
+ *            chance?: number, best?: boolean,
  *            tail?: "own" | "superposed" | "checked",
  *            personal?: [number, number][], how?: [number, number, string, number | null][]}} Draft
  */

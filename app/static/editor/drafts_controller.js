@@ -4,6 +4,12 @@
  *
  *   key ── rows that agree are shortened at once; the others stay, dimmed
  *      └── the running request is cancelled, and a new one lists the rows that stay and requests the others
+ *
+ * While only drafts that save time are displayed (showing.js):
+ *
+ *   key ── rows that agree are shortened at once; the others disappear
+ *      └── all drafts are requested; when they are complete, the rows that save time take the places of the others
+ *   pause ── all drafts are displayed, with their full length, until the next key
  */
 
 import { hasEnoughLeft } from "./drafting.js";
@@ -25,11 +31,14 @@ export class DraftsController {
    * @param {HTMLElement} root
    * @param {{field: import("./text_field.js").TextField, rows: import("./rows.js").Rows,
    *          view: import("./drafts_view.js").DraftsView, revisiting: import("./revisiting.js").Revisiting,
-   *          notices: import("./notices.js").Notices, connection: import("./connection.js").Connection}} parts
+   *          notices: import("./notices.js").Notices, connection: import("./connection.js").Connection,
+   *          showing: import("./showing.js").Showing}} parts
    * @param {Record<string, number | boolean | string>} settings the settings below the text, as in requests
    */
-  constructor(root, { field, rows, view, revisiting, notices, connection }, settings) {
+  constructor(root, { field, rows, view, revisiting, notices, connection, showing }, settings) {
     this.root = root;
+    this.showing = showing;
+    this.pace = showing.pace;
     this.field = field;
     this.rows = rows;
     this.view = view;
@@ -42,11 +51,13 @@ export class DraftsController {
     this.timers = new Timers();
     /** Whether the drafts must grow as soon as the running request has ended. */
     this.growWaits = false;
+    /** When each displayed row has appeared, by lineage. @type {Map<number, number>} */
+    this.appeared = new Map();
     /** The drafts that the latest request included, see `requestDrafts`; the request for their full length does too. */
     this.included = { all: false, wanted: false };
     this.dismissed = false;
-    /** Whether the writer has paused drafting. */
-    this.paused = false;
+    /** Whether the writer has typed nothing for so long that all drafts are displayed, also those that save no time. */
+    this.pausing = false;
     /**
      * The server's mark of the newest answer: it differs after text was removed from a personal store.
      * @type {string | undefined}
@@ -63,6 +74,8 @@ export class DraftsController {
       keystrokes: 0,
       requests: 0,
       avoided: 0,
+      /** Rows that were displayed and had not been before. */
+      newRows: 0,
       /** Key down to the first draft in the page, for keys that no draft agreed with. @type {number[]} */
       firstMs: [],
       /** Key down to the last freed row filled, for keys that some drafts agreed with. @type {number[]} */
@@ -110,7 +123,17 @@ export class DraftsController {
 
   /** The text before the caret; null if no drafts belong there. */
   before() {
-    return this.paused ? null : this.field.before();
+    return this.field.before();
+  }
+
+  /** Whether only the rows that save time are displayed. */
+  get decides() {
+    return this.showing.when === "time" && !this.pausing;
+  }
+
+  /** Whether every key requests drafts. */
+  get requestsAtKeys() {
+    return this.showing.when === "always" || this.showing.when === "time";
   }
 
   // ---------------------------------------------------------------- following the text and the caret
@@ -120,9 +143,9 @@ export class DraftsController {
    * @param {number | null} pressed when the key was pressed that has changed it
    */
   textChanged(pressed) {
-    this.dismissed = false;
+    this.dismissed = this.pausing = false;
     this.revisiting.end();
-    this.timers.stop("moved", "refresh", "grow");
+    this.timers.stop("moved", "refresh", "grow", "pause", "read");
     this.growWaits = false;
 
     const before = this.before();
@@ -132,15 +155,23 @@ export class DraftsController {
     }
     this.rows.resize(this.k);
     this.rows.follow(before);
-    const known = this.requests.recall(before, this.field.after());
+    if (this.showing.when !== "always") {
+      this.rows.dropFreed();
+      if (this.showing.when !== "demand") this.timers.later("pause", this.pace.pause, () => this.paused());
+    }
+    const known = this.requestsAtKeys ? this.requests.recall(before, this.field.after()) : undefined;
     if (known) {
       this.abort();
-      this.rows.receive(before, before, { drafts: known, settled: true, growing: false });
+      this.place(before, before, known, { settled: true, growing: false });
     }
-    this.view.draw();
-    if (this.settings.refill) this.timers.later("grow", GROW_AFTER, () => this.grow());
+    this.draw();
+    if (this.settings.refill && this.showing.when === "always") this.timers.later("grow", GROW_AFTER, () => this.grow());
     if (this.rows.open && pressed !== null) this.counters.alongMs.push(performance.now() - pressed);
-    if (known) this.along();
+    if (!this.requestsAtKeys) {
+      this.abort();
+      if (!this.rows.open) this.close();
+    } else if (known) this.along();
+    else if (this.decides) this.requestDrafts({ pressed });
     else if (this.settings.refill) this.requestDrafts({ pressed, keep: true });
     else this.requestIfNoneAgrees(before, pressed);
   }
@@ -186,8 +217,9 @@ export class DraftsController {
     this.abort();
     this.rows.resize(this.k);
     this.rows.follow(before);
-    this.view.draw();
-    this.timers.later("moved", MOVED_AFTER, () => this.requestDrafts({ keep: true }));
+    this.draw();
+    if (this.requestsAtKeys) this.timers.later("moved", MOVED_AFTER, () => this.requestDrafts({ keep: true }));
+    else if (!this.rows.open) this.close();
   }
 
   /**
@@ -209,12 +241,16 @@ export class DraftsController {
    * Request drafts at the caret. `keep`: rows that agree stay, and only the others are requested; `grow`: rows stay, and
    * their full length is requested; `wanted`: also drafts that do not fit the text after the caret; `all`: these, and
    * improbable ones.
+   * Without `wanted` and `grow`, none are requested where the setting *Show drafts* does not show them by itself.
    * @param {{pressed?: number | null, forSettings?: boolean, keep?: boolean, grow?: boolean, wanted?: boolean,
    *          all?: boolean}} how
    */
   requestDrafts({ pressed = null, forSettings = false, keep = false, grow = false, all = false, wanted = all }) {
     const before = this.before();
     if (before === null || this.dismissed) return;
+    if (!this.requestsAtKeys && !wanted && !grow && !this.rows.open) return;
+    if (wanted) this.pausing = true; // the writer wants to see drafts, also those that save no time
+    const { decides } = this;
     this.settingsWait = false;
     this.growWaits = false;
     this.included = { all, wanted };
@@ -223,12 +259,14 @@ export class DraftsController {
     this.view.offerImprobable(null);
     const { refill } = this.settings;
     const settings = { ...this.settings, ...this.sampling, ...(all ? { min_confidence: 0 } : {}) };
-    const kept = refill && (keep || grow) ? { kept: this.rows.kept(), removed: this.removed } : {};
+    const keeps = refill && (keep || grow) && !decides;
+    const kept = keeps ? { kept: this.rows.kept(), removed: this.removed } : {};
+    const show = { ...this.pace.costs, shown: this.rows.shown };
     const freed = this.rows.all.filter(({ live }) => !live).length;
     const after = this.field.after();
-    const extra = { ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}) };
+    const extra = { show, ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}) };
     this.requests.send(before, settings, extra, {
-      pressed, forSettings, all, freed, k: this.k, keeps: keep || grow,
+      pressed, forSettings, all, freed, decides, k: this.k, keeps: keep || grow,
     });
   }
 
@@ -238,7 +276,14 @@ export class DraftsController {
     this.timers.stop("moved"); // its request would replace this one, and keep what it has shown so far
     this.dismissed = false;
     this.requestDrafts({ wanted: true, all: this.view.offersImprobable });
-    this.view.draw();
+    this.draw();
+  }
+
+  /** The writer has paused: display all drafts with their full length. */
+  paused() {
+    if (this.dismissed || this.before() === null) return;
+    this.pausing = true;
+    this.requestDrafts({ grow: true, ...this.included });
   }
 
   /** After half a second without a key: request the full length of every draft. */
@@ -273,8 +318,8 @@ export class DraftsController {
   /**
    * Show the drafts of one line of the answer.
    * @param {Request} request
-   * @param {{done: boolean, settled: boolean, hidden: number, drafts: import("./drafting.js").Draft[],
-   *          removed?: string, speculation?: object}} line
+   * @param {import("./requests.js").Answer & {done: boolean, settled: boolean, hidden: number, removed?: string,
+   *          speculation?: object}} line
    */
   receive(request, line) {
     if (this.removed !== undefined && line.removed !== this.removed) this.dropDrafts();
@@ -292,12 +337,56 @@ export class DraftsController {
     if (before === null) return;
     const { settled } = line;
     const growing = !line.done && !request.keeps;
-    this.rows.receive(request.before, before, { drafts: line.drafts, settled, growing });
-    this.view.draw();
+    if (line.done || !request.decides) this.place(request.before, before, line, { settled, growing });
+    this.draw();
+    if (line.done) this.countLooks();
     const hidden = line.done && !this.rows.open && !request.all && line.hidden > 0;
     this.view.offerImprobable(hidden ? Number(this.settings.min_confidence) : null);
     this.recordTimes(request, line.done, settled);
     if (settled) emit(this.root, "pd-settled", line.drafts.length);
+  }
+
+  /**
+   * Put an answer's drafts into the rows: only those that save time, if the others are not displayed.
+   * @param {string} anchor the text before the caret in the request
+   * @param {string} before
+   * @param {import("./requests.js").Answer} answer
+   * @param {{settled: boolean, growing: boolean}} how see `Rows.receive`
+   */
+  place(anchor, before, { drafts, pays, ghost }, { settled, growing }) {
+    if (this.decides && pays) {
+      const paying = pays.flatMap(({ id, text, chance }) => {
+        const draft = drafts.find((one) => one.id === id);
+        return draft ? [{ ...draft, text, chance, best: pays[0].id === id }] : [];
+      });
+      this.rows.decide(anchor, before, paying);
+      return;
+    }
+    this.rows.receive(anchor, before, { drafts, settled, growing });
+    if (ghost !== undefined) this.rows.prefer(ghost);
+  }
+
+  draw() {
+    this.view.draw({ decides: this.decides });
+  }
+
+  /** Count the rows that have appeared, and later those that were probably read. */
+  countLooks() {
+    const lineages = this.rows.all.flatMap(({ draft, live }) => (draft && live ? [draft.lineage] : []));
+    const fresh = lineages.filter((lineage) => !this.appeared.has(lineage));
+    const now = performance.now();
+    this.appeared = new Map(lineages.map((lineage) => [lineage, this.appeared.get(lineage) ?? now]));
+    this.pace.looked(fresh.length);
+    this.counters.newRows += fresh.length;
+    this.timers.later("read", this.pace.readAfter, () => this.pace.read(fresh.length));
+  }
+
+  /**
+   * How long ago the row of a draft has appeared, in ms.
+   * @param {number} lineage
+   */
+  shownFor(lineage) {
+    return performance.now() - (this.appeared.get(lineage) ?? performance.now());
   }
 
   /**
@@ -321,7 +410,7 @@ export class DraftsController {
   /** Remove the freed rows, because no answer will fill them. */
   settle() {
     this.rows.dropFreed();
-    if (this.rows.open) this.view.draw();
+    if (this.rows.open) this.draw();
     else this.close();
   }
 
@@ -330,7 +419,7 @@ export class DraftsController {
   /** Cancel the running request and remove all drafts. */
   clear() {
     this.abort();
-    this.timers.stop("refresh", "grow");
+    this.timers.stop("refresh", "grow", "pause", "read");
     this.growWaits = false;
     this.close();
     emit(this.root, "pd-cleared");
@@ -340,17 +429,22 @@ export class DraftsController {
   close() {
     this.rows.clear();
     this.view.offerImprobable(null);
-    this.view.draw();
+    this.draw();
+  }
+
+  /** Another choice of when to show drafts is in force. */
+  showingChanged() {
+    this.clear();
+    this.requestDrafts({});
   }
 
   /**
-   * Stop or resume drafting.
+   * Stop or resume drafting; on demand there are drafts in any case.
    * @param {boolean} on
    */
   pause(on) {
-    this.paused = on;
-    if (on) this.clear();
-    else this.requestDrafts({});
+    this.showing.paused = on;
+    this.showingChanged();
   }
 
   /** Drop the drafts that this tab holds, shown or not. */
@@ -380,7 +474,7 @@ export class DraftsController {
     const wanted = this.rows.open || this.request !== null;
     this.clear();
     drop();
-    if (wanted) this.requestDrafts({});
+    if (wanted) this.requestDrafts({ wanted: !this.requestsAtKeys });
   }
 
   /** The same after incognito was switched: the server forgets the text of this tab, too. */
@@ -411,6 +505,7 @@ export class DraftsController {
     this.dismissed = false;
     this.rows.all = rows.map((row) => ({ ...row }));
     this.field.engage(true);
-    this.view.draw();
+    this.pausing = true;
+    this.draw();
   }
 }

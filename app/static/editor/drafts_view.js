@@ -10,6 +10,8 @@ import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
 
 const ANNOUNCE_AFTER = 900; // ms until the best draft is announced
+const READABLE_AFTER = 150; // ms; Tab takes no text that has been shown for less
+const TOUCH = matchMedia("(pointer: coarse)");
 
 export class DraftsView {
   /**
@@ -37,6 +39,13 @@ export class DraftsView {
     /** The last ghost text and its position. @type {{text: string, caret: number} | null} */
     this.lastGhost = null;
     this.announced = "";
+    /**
+     * What Tab would take, since when, the newest last: the draft, and where it ends in the text; lineage 0 is none.
+     * @type {{at: number, lineage: number, end: number}[]}
+     */
+    this.stood = [];
+    /** Whether only rows that save time are displayed: then the list appears for the second one. */
+    this.decides = false;
   }
 
   /** Whether a draft is shown for the present position. */
@@ -44,28 +53,62 @@ export class DraftsView {
     return this.active >= 0;
   }
 
-  draw() {
-    // The draft that Tab takes stays the same while it is shown, identified by its lineage.
+  /** @param {{decides?: boolean}} how */
+  draw({ decides = this.decides } = {}) {
+    this.decides = decides;
+    // The draft that Tab takes, identified by its lineage, stays the same until another one is known to be the best.
     const row = this.rows.all[this.active];
-    if (!row?.live || row.draft?.lineage !== this.lineage) {
-      this.active = this.rows.likeliest();
+    const likeliest = this.rows.likeliest();
+    const better = !this.chosen && likeliest >= 0 && this.rows.all[likeliest].draft?.best;
+    if (better || !row?.live || row.draft?.lineage !== this.lineage) {
+      this.active = likeliest;
       this.lineage = this.rows.all[this.active]?.draft?.lineage ?? 0;
       this.chosen = false;
     }
+    this.note();
     this.drawList();
     this.fit();
+  }
+
+  /** Remember what Tab would take from now on. */
+  note() {
+    const row = this.rows.all[this.active];
+    const now = { at: performance.now(), lineage: this.lineage, end: row ? this.field.caret + row.rest.length : 0 };
+    const last = this.stood.at(-1);
+    if (last?.lineage === now.lineage && now.end <= last.end) last.end = now.end;
+    else this.stood.push(now);
+    while (this.stood.length > 1 && this.stood[1].at <= now.at - READABLE_AFTER) this.stood.shift();
+  }
+
+  /**
+   * What Tab takes: the row, and how much of it has been shown for long enough to be read. That is the best row, or the
+   * one that stood there before; null: neither.
+   * @returns {{i: number, length: number} | null}
+   */
+  get readable() {
+    if (this.chosen) return { i: this.active, length: Infinity };
+    const last = this.stood.findLast(({ at }) => at <= performance.now() - READABLE_AFTER);
+    const i = this.rows.all.findIndex(({ draft, live }) => live && draft?.lineage === last?.lineage);
+    const length = (last?.end ?? 0) - this.field.caret;
+    return i >= 0 && length > 0 ? { i, length } : null;
   }
 
   /** Draw again after the text's column or its font has changed. */
   fit() {
     this.drawGhost();
-    this.layout.placeDrafts(this.rows.all.length > 0);
+    this.layout.placeDrafts(this.listed.length > 0);
+  }
+
+  /** The rows in the list. A single row that saves time is the ghost alone; on a touch screen it is a row to tap, too. */
+  get listed() {
+    const { all, shown } = this.rows;
+    return this.decides && shown.length < (TOUCH.matches ? 1 : 2) ? [] : all;
   }
 
   drawList() {
     const { text, caret } = this.field;
     const stem = wordStem(text.slice(Math.max(0, caret - 40), caret));
-    this.list.draw(this.rows.all, { active: this.active, chosen: this.chosen, stem });
+    this.list.draw(this.listed, { active: this.active, chosen: this.chosen, stem });
   }
 
   drawGhost() {
@@ -80,7 +123,7 @@ export class DraftsView {
     else if (row) {
       this.lastGhost = { text: fitted(row.rest, text.slice(textarea.selectionEnd)), caret };
       this.ghost.show(this.lastGhost.text, text, caret);
-    } else if (this.lastGhost && this.rows.all.some(({ draft }) => draft)) {
+    } else if (!this.decides && this.lastGhost && this.rows.all.some(({ draft }) => draft)) {
       // No draft agrees, and new ones are requested: until they arrive, the letters stay in place, paler.
       const typed = Math.max(0, caret - this.lastGhost.caret);
       this.ghost.show(this.lastGhost.text.slice(typed), text, caret, true);

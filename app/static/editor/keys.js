@@ -100,7 +100,8 @@ export function draftKeys({ field, drafts, view, taking, revisiting }) {
       hint: "take",
       handle({ key, plain }) {
         if (key !== "Tab" || !plain || !field.engaged) return false;
-        if (view.open) return taking.take(view.active);
+        const { open, readable } = view;
+        if (open) return !readable || taking.take(readable.i, readable.length);
         // Tab pressed for a ghost that has just disappeared must not move the focus out of the text.
         return drafts.request !== null && performance.now() - field.lastInput < 600;
       },

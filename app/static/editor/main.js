@@ -41,8 +41,10 @@ import { Learning } from "./learning.js";
 import { Notices } from "./notices.js";
 import { setUpSampling } from "./panel.js";
 import { PrivateText } from "./privacy.js";
+import { Pace } from "./pace.js";
 import { Revisiting } from "./revisiting.js";
 import { Rows } from "./rows.js";
+import { Showing } from "./showing.js";
 import { Taking } from "./taking.js";
 import { TextField } from "./text_field.js";
 import { setUpTools } from "./tools.js";
@@ -113,8 +115,15 @@ function startEditor(root) {
   const view = new DraftsView(
     field, rows, { ghost, list, layout }, () => revisiting.here(), (message) => notices.announce(message),
   );
-  const drafts = new DraftsController(root, { field, rows, view, revisiting, notices, connection }, options.values);
-  const taking = new Taking(root, field, () => rows.all, revisiting);
+  const pace = new Pace(() => incognito.on);
+  const showing = new Showing(root, pace, () => drafts.showingChanged());
+  pace.changed = () => showing.drawTime();
+  const drafts = new DraftsController(
+    root, { field, rows, view, revisiting, notices, connection, showing }, options.values,
+  );
+  const taking = new Taking(root, field, () => rows.all, revisiting, {
+    pace, shownFor: (lineage) => drafts.shownFor(lineage),
+  });
   keys.add(...draftKeys({ field, drafts, view, taking, revisiting }));
 
   layout.reserveRoom();
@@ -133,7 +142,7 @@ function startEditor(root) {
   };
   return {
     textarea, map, incognito, privacy, notices, connection, options, keys, field, rows, layout, revisiting, view, drafts,
-    forDocuments,
+    pace, showing, forDocuments,
   };
 }
 
@@ -161,7 +170,7 @@ function startPanels(root, editor, documents) {
   });
   setUpChances(root);
   const learning = new Learning(root, { textarea, privacy, incognito }, drafts);
-  setUpTabs(root, async () => (await import("../stores/stores.js")).open(root, learning), {
+  setUpTabs(root, async () => (await import("../stores/stores.js")).open(root, learning, editor.pace), {
     write: () => {
       drafts.forgetAnswers(); // the stores may have changed, so cached answers are outdated
       learning.refresh({ anew: true });
@@ -192,7 +201,7 @@ function startPanels(root, editor, documents) {
   setUpDocumentsPanel(root, documents, { text: () => field.text, focusText, toast });
   setUpFind(root, textarea, map, addKeys);
   setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });
-  setUpCounts(root, field, () => documents.current.keys);
+  setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;
 }
 
@@ -213,7 +222,7 @@ function nothingNext({ value, selectionStart, selectionEnd }) {
  * @param {Documents["saving"]} documents
  * @param {Learning} learning
  */
-function publish({ textarea, map, privacy, notices, field, rows, revisiting, drafts }, documents, learning) {
+function publish({ textarea, map, privacy, notices, field, rows, revisiting, drafts, pace, showing }, documents, learning) {
   const { counters, requests, settings, timers } = drafts;
   const editor = {
     textarea, map, privacy, notices, revisiting, requests, settings, timers,
@@ -232,5 +241,5 @@ function publish({ textarea, map, privacy, notices, field, rows, revisiting, dra
     requestDrafts: drafts.requestDrafts.bind(drafts),
     grow: drafts.grow.bind(drafts),
   };
-  Object.assign(window, { polydraft: { counters, editor, documents, learning } });
+  Object.assign(window, { polydraft: { counters, editor, documents, learning, pace, showing } });
 }

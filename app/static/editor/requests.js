@@ -11,13 +11,20 @@ import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.j
 
 /**
  * Further fields of a request. `kept`: the rows that stay, and the rest of each; `grow`: continue them to the full
- * length; `after`: the text after the caret; `all`: also drafts that do not lead to that text.
- * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string, all?: boolean}} Extra
+ * length; `after`: the text after the caret; `all`: also drafts that do not lead to that text; `show`: the writer's speed,
+ * and the rows on the screen.
+ * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string, all?: boolean,
+ *            show?: Record<string, number | string[]>}} Extra
+ *
+ * A complete answer. `pays`: the rows that save time, best first; `ghost`: the number of the row that saves most.
+ * @typedef {{drafts: Draft[], pays?: Paying[], ghost?: number | null}} Answer
+ * @typedef {{id: number, text: string, chance: number}} Paying
  *
  * A running request. `pressed`: time of the key down event that caused it; `freed`: how many rows it must fill, of
- * `k`; `answered`: whether drafts have arrived; `all`: whether improbable drafts are requested too; `keeps`: whether rows stay.
+ * `k`; `answered`: whether drafts have arrived; `all`: whether improbable drafts are requested too; `keeps`: whether rows stay;
+ * `decides`: whether only the rows that save time are displayed, once they are complete.
  * @typedef {{n: number, before: string, key: string, pressed: number | null, freed: number, k: number, answered: boolean,
- *            filled: boolean, all: boolean, forSettings: boolean, keeps: boolean, done: boolean,
+ *            filled: boolean, all: boolean, forSettings: boolean, keeps: boolean, decides: boolean, done: boolean,
  *            controller: AbortController}} Request
  */
 
@@ -40,7 +47,7 @@ export class Requests {
     /** @type {Request | null} */
     this.running = null;
     this.n = 0;
-    /** Complete answers by the text sent. @type {Map<string, Draft[]>} */
+    /** Complete answers by the text sent. @type {Map<string, Answer>} */
     this.remembered = new Map();
   }
 
@@ -49,7 +56,8 @@ export class Requests {
    * @param {string} before
    * @param {object} settings
    * @param {Extra} extra
-   * @param {{pressed: number | null, freed: number, k: number, forSettings: boolean, all: boolean, keeps: boolean}} how
+   * @param {{pressed: number | null, freed: number, k: number, forSettings: boolean, all: boolean, keeps: boolean,
+   *          decides: boolean}} how
    */
   send(before, settings, extra, how) {
     this.abort();
@@ -92,7 +100,7 @@ export class Requests {
     else if (line.type === "stats") this.callbacks.figures(line);
     else if (line.type === "drafts") {
       request.done = line.done;
-      if (line.done) this.remember(request, line.drafts);
+      if (line.done) this.remember(request, line);
       this.callbacks.drafts(request, line);
       request.answered = true;
     }
@@ -119,11 +127,11 @@ export class Requests {
 
   /**
    * @param {Request} request
-   * @param {Draft[]} drafts
+   * @param {Answer} answer
    */
-  remember(request, drafts) {
+  remember(request, { drafts, pays, ghost }) {
     this.remembered.delete(request.key);
-    this.remembered.set(request.key, drafts);
+    this.remembered.set(request.key, { drafts, pays, ghost });
     if (this.remembered.size > REMEMBERED) {
       this.remembered.delete(/** @type {string} */ (this.remembered.keys().next().value));
     }

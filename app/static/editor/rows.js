@@ -56,6 +56,46 @@ export class Rows {
     });
   }
 
+  /**
+   * Show only the rows that save time. A row that continues a shown one keeps its place; the others fill free places from
+   * the top.
+   * @param {string} anchor the text before the caret in the request
+   * @param {string} before the present text before the caret
+   * @param {Draft[]} drafts best first, each up to where it is worth showing
+   */
+  decide(anchor, before, drafts) {
+    /** @type {Row[]} */
+    const decided = this.all.map(empty);
+    /** @type {Draft[]} */
+    const others = [];
+    const place = (/** @type {number} */ id, /** @type {Draft} */ draft, /** @type {PlacedDraft | null} */ same) => {
+      const placed = { ...draft, anchor, origin: same?.origin ?? anchor.length, lineage: same?.lineage ?? ++made };
+      const rest = restOf(placed, before);
+      if (rest) decided[id] = { draft: placed, rest, live: true };
+    };
+    for (const draft of drafts) {
+      const id = this.all.findIndex((row, i) => {
+        const old = row.live && row.draft && !decided[i].live ? restOf(row.draft, anchor) : null;
+        return old && (draft.text.startsWith(old) || old.startsWith(draft.text));
+      });
+      if (id >= 0) place(id, draft, this.all[id].draft);
+      else others.push(draft);
+    }
+    for (const draft of others) {
+      const free = decided.findIndex(({ live }) => !live);
+      if (free >= 0) place(free, draft, null);
+    }
+    this.all = decided;
+  }
+
+  /**
+   * Mark the row that Tab takes: the one that is expected to save most time.
+   * @param {number | null} id
+   */
+  prefer(id) {
+    this.all = this.all.map((row, i) => (row.draft ? { ...row, draft: { ...row.draft, best: i === id } } : row));
+  }
+
   /** Empty the freed rows. */
   dropFreed() {
     this.all = this.all.map((row) => (row.live ? row : empty()));
@@ -91,12 +131,18 @@ export class Rows {
     return this.all.flatMap(({ rest, live }, id) => (live ? [{ id, text: rest }] : []));
   }
 
+  /** The rests of the rows that can be taken. */
+  get shown() {
+    return this.all.filter(({ live }) => live).map(({ rest }) => rest);
+  }
+
   /**
-   * The index of the draft that best fits the text after the caret, if that is known, or else of the most probable one;
-   * -1 if there is no draft.
+   * The index of the draft that is expected to save most time, once that is known; otherwise of the one that best fits the
+   * text after the caret, if that is known, or else of the most probable one; -1 if there is no draft.
    */
   likeliest() {
     const order = (/** @type {PlacedDraft} */ a, /** @type {PlacedDraft} */ b) => {
+      if (Boolean(a.best) !== Boolean(b.best)) return a.best ? 1 : -1;
       const [gain, other] = [a.gain ?? -Infinity, b.gain ?? -Infinity];
       return gain === other ? a.probability - b.probability : gain - other;
     };

@@ -11,12 +11,18 @@ export class Taking {
    * @param {import("./text_field.js").TextField} field
    * @param {() => import("./rows.js").Row[]} rows
    * @param {import("./revisiting.js").Revisiting} revisiting
+   * @param {{pace: import("./pace.js").Pace, shownFor: (lineage: number) => number}} measured `shownFor`: for how many ms a
+   *   draft has been shown
    */
-  constructor(root, field, rows, revisiting) {
+  constructor(root, field, rows, revisiting, { pace, shownFor }) {
     this.root = root;
     this.field = field;
     this.rows = rows;
     this.revisiting = revisiting;
+    this.pace = pace;
+    this.shownFor = shownFor;
+    /** The draft of which a word was taken last. */
+    this.lineage = 0;
   }
 
   /**
@@ -38,6 +44,9 @@ export class Taking {
     if (restOf(row.draft, before) !== row.rest) return false;
     const text = fitted(row.rest.slice(0, length), value.slice(selectionEnd));
     if (!text) return false;
+    const { lineage } = row.draft;
+    this.pace.taken(text.length, this.shownFor(lineage), what === "word" && lineage === this.lineage);
+    this.lineage = what === "word" ? lineage : 0;
     revisiting.taken(before, text, rows, what === "word");
     field.insert(text, what);
     if (length >= row.rest.length) emit(this.root, "pd-taken", { before, text });

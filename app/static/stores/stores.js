@@ -8,6 +8,7 @@
 
 import { Adding } from "./adding.js";
 import { BaseStores } from "./base_stores.js";
+import { drawNumbers } from "./numbers.js";
 import { finder, newElement, setText } from "../shared/dom.js";
 import { Searching } from "./searching.js";
 import { Training } from "./training.js";
@@ -27,13 +28,14 @@ const FIRST = "me"; // the store that is created for the first files
  * Build the tab inside the page.
  * @param {HTMLElement} root
  * @param {import("../editor/learning.js").Learning} learning
+ * @param {import("../editor/pace.js").Pace} pace
  */
-export async function open(root, learning) {
+export async function open(root, learning, pace) {
   const here = (/** @type {string} */ name) => new URL(name, import.meta.url).href;
   const [markup] = await Promise.all([fetch(here("stores.html")).then((r) => r.text()), styled(here("stores.css"))]);
   root.querySelector("#pd-stores")?.remove(); // left by an attempt that failed
   root.querySelector(".pd-desk")?.insertAdjacentHTML("afterend", markup);
-  return new StoresTab(/** @type {HTMLElement} */ (root.querySelector("#pd-stores")), learning);
+  return new StoresTab(/** @type {HTMLElement} */ (root.querySelector("#pd-stores")), learning, pace);
 }
 
 /** @param {string} href */
@@ -48,9 +50,11 @@ export class StoresTab {
   /**
    * @param {HTMLElement} root
    * @param {import("../editor/learning.js").Learning} learning
+   * @param {import("../editor/pace.js").Pace} pace
    */
-  constructor(root, learning) {
+  constructor(root, learning, pace) {
     this.root = root;
+    this.pace = pace;
     this.learning = learning;
     this.find = finder(root);
     /** @type {Store[]} */
@@ -59,6 +63,7 @@ export class StoresTab {
     this.searching = new Searching(this);
     this.training = new Training(this);
     this.bases = new BaseStores(this);
+    this.drawNumbers = drawNumbers(root, pace);
     /** What can be undone, newest last: the name, and the tickets by store. @type {{name: string, tickets: Map<string, string>}[]} */
     this.forgotten = [];
 
@@ -128,6 +133,7 @@ export class StoresTab {
   // ---------------------------------------------------------------- the list
 
   async refresh() {
+    this.drawNumbers();
     const listed = await getJson("/api/stores");
     this.stores = listed.stores;
     this.training.follow(listed.trainings);

@@ -68,12 +68,27 @@ async def test_drafts_follow_the_entry_that_is_selected_in_the_editors_own_list(
     uri = writing.write("I look for it", name="selected.md")
     word = types.Range(types.Position(0, 7), types.Position(0, 10))
     selected = types.SelectedCompletionInfo(word, "forward")
-    context = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic, selected)
+    context = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Invoked, selected)
     items = await writing.drafts(uri, 0, 10, context=context)
     assert [item.insert_text for item in items] == ["forward" + word * 2 for word in WORDS]
     assert items[0].range == word
     (body,) = drafting.bodies.seen
     assert (body["prompt"], body["suffix"]) == ("I look forward", " it")
+
+
+@pytest.mark.parametrize(
+    ("show", "requested", "found"), [(None, "time", 1), ("always", "all", 3), ("pause", "all", 3), ("demand", None, 0)]
+)
+async def test_unasked_drafts_appear_as_the_user_has_set(
+    drafting: Drafting, writing: Editor, show: str | None, requested: str | None, found: int
+) -> None:
+    uri = writing.write("Once", name="unasked.md")
+    writing.configure({"polydraft": {"show": show}})
+    unasked = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic)
+    items = await writing.drafts(uri, 0, 4, context=unasked)  # one of the drafts is long enough to save time
+    assert len(items) == found
+    assert [body["show"] for body in drafting.bodies.seen] == ([requested] if requested else [])
+    assert len(await writing.drafts(uri, 0, 4)) == 3
 
 
 async def test_a_cancelled_request_stops_within_a_pass(drafting: Drafting, writing: Editor) -> None:

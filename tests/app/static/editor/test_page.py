@@ -112,6 +112,8 @@ class Editor:
 
     def press(self, *keys: str) -> None:
         for key in keys:
+            if key == "Tab":  # takes only what has been shown for .15 s
+                self.page.wait_for_timeout(170)
             self.page.keyboard.press(key)
 
     def write(self, text: str) -> None:
@@ -890,6 +892,15 @@ def test_the_ghost_is_where_the_text_will_be(editor: Editor) -> None:
         assert_ghost_as_the_text(editor, where)
 
 
+def still_picture(editor: Editor) -> bytes:
+    """The sheet, once it has stopped scrolling."""
+    sheet = editor.page.locator(".pd-sheet")
+    before, now = b"", sheet.screenshot()
+    while before != now:
+        before, now = now, sheet.screenshot()
+    return now
+
+
 def assert_ghost_as_the_text(editor: Editor, where: str) -> None:
     text, caret = PLACES[where]
     draft = " וגם לחם ויין מן הכפר" if where.startswith("right") else MARKET
@@ -900,11 +911,11 @@ def assert_ghost_as_the_text(editor: Editor, where: str) -> None:
     editor.wait(
         lambda: editor.ghost().strip() == draft.strip() and not editor.page.evaluate("polydraft.editor.request")
     )
-    with_ghost, ghost = editor.page.locator(".pd-sheet").screenshot(), editor.ghost()
+    with_ghost, ghost = still_picture(editor), editor.ghost()
     editor.fake.fail = (503, "Busy.", "")
     editor.press("Tab", "Escape")
     editor.settle()
-    taken = editor.page.locator(".pd-sheet").screenshot()
+    taken = still_picture(editor)
     assert editor.text == text[:at] + ghost + text[at:], where
     assert editor.ghost() == "", where
     assert same_picture(with_ghost, taken), where

@@ -1,0 +1,60 @@
+"""Which rows of an answer are worth showing to this writer: `core.time_saved` for requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from app.service.settings import Strict
+from app.web.bounds import Line
+from core.options import DRAFTING
+
+if TYPE_CHECKING:
+    from core.time_saved import Costs, RowPath
+
+LONGEST_MS = 10_000.0  # of one key, look or taking
+
+
+class Showing(Strict):
+    """The writer's speed, and what is on the screen.
+
+    Attributes:
+        key_ms, look_ms, take_ms, word_ms: as in `core.time_saved.Costs`; not given: the published means.
+        shown: the rows on the screen, each without what has been typed of it. Rows that continue to be shown cost no
+            look.
+    """
+
+    key_ms: float = Field(default=157.0, ge=20, le=LONGEST_MS)
+    look_ms: float = Field(default=50.0, ge=0, le=LONGEST_MS)
+    take_ms: float = Field(default=700.0, ge=0, le=LONGEST_MS)
+    word_ms: float = Field(default=120.0, ge=0, le=LONGEST_MS)
+    shown: list[Line] = Field(default_factory=list, max_length=int(DRAFTING["k"].high))
+
+    @property
+    def costs(self) -> Costs:
+        from core.time_saved import Costs
+
+        return Costs(self.key_ms, self.look_ms, self.take_ms, self.word_ms)
+
+
+def chances_of(paths: list[RowPath]) -> dict[int, float]:
+    """For each row by number, the calibrated probability that the writer goes on as it does where it branches."""
+    from core.time_saved import branch_chances
+
+    return {path.id: round(chance, 4) for path, chance in zip(paths, branch_chances(paths), strict=True)}
+
+
+def decided(paths: list[RowPath], showing: Showing) -> dict[str, Any]:
+    """The fields of an event about complete drafts: `pays`, the rows that save time, best first, each up to where it is
+    worth showing; and `ghost`, the number of the row that saves most if all are shown, None if none does."""
+    from core.time_saved import expected_ms, rows_that_pay
+
+    costs = showing.costs
+    pays = [
+        {"id": row.id, "text": row.text, "chance": round(row.probability, 4), "saved_ms": round(row.saved_ms, 1)}
+        for row in rows_that_pay(paths, costs, showing.shown).rows
+    ]
+    worth = [(expected_ms(path, costs), -path.id) for path in paths]
+    best = max(worth, default=(0.0, 0))
+    return {"pays": pays, "ghost": -best[1] if best[0] > 0 else None}

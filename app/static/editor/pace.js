@@ -1,0 +1,197 @@
+// @ts-check
+/**
+ * The writer's own numbers: the time between keys, from a row's appearance to its taking, how many rows were shown and
+ * how many taken, and the time that drafts have saved. They are stored in this browser only, can be seen and reset in
+ * *My writing*, and nothing is measured in incognito. `core/time_saved.py` explains what they are for.
+ */
+
+import { attempt } from "../shared/memory.js";
+
+const KEPT = "polydraft.pace";
+const KNOWN_AFTER = 200; // keys until the numbers count as known
+const TAKINGS = 20; // takings until their own time replaces the published mean
+const PUBLISHED = { key_ms: 157, look_ms: 50, take_ms: 700, word_ms: 120 }; // see docs/evaluation.md
+const LONGEST = 10_000; // ms; a longer time between two keys is no typing
+const PAUSE = 1500; // ms; a longer time between two keys is thought, not speed
+const SHORTEST_PAUSE = 1000; // ms without a key until all drafts are shown, at least
+const READ_AFTER = 750; // ms without a key until rows on the screen count as read
+const FORGET_AT = 4000; // keys; then all counts are halved, so that the newest ones weigh most
+const WEEKS = 8; // for which saved time is stored
+const FIRST = 20; // ms, the lower end of the first bin
+const RATIO = 1.17; // of the ends of a bin
+const BINS = 40;
+
+/**
+ * `keys` and `takes`: counts by time, in bins whose ends grow by RATIO; `shown`: rows that stood on the screen for
+ * READ_AFTER; `weeks`: ms saved by the Monday of the week.
+ * @typedef {{keys: number[], takes: number[], shown: number, taken: number, weeks: Record<string, number>}} Numbers
+ */
+
+/** @returns {Numbers} */
+const none = () => ({ keys: Array(BINS).fill(0), takes: Array(BINS).fill(0), shown: 0, taken: 0, weeks: {} });
+
+export class Pace {
+  /** @param {() => boolean} isIncognito */
+  constructor(isIncognito) {
+    this.isIncognito = isIncognito;
+    /** @type {Numbers} */
+    this.numbers = stored();
+    /** When the last character was typed. */
+    this.lastKey = -1e9;
+    /** Called after a change. @type {() => void} */
+    this.changed = () => {};
+    let timer = 0;
+    this.keepLater = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => this.keep(), 1000);
+    };
+    addEventListener("pagehide", () => this.keep());
+    addEventListener("storage", ({ key }) => {
+      if (key !== KEPT) return;
+      this.numbers = stored(); // another tab has measured
+      this.changed();
+    });
+  }
+
+  keep() {
+    if (!this.isIncognito()) attempt(() => localStorage.setItem(KEPT, JSON.stringify(this.numbers)));
+  }
+
+  /** Delete all numbers. */
+  reset() {
+    this.numbers = none();
+    attempt(() => localStorage.removeItem(KEPT));
+    this.changed();
+  }
+
+  // ---------------------------------------------------------------- measuring
+
+  /** A character was typed. @param {number} now in ms */
+  typed(now) {
+    const ms = now - this.lastKey;
+    this.lastKey = now;
+    if (this.isIncognito() || ms > LONGEST) return;
+    const { keys } = this.numbers;
+    keys[binOf(ms)] += 1;
+    if (sum(keys) >= FORGET_AT) this.numbers.keys = keys.map((count) => count / 2);
+    this.keepLater();
+  }
+
+  /**
+   * Rows have appeared that were not on the screen before: each costs a look.
+   * @param {number} rows
+   */
+  looked(rows) {
+    if (rows) this.save(-rows * this.costs.look_ms);
+  }
+
+  /**
+   * Rows have stood on the screen while the writer paused, long enough to be read.
+   * @param {number} rows
+   */
+  read(rows) {
+    if (!this.isIncognito()) this.numbers.shown += rows;
+  }
+
+  /**
+   * A draft was taken.
+   * @param {number} length of the taken text, in characters
+   * @param {number} ms since its row appeared
+   * @param {boolean} further whether it is a further word of a draft that was just taken word by word
+   */
+  taken(length, ms, further) {
+    if (this.isIncognito()) return;
+    const { takes } = this.numbers;
+    const { key_ms, take_ms, word_ms } = this.costs;
+    if (!further) {
+      this.numbers.taken += 1;
+      if (ms <= LONGEST) takes[binOf(ms)] += 1;
+    }
+    this.save(length * key_ms - (further ? word_ms : take_ms));
+  }
+
+  /** @param {number} ms saved; below 0: lost */
+  save(ms) {
+    if (this.isIncognito()) return;
+    const { weeks } = this.numbers;
+    const week = mondayOf(new Date());
+    weeks[week] = (weeks[week] ?? 0) + ms;
+    for (const old of Object.keys(weeks).sort().slice(0, -WEEKS)) delete weeks[old];
+    this.keepLater();
+    this.changed();
+  }
+
+  // ---------------------------------------------------------------- what is known
+
+  /** The number of keys whose time was measured. */
+  get keys() {
+    return sum(this.numbers.keys);
+  }
+
+  /** Whether the writer's own time between keys is known. */
+  get known() {
+    return this.keys >= KNOWN_AFTER;
+  }
+
+  /** The costs of this writer, in ms, as the server takes them: the published means where they are not known. */
+  get costs() {
+    const { keys, takes } = this.numbers;
+    const key = this.known ? meanOf(keys.map((count, bin) => (middle(bin) < PAUSE ? count : 0))) : PUBLISHED.key_ms;
+    const take = sum(takes) >= TAKINGS ? quantile(takes, 0.5) : PUBLISHED.take_ms;
+    return { ...PUBLISHED, key_ms: Math.round(Math.max(key, FIRST)), take_ms: Math.round(take) };
+  }
+
+  /** How long the writer must not type until all drafts are shown, in ms: longer than 98 % of the times between keys. */
+  get pause() {
+    return Math.max(SHORTEST_PAUSE, this.known ? quantile(this.numbers.keys, 0.98) : 0);
+  }
+
+  /** How long rows must stand on the screen to count as read, in ms. */
+  get readAfter() {
+    return READ_AFTER;
+  }
+
+  /** The minutes that drafts have saved in this week; below 0: cost. */
+  get minutes() {
+    return (this.numbers.weeks[mondayOf(new Date())] ?? 0) / 60_000;
+  }
+}
+
+/** The numbers of the last visit; new ones if there are none, or what is stored has another form. */
+function stored() {
+  const found = attempt(() => JSON.parse(localStorage.getItem(KEPT) ?? "null"));
+  const counts = (/** @type {unknown} */ list) =>
+    Array.isArray(list) && list.length === BINS && list.every((count) => Number.isFinite(count) && count >= 0);
+  const usable =
+    found && counts(found.keys) && counts(found.takes) && Number.isFinite(found.shown) && Number.isFinite(found.taken) &&
+    typeof found.weeks === "object" && found.weeks && Object.values(found.weeks).every(Number.isFinite);
+  return /** @type {Numbers} */ (usable ? found : none());
+}
+
+/** @param {number} ms */
+const binOf = (ms) => Math.min(BINS - 1, Math.max(0, Math.floor(Math.log(ms / FIRST) / Math.log(RATIO))));
+
+/** The geometric middle of a bin, in ms. @param {number} bin */
+const middle = (bin) => FIRST * RATIO ** (bin + 0.5);
+
+/** @param {number[]} counts */
+const sum = (counts) => counts.reduce((total, count) => total + count, 0);
+
+/** @param {number[]} counts by bin */
+const meanOf = (counts) => counts.reduce((total, count, bin) => total + count * middle(bin), 0) / Math.max(1, sum(counts));
+
+/**
+ * @param {number[]} counts by bin
+ * @param {number} share
+ */
+function quantile(counts, share) {
+  let left = share * sum(counts);
+  const bin = counts.findIndex((count) => (left -= count) <= 0);
+  return middle(bin < 0 ? BINS - 1 : bin);
+}
+
+/** The Monday of a day's week, as year-month-day. @param {Date} day */
+function mondayOf(day) {
+  const monday = new Date(day.getFullYear(), day.getMonth(), day.getDate() - ((day.getDay() + 6) % 7), 12);
+  return monday.toISOString().slice(0, 10);
+}

@@ -1,0 +1,49 @@
+// @ts-check
+/** The part *Your speed* of the tab of personal stores: the numbers that the page has measured, and their reset. */
+
+import { finder } from "../shared/dom.js";
+import { plural } from "../shared/wording.js";
+
+const WORD = 6; // characters, with the space
+
+/**
+ * @param {HTMLElement} root of the tab
+ * @param {import("../editor/pace.js").Pace} pace
+ */
+export function drawNumbers(root, pace) {
+  const find = finder(root);
+  const list = find(".ps-numbers");
+  const button = find(".ps-reset-numbers");
+
+  function draw() {
+    const { costs, keys, known, minutes, pause } = pace;
+    const { shown, taken, takes } = pace.numbers;
+    const guess = known ? "" : " (a published mean, until 200 keys are measured)";
+    const words = Math.round(60_000 / (costs.key_ms * WORD));
+    const rows = [
+      ["Between two keys", `${costs.key_ms} ms, ${words} words a minute${guess}`],
+      ["Keys measured", String(Math.round(keys))],
+      ["From a draft to taking it", `${costs.take_ms} ms${takes.some(Boolean) ? "" : " (a published mean)"}`],
+      ["Drafts taken", `${taken} of ${plural(shown, "row")} that you could read`],
+      ["A pause", `${(pause / 1000).toFixed(1)} s without a key`],
+      ["Time saved this week", `${minutes.toFixed(1)} min (estimated)`],
+    ];
+    list.replaceChildren(
+      ...rows.map(([name, value]) => {
+        const row = document.createElement("div");
+        row.append(
+          Object.assign(document.createElement("dt"), { textContent: name }),
+          Object.assign(document.createElement("dd"), { textContent: value }),
+        );
+        return row;
+      }),
+    );
+  }
+
+  button.addEventListener("click", () => {
+    pace.reset();
+    draw();
+  });
+  draw();
+  return draw;
+}

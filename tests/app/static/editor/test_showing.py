@@ -1,0 +1,258 @@
+"""*Show drafts*: when drafts appear, which of them, and the numbers of the writer that decide it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import BrowserContext, expect
+
+from tests.app.static.editor.test_page import BEFORE, Editor, fake, server
+from tests.fake_drafts import FakeDrafts, Server, create_app
+
+__all__ = ["fake", "server"]  # fixtures
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+HOUSE, HILL, ROAD = " to the house on the hill", " up the hill", " along the road"
+
+# Presses Tab as soon as the rows are final, once.
+PRESS = """() => {
+  window.took = null;
+  const press = () => {
+    const key = { key: "Tab", code: "Tab", bubbles: true, cancelable: true };
+    const box = document.querySelector("#pd-text");
+    box.dispatchEvent(new KeyboardEvent("keydown", key));
+    window.took = box.value;
+  };
+  document.querySelector(".polydraft").addEventListener("pd-settled", press, { once: true });
+}"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, FakeDrafts]]:
+    """With stores, so that *My writing* opens."""
+    fake = FakeDrafts()
+    server = Server(create_app(fake, tmp_path_factory.mktemp("stores")))
+    yield server, fake
+    server.stop()
+
+
+@pytest.fixture
+def page(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[Editor]:
+    fake.script = {"went": (HOUSE, HILL, ROAD)}
+    editor = Editor(context.new_page(), fake).open(server.url)
+    yield editor
+    assert editor.errors == []
+
+
+def choose(page: Editor, when: str) -> None:
+    page.page.evaluate("(when) => polydraft.showing.choose(when)", when)
+
+
+def numbers(page: Editor) -> dict[str, object]:
+    return page.page.evaluate("polydraft.pace.numbers")
+
+
+def test_only_rows_that_save_time_appear_and_the_best_one_is_the_ghost(page: Editor) -> None:
+    page.fake.pays = {1: " up the", 0: " to"}
+    choose(page, "time")
+    page.put(BEFORE[:-1])
+    page.write("t")
+    page.wait_for_drafts(" up the", " to")
+    assert page.ghost() == " up the"
+    assert page.fake.requests[-1]["show"]["shown"] == []
+    assert page.fake.requests[-1].get("kept", []) == []
+    page.press("Tab")
+    assert page.text == BEFORE + " up the"
+
+
+def test_one_row_is_the_ghost_alone_and_none_is_nothing(page: Editor) -> None:
+    page.fake.pays = {0: " to"}
+    choose(page, "time")
+    page.put(BEFORE)
+    page.wait(lambda: page.ghost() == " to", "the ghost")
+    expect(page.page.locator(".pd-list")).to_be_hidden()
+    page.fake.pays = {}
+    page.write(",")  # the ghost disagrees
+    page.wait(lambda: not page.page.evaluate("polydraft.editor.request"))
+    assert page.ghost() == ""
+    assert page.drafts() == []
+
+
+def test_a_row_that_still_saves_time_keeps_its_place(page: Editor) -> None:
+    page.fake.pays = {0: " to the", 1: " up the", 2: " along"}
+    choose(page, "time")
+    page.put(BEFORE)
+    page.wait_for_drafts(" to the", " up the", " along")
+    page.fake.script = {"went ": ("along the road", "up the hill", "away")}
+    page.fake.pays = {2: "away", 1: "up the", 0: "along the"}
+    page.write(" ")
+    page.wait_for_drafts("away", "up the", "along the")  # the second and third stay; the best one takes the free place
+    assert page.ghost() == "away"
+    assert page.fake.requests[-1]["show"]["shown"] == ["to the", "up the", "along"]
+
+
+def test_a_pause_shows_all_drafts_and_the_next_key_takes_away_what_does_not_pay(page: Editor) -> None:
+    page.fake.pays = {0: " to"}
+    choose(page, "time")
+    page.put(BEFORE)
+    page.wait(lambda: page.ghost() == " to", "the ghost")
+    page.wait_for_drafts(HOUSE, HILL, ROAD)  # after a second
+    assert page.fake.requests[-1]["grow"] is True
+    page.fake.script, page.fake.pays = {"went ": ("to the house", "up", "along")}, {}
+    page.write(" ")
+    page.wait(lambda: page.drafts() == [] and page.ghost() == "", "no rows")
+
+
+@pytest.mark.parametrize("when", ["demand", "pause"])
+def test_no_request_is_sent_while_keys_come(page: Editor, when: str) -> None:
+    choose(page, when)
+    sent = len(page.fake.requests)
+    page.put(BEFORE[:-1])
+    page.write("t")
+    if when == "pause":
+        page.wait_for_drafts(HOUSE, HILL, ROAD)
+        assert page.fake.requests[-1]["grow"] is True
+    else:
+        page.page.wait_for_timeout(400)
+    assert len(page.fake.requests) - sent == (when == "pause")
+    page.press("Alt+ArrowDown")
+    page.wait_for_drafts(HOUSE, HILL, ROAD)
+    page.write(" t")
+    page.wait_for_drafts(HOUSE[2:])  # what still agrees stays
+    page.write("x")
+    page.wait(lambda: page.drafts() == [])
+
+
+def test_paused_drafts_come_on_demand(page: Editor) -> None:
+    page.put(BEFORE)
+    page.wait_for_drafts(HOUSE, HILL, ROAD)
+    page.press("Alt+0")
+    page.wait(lambda: page.drafts() == [])
+    page.press("Alt+ArrowDown")
+    page.wait_for_drafts(HOUSE, HILL, ROAD)
+
+
+def test_always_tab_takes_the_best_row_of_the_settled_answer(page: Editor) -> None:
+    page.fake.ghost = 2
+    choose(page, "always")
+    page.put(BEFORE)
+    page.wait(lambda: page.ghost() == ROAD, "the ghost of the row that saves most time")
+    page.press("Tab")
+    assert page.text == BEFORE + ROAD
+
+
+def test_tab_takes_no_text_that_has_just_appeared(page: Editor) -> None:
+    choose(page, "always")
+    page.fake.ghost = 2
+    page.page.evaluate(PRESS)
+    page.put(BEFORE)
+    page.wait(lambda: page.page.evaluate("window.took") is not None, "Tab")
+    assert page.page.evaluate("took") == BEFORE
+    page.press("Tab")  # after .17 s
+    assert page.text == BEFORE + ROAD
+
+
+def test_tab_takes_what_stood_there_before_a_better_row(page: Editor) -> None:
+    choose(page, "always")
+    page.put(BEFORE)
+    page.wait_for_drafts(HOUSE, HILL, ROAD)
+    assert page.ghost() == HOUSE
+    page.page.wait_for_timeout(200)
+    page.page.evaluate(PRESS)
+    page.fake.ghost = 2
+    page.page.evaluate("polydraft.editor.requestDrafts({ keep: true })")
+    page.wait(lambda: page.page.evaluate("window.took") is not None, "Tab")
+    assert page.text == BEFORE + HOUSE
+
+
+def test_a_newcomer_sees_all_drafts_and_is_told_once(page: Editor) -> None:
+    page.put(BEFORE)
+    page.wait_for_drafts(HOUSE, HILL, ROAD)
+    known = {"keys": [0] * 14 + [250] + [0] * 25, "takes": [0] * 40, "shown": 3, "taken": 1, "weeks": {}}
+    page.page.evaluate("(known) => (polydraft.pace.numbers = known)", known)
+    assert page.page.evaluate("polydraft.showing.when") == "always"  # until the next document
+    page.page.get_by_role("button", name="New", exact=True).click()
+    line = page.page.get_by_text("From now on drafts appear when they save you time")
+    expect(line).to_be_visible()
+    assert page.page.evaluate("polydraft.showing.when") == "time"
+    page.reload()
+    expect(line).to_be_hidden()
+    assert page.page.evaluate("polydraft.showing.when") == "time"
+
+
+def test_always_on_the_line_is_a_choice_that_stays(page: Editor) -> None:
+    page.page.evaluate(
+        "localStorage.setItem('polydraft.pace', JSON.stringify({...polydraft.pace.numbers, keys: Array(40).fill(9)}))"
+    )
+    page.page.evaluate("window.onpagehide = null; polydraft.pace.numbers.keys.fill(9)")
+    page.reload()
+    page.page.locator(".pd-when").get_by_role("button", name="Always").click()
+    page.reload()
+    assert page.page.evaluate("polydraft.showing.when") == "always"
+    expect(page.page.locator(".pd-when")).to_be_hidden()
+    page.page.get_by_role("button", name="View").click()
+    expect(page.page.get_by_label("Show drafts")).to_have_value("always")
+
+
+def test_the_writers_numbers_are_measured_seen_and_reset(page: Editor) -> None:
+    choose(page, "always")
+    page.put(BEFORE[:-2])
+    for letter in "nt":
+        page.write(letter)
+        page.page.wait_for_timeout(60)
+    page.wait_for_drafts(HOUSE, HILL, ROAD)
+    page.press("Tab")
+    found = numbers(page)
+    assert sum(found["keys"]) == 1  # type: ignore[call-overload]  the first key has none before it
+    assert found["taken"] == 1
+    (saved,) = found["weeks"].values()  # type: ignore[attr-defined]
+    looks = page.counters()["newRows"]
+    assert saved == pytest.approx(len(HOUSE) * 157 - 700 - 50 * looks)
+    page.page.get_by_role("tab", name="My writing").click()
+    listed = page.page.locator(".ps-numbers")
+    expect(listed).to_contain_text("157 ms, 64 words a minute (a published mean")
+    page.page.locator(".ps-reset-numbers").click()
+    assert numbers(page)["taken"] == 0
+    assert page.page.evaluate("localStorage.getItem('polydraft.pace')") is None
+
+
+def test_nothing_is_measured_in_incognito(page: Editor) -> None:
+    page.page.get_by_role("button", name="Incognito").click()
+    before = json.dumps(numbers(page))
+    page.put(BEFORE[:-2])
+    page.write("nt")
+    page.wait_for_drafts(HOUSE, HILL, ROAD)
+    page.press("Tab")
+    assert json.dumps(numbers(page)) == before
+
+
+@pytest.mark.parametrize(
+    ("ms", "text", "offers"), [(240_000, "about 4 min saved", False), (-130_000, "about 2 min lost", True)]
+)
+def test_time_saved_this_week_is_shown_and_lost_time_offers_drafts_on_demand(
+    page: Editor, ms: int, text: str, offers: bool
+) -> None:
+    page.page.evaluate("(ms) => polydraft.pace.save(ms)", ms)
+    line = page.page.locator(".pd-time")
+    expect(line).to_contain_text(f"{text} this week (estimated)")
+    button = line.get_by_role("button")
+    expect(button).to_be_visible(visible=offers)
+    if offers:
+        button.click()
+        assert page.page.evaluate("polydraft.showing.when") == "demand"
+
+
+def test_damaged_numbers_are_none(page: Editor) -> None:
+    for stored in (
+        "{",
+        "[1]",
+        '{"keys": [1, "a"], "takes": [], "shown": 1, "taken": 1, "weeks": {}}',
+        '{"keys": null}',
+    ):
+        page.page.evaluate(
+            "(stored) => { polydraft.pace.keep = () => {}; localStorage.setItem('polydraft.pace', stored) }", stored
+        )
+        page.reload()
+        assert page.page.evaluate("polydraft.pace.keys") == 0
