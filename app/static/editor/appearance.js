@@ -4,15 +4,11 @@
  * the line shown in place of drafts while drafts are paused or the model loads.
  */
 
-import { drawSlider, finder, keyCaps } from "../shared/dom.js";
+import { drawSlider, finder } from "../shared/dom.js";
 import { VIEW, attempt, keep, recall } from "../shared/memory.js";
-import { MAC } from "../shared/platform.js";
 import { Popup } from "../shared/popup.js";
 
 const FOCUS = "polydraft.focus"; // in sessionStorage: one value per tab
-const ALT = MAC ? "⌥" : "Alt";
-const FOCUS_KEYS = [ALT, "Enter"];
-const PAUSE_KEYS = [ALT, "0"];
 
 /**
  * @param {HTMLElement} root
@@ -93,7 +89,7 @@ export function setUpAppearance(root, { focusText, measure, pause, addKeys }) {
   function drawState() {
     pauseButton.setAttribute("aria-pressed", String(paused));
     line.hidden = !paused && !loading;
-    if (paused) line.innerHTML = `Drafts are paused. ${keyCaps(PAUSE_KEYS)} brings them back.`;
+    if (paused) line.innerHTML = `Drafts are paused. ${find("[data-key=pause]").innerHTML} brings them back.`;
     else if (loading) line.textContent = "Starting…";
   }
 
@@ -113,17 +109,19 @@ export function setUpAppearance(root, { focusText, measure, pause, addKeys }) {
   // ---------------------------------------------------------------- keys
 
   addKeys(
-    { keys: PAUSE_KEYS, does: "Pause drafts, or bring them back" },
-    { keys: FOCUS_KEYS, does: "Focus mode: text and drafts only" },
+    {
+      id: "pause", usual: "Alt+0", does: "Pause drafts, or bring them back", everywhere: true,
+      run() {
+        togglePause();
+        return true;
+      },
+    },
+    {
+      id: "focus", usual: "Alt+Enter", does: "Focus mode: text and drafts only", everywhere: true,
+      run() {
+        focusMode(!root.hasAttribute("data-focus"));
+        return true;
+      },
+    },
   );
-  addEventListener("keydown", (event) => {
-    const { altKey, ctrlKey, metaKey, shiftKey, code } = event;
-    if (!altKey || ctrlKey || metaKey || shiftKey || event.isComposing || root.dataset.tab === "stores") return;
-    if (code === "Enter" || code === "NumpadEnter") focusMode(!root.hasAttribute("data-focus"));
-    else if (code === "Digit0" || code === "Numpad0") togglePause();
-    else return;
-    event.preventDefault();
-  });
-  find("[data-do=focus] .vw-keys").innerHTML = keyCaps(FOCUS_KEYS);
-  find("[data-do=pause] .vw-keys").innerHTML = keyCaps(PAUSE_KEYS);
 }

@@ -5,7 +5,6 @@
  */
 
 import { finder } from "../shared/dom.js";
-import { MAC } from "../shared/platform.js";
 import { insertAsTyped } from "./inserting.js";
 
 const MOST = 10_000; // matches that are counted
@@ -160,13 +159,12 @@ export function setUpFind(root, textarea, map, addKey) {
   textarea.addEventListener("scroll", () => (layer.style.transform = `translateY(${-textarea.scrollTop}px)`), { passive: true });
   textarea.addEventListener("focus", () => document.hasFocus() && layer.replaceChildren());
   root.addEventListener("pd-text", () => layer.replaceChildren());
-  addKey({ keys: MAC ? ["⌘", "F"] : ["Ctrl", "F"], does: "Find and replace" });
-  addEventListener("keydown", (event) => {
-    const { key, altKey, ctrlKey, metaKey, shiftKey } = event;
-    const only = (MAC ? metaKey && !ctrlKey : ctrlKey && !metaKey) && !altKey && !shiftKey;
-    if (!only || key.toLowerCase() !== "f" || root.dataset.tab === "stores") return;
-    event.preventDefault();
-    open();
+  addKey({
+    id: "find", usual: "Ctrl+F", mac: "Meta+F", does: "Find and replace", everywhere: true,
+    run() {
+      open();
+      return true;
+    },
   });
 }
 

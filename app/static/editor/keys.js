@@ -1,174 +1,209 @@
 // @ts-check
-/** The keys for drafts: their handlers, the key help, the hints below the list, and the description for screen readers. */
+/**
+ * The keys: which key does what, the key help in which the writer changes them, the line of hints below the list, and
+ * the description for screen readers. combos.js names keys; draft_keys.js has the actions on drafts.
+ */
 
-import { finder, keyCaps } from "../shared/dom.js";
+import { caps, comboOf, matches, problemOf } from "./combos.js";
+import { finder, newElement } from "../shared/dom.js";
+import { KEYS, TAKES, attempt, keep, recall } from "../shared/memory.js";
 import { MAC } from "../shared/platform.js";
 
-/** @typedef {{key: string, code: string, plain: boolean, onlyAlt: boolean, onlyCtrl: boolean,
- *            altShift: boolean, controlCommand: boolean, event: KeyboardEvent}} Pressed */
+const LEARNED = 10; // taken drafts after which the line of hints is short
 
 /**
- * One line of the key help and the handler of its keys. `handle` returns whether it used the key; the browser handles a
- * key that no handler uses. `hint`: the text in the line of hints, if the key is listed there.
- * @typedef {{keys: string[], does: string, hint?: string, hintKeys?: string[], handle?: (pressed: Pressed) => boolean}} Key
+ * An action and its key. `id`: the writer can change the key; without it the line only explains. `usual`, `mac`: the key
+ * as combos.js names it. `does`: the line in the key help. `hint`: the text in the line of hints. `run` returns whether
+ * it used the key, and gets the digit of a key such as “Alt+1…9”; the browser handles a key that no action uses.
+ * `everywhere`: also outside the text. `shares`: another action may have the same key. `mirrored`: whether left and right
+ * are exchanged now.
+ * @typedef {{id?: string, usual: string, mac?: string, does: string, hint?: string, everywhere?: boolean, shares?: boolean,
+ *            run?: (n: number) => boolean, mirrored?: () => boolean}} Key
  */
 
 export class Keys {
   /**
    * @param {HTMLElement} root
    * @param {HTMLTextAreaElement} textarea
-   * @param {(time: number) => void} pressed called with the time of every key down event in the text, before its handlers
+   * @param {(time: number) => void} pressed called with the time of every key down event in the text, before its actions
    */
   constructor(root, textarea, pressed) {
     this.root = root;
+    this.find = finder(root);
     this.pressed = pressed;
     /** @type {Key[]} */
     this.keys = [];
-    textarea.addEventListener("keydown", (event) => this.down(event));
+    /** The writer's own keys by action. @type {Record<string, string>} */
+    this.own = recall(KEYS) ?? {};
+    this.takes = attempt(() => Number(localStorage.getItem(TAKES))) ?? 0;
+    /** The action whose next key is awaited. @type {Key | null} */
+    this.changing = null;
+    this.dialog = /** @type {HTMLDialogElement} */ (this.find("#pd-keys"));
+
+    textarea.addEventListener("keydown", (event) => this.down(event, false));
+    addEventListener("keydown", (event) => {
+      if (!event.defaultPrevented && root.dataset.tab !== "stores") this.down(event, true);
+    });
+    this.dialog.addEventListener("keydown", (event) => this.capture(event), true);
+    this.dialog.addEventListener("close", () => this.await(null));
+    this.find("[data-do=usual-keys]").addEventListener("click", () => this.reset());
+    root.addEventListener("pd-reset", () => this.reset());
+    root.addEventListener("pd-taken", () => {
+      this.takes++;
+      attempt(() => localStorage.setItem(TAKES, String(this.takes)));
+      if (this.takes === LEARNED) this.drawHints();
+    });
   }
 
-  /**
-   * Add keys that work while the text has the focus.
-   * @param {Key[]} keys
-   */
+  /** Add actions. @param {Key[]} keys */
   add(...keys) {
     this.keys.push(...keys);
     this.describe();
   }
 
-  /** @param {KeyboardEvent} event */
-  down(event) {
-    if (event.isComposing || event.keyCode === 229) return;
-    this.pressed(event.timeStamp);
-    const { key, code, altKey, ctrlKey, metaKey, shiftKey } = event;
-    const pressed = {
-      key, code, event,
-      plain: !altKey && !ctrlKey && !metaKey && !shiftKey,
-      onlyAlt: altKey && !ctrlKey && !metaKey && !shiftKey && !event.getModifierState("AltGraph"),
-      onlyCtrl: ctrlKey && !altKey && !metaKey && !shiftKey,
-      altShift: altKey && shiftKey && !ctrlKey && !metaKey && !event.getModifierState("AltGraph"),
-      controlCommand: ctrlKey && metaKey && !altKey && !shiftKey,
-    };
-    if (this.keys.some(({ handle }) => handle?.(pressed))) event.preventDefault();
+  /** The key of an action, as combos.js names it. @param {Key} key */
+  comboOf({ id = "", usual, mac }) {
+    const own = this.own[id];
+    return typeof own === "string" ? own : (MAC && mac) || usual;
   }
+
+  /** The caps of the key of an action, as HTML. @param {string} id */
+  caps(id) {
+    const key = this.keys.find((one) => one.id === id);
+    return key ? caps(this.comboOf(key)) : "";
+  }
+
+  /**
+   * @param {KeyboardEvent} event
+   * @param {boolean} everywhere whether to run the actions that work outside the text, or the others
+   */
+  down(event, everywhere) {
+    if (event.isComposing || event.keyCode === 229 || this.dialog.open) return;
+    if (!everywhere) this.pressed(event.timeStamp);
+    const combo = comboOf(event);
+    const used = this.keys.some((key) => {
+      if (!key.run || Boolean(key.everywhere) !== everywhere) return false;
+      const n = matches(combo, this.comboOf(key), key.mirrored?.() ?? false);
+      return n !== null && key.run(n);
+    });
+    if (used) event.preventDefault();
+  }
+
+  // ---------------------------------------------------------------- changing keys
+
+  /** Await the new key of an action; null: of none. @param {Key | null} key */
+  await(key) {
+    this.changing = key;
+    this.tell("");
+    this.describe();
+  }
+
+  /** @param {KeyboardEvent} event */
+  capture(event) {
+    const { changing } = this;
+    if (!changing) return;
+    const combo = comboOf(event);
+    if (!combo) return; // only Shift, Ctrl or Alt so far
+    event.preventDefault();
+    event.stopPropagation();
+    if (combo === "Esc" && changing.id !== "dismiss") return this.finish();
+    const digits = this.comboOf(changing).endsWith("1…9");
+    const wanted = digits ? combo.replace(/[1-9]$/, "1…9") : combo;
+    const problem = this.problem(changing, wanted, digits);
+    if (problem) return this.tell(problem);
+    this.own = { ...this.own, [changing.id ?? ""]: wanted };
+    keep(KEYS, this.own);
+    return this.finish();
+  }
+
+  /** End the change, with the focus on the button that began it. */
+  finish() {
+    const at = this.keys.filter(({ id }) => id).findIndex((key) => key === this.changing);
+    this.await(null);
+    /** @type {NodeListOf<HTMLElement>} */ (this.dialog.querySelectorAll("dl button"))[at]?.focus();
+  }
+
+  /**
+   * Why an action cannot have this key; "" if it can.
+   * @param {Key} changed
+   * @param {string} combo
+   * @param {boolean} digits whether it needs one of the keys 1 to 9
+   */
+  problem(changed, combo, digits) {
+    if (digits && !combo.endsWith("1…9")) return "This needs a digit: hold Alt, Ctrl or Shift, and press 1.";
+    const other = this.keys.find((key) => key !== changed && !key.shares && matches(combo.replace("1…9", "1"), this.comboOf(key), false) !== null);
+    if (other) return `${plain(caps(combo))} is “${other.does}”. Change that one first.`;
+    return problemOf(combo);
+  }
+
+  reset() {
+    this.own = {};
+    keep(KEYS, null);
+    this.await(null);
+  }
+
+  /** @param {string} message */
+  tell(message) {
+    this.find(".ky-told").textContent = message;
+  }
+
+  // ---------------------------------------------------------------- help, hints, description
 
   /** Write the key help, the hints and the description for screen readers. */
   describe() {
-    const find = finder(this.root);
-    find(".pd-keys dl").innerHTML = this.keys
-      .map(({ keys, does }) => `<div><dt>${keyCaps(keys)}</dt><dd>${does}</dd></div>`)
-      .join("");
-    find(".pd-hints").innerHTML =
-      this.keys
-        .filter(({ hint }) => hint)
-        .map(({ keys, hint, hintKeys }) => `<span>${keyCaps(hintKeys ?? keys)} ${hint}</span>`)
-        .join("") +
-      `<span class="pd-legend"><span class="pd-mine">underlined</span>: yours</span>` +
-      `<span class="pd-percent" title="How likely you are to continue this way">how likely</span>`;
-    find("#pd-how").textContent =
-      `Drafts appear while you write. ${this.keys.map(({ keys, does }) => `${keys.join(" ")}: ${does}.`).join(" ")}`;
+    this.find("#pd-keys dl").replaceChildren(...this.keys.map((key) => this.line(key)));
+    this.drawHints();
+    this.find("#pd-how").textContent =
+      `Drafts appear while you write: ${spoken(this.caps("take"))} takes the best one, ${spoken(this.caps("next"))} goes to the others, and the button Keys lists all keys.`;
+    for (const place of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll("[data-key]"))) {
+      place.innerHTML = this.caps(place.dataset.key ?? "");
+    }
+  }
+
+  /** @param {Key} key */
+  line(key) {
+    const awaited = key === this.changing;
+    const line = newElement("div", awaited ? "ky-awaited" : "", "<dt></dt><dd><span></span></dd>");
+    /** @type {HTMLElement} */ (line.firstElementChild).innerHTML = awaited ? "Press the key…" : caps(this.comboOf(key));
+    /** @type {HTMLElement} */ (line.querySelector("dd span")).textContent = key.does;
+    if (!key.id) return line;
+    const button = newElement("button", "", awaited ? "Cancel" : "Change");
+    button.setAttribute("type", "button");
+    button.setAttribute("aria-label", awaited ? "Cancel" : `Change the key: ${key.does}`);
+    button.addEventListener("click", () => {
+      this.await(awaited ? null : key);
+      if (awaited) return;
+      const buttons = [...this.dialog.querySelectorAll("dl button")];
+      /** @type {HTMLElement} */ (buttons[this.keys.filter(({ id }) => id).indexOf(key)]).focus();
+      this.tell(`Press the new key for “${key.does}”. Esc cancels.`);
+    });
+    line.lastElementChild?.append(button);
+    return line;
+  }
+
+  drawHints() {
+    const mine = `<span class="pd-legend"><span class="pd-mine">underlined</span>: yours</span>`;
+    const hints = this.find(".pd-hints");
+    if (this.takes >= LEARNED) {
+      hints.innerHTML =
+        `<span class="pd-few">${this.caps("take")} · ${this.caps("number")} · ` +
+        `<button type="button" tabindex="-1" title="All keys">?</button></span>${mine}`;
+      hints.querySelector("button")?.addEventListener("click", () => this.dialog.showModal());
+      return;
+    }
+    hints.innerHTML =
+      this.keys.filter(({ hint }) => hint).map((key) => `<span>${caps(this.comboOf(key))} ${key.hint}</span>`).join("") +
+      `${mine}<span class="pd-percent" title="How likely you are to continue this way">how likely</span>`;
   }
 }
 
-/**
- * The keys for drafts. Digits are identified by `code`, the key's position on the keyboard: Shift and Option change the
- * character, and on French and Czech keyboards the digits themselves need Shift. Conflicts with other uses:
- *
- * - AltGr does not count as Alt: it types characters on most European layouts (it reports Control and Alt together, or
- *   AltGraph; neither matches Alt alone).
- * - Alt+digit and Alt+Shift+digit: Chrome and Firefox on Linux switch tabs with Alt+digit, but a page may use the key.
- *   Neither uses it with Shift, nor do Windows, GNOME and KDE (they use Super). Firefox uses Alt+Shift for access keys,
- *   and this page has none. Windows switches keyboard layouts with Alt+Shift only if no key is pressed in between. Where
- *   a Linux desktop switches as soon as both are down, Alt+arrows and then Ctrl+→ do the same.
- * - Digits of the keypad are not used with Shift: with Num Lock they turn into arrows then.
- * - macOS types characters with Option and a digit, with Shift and without; the page uses them only while drafts are shown.
- * - Alt+← is "back" in browsers; the page uses it only after a draft was taken. On a Mac Option+← still moves by a word.
- *
- * @param {{field: import("./text_field.js").TextField, drafts: import("./drafts_controller.js").DraftsController,
- *          view: import("./drafts_view.js").DraftsView, taking: import("./taking.js").Taking,
- *          revisiting: import("./revisiting.js").Revisiting}} parts
- * @returns {Key[]}
- */
-export function draftKeys({ field, drafts, view, taking, revisiting }) {
-  const shown = () => drafts.rows.all.length > 0;
-  const word = MAC ? ["⌥", "→"] : ["Ctrl", "→"];
-  const digit = (/** @type {string} */ code, /** @type {RegExp} */ pattern) => Number(code.match(pattern)?.[1] ?? 0);
-  return [
-    {
-      keys: ["Tab"],
-      does: "Take the best draft, or the highlighted one",
-      hint: "take",
-      handle({ key, plain }) {
-        if (key !== "Tab" || !plain || !field.engaged) return false;
-        const { open, readable } = view;
-        if (open) return !readable || taking.take(readable.i, readable.length);
-        // Tab pressed for a ghost that has just disappeared must not move the focus out of the text.
-        return drafts.request !== null && performance.now() - field.lastInput < 600;
-      },
-    },
-    {
-      keys: word,
-      does: "Take one word of it; without a draft, move by a word",
-      hint: "a word",
-      handle({ key, onlyAlt, onlyCtrl }) {
-        const forward = view.ghost.line.dir === "rtl" ? "ArrowLeft" : "ArrowRight";
-        return (MAC ? onlyAlt : onlyCtrl) && key === forward && taking.takeWord(view.active);
-      },
-    },
-    {
-      keys: MAC ? ["⌥", "1…9"] : ["Alt", "1…9"],
-      does: "Take the draft with that number",
-      hint: "that one",
-      handle({ code, onlyAlt }) {
-        const n = onlyAlt ? digit(code, /^(?:Digit|Numpad)([1-9])$/) : 0;
-        if (!n || !shown()) return false;
-        taking.take(n - 1);
-        return true;
-      },
-    },
-    {
-      keys: MAC ? ["⌥", "⇧", "1…9"] : ["Alt", "Shift", "1…9"],
-      does: "Take the first word of the draft with that number",
-      hint: "its first word",
-      hintKeys: MAC ? ["⌥", "⇧", "1…9"] : ["Alt", "⇧", "1…9"],
-      handle({ code, altShift }) {
-        const n = altShift ? digit(code, /^Digit([1-9])$/) : 0;
-        if (!n || !shown()) return false;
-        taking.takeWord(n - 1);
-        return true;
-      },
-    },
-    {
-      keys: MAC ? ["⌥", "↑ ↓"] : ["Alt", "↑ ↓"],
-      does: "Move through the drafts; ↓ requests drafts if none are shown",
-      handle({ key, onlyAlt }) {
-        if (!onlyAlt || (key !== "ArrowDown" && key !== "ArrowUp")) return false;
-        if (view.open) view.move(key === "ArrowDown" ? 1 : -1);
-        else if (key === "ArrowDown") drafts.requestHere();
-        else return false;
-        field.engage(true);
-        return true;
-      },
-    },
-    {
-      keys: MAC ? ["⌃", "⌘", "← →"] : ["Alt", "← →"],
-      does: "Go back to a draft that you took and show its list again; taking another draft replaces it",
-      handle({ key, onlyAlt, controlCommand }) {
-        if (!(MAC ? controlCommand : onlyAlt) || (key !== "ArrowLeft" && key !== "ArrowRight")) return false;
-        return revisiting.walk(key === "ArrowLeft" ? -1 : 1);
-      },
-    },
-    {
-      keys: ["Esc"],
-      does: "Dismiss the drafts; then Tab leaves the editor",
-      hint: "dismiss",
-      handle({ key, plain }) {
-        if (key !== "Escape" || !plain) return false;
-        const { busy } = drafts;
-        if (busy) drafts.dismiss();
-        return busy;
-      },
-    },
-    { keys: MAC ? ["⌘", "Z"] : ["Ctrl", "Z"], does: "Undo taking a draft" },
-  ];
+/** The text of caps. @param {string} html */
+function plain(html) {
+  return html.replace(/<\/kbd> <kbd>/g, "+").replace(/<[^>]*>/g, "");
+}
+
+/** The same in words, for screen readers. @param {string} html */
+function spoken(html) {
+  const arrows = { "→": "Right", "←": "Left", "↓": "Down", "↑": "Up", "⌥": "Option", "⌘": "Command", "⌃": "Control", "⇧": "Shift" };
+  return plain(html).replace(/[→←↓↑⌥⌘⌃⇧]/g, (arrow) => arrows[/** @type {keyof typeof arrows} */ (arrow)]);
 }

@@ -17,7 +17,7 @@ import { disclose, finder } from "../shared/dom.js";
 export function setUpTools(root, textarea, actions) {
   const find = finder(root);
   find("[data-do=copy]").addEventListener("click", () => copy(textarea, actions));
-  find("[data-do=keys]").addEventListener("click", () => /** @type {HTMLDialogElement} */ (find(".pd-keys")).showModal());
+  find("[data-do=keys]").addEventListener("click", () => /** @type {HTMLDialogElement} */ (find("#pd-keys")).showModal());
   find("[data-do=reset]").addEventListener("click", actions.reset);
   for (const name of ["settings", "more"]) {
     const button = /** @type {HTMLButtonElement} */ (find(`[data-do=${name}]`));
@@ -43,9 +43,15 @@ export function setUpTools(root, textarea, actions) {
     if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
   });
   find(".pd-unlikely button").addEventListener("click", actions.requestHere);
+  // A modal dialog takes the focus, and with it Chromium moves the caret to the beginning of the text.
+  let place = [0, 0];
+  textarea.addEventListener("blur", () => (place = [textarea.selectionStart, textarea.selectionEnd]));
   for (const dialog of root.querySelectorAll("dialog")) {
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close()); // a click beside its contents
-    dialog.addEventListener("close", () => textarea.focus());
+    dialog.addEventListener("close", () => {
+      textarea.setSelectionRange(place[0], place[1]);
+      textarea.focus();
+    });
   }
   // A click on the empty space below the text focuses the text.
   find(".pd-desk").addEventListener("click", (event) => {

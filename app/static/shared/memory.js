@@ -7,6 +7,8 @@
 export const SETTINGS = "polydraft.settings"; // the settings below the text
 export const SAMPLING = "polydraft.sampling"; // the choices of the sampling panel
 export const VIEW = "polydraft.view"; // font, size, width and spacing of the text
+export const KEYS = "polydraft.keys"; // the writer's own keys
+export const TAKES = "polydraft.takes"; // how many drafts were taken in this browser
 export const UNSAVED = "polydraft.unsaved."; // + id
 
 const TEXT = "polydraft.text"; // the text, as versions without documents stored it

@@ -1,0 +1,111 @@
+// @ts-check
+/**
+ * The actions on drafts that have keys. Conflicts of the usual keys with other uses:
+ *
+ * - Alt+digit and Alt+Shift+digit: Chrome and Firefox on Linux switch tabs with Alt+digit, but a page may use the key.
+ *   Neither uses it with Shift, nor do Windows, GNOME and KDE (they use Super). Firefox uses Alt+Shift for access keys,
+ *   and this page has none. Windows switches keyboard layouts with Alt+Shift only if no key is pressed in between. Where
+ *   a Linux desktop switches as soon as both are down, Alt+arrows and then Ctrl+→ do the same.
+ * - macOS types characters with Option and a digit, with Shift and without; the page uses them only while drafts are shown.
+ * - Alt+← is "back" in browsers; the page uses it only after a draft was taken. On a Mac Option+← still moves by a word.
+ */
+
+import { goOnWithList, indentation } from "./lists.js";
+import { insertAsTyped } from "./inserting.js";
+
+/**
+ * @param {{field: import("./text_field.js").TextField, drafts: import("./drafts_controller.js").DraftsController,
+ *          view: import("./drafts_view.js").DraftsView, taking: import("./taking.js").Taking,
+ *          revisiting: import("./revisiting.js").Revisiting}} parts
+ * @returns {import("./keys.js").Key[]}
+ */
+export function draftKeys({ field, drafts, view, taking, revisiting }) {
+  const shown = () => drafts.rows.all.length > 0;
+  /** @param {1 | -1} by */
+  const move = (by) => {
+    if (view.open) view.move(by);
+    else if (by > 0) drafts.requestHere();
+    else return false;
+    field.engage(true);
+    return true;
+  };
+  return [
+    {
+      usual: "Tab", shares: true,
+      does: "At the beginning of a line: indent it, unless you have chosen a draft",
+      run() {
+        const indent = field.engaged && !view.chosen && indentation(field.text, field.textarea);
+        if (indent) insertAsTyped(field.textarea, indent);
+        return Boolean(indent);
+      },
+    },
+    {
+      id: "take", usual: "Tab",
+      does: "Take the best draft, or the highlighted one",
+      hint: "take",
+      run() {
+        if (!field.engaged) return false;
+        const { open, readable } = view;
+        if (open) return !readable || taking.take(readable.i, readable.length);
+        // Tab pressed for a ghost that has just disappeared must not move the focus out of the text.
+        return drafts.request !== null && performance.now() - field.lastInput < 600;
+      },
+    },
+    {
+      id: "word", usual: "Ctrl+Right", mac: "Alt+Right",
+      does: "Take one word of it; without a draft, move by a word",
+      hint: "a word",
+      mirrored: () => view.ghost.line.dir === "rtl",
+      run: () => taking.takeWord(view.active),
+    },
+    {
+      id: "number", usual: "Alt+1…9",
+      does: "Take the draft with that number",
+      hint: "that one",
+      run(n) {
+        if (!shown()) return false;
+        taking.take(n - 1);
+        return true;
+      },
+    },
+    {
+      id: "number-word", usual: "Alt+Shift+1…9",
+      does: "Take the first word of the draft with that number",
+      hint: "its first word",
+      run(n) {
+        if (!shown()) return false;
+        taking.takeWord(n - 1);
+        return true;
+      },
+    },
+    { id: "next", usual: "Alt+Down", does: "Go to the next draft; if none are shown, show drafts here", run: () => move(1) },
+    { id: "previous", usual: "Alt+Up", does: "Go to the draft above", run: () => move(-1) },
+    {
+      id: "back", usual: "Alt+Left", mac: "Ctrl+Meta+Left",
+      does: "Go back to a draft that you took and show its list again; taking another draft replaces it",
+      run: () => revisiting.walk(-1),
+    },
+    {
+      id: "forward", usual: "Alt+Right", mac: "Ctrl+Meta+Right",
+      does: "Return from there",
+      run: () => revisiting.walk(1),
+    },
+    {
+      id: "dismiss", usual: "Esc",
+      does: "Dismiss the drafts; then Tab leaves the editor",
+      hint: "dismiss",
+      run() {
+        const { busy } = drafts;
+        if (busy) drafts.dismiss();
+        field.engage(false);
+        return busy;
+      },
+    },
+    {
+      usual: "Enter",
+      does: "In a list: go on with the next item; on an empty item: end the list",
+      run: () => goOnWithList(field.textarea),
+    },
+    { usual: "Ctrl+Z", mac: "Meta+Z", does: "Undo taking a draft" },
+  ];
+}
