@@ -13,6 +13,7 @@ export class Notices {
     this.timers = new Timers();
     this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-notice"));
     this.toastBox = /** @type {HTMLElement} */ (root.querySelector(".pd-toast"));
+    this.documents = /** @type {HTMLElement} */ (root.querySelector("#pd-documents"));
     this.live = /** @type {HTMLElement} */ (root.querySelector(".pd-live"));
     /** The action of the toast's button. */
     this.undo = () => {};
@@ -52,6 +53,7 @@ export class Notices {
    */
   toast(message, { undo, long = Boolean(undo) } = {}) {
     const { toastBox } = this;
+    toastBox.toggleAttribute("data-beside", this.documents.hidden === false);
     toastBox.hidden = false;
     /** @type {HTMLElement} */ (toastBox.firstElementChild).textContent = message;
     /** @type {HTMLElement} */ (toastBox.lastElementChild).hidden = !undo;
