@@ -88,8 +88,8 @@ wheels: setup-dev ## Build the wheels polydraft and polydraft-measure in build/w
 
 # Test files that take longer than 8 s: they load models, start servers or kill processes.
 SLOW := adapter app autocomplete base_store bench_serve cli coded eagle3 evals gguf guard install learn learner learning \
-        llamacpp llm_plugin lsp lsp_start lsp_vscode modes native ngram_cluster ngram_interruption ngram_store personal_drafts \
-        personal_store samplers server shutdown soak speculative start static superposed token_trees torch_model verified
+        llamacpp llm_plugin lossless lsp lsp_start lsp_vscode modes native ngram_cluster ngram_interruption ngram_store personal_drafts \
+        personal_store samplers server shutdown soak speculative start static superposed token_trees torch_model
 
 test-firefox: setup-dev ## Run the tests of the editor in Firefox (Debian: apt-get install firefox-esr)
 	@$(BIN)/python -m pytest --firefox tests/app/static/editor/test_page.py $(ARGS)

@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 LONGEST = """
     page llamacpp stores_page evals access_page autocomplete documents_page speculative sampling_page learn app
     ngram_interruption incognito token_trees server ngram_cluster learning superposed learner ngram_store soak cli
-    llm_plugin install modes lsp_start static guard_page guard lsp native shutdown torch_model samplers verified
+    llm_plugin install modes lsp_start static guard_page guard lsp native shutdown torch_model samplers lossless
     adapter gguf
 """
 

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.main import app
+from core.ngram.base import BASE_STORE
 from measure.bench import BENCHES, lookups
 from measure.bench.child import running_app
 from measure.cli import module_of
@@ -30,6 +31,11 @@ def used(name: str) -> set[str]:
     source = inspect.getsource(module_of("bench", name))  # type: ignore[arg-type]
     source += "".join(inspect.getsource(called) for call, called in CALLED.items() if call in source)
     return {FIELDS.get(field, field) for field in re.findall(r"\boptions\.(\w+)", source)} & {*USES}
+
+
+def test_a_base_store_is_the_apps_own_or_none() -> None:
+    assert BenchOptions(base_store="none").store is None
+    assert BenchOptions().store == BASE_STORE
 
 
 @pytest.mark.parametrize("name", BENCHES)

@@ -16,7 +16,6 @@ from app.web.serving import serve
 from core.autocomplete import load_autocomplete
 from core.ngram import NgramStore, StoreError
 from core.ngram.base import BASE_STORE, base_store, chosen
-from measure.report import BenchOptions
 from tests.ngram_tools import WordTokenizer
 
 PHRASE = "The quay warden logs every mooring in the green bay of the sea before the tide turns."
@@ -60,8 +59,6 @@ def test_a_domains_store_is_built_and_used(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_choice_is_a_file_none_or_the_apps_own(tmp_path: Path, foreign: Path) -> None:
     assert (chosen(None), chosen("none"), chosen(str(foreign))) == (BASE_STORE, None, foreign)
-    assert BenchOptions(base_store="none").store is None
-    assert BenchOptions().store == BASE_STORE
     for wrong in (tmp_path / "missing.ngram", tmp_path):
         with pytest.raises(StoreError, match=str(wrong)):
             chosen(str(wrong))
