@@ -79,7 +79,7 @@ def test_the_wheel_brings_one_package_with_all_its_data(wheel: Path) -> None:
     assert {
         "polydraft/app/static/editor/main.js",
         "polydraft/training/instructions.json",
-        "polydraft/core/models/native.cpp",
+        "polydraft/core/models/native/weights.h",
         "polydraft/assets/base.ngram",
         "polydraft/assets/eagle3-default/model.safetensors",
         "polydraft/training/heads.py",

@@ -42,7 +42,7 @@ def tiny(kind: str) -> PreTrainedConfig:
     match kind:
         case "llama":  # rotary positions, grouped queries
             return LlamaConfig(**rope)
-        case "compiled llama":  # heads of a width that `native.cpp` computes
+        case "compiled llama":  # heads of a width that `native` computes
             return LlamaConfig(**rope, head_dim=16)
         case "long compiled llama":
             return LlamaConfig(**rope | {"max_position_embeddings": 256}, head_dim=16)

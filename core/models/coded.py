@@ -1,4 +1,4 @@
-"""Weights in the few-bit formats of GGUF files: reads them from a file, and arranges them for `native.cpp`.
+"""Weights in the few-bit formats of GGUF files: reads them from a file, and arranges them for `native/weights.h`.
 
 Decoded values are exactly those of a float32 reader of the file; nothing is rounded again. Codes of 5 and 6 bits take
 8 bits here. Shapes: a matrix (out, in) has its inputs in blocks of 32, and in some forms these in blocks of 256.
@@ -96,7 +96,7 @@ class Coded:
         return of_super.mul_(self.factors[:, :, factor, None, None].float()).flatten(1, 2)
 
     def panels(self, panel: int) -> Tensor:
-        """(panels, bytes), as `native.cpp` reads them."""
+        """(panels, bytes), as `native/weights.h` reads them."""
 
         def of(x: Tensor) -> Tensor:
             """(out, blocks, …) -> (panels, blocks, bytes), the outputs of a panel side by side."""

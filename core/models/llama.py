@@ -1,4 +1,4 @@
-"""The Llama family on a CPU at the speed of its memory: `native.cpp` in place of transformers' layers.
+"""The Llama family on a CPU at the speed of its memory: compiled code in place of transformers' layers.
 
 A pass advances any number of sequences, each by its own number of inputs. In float32 the logits are the module's
 except for the order of additions. The same holds for weights in a GGUF file's own format of 4 or 8 bits, which is kept
@@ -33,7 +33,7 @@ def why_not(module: PreTrainedModel) -> str:
 
 
 def why_not_family(module: PreTrainedModel) -> str:
-    """The difference between this module's layers and those that `native.cpp` computes, or ""."""
+    """The difference between this module's layers and those that compiled code computes, or ""."""
     from transformers import LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM
 
     config = module.config

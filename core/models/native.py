@@ -1,4 +1,4 @@
-"""Layers of the Llama family and its relatives in compiled code: a whole pass in one call of `native.cpp`.
+"""Layers of the Llama family and its relatives in compiled code: a whole pass in one call of `native/pass.cpp`.
 
 The code is compiled on first use, in a few seconds, and cached (`native_library`); if that fails, `why_not_width`
 gives the reason. `llama.py` computes whole models with it, `eagle3_cpu.py` EAGLE-3 heads.
@@ -26,12 +26,12 @@ from core.models.coded import Coded, Form, Weight, filled, in_panels, joined
 from core.models.native_library import CannotCompile
 from core.models.threads import Threads
 
-SOURCE = Path(__file__).with_name("native.cpp")
+SOURCE = Path(__file__).with_name("native") / "pass.cpp"
 OPTIONS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 WIDEST = 256  # of a head
 
 NO_MEMORY = 1  # return value of `polydraft_forward`
-# Of weights, in the numbering of `native.cpp`: types, and forms of coded ones.
+# Of weights, in the numbering of `native/interface.h`: types, and forms of coded ones.
 KINDS = (
     *(torch.float32, torch.bfloat16, torch.float16),
     *(Form(8, False), Form(4, True), Form(8, True)),
@@ -397,7 +397,7 @@ class Compiled:
     def _check(
         self, h: Tensor, turn: tuple[Tensor, Tensor], lines: Sequence[Line], kept: Tensor, entering: Tensor | None
     ) -> None:
-        """Checks that the pointers refer to as many numbers as `native.cpp` expects. Compiled code cannot check
+        """Checks that the pointers refer to as many numbers as `native/interface.h` states. Compiled code cannot check
         this."""
         s, N = self._shape, len(h)
         floats = [h, *turn, *(line.block for line in lines), *([] if entering is None else [entering])]

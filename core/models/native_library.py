@@ -2,7 +2,7 @@
 
 Loaded code has all permissions of this process, so only the user may access the folder. The library's bytes are
 compared with a digest beside it before the system maps them, because a truncated file would end the process
-with SIGBUS; if they differ, it is compiled again, once. The name encodes source, options and processor, but not the
+with SIGBUS; if they differ, it is compiled again, once. The name encodes source (with the headers beside it), options and processor, but not the
 compiler, so cached code runs without a compiler.
 """
 
@@ -73,7 +73,8 @@ def forget() -> None:
 
 def _key(source: Path, options: tuple[str, ...]) -> str:
     machine = [sys.platform, platform.machine(), *platform.libc_ver(), cpu()]
-    return hashlib.sha256("\n".join([source.read_text(encoding="utf-8"), *options, *machine]).encode()).hexdigest()[:16]
+    parts = [path.read_text(encoding="utf-8") for path in (source, *sorted(source.parent.glob("*.h")))]
+    return hashlib.sha256("\n".join([*parts, *options, *machine]).encode()).hexdigest()[:16]
 
 
 def _make_private(folder: Path) -> None:

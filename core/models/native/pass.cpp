@@ -1,0 +1,247 @@
+// One pass through a language model on a CPU, with few inputs at a time, at the speed of its memory. Layers of the Llama
+// family and its relatives differ in the fields of `Model` and `Layer`, and in nothing else.
+//
+// With few inputs, reading the weights takes nearly all the time of a pass. So a weight matrix is stored in the order in
+// which it is read: in panels of PANEL outputs, and within a panel input by input, so that each core reads one stream.
+//
+//      panel 0                  panel 1
+//      w[0][0] … w[31][0]       w[32][0] … w[63][0]       w[o][k]: from input k to output o
+//      w[0][1] … w[31][1]       …
+//      …
+//
+// A panel's outputs for up to ROWS inputs are summed in registers. Further inputs use the panel while it is in the cache,
+// and the next panel is prefetched meanwhile. Threads divide a matrix's panels and synchronise after each matrix; a pass
+// allocates nothing and calls nothing else. The ABI is plain C, so `native.py` compiles it without Python's or torch's
+// headers.
+//
+// Numbers are float32. A matrix's weights may have 16 bits, or one of the forms of GGUF files: codes of 4 or 8 bits with
+// a scale (and an offset) for every 16 or 32 inputs of an output; they are decoded in registers, to exactly the values
+// of the file. The factor of an RMS norm is applied to the product that follows it. Shapes: B lines of n inputs each, D
+// width, H query heads on K key heads, w width of a head, I inner width, C columns of the cache.
+//
+// The other files of this folder are parts of this one: `interface.h` what the caller hands over, `vectors.h` the
+// processor's registers, `weights.h` the kinds of weights, `products.h` products with matrices, `attention.h` attention,
+// `faults.h` the checks.
+//
+// The caller owns all memory. The fields of `Model` and `Pass` state its obligations. `polydraft_fault` checks those that
+// affect sizes or addresses before each pass, in about a hundred comparisons. It cannot check that a pointer refers to as
+// many numbers as its field states.
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <omp.h>
+#include <utility>
+
+#include "attention.h"
+#include "faults.h"
+#include "interface.h"
+#include "products.h"
+
+namespace {
+
+// Sizes, in numbers, of the intermediate results of `run`: the shared ones, and those of each thread.
+struct Room {
+  int64_t qkv, attended, acted, added, last, scale, sums, weighed, scores, decoded, low;
+
+  Room(const Model& m, const Pass& p) {
+    const int64_t rows = p.inputs, entering = m.layer[0].qkv.in;
+    int64_t columns = 0;
+    for (int64_t l = 0; l < p.lines; l++) columns = std::max(columns, p.line[l].past + p.line[l].n);
+    const int64_t widest = std::max({m.dim, m.inner, m.heads * m.width, entering});
+    qkv = times(rows, (m.heads + 2 * m.key_heads) * m.width);
+    attended = times(rows, m.heads * m.width);
+    acted = times(rows, m.inner);
+    const bool after = std::any_of(
+        m.layer, m.layer + m.layers, [](const Layer& each) { return each.after_attention || each.after_feed_forward; });
+    added = after ? times(rows, m.dim) : 0;
+    last = times(p.kept_count, m.dim);
+    scale = 2 * rows;
+    sums = times(rows, (widest + BLOCK) / BLOCK);
+    weighed = times(rows, std::max(m.dim, entering));
+    scores = (columns + LANES - 1) / LANES * LANES;
+    decoded = IN_CACHE / 4;
+    int64_t rank = 0;
+    for (int64_t l = 0; l < m.layers; l++) {
+      const Layer& layer = m.layer[l];
+      for (const Matrix* matrix : {&layer.qkv, &layer.out, &layer.gate, &layer.down}) rank = std::max(rank, rank_of(*matrix));
+      rank = std::max(rank, rank_of(layer.gate) + rank_of(layer.up));
+    }
+    low = times(rows, rank);
+  }
+
+  int64_t shared() const { return qkv + attended + acted + added + last; }
+  int64_t own() const { return scale + sums + weighed + scores + decoded + low; }
+};
+
+void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
+  const int64_t rows = p.inputs, D = m.dim, w = m.width, heads = m.heads + 2 * m.key_heads;
+  float* qkv = scratch;                      // (rows, (H + 2K) · w)
+  float* attended = qkv + room.qkv;          // (rows, H · w)
+  float* acted = attended + room.attended;   // (rows, I)
+  float* added = acted + room.acted;         // (rows, D)
+  float* last = added + room.added;          // (kept, D)
+  Own own;
+  own.scale = last + room.last + omp_get_thread_num() * room.own();  // (rows,), or of queries and keys (2, rows)
+  own.sums = own.scale + room.scale;                                 // (rows, inputs / BLOCK)
+  own.weighed = own.sums + room.sums;                                // (rows, D)
+  own.scores = own.weighed + room.weighed;                           // (C,)
+  own.decoded = own.scores + room.scores;                            // (2, inputs, PANEL)
+  own.low = own.decoded + room.decoded;                              // (rows, rank)
+  const Attend over = attend_of(std::make_integer_sequence<int, WIDEST / LANES>{}, w);
+  const float residual = static_cast<float>(m.residual), factor = static_cast<float>(m.attention);
+  const float cap = static_cast<float>(m.attention_cap), most = static_cast<float>(m.logit_cap);
+
+  // Adds the product of x and a matrix to the residual stream, after a norm if there are its weights.
+  const auto add = [&](const Matrix& matrix, const float* x, const float* after) {
+    product(matrix, x, rows, nullptr, own, [&](int64_t r, int64_t at, int64_t count, const float* found) {
+      float* to = (after ? added : p.h) + r * D + at;
+      if (after) {
+        std::copy_n(found, count, to);
+      } else {
+        for (int64_t i = 0; i < count; i++) to[i] += residual * found[i];
+      }
+    });
+#pragma omp barrier
+    if (!after) return;
+    const auto mine = share(rows);
+    for (int64_t r = mine.begin; r < mine.end; r++) {
+      const float scale = residual * norm(added + r * D, D, m.eps);
+      for (int64_t i = 0; i < D; i++) p.h[r * D + i] += scale * after[i] * added[r * D + i];
+    }
+#pragma omp barrier
+  };
+
+  for (int64_t l = 0, watched = 0; l <= m.layers; l++) {
+    for (; watched < p.watched_count && p.watched[watched] == l; watched++) {
+      const auto mine = share(rows);
+      for (int64_t r = mine.begin; r < mine.end; r++) {
+        std::copy_n(p.h + r * D, D, p.features + (r * p.watched_count + watched) * D);
+      }
+    }
+    if (l == m.layers) break;
+    const Layer& layer = m.layer[l];
+
+    const bool given = p.entering && l == 0;
+    const float* scale = given || layer.plain ? nullptr : own.scale;
+    if (scale) norms(p.h, rows, D, m.eps, own.scale);
+    const float* x = given ? p.entering : p.h;
+    const auto keep = [&](int64_t r, int64_t at, int64_t count, const float* found) {
+      std::copy_n(found, count, qkv + r * heads * w + at);
+    };
+    product(layer.qkv, x, rows, scale, own, keep);
+#pragma omp barrier
+    if (m.whole) {
+      for (int64_t r = 0; r < rows; r++) {
+        const float* queries = qkv + r * heads * w;
+        own.scale[r] = norm(queries, m.heads * w, m.eps);
+        own.scale[rows + r] = norm(queries + m.heads * w, m.key_heads * w, m.eps);
+      }
+#pragma omp barrier
+    }
+    const auto turned = share(rows * heads);
+    const Line* line = p.line;
+    for (int64_t i = turned.begin, first = 0; i < turned.end; i++) {  // `first`: the line's first input
+      const int64_t r = i / heads, head = i % heads;
+      while (r >= first + line->n) first += line++->n;
+      float* x = qkv + i * w;
+      float* keys = line->cache + 2 * l * line->of_plane;
+      float* values = keys + line->of_plane;
+      const int64_t to = (line->past + r - first) * w, key = head - m.heads;
+      if (key >= m.key_heads) {
+        std::copy_n(x, w, values + to + (key - m.key_heads) * line->of_head);
+        continue;
+      }
+      if (const float* weight = key < 0 ? layer.q_norm : layer.k_norm) {
+        const float by = m.whole ? own.scale[key < 0 ? r : rows + r] : norm(x, w, m.eps);
+        if (m.whole) weight += (key < 0 ? head : key) * w;
+        for (int64_t j = 0; j < w; j++) x[j] *= by * weight[j];
+      }
+      float* out = key < 0 ? x : keys + to + key * line->of_head;
+      if (layer.table >= 0) {
+        const int64_t angles = (layer.table * rows + r) * m.turned;
+        rotate(x, p.cos + angles, p.sin + angles, m.turned, w, out);
+      } else if (out != x) {
+        std::copy_n(x, w, out);
+      }
+    }
+#pragma omp barrier
+    // Inputs of one head are consecutive, so that its keys stay in the cache. Later inputs attend to more columns, so
+    // threads take them in turn.
+    int64_t i = omp_get_thread_num(), first = 0;  // of all pieces; the line's first input
+    for (line = p.line; line < p.line + p.lines; first += line++->n) {
+      const int64_t columns = line->past + line->n;
+      for (; i < (first + line->n) * m.heads; i += omp_get_num_threads()) {
+        const int64_t piece = i - first * m.heads, head = piece / line->n, input = piece % line->n, r = first + input;
+        const float* keys =
+            line->cache + 2 * l * line->of_plane + head / (m.heads / m.key_heads) * line->of_head;
+        const uint8_t* seen = line->seen ? (layer.near ? line->near : line->seen) + input * columns : nullptr;
+        const int64_t end = seen ? columns : line->past + input + 1;
+        int64_t from = layer.near && !seen ? std::max<int64_t>(end - m.window, 0) : 0;
+        while (seen && from + 1 < end && !seen[from]) from++;
+        over(qkv + (r * heads + head) * w, keys + from * w, keys + line->of_plane + from * w, seen ? seen + from : nullptr,
+             end - from, factor, cap, own.scores, attended + (r * m.heads + head) * w);
+      }
+    }
+#pragma omp barrier
+    add(layer.out, attended, layer.after_attention);
+    if (!layer.plain) norms(p.h, rows, D, m.eps, own.scale);
+    const auto act = [&](int64_t r, int64_t at, int64_t count, const float* gate) {
+      const float* up = gate + ROWS * PANEL;
+      alignas(64) float found[PANEL];
+      for (int i = 0; i < PANEL; i += LANES) {
+        const Vec x = load(gate + i);
+        const Vec z = m.gelu ? x * (1.5957691216f + 0.0713548163f * x * x) : x;  // 2 √(2/π) (x + 0.044715 x³)
+        store(found + i, x / (1.0f + exp(-z)) * load(up + i));
+      }
+      std::copy_n(found, count, acted + r * m.inner + at);
+    };
+    products(layer.gate, layer.up, p.h, rows, layer.plain ? nullptr : own.scale, own, act);
+#pragma omp barrier
+    add(layer.down, acted, layer.after_feed_forward);
+  }
+  if (!p.kept_count) return;
+  const auto mine = share(p.kept_count);
+  for (int64_t i = mine.begin; i < mine.end; i++) std::copy_n(p.h + p.kept[i] * D, D, last + i * D);
+#pragma omp barrier
+  norms(last, p.kept_count, D, m.eps, own.scale);  // `own.scale` has room: kept_count is at most the number of inputs
+  product(m.head, last, p.kept_count, own.scale, own, [&](int64_t r, int64_t at, int64_t count, const float* found) {
+    float* to = p.logits + r * m.head.out + at;
+    alignas(64) float made[PANEL];
+    for (int i = 0; i < PANEL; i += LANES) {
+      const Vec logit = load(found + i) * static_cast<float>(m.logits);
+      store(made + i, most > 0 ? capped(logit, most) : logit);
+    }
+    std::copy_n(made, count, to);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+int64_t polydraft_panel() { return PANEL; }
+
+int64_t polydraft_lanes() { return LANES; }
+
+// A description of the first invalid field of the model, or of the pass if one is given; null if all are valid.
+const char* polydraft_fault(const Model* model, const Pass* pass) {
+  const char* found = fault_of(*model);
+  return found || !pass ? found : fault_of(*model, *pass);
+}
+
+// Advances every line by its inputs: writes keys and values to the cache, and the pass's logits and features. Returns 0; or
+// 1 without memory for intermediate results, or 2 if `polydraft_fault` finds an invalid field; then it changes nothing.
+int polydraft_forward(const Model* model, const Pass* pass) {
+  if (polydraft_fault(model, pass)) return 2;
+  const Model& m = *model;
+  const Pass& p = *pass;
+  const Room room(m, p);
+  const std::unique_ptr<float[]> scratch(new (std::nothrow) float[room.shared() + p.threads * room.own()]);
+  if (!scratch) return 1;
+#pragma omp parallel num_threads(static_cast<int>(p.threads))
+  run(m, p, room, scratch.get());
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,229 @@
+// Products of inputs and matrices, with adapters: each thread computes its share of the panels.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <omp.h>
+
+#include "weights.h"
+
+namespace {
+
+constexpr int64_t IN_CACHE = 400'000;  // bytes: twice as many, and some inputs, fit into a core's cache
+constexpr int AHEAD = 2048;            // bytes: the hardware's own prefetch ends at each page of 4 KB
+constexpr int64_t MANY = 13;  // inputs from which decoding coded weights once is faster
+
+struct Share {
+  int64_t begin, end;
+};
+
+// This thread's range of `pieces` units of work.
+Share share(int64_t pieces) {
+  const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
+  return {pieces * thread / threads, pieces * (thread + 1) / threads};
+}
+
+// One thread's memory for values derived from the inputs of a product; each array has `rows` rows.
+struct Own {
+  float *scale, *sums, *weighed, *scores, *decoded, *low;
+};
+
+// 1 / root mean square of D numbers.
+float norm(const float* x, int64_t D, double eps) {
+  float total = 0.0f;
+  int64_t i = 0;
+  Vec squares = {};
+  for (; i + LANES <= D; i += LANES) squares += load(x + i) * load(x + i);
+  for (; i < D; i++) total += x[i] * x[i];
+  total += sum<LANES>(squares);
+  return static_cast<float>(1.0 / std::sqrt(total / static_cast<double>(D) + eps));
+}
+
+// Of each row. Every thread computes all of them, which is faster than synchronising.
+void norms(const float* x, int64_t rows, int64_t D, double eps, float* scale) {
+  for (int64_t r = 0; r < rows; r++) scale[r] = norm(x + r * D, D, eps);
+}
+
+float number(const float* p) { return *p; }
+float number(const uint16_t* p) {
+  const uint32_t bits = uint32_t{*p} << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// strengths · (A x) for x (rows, K), to `found` (rows, rank). Every thread computes all of them, as for the norms.
+template <class Number>
+void into_low_rank(const LowRank& low, const float* x, int64_t rows, int64_t K, float* found) {
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t j = 0; j < low.rank; j++) {
+      const Number* a = static_cast<const Number*>(low.a) + j * K;
+      Vec totals[2] = {};
+      int64_t k = 0;
+      for (; k + 2 * LANES <= K; k += 2 * LANES) {
+        totals[0] += load(a + k) * load(x + r * K + k);
+        totals[1] += load(a + k + LANES) * load(x + r * K + k + LANES);
+      }
+      float rest = 0.0f;
+      for (; k < K; k++) rest += number(a + k) * x[r * K + k];
+      found[r * low.rank + j] = low.strengths[j] * (sum<LANES>(totals[0] + totals[1]) + rest);
+    }
+  }
+}
+
+// Adds the product of B and the inner values (rows, rank) to the outputs `values` (rows, PANEL) of one panel.
+template <class Number>
+void out_of_low_rank(const LowRank& low, int64_t panel, const float* inner, int rows, float* values) {
+  const int64_t first = low.first[panel];
+  if (first < 0) return;
+  const Number* b = static_cast<const Number*>(low.b) + panel * low.count * PANEL;
+  for (int r = 0; r < rows; r++) {
+    Vec one = load(values + r * PANEL), other = load(values + r * PANEL + LANES);
+    for (int64_t j = 0; j < low.count; j++) {
+      const float x = inner[r * low.rank + first + j];
+      one += load(b + j * PANEL) * x;
+      other += load(b + j * PANEL + LANES) * x;
+    }
+    store(values + r * PANEL, one);
+    store(values + r * PANEL + LANES, other);
+  }
+}
+
+// Values of the inputs x (rows, K) of a product with one matrix.
+struct Inputs {
+  const float* x;
+  int64_t rows;
+  const float* scale;  // (rows,) factors of the results, or null
+  const float* sums;   // see `Own`
+};
+
+// y = scale · x Wᵀ + b, for this thread's share of the panels of COUNT parts, of as many matrices with the same inputs
+// and outputs: `take(row, first output, how many, values)` gets a panel of each, PANEL values at a distance of ROWS ·
+// PANEL. `first`: the first output of these parts, and its panel; `low`: the inner values of each matrix's adapters.
+template <int COUNT, class Take>
+void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&parts)[COUNT], Share mine, int64_t first,
+                 int64_t first_panel, const Inputs& inputs, const Own& own, const float* const (&low)[COUNT], Take take) {
+  alignas(64) float found[COUNT * ROWS * PANEL];
+  const int64_t rows = inputs.rows, K = matrices[0]->in, out = parts[0]->out;
+  const int64_t blocks = (rows + ROWS - 1) / ROWS;
+  if (blocks == 0) return;
+  const Format* formats[COUNT];
+  int64_t bytes[COUNT], size = 0;
+  for (int i = 0; i < COUNT; i++) {
+    formats[i] = &FORMATS[parts[i]->kind];
+    size += bytes[i] = formats[i]->bytes(K);
+  }
+  // While one panel is computed, each block of inputs prefetches its part of the next panel. In a panel too large for the
+  // cache, the weights just ahead are prefetched instead.
+  const bool whole = size <= IN_CACHE;
+  // For many inputs, weights are decoded once.
+  const bool decode = rows >= MANY && 2 * Float32::bytes(K) <= IN_CACHE;
+  for (int64_t p = mine.begin; p < mine.end; p++) {
+    for (int i = 0; decode && i < COUNT; i++) {
+      if (formats[i]->coded()) formats[i]->decode(formats[i]->layout, parts[i]->panels + p * bytes[i], K, own.decoded + i * K * PANEL);
+    }
+    for (int64_t block = 0; block < blocks; block++) {
+      const int64_t row = rows * block / blocks;
+      const int some = static_cast<int>(rows * (block + 1) / blocks - row);
+      const int count = static_cast<int>(std::min<int64_t>(PANEL, out - p * PANEL));
+      for (int i = 0; i < COUNT; i++) {
+        float* values = found + i * ROWS * PANEL;
+        const char* w = parts[i]->panels + p * bytes[i];
+        const int64_t each = (bytes[i] + K - 1) / K, step = whole ? (each + blocks - 1) / blocks : each;
+        const Fetch fetch{w + (whole ? bytes[i] + block * step * K : AHEAD), step};
+        const float* sums = inputs.sums + row * (K / BLOCK);
+        if (decode && formats[i]->coded()) {
+          const char* panel = reinterpret_cast<const char*>(own.decoded + i * K * PANEL);
+          FORMATS[FLOAT32].panel[some - 1]({}, panel, inputs.x + row * K, K, sums, fetch, values);
+        } else {
+          formats[i]->panel[some - 1](formats[i]->layout, w, inputs.x + row * K, K, sums, fetch, values);
+        }
+        if (const LowRank* added = matrices[i]->low) {
+          const float* inner = low[i] + row * added->rank;
+          if (added->kind == BFLOAT16) {
+            out_of_low_rank<uint16_t>(*added, first_panel + p, inner, some, values);
+          } else {
+            out_of_low_rank<float>(*added, first_panel + p, inner, some, values);
+          }
+        }
+        for (int r = 0; inputs.scale && r < some; r++) {
+          for (int j = 0; j < PANEL; j += LANES) {
+            store(values + r * PANEL + j, load(values + r * PANEL + j) * inputs.scale[row + r]);
+          }
+        }
+        if (const float* bias = matrices[i]->bias) {
+          for (int r = 0; r < some; r++) {
+            for (int j = 0; j < count; j++) values[r * PANEL + j] += bias[first + p * PANEL + j];
+          }
+        }
+      }
+      for (int r = 0; r < some; r++) take(row + r, first + p * PANEL, count, found + r * PANEL);
+    }
+  }
+}
+
+bool has_offsets(const Matrix& m) {
+  return std::any_of(m.part, m.part + m.parts, [](const Part& part) { return FORMATS[part.kind].layout.offsets; });
+}
+
+// What the products of x with these matrices share: they have the norm of the first one.
+template <int COUNT>
+Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t rows, const float* scale, const Own& own) {
+  const int64_t K = matrices[0]->in;
+  if (const float* norm = matrices[0]->norm) {
+    for (int64_t r = 0; r < rows; r++) {
+      for (int64_t i = 0; i < K; i++) own.weighed[r * K + i] = x[r * K + i] * norm[i];
+    }
+    x = own.weighed;
+  }
+  if (std::any_of(matrices, matrices + COUNT, [](const Matrix* m) { return has_offsets(*m); })) {
+    for (int64_t at = 0; at < rows * K; at += BLOCK) {
+      Vec total = load(x + at);
+      for (int64_t i = LANES; i < BLOCK; i += LANES) total += load(x + at + i);
+      own.sums[at / BLOCK] = sum<LANES>(total);
+    }
+  }
+  return {x, rows, scale, own.sums};
+}
+
+void inner_of(const LowRank* low, const Inputs& inputs, int64_t K, float* found) {
+  if (!low) return;
+  if (low->kind == BFLOAT16) {
+    into_low_rank<uint16_t>(*low, inputs.x, inputs.rows, K, found);
+  } else {
+    into_low_rank<float>(*low, inputs.x, inputs.rows, K, found);
+  }
+}
+
+// y = scale · x Wᵀ + b for x (rows, K), a panel at a time: `take(row, first output, how many, values)`. A scale for
+// each row, or null.
+template <class Take>
+void product(const Matrix& m, const float* x, int64_t rows, const float* scale, const Own& own, Take take) {
+  const Inputs inputs = inputs_of<1>({&m}, x, rows, scale, own);
+  inner_of(m.low, inputs, m.in, own.low);
+  int64_t panels = 0, first = 0, before = 0;
+  for (int64_t i = 0; i < m.parts; i++) panels += panels_of(m.part[i]);
+  const Share mine = share(panels);
+  for (int64_t i = 0; i < m.parts; i++) {
+    const Part& part = m.part[i];
+    const int64_t some = panels_of(part);
+    const Share here{std::max<int64_t>(mine.begin - before, 0), std::min(mine.end - before, some)};
+    some_panels<1>({&m}, {&part}, here, first, before, inputs, own, {own.low}, take);
+    first += part.out;
+    before += some;
+  }
+}
+
+// The same of two matrices of one part, with the first one's norm. `take` gets a panel of both.
+template <class Take>
+void products(const Matrix& a, const Matrix& b, const float* x, int64_t rows, const float* scale, const Own& own,
+              Take take) {
+  const Inputs inputs = inputs_of<2>({&a, &b}, x, rows, scale, own);
+  float* second = own.low + (a.low ? rows * a.low->rank : 0);
+  inner_of(a.low, inputs, a.in, own.low);
+  inner_of(b.low, inputs, b.in, second);
+  some_panels<2>({&a, &b}, {a.part, b.part}, share(panels_of(a.part[0])), 0, 0, inputs, own, {own.low, second}, take);
+}
+
+}  // namespace

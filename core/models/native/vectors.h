@@ -1,0 +1,67 @@
+// Vectors of float32 in the width of this processor's registers, and what is computed with them everywhere.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16, ROWS = 12;  // 24 sums, two weights and an input in 32 registers
+#else
+constexpr int LANES = 8, ROWS = 4;  // 8 sums in 16 registers
+#endif
+constexpr int PANEL = 2 * LANES;  // outputs
+
+typedef float Vec __attribute__((vector_size(4 * LANES)));
+typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint32_t Word __attribute__((vector_size(4 * LANES)));
+typedef int32_t Int __attribute__((vector_size(4 * LANES)));
+typedef uint16_t Half __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+typedef int8_t Bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
+typedef uint32_t Words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+inline Vec load(const float* p) { return *reinterpret_cast<const Unaligned*>(p); }
+// bfloat16 as float32.
+inline Vec load(const uint16_t* p) {
+  return reinterpret_cast<Vec>(__builtin_convertvector(*reinterpret_cast<const Half*>(p), Word) << 16);
+}
+inline Word load_words(const uint32_t* p) { return *reinterpret_cast<const Words*>(p); }
+inline void store(float* p, Vec v) { *reinterpret_cast<Unaligned*>(p) = v; }
+
+// The sum of a vector's lanes, by halves.
+template <int LENGTH, class V>
+inline float sum(V v) {
+  if constexpr (LENGTH == 1) {
+    return v[0];
+  } else if constexpr (LENGTH == 2) {
+    return v[0] + v[1];
+  } else {
+    typedef float Lower __attribute__((vector_size(2 * LENGTH)));
+    Lower low, high;
+    std::memcpy(&low, &v, sizeof low);
+    std::memcpy(&high, reinterpret_cast<const char*>(&v) + sizeof low, sizeof high);
+    return sum<LENGTH / 2>(low + high);
+  }
+}
+
+// e^x with a relative error of 2e-7; 0 below -87. It is 2^n · 2^f with |f| <= 1/2, the second by its Taylor series.
+inline Vec exp(Vec x) {
+  constexpr float MAGIC = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer
+  const Vec z = (x > 88.0f ? x - x + 88.0f : x) * 1.442695041f;
+  const Vec n = (z + MAGIC) - MAGIC;
+  const Vec f = z - n;
+  const Vec p =
+      ((((((f * 1.5403530e-4f + 1.3333558e-3f) * f + 9.6181291e-3f) * f + 5.5504109e-2f) * f + 2.4022651e-1f) * f +
+        6.9314718e-1f) *
+           f +
+       1.0f);
+  const Vec power = reinterpret_cast<Vec>((__builtin_convertvector(n, Int) + 127) << 23);
+  return x < -87.0f ? x - x : p * power;
+}
+
+// c · tanh(x / c), with an error of 1e-7 · c.
+inline Vec capped(Vec x, float c) { return c - 2 * c / (1.0f + exp(x * (2 / c))); }
+
+}  // namespace

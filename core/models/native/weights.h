@@ -1,0 +1,273 @@
+// The kinds of weights: how a panel is stored, and its outputs for some inputs.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "interface.h"
+#include "vectors.h"
+
+namespace {
+
+constexpr int64_t BLOCK = 32;          // inputs that share an offset, and a scale or two
+constexpr int64_t SUPER_BLOCK = 256;   // inputs that share factors of scales and offsets
+
+// The address to prefetch from, and the bytes by which it advances with each input.
+struct Fetch {
+  const char* from;
+  int64_t step;
+};
+
+// Each kind of weights has a struct with the bytes of a panel for K inputs, and a function for the panel's outputs
+// `found` (R, PANEL) for R inputs x (R, K). `sums` (R, K / BLOCK) are the sums of the inputs of each block.
+
+// Adds the contribution of one input of each row to the totals of a panel.
+template <int R>
+inline void add_up(Vec totals[R][2], Vec first, Vec second, const float* x, int64_t K) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; r++) {
+    totals[r][0] += first * x[r * K];
+    totals[r][1] += second * x[r * K];
+  }
+}
+
+// A sum waits for the one before it, so few inputs have several for each output, added at the end.
+template <int R>
+constexpr int CHAINS = R == 1 ? 4 : R == 2 ? 2 : 1;
+
+struct Layout;
+
+struct Float32 {
+  static int64_t bytes(int64_t K) { return K * PANEL * 4; }
+
+  template <int R>
+  static void panel(const Layout&, const char* panel, const float* x, int64_t K, const float*, Fetch fetch,
+                    float* found) {
+    const float* w = reinterpret_cast<const float*>(panel);
+    Vec totals[R][2] = {};
+    for (int64_t k = 0; k < K; k++, w += PANEL, fetch.from += fetch.step) {
+      __builtin_prefetch(fetch.from);
+      __builtin_prefetch(fetch.from + 64);
+      add_up<R>(totals, load(w), load(w + LANES), x + k, K);
+    }
+    for (int i = 0; i < 2 * R; i++) store(found + i * LANES, totals[i / 2][i % 2]);
+  }
+};
+
+// IEEE half precision in the lower halves of words: the same bits, shifted into a float32's places, are 2^-112 of the
+// value.
+inline Vec half(Word bits) {
+  const Vec size = reinterpret_cast<Vec>((bits & 0x7fff) << 13) * 0x1p112f;
+  return reinterpret_cast<Vec>(reinterpret_cast<Word>(size) | ((bits & 0x8000) << 16));
+}
+
+// bfloat16, or half precision if IEEE. The weights of two inputs share a word, so that a read is as wide as a float32
+// vector.
+template <bool IEEE>
+struct Bits16 {
+  static int64_t bytes(int64_t K) { return (K + 1) / 2 * PANEL * 4; }
+
+  static Vec lower(Word words) { return IEEE ? half(words) : reinterpret_cast<Vec>(words << 16); }
+  static Vec upper(Word words) { return IEEE ? half(words >> 16) : reinterpret_cast<Vec>(words & 0xffff0000); }
+
+  template <int R>
+  static void panel(const Layout&, const char* panel, const float* x, int64_t K, const float*, Fetch fetch,
+                    float* found) {
+    const uint32_t* w = reinterpret_cast<const uint32_t*>(panel);
+    Vec totals[R][2] = {};
+    for (int64_t k = 0; k < K; k += 2, w += PANEL, fetch.from += 2 * fetch.step) {
+      __builtin_prefetch(fetch.from);
+      __builtin_prefetch(fetch.from + 64);
+      const Word a = load_words(w), b = load_words(w + LANES);
+      add_up<R>(totals, lower(a), lower(b), x + k, K);
+      if (k + 1 == K) break;
+      add_up<R>(totals, upper(a), upper(b), x + k + 1, K);
+    }
+    for (int i = 0; i < 2 * R; i++) store(found + i * LANES, totals[i / 2][i % 2]);
+  }
+};
+
+inline Vec load_half(const char* p) {
+  return half(__builtin_convertvector(*reinterpret_cast<const Half*>(p), Word));
+}
+inline Vec load_bytes(const char* p) {
+  return __builtin_convertvector(*reinterpret_cast<const Bytes*>(p), Vec);
+}
+
+// How the blocks of coded weights are stored: PANEL scales for each `group` inputs, PANEL offsets if there are any, then
+// words with the codes of 32 / bits inputs each, the first one's lowest. A weight is scale · code + offset. Scales and
+// offsets have half precision; in `super` blocks they are signed bytes, and SUPER_BLOCK inputs begin with PANEL factors
+// of the scales and of the offsets, in half precision. Codes of 8 bits are signed.
+struct Layout {
+  int64_t bits;
+  bool offsets, super;
+  int64_t group;
+
+  constexpr int64_t each() const { return (super ? 1 : 2) * PANEL; }  // bytes of a panel's scales, or offsets
+  constexpr int64_t scales() const { return BLOCK / group * each(); }
+  constexpr int64_t head() const { return scales() + (offsets ? each() : 0); }
+  constexpr int64_t block() const { return head() + BLOCK * PANEL * bits / 8; }
+  constexpr int64_t factors() const { return super ? (offsets ? 4 : 2) * PANEL : 0; }
+  constexpr int64_t multiple() const { return super ? SUPER_BLOCK : BLOCK; }
+  constexpr int64_t bytes(int64_t K) const { return K / BLOCK * block() + K / SUPER_BLOCK * factors(); }
+};
+
+// The blocks of one panel, in order.
+struct Blocks {
+  const Layout& layout;
+  const char* w;  // the block
+  const char* factors = nullptr;
+
+  // Moves over the factors before input k, if there are some.
+  void begin(int64_t k) {
+    if (layout.super && k % SUPER_BLOCK == 0) {
+      factors = w;
+      w += layout.factors();
+    }
+  }
+
+  const uint32_t* codes() const { return reinterpret_cast<const uint32_t*>(w + layout.head()); }
+
+  // Of one half of the panel: the scales from input `at` of the block on, and the offsets.
+  Vec scale(int half, int64_t at) const {
+    return number(w + at / layout.group * layout.each(), factors, half);
+  }
+  Vec offset(int half) const { return number(w + layout.scales(), factors + 2 * PANEL, half); }
+
+ private:
+  Vec number(const char* p, const char* by, int half) const {
+    return layout.super ? load_half(by + half * 2 * LANES) * load_bytes(p + half * LANES) : load_half(p + half * 2 * LANES);
+  }
+};
+
+// Which layout the functions of a kind are compiled for: any, which they read at each call; or one, which makes them
+// faster, and each such kind takes its time to compile.
+struct Any {
+  static const Layout& of(const Layout& given) { return given; }
+};
+
+template <int64_t BITS, bool OFFSETS>
+struct Plain {
+  static constexpr Layout of(const Layout&) { return {BITS, OFFSETS, false, BLOCK}; }
+};
+
+template <int BITS, class Compiled>
+struct Coded {
+  static constexpr int IN_WORD = 32 / BITS;
+
+  static Vec code(Word words, int place) {
+    if constexpr (BITS == 8) {
+      return __builtin_convertvector(reinterpret_cast<Int>(words << (24 - 8 * place)) >> 24, Vec);
+    }
+#if defined(__AVX512F__) && !defined(__clang__)
+    constexpr Vec VALUES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return __builtin_shuffle(VALUES, reinterpret_cast<Int>(words >> (4 * place)));  // by the lowest 4 bits
+#else
+    return __builtin_convertvector(reinterpret_cast<Int>((words >> (4 * place)) & 15), Vec);
+#endif
+  }
+
+  // A panel as `Float32` has it.
+  static void decode(const Layout& given, const char* w, int64_t K, float* decoded) {
+    const Layout layout = Compiled::of(given);
+    Blocks blocks{layout, w};
+    for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block()) {
+      blocks.begin(k);
+      for (int half = 0; half < 2; half++) {
+        const uint32_t* codes = blocks.codes() + half * LANES;
+        const Vec offset = layout.offsets ? blocks.offset(half) : Vec{};
+        float* to = decoded + k * PANEL + half * LANES;
+        for (int64_t at = 0; at < BLOCK; at += layout.group) {
+          const Vec scale = blocks.scale(half, at);
+          for (int64_t i = 0; i < layout.group; i += IN_WORD, codes += PANEL) {
+            const Word words = load_words(codes);
+#pragma GCC unroll 8
+            for (int place = 0; place < IN_WORD; place++, to += PANEL) store(to, scale * code(words, place) + offset);
+          }
+        }
+      }
+    }
+  }
+
+  template <int R>
+  static void panel(const Layout& given, const char* w, const float* x, int64_t K, const float* sums, Fetch fetch,
+                    float* found) {
+    const Layout layout = Compiled::of(given);
+    std::fill_n(found, R * PANEL, 0.0f);
+    Blocks blocks{layout, w};
+    for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block()) {
+      blocks.begin(k);
+      const uint32_t* codes = blocks.codes();
+      for (int64_t at = 0; at < BLOCK; at += layout.group) {
+        Vec chains[CHAINS<R>][R][2] = {};
+        const float* input = x + k + at;
+        for (int64_t i = 0; i < layout.group; i += IN_WORD, codes += PANEL, fetch.from += IN_WORD * fetch.step) {
+          for (int64_t to = 0; to < IN_WORD * fetch.step; to += 64) __builtin_prefetch(fetch.from + to);
+          const Word a = load_words(codes), b = load_words(codes + LANES);
+#pragma GCC unroll 8
+          for (int place = 0; place < IN_WORD; place++) {
+            add_up<R>(chains[place % CHAINS<R>], code(a, place), code(b, place), input + i + place, K);
+          }
+        }
+        Vec (&totals)[R][2] = chains[0];
+        for (int chain = 1; chain < CHAINS<R>; chain++) {
+          for (int j = 0; j < 2 * R; j++) totals[j / 2][j % 2] += chains[chain][j / 2][j % 2];
+        }
+        const bool shifted = layout.offsets && at + layout.group == BLOCK;  // once for each block
+        for (int half = 0; half < 2; half++) {
+          const Vec scale = blocks.scale(half, at), offset = shifted ? blocks.offset(half) : Vec{};
+          for (int r = 0; r < R; r++) {
+            float* to = found + r * PANEL + half * LANES;
+            Vec total = load(to) + scale * totals[r][half];
+            if (shifted) total += offset * sums[r * (K / BLOCK) + k / BLOCK];
+            store(to, total);
+          }
+        }
+      }
+    }
+  }
+};
+
+// What the products need to know of a kind.
+struct Format {
+  using Panel = void (*)(const Layout&, const char*, const float*, int64_t, const float*, Fetch, float*);
+
+  Layout layout;  // of coded weights
+  int64_t (*plain)(int64_t);  // bytes of a panel; null of coded weights
+  void (*decode)(const Layout&, const char*, int64_t, float*);
+  const Panel* panel;  // for 1 … ROWS inputs
+
+  bool coded() const { return !plain; }
+  int64_t multiple() const { return plain ? 1 : layout.multiple(); }
+  int64_t bytes(int64_t K) const { return plain ? plain(K) : layout.bytes(K); }
+};
+
+template <class F, int... R>
+const Format::Panel* ways_of(std::integer_sequence<int, R...>) {
+  static constexpr Format::Panel ways[] = {F::template panel<R + 1>...};
+  return ways;
+}
+
+template <class F>
+Format plain() {
+  return {{}, F::bytes, nullptr, ways_of<F>(std::make_integer_sequence<int, ROWS>{})};
+}
+
+template <int64_t BITS, class Compiled = Any>
+Format coded(bool offsets, bool super = false, int64_t group = BLOCK) {
+  return {{BITS, offsets, super, group}, nullptr, Coded<BITS, Compiled>::decode,
+          ways_of<Coded<BITS, Compiled>>(std::make_integer_sequence<int, ROWS>{})};
+}
+
+// By kind.
+const Format FORMATS[] = {
+    plain<Float32>(), plain<Bits16<false>>(), plain<Bits16<true>>(),
+    coded<8, Plain<8, false>>(false), coded<4, Plain<4, true>>(true), coded<8>(true),
+    coded<4>(true, true), coded<8>(true, true), coded<8>(false, true, 16),
+};
+
+int64_t panels_of(const Part& part) { return (part.out + PANEL - 1) / PANEL; }
+
+}  // namespace
