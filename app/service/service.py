@@ -25,6 +25,7 @@ from core.errors import InputError, PolydraftError, traced
 
 if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
+    from core.options import Precision
 
 PACE = 0.1  # seconds between two events of growing drafts, because drawing in the page takes a core from the model
 REMEMBERED = 1024  # tabs whose newest request number is stored, to detect older requests that arrive late
@@ -70,9 +71,9 @@ class DraftService:
     another one.
     """
 
-    def __init__(self, load: Callable[[str], Autocomplete], name: str = "", pace: float = PACE) -> None:
+    def __init__(self, load: Callable[..., Autocomplete], name: str = "", pace: float = PACE) -> None:
         """Args:
-        load: loads a model by its name; called in a separate thread.
+        load: loads a model by its name, and by a precision if one is chosen; called in a separate thread.
         name: of the first model.
         """
         self._load_model, self._pace = load, pace
@@ -187,9 +188,11 @@ class DraftService:
             self._wake.notify()
         return await asyncio.wrap_future(query)
 
-    async def change(self, name: str) -> dict[str, Any]:
+    async def change(self, name: str, precision: Precision | None = None) -> dict[str, Any]:
         """Loads another model, which then replaces the present one. The present one, if any, drafts meanwhile.
 
+        Args:
+            precision: see `load_model`; None is that of the start.
         Returns: the new status.
         Raises: InputError while another model is being loaded, or if loading fails.
         """
@@ -198,7 +201,7 @@ class DraftService:
                 raise InputError(CLOSING[0])
             if self._loading is not None:
                 raise InputError(f"A model is being loaded; wait until it is loaded, then load {name}.")
-            done = self._load(name)
+            done = self._load(name, precision)
         await asyncio.wrap_future(done)
         return self.status()
 
@@ -268,7 +271,7 @@ class DraftService:
 
     # ---------------------------------------------------------------- loading, in a separate thread
 
-    def _load(self, name: str) -> Pending[None]:
+    def _load(self, name: str, precision: Precision | None = None) -> Pending[None]:
         """Begins to load. The caller has locked `_wake`. The result ends once the model drafts, or with the reason why
         it does not."""
         done = Pending[None]()
@@ -276,14 +279,14 @@ class DraftService:
             self._name, self._failure = name, None  # requests wait again
         self._loading_name = name
         self._loading = threading.Thread(
-            target=self._run_load, args=(name, done), name="polydraft-loading", daemon=True
+            target=self._run_load, args=(name, precision, done), name="polydraft-loading", daemon=True
         )
         self._loading.start()
         return done
 
-    def _run_load(self, name: str, done: Pending[None]) -> None:
+    def _run_load(self, name: str, precision: Precision | None, done: Pending[None]) -> None:
         try:
-            loaded = self._load_model(name)
+            loaded = self._load_model(name) if precision is None else self._load_model(name, precision)
         except Exception as error:
             if not isinstance(error, PolydraftError):
                 log.warning("The model %s could not be loaded: %r", name, error, exc_info=error)

@@ -98,12 +98,12 @@ def serve(
         return
     bound: int = listener.getsockname()[1]
 
-    def load(name: str) -> Autocomplete:
+    def load(name: str, chosen: Precision = precision) -> Autocomplete:
         from core.autocomplete import load_autocomplete
         from core.models.memory import return_freed
 
         try:
-            loaded = load_autocomplete(name, backend, precision=precision, in_background=True, bases=bases)
+            loaded = load_autocomplete(name, backend, precision=chosen, in_background=True, bases=bases)
             if draft_model is not None:
                 offer_draft_model(loaded, draft_model, backend, precision)
             return_freed()

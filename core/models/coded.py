@@ -50,7 +50,7 @@ class Coded:
         scales: (out, in / 32, scales) float16, or int8 with `factors`.
         offsets: (out, in / 32, 1) of the same type, or None.
         codes: of 8 bits: (out, in / 32, 32) int8. Of 4 bits: (out, in / 32, 16) uint8, each byte with those of two
-            inputs side by side, the first one's in its lower half.
+            inputs at a distance of four, the first one's in its lower half; four bytes have eight inputs.
         factors: (out, in / 256, 1 or 2) float16, of the scales and of the offsets, or None.
     """
 
@@ -81,7 +81,10 @@ class Coded:
 
     def decoded(self) -> Tensor:
         """(out, in) float32."""
-        codes = self.codes if self.form.bits == 8 else torch.stack([self.codes & 15, self.codes >> 4], -1).flatten(2)
+        codes = self.codes
+        if self.form.bits == 4:
+            of_eight = codes.unflatten(2, (-1, 4))
+            codes = torch.stack([of_eight & 15, of_eight >> 4], -2).flatten(2)
         weights = codes.float().unflatten(2, (-1, self.form.group))
         weights.mul_(self._numbers(self.scales, 0)[..., None])
         if self.offsets is not None:
@@ -144,14 +147,14 @@ def _part(blocks: np.ndarray, start: int, end: int | None, kind: type[np.generic
     return np.ascontiguousarray(blocks[..., start:end]).view(kind)
 
 
-def _neighbours(halves: np.ndarray) -> np.ndarray:
+def _by_eight(halves: np.ndarray) -> np.ndarray:
     """(…, n) bytes with a code of one list in their lower halves and of another in their upper ones -> (…, 2, n / 2),
-    the codes of each list, two neighbours in a byte."""
-    pairs = np.ascontiguousarray(halves).view(np.uint16)  # of inputs 0, and 1 eight bits further
-    codes = np.empty((*pairs.shape[:-1], 2, pairs.shape[-1]), np.uint8)
-    codes[..., 0, :] = pairs & 0x000F | pairs >> 4 & 0x00F0
-    codes[..., 1, :] = pairs >> 4 & 0x000F | pairs >> 8 & 0x00F0
-    return codes
+    the codes of each list, eight in four bytes."""
+    of_eight = np.ascontiguousarray(halves).view(np.uint32).reshape(*halves.shape[:-1], -1, 2)  # inputs 0-3, and 4-7
+    first, last = of_eight[..., 0], of_eight[..., 1]
+    lower, upper = np.uint32(0x0F0F0F0F), np.uint32(0xF0F0F0F0)
+    codes = np.stack([first & lower | (last & lower) << 4, (first & upper) >> 4 | last & upper], -2)
+    return codes.view(np.uint8)
 
 
 def _apart(halves: np.ndarray) -> np.ndarray:
@@ -161,11 +164,11 @@ def _apart(halves: np.ndarray) -> np.ndarray:
 
 def _q4_0(blocks: np.ndarray) -> Read:
     scales = _part(blocks, 0, 2, np.float16)
-    return scales, np.float16(-8) * scales, _neighbours(blocks[..., 2:]), None
+    return scales, np.float16(-8) * scales, _by_eight(blocks[..., 2:]), None
 
 
 def _q4_1(blocks: np.ndarray) -> Read:
-    return _part(blocks, 0, 2, np.float16), _part(blocks, 2, 4, np.float16), _neighbours(blocks[..., 4:]), None
+    return _part(blocks, 0, 2, np.float16), _part(blocks, 2, 4, np.float16), _by_eight(blocks[..., 4:]), None
 
 
 def _five_bits(blocks: np.ndarray, start: int) -> np.ndarray:
@@ -199,7 +202,7 @@ def _factors(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _q4_k(blocks: np.ndarray) -> Read:
     scales, offsets, factors = _factors(blocks)
-    return scales, offsets, _neighbours(blocks[..., 16:].reshape(*blocks.shape[:2], 4, 32)), factors
+    return scales, offsets, _by_eight(blocks[..., 16:].reshape(*blocks.shape[:2], 4, 32)), factors
 
 
 def _q5_k(blocks: np.ndarray) -> Read:

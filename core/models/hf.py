@@ -23,7 +23,7 @@ from huggingface_hub import constants as hub
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from core.errors import ModelFileError, ModelNotFound, PolydraftError, first_line
+from core.errors import InputError, ModelFileError, ModelNotFound, PolydraftError, first_line
 from core.models.coded import Weight, weight_of
 from core.models.gguf_check import check
 from core.models.gguf_file import forget, read
@@ -31,6 +31,7 @@ from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
 from core.models.llama import NativeLlama, why_not, why_not_family
 from core.models.module import embedding_weight
 from core.models.native_gguf import read as native_gguf
+from core.models.native_gguf import why_not_rounded
 from core.models.torch_model import TorchModel
 
 MAX_CONTEXT = 8192  # positions; more, even if the model's configuration allows them, would take gigabytes of cache
@@ -60,7 +61,9 @@ if TYPE_CHECKING:
     from core.models.module import Module
 
 
-def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain: bool = False) -> TorchModel:
+def load(
+    source: Path | str, name: str, dtype: torch.dtype | None = None, plain: bool = False, rounded: bool = False
+) -> TorchModel:
     """Loads a model.
 
     Args:
@@ -69,14 +72,23 @@ def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain:
         dtype: of the weights on a CPU, float32 or bfloat16; None keeps a GGUF file's format, or else is float32. Models
             that do not run compiled stay at float32.
         plain: keep transformers' layers for the Llama family on a CPU instead of compiled ones; see `compiled`.
-    Raises: ModelNotFound for an id that neither the hub nor the local cache has; ModelFileError for files
-        that are incomplete, damaged, not in safetensors, or of an architecture that transformers cannot read.
+        rounded: compiled code rounds inputs to 8 bits where there are many of them. Only with neither of the others.
+    Raises: InputError for `rounded` and a model that does not run so; ModelNotFound for an id that neither the hub nor
+        the local cache has; ModelFileError for files that are incomplete, damaged, not in safetensors, or of an
+        architecture that transformers cannot read.
     """
     if isinstance(source, Path) and source.is_file():
         check(read(source))
-        straight = _load_straight(source, name) if dtype is None and not plain else None
+        straight = _load_straight(source, name, rounded) if dtype is None and not plain else None
         if straight is not None:
             return straight
+    if rounded:
+        why_not = (
+            why_not_rounded(read(source)) if isinstance(source, Path) and source.is_file() else "it is no GGUF file"
+        )
+        raise InputError(
+            f"Precision 'int8' given for {name}, which cannot be computed so: {why_not}; leave the precision out."
+        )
     from transformers import AutoConfig
 
     with _quiet(), _read_once():
@@ -112,11 +124,13 @@ def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain:
         return model if plain else compiled(model, dtype, source if isinstance(source, Path) else None)
 
 
-def _load_straight(path: Path, name: str) -> TorchModel | None:
+def _load_straight(path: Path, name: str, rounded: bool) -> TorchModel | None:
     """A GGUF file in its own format in compiled code, or None. It uses nothing of transformers that takes seconds
     to import."""
     file = read(path)
-    module = native_gguf(file)
+    if rounded and why_not_rounded(file):
+        return None
+    module = native_gguf(file, rounded)
     if module is None:
         return None
     with _reading(path, "the tokenizer of "):

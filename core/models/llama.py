@@ -81,6 +81,7 @@ class NativeLlama(nn.Module):
         layers: list[LayerMaps],
         output: Map,
         norm: Tensor,
+        rounded: bool = False,
     ) -> None:
         """`why_not_width` of its heads must be "".
 
@@ -88,12 +89,13 @@ class NativeLlama(nn.Module):
             config: transformers' configuration, or an object with the same attributes.
             rotary: computes cosines and sines, as transformers' module does, of each kind of rotation.
             output, norm: the output rows, and the weight (D,) of the norm before them.
+            rounded: inputs are rounded to 8 bits where there are many, see `Compiled`.
         """
         super().__init__()
         self.config, self._shape = config, shape
         self.embed_tokens, self._rotary = embeddings, rotary
         self.planes = [(shape.key_heads, shape.width)] * (2 * len(layers))
-        self._compiled = Compiled(shape, layers, output, norm)
+        self._compiled = Compiled(shape, layers, output, norm, rounded=rounded)
 
     @classmethod
     def of(

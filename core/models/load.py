@@ -50,7 +50,8 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             that was measured to be faster; else llama.cpp if it works, else torch.
         precision: of the weights on a CPU with torch, for models that run compiled: "file" keeps a GGUF
             file's format of a few bits, and uses "float32" for all others, with the same results; "bfloat16" rounds
-            them. llama.cpp keeps the file's format, and refuses any other precision.
+            them. "int8" keeps a GGUF file's weights, and rounds the inputs of products to 8 bits where a pass has more
+            than eight. llama.cpp keeps the file's format, and refuses any other precision.
 
     The model's attribute `notice` reports, in one sentence, why "auto" does not use compiled code or llama.cpp.
 
@@ -209,7 +210,8 @@ def _with_torch(source: Path | str, label: str, precision: Precision) -> Languag
         from core.models import hf
     except ImportError as error:
         raise BackendUnavailable(f"torch cannot run here: {str(error).rstrip('.')}; run `make setup`.") from None
-    model = hf.load(source, label, None if precision == "file" else getattr(torch, precision))
+    dtype = None if precision in ("file", "int8") else getattr(torch, precision)
+    model = hf.load(source, label, dtype, rounded=precision == "int8")
     if not model.device.startswith("cuda"):
         return model
     from core.models.static import on_static_cache

@@ -29,6 +29,7 @@ from core.models.threads import Threads
 SOURCE = Path(__file__).with_name("native") / "pass.cpp"
 OPTIONS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 WIDEST = 256  # of a head
+ROUNDED_FROM = 9  # inputs: with fewer, a pass takes the time of reading the weights, rounded or not
 
 NO_MEMORY = 1  # return value of `polydraft_forward`
 # Of weights, in the numbering of `native/interface.h`: types, and forms of coded ones.
@@ -71,7 +72,7 @@ class _Layer(Structure):
 class _Model(Structure):
     _fields_ = [
         *((name, c_int64) for name in ("layers", "dim", "heads", "key_heads", "width", "inner")),
-        *((name, c_int64) for name in ("turned", "tables", "window", "gelu", "whole")),
+        *((name, c_int64) for name in ("turned", "tables", "window", "gelu", "whole", "rounded")),
         *((name, c_double) for name in ("eps", "attention", "residual", "logits", "attention_cap", "logit_cap")),
         ("layer", POINTER(_Layer)),
         ("head", _Matrix),
@@ -240,6 +241,7 @@ class Compiled:
         output: Map,
         norm: Tensor | None = None,
         dtype: torch.dtype | None = None,
+        rounded: bool = False,
     ) -> None:
         """`why_not_width(shape.width)` must be "".
 
@@ -247,6 +249,7 @@ class Compiled:
             output: the output rows.
             norm: (D,) of the norm before the output rows, unless they include it.
             dtype: of weights that are not coded; None keeps their own (float32, bfloat16 or float16).
+            rounded: products of coded weights with `ROUNDED_FROM` inputs and more round the inputs to 8 bits.
         """
         self._library, self._shape, self._threads = library(), shape, Threads()
         self._panel, self._dtype = self._library.polydraft_panel(), dtype
@@ -265,6 +268,7 @@ class Compiled:
             window=shape.window,
             gelu=shape.gelu,
             whole=shape.whole,
+            rounded=ROUNDED_FROM if rounded else 0,
             eps=shape.eps,
             attention=shape.width**-0.5 if shape.attention is None else shape.attention,
             residual=shape.residual,
@@ -285,7 +289,8 @@ class Compiled:
     @property
     def shape_and_types(self) -> str:
         """What the time of a pass depends on, without adapters. With the shape, the bytes give the weights' types."""
-        return f"{self._shape}, {self._model.layers} layers, {self.outputs} outputs, {self.bytes} bytes"
+        rounded = ", inputs in 8 bits" if self._model.rounded else ""
+        return f"{self._shape}, {self._model.layers} layers, {self.outputs} outputs, {self.bytes} bytes{rounded}"
 
     def adapt(self, changes: Mapping[Place, Sequence[Change]]) -> None:
         """Adds these changes of projections, by layer and name, in place of all earlier ones."""

@@ -45,18 +45,27 @@ def why_not(file: GGUFFile) -> str:
     return why_not_width(config.head_dim)
 
 
-def read(file: GGUFFile) -> NativeLlama | None:
-    """The model, or None if another engine must read the file. Raises ModelFileError."""
+def why_not_rounded(file: GGUFFile) -> str:
+    """Why compiled code cannot compute this file's products with inputs of 8 bits, as a clause about the model, or "".
+    Raises ModelFileError."""
+    if torch.cuda.is_available():
+        return "it runs on the GPU"
+    coded = any(tensor.kind in TYPES for tensor in file.tensors.values())
+    return why_not(file) or ("" if coded else "none of its weights are coded in a few bits")
+
+
+def read(file: GGUFFile, rounded: bool = False) -> NativeLlama | None:
+    """The model, or None if another engine must read the file. `rounded`: see `Compiled`. Raises ModelFileError."""
     if torch.cuda.is_available() or why_not(file):
         return None
-    return _Reader(file).model()
+    return _Reader(file).model(rounded)
 
 
 class _Reader:
     def __init__(self, file: GGUFFile) -> None:
         self._tensors, self._config = file.tensors, config_of(file)
 
-    def model(self) -> NativeLlama:
+    def model(self, rounded: bool) -> NativeLlama:
         c = self._config
         tables = _tables(c, {name: x for name in FACTORS if (x := self._numbers(name)) is not None})
         shape = Shape(
@@ -83,7 +92,7 @@ class _Reader:
         norm = self._numbers("output_norm.weight")
         assert norm is not None
         embedded = nn.Embedding.from_pretrained(float32(embeddings).mul(c.embeddings))
-        return NativeLlama(c, shape, embedded, _Rotation(tables), layers, (output, None), norm)
+        return NativeLlama(c, shape, embedded, _Rotation(tables), layers, (output, None), norm, rounded)
 
     def _layer(self, i: int, tables: int) -> LayerMaps:
         c, name = self._config, f"blk.{i}"

@@ -2,8 +2,8 @@
 
 Loaded code has all permissions of this process, so only the user may access the folder. The library's bytes are
 compared with a digest beside it before the system maps them, because a truncated file would end the process
-with SIGBUS; if they differ, it is compiled again, once. The name encodes source (with the headers beside it), options and processor, but not the
-compiler, so cached code runs without a compiler.
+with SIGBUS; if they differ, it is compiled again, once. The name encodes source (with the headers beside it), options
+and processor, but not the compiler, so cached code runs without a compiler.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import platformdirs
 from core.models.processor import cpu
 
 COMPILERS = ("c++", "g++", "clang++")
-COMPILE_SECONDS = 120
+COMPILE_SECONDS = 600  # it takes ten, but other programs may have most of the processor
 PRIVATE = 0o700
 
 

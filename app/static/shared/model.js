@@ -46,7 +46,8 @@ async function load(model, form, loaded) {
   for (const button of buttons) button.disabled = true;
   setText(form.querySelector("span"), "The model is being loaded.");
   try {
-    await postJson("/api/model", { model });
+    const rounded = /** @type {HTMLInputElement | null | undefined} */ (form.parentElement?.querySelector(".md-rounded input"));
+    await postJson("/api/model", rounded?.checked ? { model, precision: "int8" } : { model });
     setText(form.querySelector("span"), "");
     loaded();
   } catch (error) {

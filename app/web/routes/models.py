@@ -2,8 +2,9 @@
 that list them and load another one.
 
     GET  /api/models   the models folder, the models to choose from, and the one that is being loaded, if any
-    POST /api/model    {"model"}: a file, a folder or a name. Loads it while the present one, if any, continues to
-                       draft; the response is the new status.
+    POST /api/model    {"model", "precision"}: a file, a folder or a name, and a precision of `load_model` (by default
+                       that of the start). Loads it while the present one, if any, continues to draft; the response is
+                       the new status.
 
 Errors are returned as {"message", "fix"}, with status 409.
 """
@@ -21,6 +22,7 @@ from app.web.bounds import FilePath
 from app.web.refusals import taking
 from app.web.refused import mended
 from core.files import answered
+from core.options import Precision
 
 DEFAULT = "default"
 
@@ -69,6 +71,7 @@ def _model_at(path: Path) -> tuple[str, int] | None:
 
 class ModelRequest(Strict):
     model: FilePath
+    precision: Precision | None = None
 
 
 def add_routes(app: FastAPI, service: DraftService) -> None:
@@ -80,4 +83,4 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     @app.post("/api/model")
     @taking(ModelRequest)
     async def model(_: Request, body: ModelRequest) -> dict[str, object]:
-        return await service.change(body.model.strip())
+        return await service.change(body.model.strip(), body.precision)

@@ -20,8 +20,8 @@
 // width, H query heads on K key heads, w width of a head, I inner width, C columns of the cache.
 //
 // The other files of this folder are parts of this one: `interface.h` what the caller hands over, `vectors.h` the
-// processor's registers, `weights.h` the kinds of weights, `products.h` products with matrices, `attention.h` attention,
-// `faults.h` the checks.
+// processor's registers, `layout.h` how coded weights are stored, `weights.h` the kinds of weights, `rounded.h` products
+// with inputs of 8 bits, `products.h` products with matrices, `attention.h` attention, `faults.h` the checks.
 //
 // The caller owns all memory. The fields of `Model` and `Pass` state its obligations. `polydraft_fault` checks those that
 // affect sizes or addresses before each pass, in about a hundred comparisons. It cannot check that a pointer refers to as
@@ -42,7 +42,7 @@ namespace {
 
 // Sizes, in numbers, of the intermediate results of `run`: the shared ones, and those of each thread.
 struct Room {
-  int64_t qkv, attended, acted, added, last, scale, sums, weighed, scores, decoded, low;
+  int64_t qkv, attended, acted, added, last, scale, sums, weighed, scores, decoded, low, rounded;
 
   Room(const Model& m, const Pass& p) {
     const int64_t rows = p.inputs, entering = m.layer[0].qkv.in;
@@ -68,10 +68,11 @@ struct Room {
       rank = std::max(rank, rank_of(layer.gate) + rank_of(layer.up));
     }
     low = times(rows, rank);
+    rounded = m.rounded ? times(rows, (widest + BLOCK) / BLOCK * FLOATS_OF_ROUNDED) : 0;
   }
 
   int64_t shared() const { return qkv + attended + acted + added + last; }
-  int64_t own() const { return scale + sums + weighed + scores + decoded + low; }
+  int64_t own() const { return scale + sums + weighed + scores + decoded + low + rounded; }
 };
 
 void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
@@ -88,6 +89,8 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
   own.scores = own.weighed + room.weighed;                           // (C,)
   own.decoded = own.scores + room.scores;                            // (2, inputs, PANEL)
   own.low = own.decoded + room.decoded;                              // (rows, rank)
+  own.rounded = reinterpret_cast<Rounded*>(own.low + room.low);      // (inputs / BLOCK, rows)
+  own.rounds = m.rounded;
   const Attend over = attend_of(std::make_integer_sequence<int, WIDEST / LANES>{}, w);
   const float residual = static_cast<float>(m.residual), factor = static_cast<float>(m.attention);
   const float cap = static_cast<float>(m.attention_cap), most = static_cast<float>(m.logit_cap);
@@ -187,7 +190,7 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
     add(layer.out, attended, layer.after_attention);
     if (!layer.plain) norms(p.h, rows, D, m.eps, own.scale);
     const auto act = [&](int64_t r, int64_t at, int64_t count, const float* gate) {
-      const float* up = gate + ROWS * PANEL;
+      const float* up = gate + APART;
       alignas(64) float found[PANEL];
       for (int i = 0; i < PANEL; i += LANES) {
         const Vec x = load(gate + i);

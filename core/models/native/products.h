@@ -6,13 +6,18 @@
 #include <cmath>
 #include <omp.h>
 
+#include "rounded.h"
 #include "weights.h"
 
 namespace {
 
 constexpr int64_t IN_CACHE = 400'000;  // bytes: twice as many, and some inputs, fit into a core's cache
 constexpr int AHEAD = 2048;            // bytes: the hardware's own prefetch ends at each page of 4 KB
-constexpr int64_t MANY = 13;  // inputs from which decoding coded weights once is faster
+// Inputs from which decoding a panel of coded weights once is faster. Sums of four inputs at a time, as with AVX2, read a
+// decoded panel so often that it never is.
+constexpr int64_t MANY = ROWS < 8 ? INT64_MAX : 13;
+constexpr int64_t CHUNK = 32;  // rounded inputs that a panel's outputs are computed for at a time: they stay in the cache
+constexpr int64_t APART = CHUNK * PANEL;  // numbers from the outputs of one matrix to those of another
 
 struct Share {
   int64_t begin, end;
@@ -27,6 +32,8 @@ Share share(int64_t pieces) {
 // One thread's memory for values derived from the inputs of a product; each array has `rows` rows.
 struct Own {
   float *scale, *sums, *weighed, *scores, *decoded, *low;
+  Rounded* rounded;
+  int64_t rounds;  // inputs from which a product with coded weights rounds them; 0: never
 };
 
 // 1 / root mean square of D numbers.
@@ -96,24 +103,28 @@ struct Inputs {
   int64_t rows;
   const float* scale;  // (rows,) factors of the results, or null
   const float* sums;   // see `Own`
+  const Rounded* rounded;  // or null
 };
 
 // y = scale · x Wᵀ + b, for this thread's share of the panels of COUNT parts, of as many matrices with the same inputs
-// and outputs: `take(row, first output, how many, values)` gets a panel of each, PANEL values at a distance of ROWS ·
-// PANEL. `first`: the first output of these parts, and its panel; `low`: the inner values of each matrix's adapters.
+// and outputs: `take(row, first output, how many, values)` gets a panel of each, PANEL values APART from each other.
+// `first`: the first output of these parts, and its panel; `low`: the inner values of each matrix's adapters.
 template <int COUNT, class Take>
 void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&parts)[COUNT], Share mine, int64_t first,
                  int64_t first_panel, const Inputs& inputs, const Own& own, const float* const (&low)[COUNT], Take take) {
-  alignas(64) float found[COUNT * ROWS * PANEL];
+  alignas(64) float found[COUNT * APART];
   const int64_t rows = inputs.rows, K = matrices[0]->in, out = parts[0]->out;
-  const int64_t blocks = (rows + ROWS - 1) / ROWS;
-  if (blocks == 0) return;
   const Format* formats[COUNT];
-  int64_t bytes[COUNT], size = 0;
+  RoundedPanel rounded[COUNT];  // null for weights that are not coded
+  int64_t bytes[COUNT], size = 0, at_once = inputs.rounded ? CHUNK : ROWS;
   for (int i = 0; i < COUNT; i++) {
     formats[i] = &FORMATS[parts[i]->kind];
+    rounded[i] = inputs.rounded && formats[i]->coded() ? rounded_of(formats[i]->layout) : nullptr;
+    if (!rounded[i]) at_once = ROWS;
     size += bytes[i] = formats[i]->bytes(K);
   }
+  const int64_t blocks = (rows + at_once - 1) / at_once;
+  if (blocks == 0) return;
   // While one panel is computed, each block of inputs prefetches its part of the next panel. In a panel too large for the
   // cache, the weights just ahead are prefetched instead.
   const bool whole = size <= IN_CACHE;
@@ -121,19 +132,21 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
   const bool decode = rows >= MANY && 2 * Float32::bytes(K) <= IN_CACHE;
   for (int64_t p = mine.begin; p < mine.end; p++) {
     for (int i = 0; decode && i < COUNT; i++) {
-      if (formats[i]->coded()) formats[i]->decode(formats[i]->layout, parts[i]->panels + p * bytes[i], K, own.decoded + i * K * PANEL);
+      if (formats[i]->coded() && !rounded[i]) formats[i]->decode(formats[i]->layout, parts[i]->panels + p * bytes[i], K, own.decoded + i * K * PANEL);
     }
     for (int64_t block = 0; block < blocks; block++) {
       const int64_t row = rows * block / blocks;
       const int some = static_cast<int>(rows * (block + 1) / blocks - row);
       const int count = static_cast<int>(std::min<int64_t>(PANEL, out - p * PANEL));
       for (int i = 0; i < COUNT; i++) {
-        float* values = found + i * ROWS * PANEL;
+        float* values = found + i * APART;
         const char* w = parts[i]->panels + p * bytes[i];
         const int64_t each = (bytes[i] + K - 1) / K, step = whole ? (each + blocks - 1) / blocks : each;
         const Fetch fetch{w + (whole ? bytes[i] + block * step * K : AHEAD), step};
         const float* sums = inputs.sums + row * (K / BLOCK);
-        if (decode && formats[i]->coded()) {
+        if (rounded[i]) {
+          rounded[i](formats[i]->layout, w, inputs.rounded + row, rows, some, K, values);
+        } else if (decode && formats[i]->coded()) {
           const char* panel = reinterpret_cast<const char*>(own.decoded + i * K * PANEL);
           FORMATS[FLOAT32].panel[some - 1]({}, panel, inputs.x + row * K, K, sums, fetch, values);
         } else {
@@ -167,6 +180,10 @@ bool has_offsets(const Matrix& m) {
   return std::any_of(m.part, m.part + m.parts, [](const Part& part) { return FORMATS[part.kind].layout.offsets; });
 }
 
+bool has_codes(const Matrix* m) {
+  return std::any_of(m->part, m->part + m->parts, [](const Part& part) { return FORMATS[part.kind].coded(); });
+}
+
 // What the products of x with these matrices share: they have the norm of the first one.
 template <int COUNT>
 Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t rows, const float* scale, const Own& own) {
@@ -184,7 +201,9 @@ Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t
       own.sums[at / BLOCK] = sum<LANES>(total);
     }
   }
-  return {x, rows, scale, own.sums};
+  const bool rounds = own.rounds && rows >= own.rounds && std::any_of(matrices, matrices + COUNT, has_codes);
+  if (rounds) round_inputs(x, rows, K, own.rounded);
+  return {x, rows, scale, own.sums, rounds ? own.rounded : nullptr};
 }
 
 void inner_of(const LowRank* low, const Inputs& inputs, int64_t K, float* found) {

@@ -2,13 +2,22 @@
 
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
 
 namespace {
 
 #if defined(__AVX512F__)
 constexpr int LANES = 16, ROWS = 12;  // 24 sums, two weights and an input in 32 registers
+#elif defined(__aarch64__)
+constexpr int LANES = 4, ROWS = 12;  // the same, in registers of 128 bits
 #else
 constexpr int LANES = 8, ROWS = 4;  // 8 sums in 16 registers
 #endif
@@ -29,6 +38,20 @@ inline Vec load(const uint16_t* p) {
 }
 inline Word load_words(const uint32_t* p) { return *reinterpret_cast<const Words*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<Unaligned*>(p) = v; }
+
+// a · b + c with one rounding. (Compilers may round a * b + c once or twice.)
+inline Vec fused(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+  return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__) && defined(__FMA__)
+  return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+  return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  for (int i = 0; i < LANES; i++) c[i] = std::fma(a[i], b[i], c[i]);
+  return c;
+#endif
+}
 
 // The sum of a vector's lanes, by halves.
 template <int LENGTH, class V>

@@ -25,7 +25,9 @@ from tests.fake_drafts import FakeDrafts, Server
 GOOD = "/models/good.gguf"
 
 
-def load(name: str) -> Autocomplete:
+def load(name: str, precision: str = "file") -> Autocomplete:
+    if precision == "int8":
+        raise ModelNotFound(f"{name} with inputs of 8 bits is not there.")
     if name != GOOD:
         raise ModelNotFound(f"There is no model at {name}.")
     return FakeAutocomplete().real()
@@ -57,9 +59,18 @@ def test_the_route_loads_a_model_or_returns_the_reason(server: Server) -> None:
         409,
         {"message": "There is no model at /models/bad.gguf.", "fix": ""},
     )
-    for body in ({"model": ""}, {"model": "x" * 5000}, {"model": 3}, {}, {"model": GOOD, "more": 1}):
+    for body in (
+        {"model": ""},
+        {"model": "x" * 5000},
+        {"model": 3},
+        {},
+        {"model": GOOD, "more": 1},
+        {"model": GOOD, "precision": "x"},
+    ):
         status, answer = asked(server, body)
         assert status == 422 and answer["message"], body
+    _, answer = asked(server, {"model": GOOD, "precision": "int8"})
+    assert answer["message"] == f"{GOOD} with inputs of 8 bits is not there."
     status, answer = asked(server, {"model": f" {GOOD} "})
     assert (status, answer["ready"], answer["model"]) == (200, True, "Scripted")
 
@@ -101,7 +112,9 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
     (tmp_path / "broken.gguf").write_bytes(b"x")
     ready = threading.Event()
 
-    def by_name(name: str) -> Autocomplete:
+    def by_name(name: str, precision: str = "file") -> Autocomplete:
+        if precision == "int8":
+            raise ModelNotFound(f"{name} is not coded in a few bits.")
         if name == "default":
             return FakeAutocomplete().real()
         if name.endswith("broken.gguf"):
@@ -126,6 +139,10 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
         expect(dialog.get_by_role("listitem").first).to_contain_text("drafting now")
         dialog.get_by_role("button", name="Load broken").click()
         expect(dialog.get_by_text("broken.gguf is no model file.")).to_be_visible()
+        dialog.get_by_role("checkbox", name="Read faster").check()
+        dialog.get_by_role("button", name="Load newer").click()
+        expect(dialog.get_by_text("newer.gguf is not coded in a few bits.")).to_be_visible()
+        dialog.get_by_role("checkbox", name="Read faster").uncheck()
         dialog.get_by_role("button", name="Load newer").click()
         expect(dialog.get_by_text("The model is being loaded.")).to_be_visible()
         assert service.status()["model"] == "Scripted"  # it goes on drafting

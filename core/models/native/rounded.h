@@ -1,0 +1,249 @@
+// Products with inputs that are rounded to 8 bits, for passes of many inputs: their sums are integers, which a processor
+// adds up several times as fast as float32.
+//
+// The inputs of a block become d · q, with d = max |x| / 127 and whole q from -127 to 127. With weights s · c + o,
+//
+//      Σ (s · c + o) · d · q  =  s · d · Σ c · q  +  o · (d · Σ q).
+//
+// Sums of integers are exact in any order, and each block adds its two products to an output with one rounding each. So
+// every processor computes the same bits as `reference`, number by number.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "layout.h"
+#include "vectors.h"
+
+namespace {
+
+// The inputs of a block of one row.
+struct Rounded {
+  int8_t codes[BLOCK];     // q
+  float scale, sum;        // d, d · Σ q
+  int32_t shift[2];        // 128 · Σ q, of each half of the block
+};
+constexpr int64_t FLOATS_OF_ROUNDED = sizeof(Rounded) / sizeof(float);
+constexpr float LEAST_INPUT = 1e-30f;  // a block of smaller ones is rounded to zeros
+
+// x (rows, K) -> `to` (K / BLOCK, rows).
+void round_inputs(const float* x, int64_t rows, int64_t K, Rounded* to) {
+  constexpr float MAGIC = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, in the lowest bits
+  for (int64_t k = 0; k < K; k += BLOCK) {
+    for (int64_t r = 0; r < rows; r++, to++) {
+      const float* from = x + r * K + k;
+      Vec most = {};
+      for (int64_t i = 0; i < BLOCK; i += LANES) {
+        const Vec value = load(from + i), size = value < 0.0f ? -value : value;
+        most = size > most ? size : most;
+      }
+      float largest = 0.0f;
+      for (int i = 0; i < LANES; i++) largest = std::max(largest, most[i]);
+      const float by = largest < LEAST_INPUT ? 0.0f : 127.0f / largest;
+      Int sums[2] = {};
+      for (int64_t i = 0; i < BLOCK; i += LANES) {
+        const Vec moved = fused(load(from + i), by - Vec{}, MAGIC - Vec{});
+        const Int codes = reinterpret_cast<Int>(reinterpret_cast<Word>(moved) << 24) >> 24;
+        const Bytes bytes = __builtin_convertvector(codes, Bytes);
+        std::memcpy(to->codes + i, &bytes, sizeof bytes);
+        sums[i / (BLOCK / 2)] += codes;
+      }
+      int32_t totals[2] = {};
+      for (int j = 0; j < LANES; j++) {
+        for (int half = 0; half < 2; half++) totals[half] += sums[half][j];
+      }
+      to->scale = largest < LEAST_INPUT ? 0.0f : largest / 127.0f;
+      to->sum = to->scale * static_cast<float>(totals[0] + totals[1]);
+      for (int half = 0; half < 2; half++) to->shift[half] = 128 * totals[half];
+    }
+  }
+}
+
+// A panel's outputs `found` (rows, PANEL) for x (K / BLOCK, stride), of which the first `rows` count.
+using RoundedPanel = void (*)(const Layout&, const char*, const Rounded* x, int64_t stride, int64_t rows, int64_t K,
+                              float* found);
+
+// The code of input `at` of the block, of output `o` of the panel.
+inline int32_t code_at(const Layout& layout, const uint32_t* words, int64_t at, int64_t o) {
+  const char* bytes = reinterpret_cast<const char*>(words + (layout.bits == 8 ? at / 4 : at / 8) * PANEL + o) + at % 4;
+  if (layout.bits == 8) return *reinterpret_cast<const int8_t*>(bytes);
+  return *reinterpret_cast<const uint8_t*>(bytes) >> (at % 8 / 4 * 4) & 15;
+}
+
+void reference(const Layout& layout, const char* w, const Rounded* x, int64_t stride, int64_t rows, int64_t K,
+               float* found) {
+  std::fill_n(found, rows * PANEL, 0.0f);
+  Blocks blocks{layout, w};
+  for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += stride) {
+    blocks.begin(k);
+    for (int64_t o = 0; o < PANEL; o++) {
+      const int half = static_cast<int>(o / LANES);
+      const int64_t lane = o % LANES;
+      for (int64_t r = 0; r < rows; r++) {
+        float& total = found[r * PANEL + o];
+        for (int64_t at = 0; at < BLOCK; at += layout.group) {
+          int32_t dot = 0;
+          for (int64_t i = at; i < at + layout.group; i++) dot += code_at(layout, blocks.codes(), i, o) * x[r].codes[i];
+          const float scale = blocks.scale(half, at)[lane] * x[r].scale;
+          total = std::fma(scale, static_cast<float>(dot), total);
+        }
+        if (layout.offsets) total = std::fma(blocks.offset(half)[lane], x[r].sum, total);
+      }
+    }
+  }
+}
+
+// What processors have for sums of products of bytes. `Dots<BITS, WORDS>` prepares the codes of a group of inputs, for as
+// many outputs as a vector has lanes, and multiplies them with the inputs of one row after the other.
+
+constexpr uint32_t LOWER = 0x0f0f0f0f, SIGNS = 0x80808080;  // of four codes
+
+inline int32_t four(const int8_t* codes) {
+  int32_t word;
+  std::memcpy(&word, codes, sizeof word);
+  return word;
+}
+
+// The j-th word of a group, each of four inputs' codes, as the file has them.
+template <int BITS>
+inline Word word_of(const uint32_t* codes, int j) {
+  if constexpr (BITS == 8) return load_words(codes + j * PANEL);
+  const Word both = load_words(codes + j / 2 * PANEL);
+  return (j % 2 ? both >> 4 : both) & LOWER;
+}
+
+#if defined(__AVX512VNNI__) || (defined(__AVXVNNI__) && !defined(__AVX512F__))
+#define POLYDRAFT_ROUNDED
+
+template <int BITS, int WORDS>
+struct Dots {
+  Word words[WORDS];  // unsigned: codes of 8 bits are 128 more
+
+  explicit Dots(const uint32_t* codes) {
+    for (int j = 0; j < WORDS; j++) words[j] = BITS == 8 ? word_of<BITS>(codes, j) ^ SIGNS : word_of<BITS>(codes, j);
+  }
+
+  Int operator()(const int8_t* q, int32_t shift) const {
+    Int sum = Int{} - (BITS == 8 ? shift : 0);
+#pragma GCC unroll 8
+    for (int j = 0; j < WORDS; j++) {
+#if defined(__AVX512VNNI__)
+      sum = (Int)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)words[j], _mm512_set1_epi32(four(q + 4 * j)));
+#else
+      sum = (Int)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)words[j], _mm256_set1_epi32(four(q + 4 * j)));
+#endif
+    }
+    return sum;
+  }
+};
+
+#elif defined(__AVX512BW__) || (defined(__AVX2__) && !defined(__AVX512F__))
+#define POLYDRAFT_ROUNDED
+
+// Two products of a code of 4 bits fit into 16 bits for a whole block: 15 · 127 · 2 · 8 < 2^15. Codes of 8 bits are two
+// of 4.
+template <int BITS, int WORDS>
+struct Dots {
+  static constexpr int PARTS = BITS / 4;
+  Word words[PARTS][WORDS];  // the lower four bits, and the upper ones of codes that are 128 more
+
+  explicit Dots(const uint32_t* codes) {
+    for (int j = 0; j < WORDS; j++) {
+      const Word word = word_of<BITS>(codes, j);
+      words[0][j] = word & LOWER;
+      if constexpr (BITS == 8) words[1][j] = (word ^ SIGNS) >> 4 & LOWER;
+    }
+  }
+
+  Int operator()(const int8_t* q, int32_t shift) const {
+    Int found[PARTS];
+    for (int part = 0; part < PARTS; part++) {
+#if defined(__AVX512F__)
+      __m512i sum = _mm512_setzero_si512();
+#pragma GCC unroll 8
+      for (int j = 0; j < WORDS; j++) {
+        const __m512i input = _mm512_set1_epi32(four(q + 4 * j));
+        sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16((__m512i)words[part][j], input));
+      }
+      found[part] = (Int)_mm512_madd_epi16(sum, _mm512_set1_epi16(1));
+#else
+      __m256i sum = _mm256_setzero_si256();
+#pragma GCC unroll 8
+      for (int j = 0; j < WORDS; j++) {
+        const __m256i input = _mm256_set1_epi32(four(q + 4 * j));
+        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16((__m256i)words[part][j], input));
+      }
+      found[part] = (Int)_mm256_madd_epi16(sum, _mm256_set1_epi16(1));
+#endif
+    }
+    if constexpr (BITS == 8) return found[0] + (found[1] << 4) - shift;
+    return found[0];
+  }
+};
+
+#elif defined(__ARM_FEATURE_DOTPROD)
+#define POLYDRAFT_ROUNDED
+
+template <int BITS, int WORDS>
+struct Dots {
+  Word words[WORDS];
+
+  explicit Dots(const uint32_t* codes) {
+    for (int j = 0; j < WORDS; j++) words[j] = word_of<BITS>(codes, j);
+  }
+
+  Int operator()(const int8_t* q, int32_t) const {
+    int32x4_t sum = vdupq_n_s32(0);
+#pragma GCC unroll 8
+    for (int j = 0; j < WORDS; j++) {
+      sum = vdotq_s32(sum, (int8x16_t)words[j], vreinterpretq_s8_s32(vdupq_n_s32(four(q + 4 * j))));
+    }
+    return (Int)sum;
+  }
+};
+
+#endif
+
+#if defined(POLYDRAFT_ROUNDED)
+
+template <int64_t BITS, bool OFFSETS, int64_t GROUP>
+void rounded_panel(const Layout& layout, const char* w, const Rounded* x, int64_t stride, int64_t rows, int64_t K,
+                   float* found) {
+  std::fill_n(found, rows * PANEL, 0.0f);
+  Blocks blocks{layout, w};
+  for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += stride) {
+    blocks.begin(k);
+    for (int half = 0; half < 2; half++) {
+      for (int64_t at = 0; at < BLOCK; at += GROUP) {
+        const Dots<BITS, GROUP / 4> dots(blocks.codes() + at * BITS / 32 * PANEL + half * LANES);
+        const bool shifted = OFFSETS && at + GROUP == BLOCK;  // once for each block
+        const Vec scale = blocks.scale(half, at), offset = shifted ? blocks.offset(half) : Vec{};
+        float* to = found + half * LANES;
+        for (int64_t r = 0; r < rows; r++, to += PANEL) {
+          const int32_t shift = GROUP == BLOCK ? x[r].shift[0] + x[r].shift[1] : x[r].shift[at / GROUP];
+          const Vec dot = __builtin_convertvector(dots(x[r].codes + at, shift), Vec);
+          Vec total = fused(scale * x[r].scale, dot, load(to));
+          if (shifted) total = fused(offset, x[r].sum - Vec{}, total);
+          store(to, total);
+        }
+      }
+    }
+  }
+}
+
+RoundedPanel rounded_of(const Layout& layout) {
+  if (layout.bits == 4) return rounded_panel<4, true, BLOCK>;
+  if (layout.group != BLOCK) return rounded_panel<8, false, BLOCK / 2>;
+  return layout.offsets ? rounded_panel<8, true, BLOCK> : rounded_panel<8, false, BLOCK>;
+}
+
+#else
+
+RoundedPanel rounded_of(const Layout&) { return reference; }
+
+#endif
+
+}  // namespace

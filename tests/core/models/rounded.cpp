@@ -1,0 +1,29 @@
+// Reads coded weights and inputs, and writes their product with rounded inputs: number by number, then as this processor
+// computes it. Without arguments it prints the outputs of a panel. `test_rounded.py` runs it.
+
+#include <cstdio>
+#include <vector>
+
+#include "rounded.h"
+
+int main(int count, char**) {
+  if (count == 1) return std::printf("%d\n", PANEL), 0;
+  struct Sizes {
+    int64_t bits, offsets, super, group, inputs, panels, rows;
+  } sizes;
+  if (std::fread(&sizes, sizeof sizes, 1, stdin) != 1) return 1;
+  const Layout layout{sizes.bits, sizes.offsets != 0, sizes.super != 0, sizes.group};
+  const size_t K = sizes.inputs, rows = sizes.rows, bytes = layout.bytes(sizes.inputs);
+  std::vector<float> x(rows * K), found(rows * PANEL);
+  std::vector<char> panels(bytes * sizes.panels);
+  if (std::fread(x.data(), sizeof(float), x.size(), stdin) != x.size()) return 1;
+  if (std::fread(panels.data(), 1, panels.size(), stdin) != panels.size()) return 1;
+  std::vector<Rounded> rounded(K / BLOCK * rows);
+  round_inputs(x.data(), rows, K, rounded.data());
+  for (const RoundedPanel way : {RoundedPanel(reference), rounded_of(layout)}) {
+    for (int64_t p = 0; p < sizes.panels; p++) {
+      way(layout, panels.data() + p * bytes, rounded.data(), rows, rows, K, found.data());
+      std::fwrite(found.data(), sizeof(float), found.size(), stdout);
+    }
+  }
+}

@@ -1,0 +1,144 @@
+"""Products with inputs of 8 bits: every way of the processors gives the bits of the plain one."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_coded import TYPES, in_a_file
+from torch import Tensor
+
+from core.errors import InputError
+from core.models import load_model, native
+from core.models.coded import Coded, weight_of
+from core.models.native import ROUNDED_FROM
+from core.models.native_library import COMPILERS
+from core.models.torch_model import TorchModel
+from tests.paths import DATA
+
+# Ways that this processor may be able to run: its own, and those of processors with fewer instructions.
+WAYS = {
+    "its own": ("-march=native",),
+    "AVX2": ("-march=haswell",),
+    "AVX-512 without VNNI": ("-march=skylake-avx512",),
+    "none": (),
+}
+NEEDED = {"AVX2": "avx2", "AVX-512 without VNNI": "avx512bw"}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """`rounded.cpp` for each way."""
+    folder, made = tmp_path_factory.mktemp("ways"), {}
+    known = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    for number, (way, options) in enumerate(WAYS.items()):
+        if NEEDED.get(way, "") in known:
+            made[way] = folder / str(number)
+            source = Path(__file__).with_name("rounded.cpp")
+            command = [COMPILERS[0], "-std=c++17", "-O2", *options, "-I", native.SOURCE.parent, source, "-o", made[way]]
+            subprocess.run([*map(str, command)], check=True, capture_output=True)
+    return made
+
+
+def products(program: Path, weight: Coded, x: Tensor) -> tuple[Tensor, Tensor]:
+    """x (rows, in) and a weight (out, in) -> (rows, out), number by number and in the program's way."""
+    panel = int(subprocess.run([program], capture_output=True, check=True).stdout)
+    panels, form = weight.panels(panel), weight.form
+    sizes = struct.pack("<7q", form.bits, form.offsets, form.scaled, form.group, x.shape[1], len(panels), len(x))
+    given = sizes + x.numpy().tobytes() + panels.numpy().tobytes()
+    found = subprocess.run([program, "-"], input=given, capture_output=True, check=True).stdout
+    both = torch.from_numpy(np.frombuffer(found, np.float32).copy()).view(2, len(panels), len(x), panel)
+    plain, way = both.transpose(1, 2).flatten(2)[..., : len(weight)]
+    return plain, way
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Coded]:
+    torch.manual_seed(1)
+    weight = torch.randn(70, 512)
+    tensors = in_a_file(tmp_path_factory.mktemp("rounded") / "x.gguf", {kind: (weight, kind) for kind in TYPES})
+    return {kind: found for kind in TYPES if isinstance(found := weight_of(tensors[kind]), Coded)}
+
+
+def inputs() -> Tensor:
+    """Of all sizes, with blocks of zeros, of the least numbers, and of one number that drowns the others."""
+    torch.manual_seed(2)
+    x = torch.randn(37, 512) * torch.logspace(-3, 3, 37)[:, None]
+    x[3], x[4, :64], x[5, 7], x[6] = 0, 1e-38, 1e6, 1.0
+    x[7, ::2] = -x[7, 1::2]
+    return x
+
+
+def rounded(x: Tensor) -> Tensor:
+    """The inputs after rounding."""
+    blocks = x.view(len(x), -1, 32)
+    most = blocks.abs().amax(-1, keepdim=True)
+    used = most >= 1e-30
+    codes = torch.where(used, (blocks * (127 / most)).round(), 0)
+    return (codes.double() * torch.where(used, most / 127, 0).double()).flatten(1)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_plain_product_is_that_of_the_rounded_inputs(
+    programs: dict[str, Path], weights: dict[str, Coded], kind: str
+) -> None:
+    x, weight = inputs(), weights[kind]
+    expected = rounded(x) @ weight.decoded().double().T
+    found, _ = products(programs["its own"], weight, x)
+    sizes = weight.decoded().double().abs()
+    size = rounded(x).abs() @ (sizes + sizes.amax()).T  # a weight may be the difference of two such numbers
+    assert bool((abs(found - expected) <= 1e-5 * size).all())
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_way_gives_the_bits_of_the_plain_product(
+    programs: dict[str, Path], weights: dict[str, Coded], kind: str
+) -> None:
+    x, weight = inputs(), weights[kind]
+    expected, _ = products(programs["its own"], weight, x)
+    for way, program in programs.items():
+        for found in products(program, weight, x):
+            assert np.array_equal(found.numpy().view(np.int32), expected.numpy().view(np.int32)), way
+        assert torch.equal(products(program, weight, x[:1].contiguous())[1], expected[:1]), way
+
+
+# --- models
+
+
+@pytest.fixture(scope="module")
+def int8() -> TorchModel:
+    model = load_model("default", "torch", "int8")
+    assert isinstance(model, TorchModel)
+    return model
+
+
+def test_the_default_models_distributions_are_nearly_those_of_float32(
+    int8: TorchModel, torch_model: TorchModel
+) -> None:
+    if torch_model.device != "cpu":
+        pytest.skip("The default model does not run in compiled code here.")
+    cases = json.loads((DATA / "spd_plain.json").read_text())["cases"]
+    divergence = positions = 0
+    for case in cases[:20]:
+        p, q = (model.open().feed_every(case["prefix_ids"])[8:].log_softmax(-1) for model in (torch_model, int8))
+        divergence += float((p.exp() * (p - q)).sum())
+        positions += len(p)
+    assert divergence / positions < 0.01  # nats; 0.005 measured, as llama.cpp's
+
+
+def test_few_inputs_are_not_rounded(int8: TorchModel, torch_model: TorchModel) -> None:
+    ids = list(range(500, 500 + ROUNDED_FROM))
+    few, many = (ids[1:], ids)
+    same, other = ([model.open().feed_every(x) for model in (int8, torch_model)] for x in (few, many))
+    assert torch.equal(*same)
+    assert not torch.equal(*other)
+
+
+def test_a_model_that_is_not_computed_so_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no GGUF file"):
+        load_model(str(tmp_path), "torch", "int8")
