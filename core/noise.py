@@ -31,27 +31,27 @@ class SeededNoise:
     seed: int
     draft: int = 0
 
-    def gumbel(self, place: int, tokens: np.ndarray) -> np.ndarray:
-        """Returns standard Gumbel numbers (n,) for these tokens, after a text of `place` tokens."""
-        return -np.log(self._waits(place, tokens))
+    def gumbel(self, position: int, tokens: np.ndarray) -> np.ndarray:
+        """Returns standard Gumbel numbers (n,) for these tokens, after a text of `position` tokens."""
+        return -np.log(self._waits(position, tokens))
 
-    def draw(self, p: np.ndarray, place: int) -> int:
+    def draw(self, p: np.ndarray, position: int) -> int:
         """Samples a token from p (V,), which may have any positive sum."""
         kept = np.flatnonzero(p)
-        return int(kept[np.argmax(p[kept] / self._waits(place, kept))])  # the Gumbel-max trick, one logarithm less
+        return int(kept[np.argmax(p[kept] / self._waits(position, kept))])  # the Gumbel-max trick, one logarithm less
 
-    def uniform(self, place: int, n: int) -> np.ndarray:
-        """Returns n numbers, uniform from 0 to below 1, after a text of `place` tokens."""
-        return np.exp(-self.other(2)._waits(place, np.arange(n)))
+    def uniform(self, position: int, n: int) -> np.ndarray:
+        """Returns n numbers, uniform from 0 to below 1, after a text of `position` tokens."""
+        return np.exp(-self.other(2)._waits(position, np.arange(n)))
 
     def other(self, number: int) -> SeededNoise:
         """Returns noise that is independent of this one, and of that of all drafts."""
         return replace(self, draft=self.draft + (number << 32))
 
-    def _waits(self, place: int, tokens: np.ndarray) -> np.ndarray:
+    def _waits(self, position: int, tokens: np.ndarray) -> np.ndarray:
         """Returns standard exponential numbers (n,)."""
         key = 0
-        for part in (self.seed, self.draft, place):
+        for part in (self.seed, self.draft, position):
             key = _mix((key + part) & _ALL)
         u = ((_mix(tokens.astype(np.uint64) + np.uint64(key)) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
         return -np.log(u)

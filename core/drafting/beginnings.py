@@ -34,7 +34,7 @@ def beginnings(
         return sorted((f for f in found if np.isfinite(f[1])), key=lambda f: -f[1])
     path, total = 0.0, 0.0  # ln P of the word's tokens so far; probability of all beginnings
     word = boundaries.word
-    at_places: list[list[Beginning]] = []
+    by_boundary: list[list[Beginning]] = []
     for n, (after, allowed) in enumerate(zip(logits, boundaries.starts, strict=False)):
         stem = list(word[:n])
         context = prefix + stem
@@ -45,7 +45,7 @@ def beginnings(
         tokens = np.append(candidates, onward).astype(np.int64)
         scores, without = (s[0] for s in score.mixed(weighed[None], [context], tokens))
         m = len(candidates)
-        at_places.append(
+        by_boundary.append(
             [
                 ([*stem, int(token)], path + float(s), path + float(w))
                 for token, s, w in zip(candidates, scores[:m], without[:m], strict=True)
@@ -54,9 +54,9 @@ def beginnings(
         total += np.exp(path) * max(mass + float(np.exp(scores[:m]).sum() - np.exp(logq).sum()), 0.0)
         path += float(scores[m]) if onward else 0.0
     if not score.options.distinct:  # the paper's drafts share one history, so they begin at the most probable place
-        at_places = [max(at_places, key=lambda place: sum(np.exp(s) for _, s, _ in place))]
+        by_boundary = [max(by_boundary, key=lambda boundary: sum(np.exp(s) for _, s, _ in boundary))]
     best: dict[bytes, Beginning] = {}
-    for ids, s, w in (beginning for place in at_places for beginning in place):
+    for ids, s, w in (beginning for boundary in by_boundary for beginning in boundary):
         text = b"".join(pieces[i] for i in ids)  # the same text from two boundaries is one beginning
         if np.isfinite(s) and (text not in best or s > best[text][1]):
             best[text] = ids, s, w

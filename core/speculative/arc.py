@@ -76,20 +76,20 @@ def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
     score = tree.mass(pruning.noise)
     children = tree.children()
     at_depth: dict[int, list[int]] = {}
-    for place, depth in enumerate(tree.depths):
-        at_depth.setdefault(depth, []).append(place)
+    for node, depth in enumerate(tree.depths):
+        at_depth.setdefault(depth, []).append(node)
     standing: set[int] = set()
     for depth in sorted(at_depth):
         indices = at_depth[depth]
         theta = _threshold(score[indices], pruning.share(depth, h))
-        for place in indices:
-            bound = theta if place in children else theta * pruning.leaf
-            if score[place] >= bound and (depth == 0 or tree.parents[place] in standing):
-                standing.add(place)
+        for node in indices:
+            bound = theta if node in children else theta * pruning.leaf
+            if score[node] >= bound and (depth == 0 or tree.parents[node] in standing):
+                standing.add(node)
         # A kept parent keeps at least its best child.
-        for parent in {tree.parents[place] for place in indices}:
+        for parent in {tree.parents[node] for node in indices}:
             if (parent < 0 or parent in standing) and not standing & set(children[parent]):
-                standing.add(max(children[parent], key=lambda place: score[place]))
+                standing.add(max(children[parent], key=lambda node: score[node]))
     return sorted(standing)
 
 
@@ -113,9 +113,9 @@ def ranked(tree: TokenTree, count: int, by: str, alpha: float, noise: bool = Tru
     scores = RULES[by](tree.mass(noise), np.array(tree.depths), alpha)
     best = set(np.argsort(-scores, kind="stable")[:count].tolist())
     standing: set[int] = set()
-    for place in sorted(best):
-        if tree.parents[place] < 0 or tree.parents[place] in standing:
-            standing.add(place)
+    for node in sorted(best):
+        if tree.parents[node] < 0 or tree.parents[node] in standing:
+            standing.add(node)
     return sorted(standing)
 
 

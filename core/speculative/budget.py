@@ -134,8 +134,8 @@ class Memory:
 
     def learn(self, tree: TokenTree, indices: list[int], accepted: int | None, depth: int) -> None:
         """Records that the children of one parent, at `indices`, were verified, and one of them, or none, accepted."""
-        for place in indices:
-            self.estimates.note(tree.confidence[place], depth, place == accepted)
+        for node in indices:
+            self.estimates.note(tree.confidence[node], depth, node == accepted)
         self.levels.note(depth, accepted is not None)
 
 

@@ -267,7 +267,7 @@ def cycles(
     drafter = None if o.mode == "off" or o.tree_size == 0 else drafter
     stop = target.tokenizer.eos_ids if o.stop_ids is None else o.stop_ids
     tokens: list[list[Token]] = [[] for _ in texts]
-    active: list[int] = []  # the places of the texts that are not at their end
+    active: list[int] = []  # the numbers of the texts that are not at their end
     unstopped = len(texts)  # the number of those without a token that ends them
 
     def over(text: Text) -> bool:
@@ -291,29 +291,29 @@ def cycles(
         text, children, at, path = texts[n], tree.children(), -1, list[int]()
         while True:
             p = text.p = o.sampling.probabilities(after[at + 1], text.ids)
-            places = children.get(at, [])
-            among, lts = [tree.ids[place] for place in places], None
-            if o.draws == "rejection" and text.noise is not None and places:
+            nodes = children.get(at, [])
+            among, lts = [tree.ids[node] for node in nodes], None
+            if o.draws == "rejection" and text.noise is not None and nodes:
                 uniform = text.noise.uniform(len(text.ids), len(among))
                 which, left = rejection(p, tree.own[at].over(len(p)), among, uniform.tolist())
                 token = _drawn(left, text.noise, len(text.ids)) if which is None else among[which]
             else:
                 token = _drawn(p, text.noise, len(text.ids))
                 which = among.index(token) if token in among else None
-            how: How = "accepted" if which is not None else "corrected" if places else "bonus" if path else "plain"
+            how: How = "accepted" if which is not None else "corrected" if nodes else "bonus" if path else "plain"
             if which is None:
-                which, lts = o.tolerated(tree, places, p, target, len(path))
+                which, lts = o.tolerated(tree, nodes, p, target, len(path))
                 if which is not None:
                     how, token = "tolerated", among[which]
-            if places:
-                memory.learn(tree, places, None if which is None else places[which], len(path))
+            if nodes:
+                memory.learn(tree, nodes, None if which is None else nodes[which], len(path))
             text.ids.append(token)
             tokens[n].append(Token(token, how, _logarithm(p, token), lts))
             text.statistics.accepted += how == "accepted"
             text.statistics.tolerated += how == "tolerated"
             if which is None or over(text):  # the text's last token is neither fed nor kept in this cycle
                 return path
-            at = places[which]
+            at = nodes[which]
             path.append(at)
 
     while active := [n for n, text in enumerate(texts) if not over(text)]:
@@ -363,7 +363,7 @@ def cycles(
             s.accepting += time.perf_counter() - began
 
             # 4. Keep the text's last token and the accepted path; the target's own token is fed in the next cycle.
-            texts[n].sequence.keep([0, *(place + 1 for place in path)])
+            texts[n].sequence.keep([0, *(node + 1 for node in path)])
             s.count(len(tree), len(tokens[n]), each, drafting[n], None if curve is None else cost)
             if drafter is not None:
                 fed, added = 1 + len(tree), len(tokens[n])
@@ -384,8 +384,8 @@ def _row(text: Text, tree: TokenTree) -> Row:
     return Row(text.sequence, inputs, parents=parents)
 
 
-def _drawn(p: np.ndarray, noise: SeededNoise | None, place: int) -> int:
-    return int(p.argmax()) if noise is None else noise.draw(p, place)
+def _drawn(p: np.ndarray, noise: SeededNoise | None, position: int) -> int:
+    return int(p.argmax()) if noise is None else noise.draw(p, position)
 
 
 def _logarithm(p: np.ndarray, token: int) -> float:

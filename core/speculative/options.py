@@ -126,7 +126,7 @@ class SpeculationOptions:
     ) -> tuple[int | None, float | None]:
         """Returns the index of the safest tolerated proposal among those at `indices`, and its LTS; None and None
         without one. p (V,) is the target's distribution there."""
-        ids = [tree.ids[place] for place in indices]
+        ids = [tree.ids[node] for node in indices]
         if self.mode != "arc" or not indices:
             return None, None
         if self.tolerance == "lts":

@@ -101,20 +101,20 @@ class TokenTree:
     def children(self) -> dict[int, list[int]]:
         """Returns the indices of each parent's children, in their order."""
         children: dict[int, list[int]] = {}
-        for place, parent in enumerate(self.parents):
-            children.setdefault(parent, []).append(place)
+        for node, parent in enumerate(self.parents):
+            children.setdefault(parent, []).append(node)
         return children
 
     def indices(self) -> dict[tuple[int, ...], int]:
-        """Returns each token's place, by the tokens on the path to it."""
-        return {tuple(self.ids[p] for p in path_to(place, self.parents)): place for place in range(len(self))}
+        """Returns the number of each token's node, by the tokens on the path to it."""
+        return {tuple(self.ids[p] for p in path_to(node, self.parents)): node for node in range(len(self))}
 
     def products(self, chances: Sequence[float] | None = None) -> np.ndarray:
         """Returns (n,) for each token the product of `chances` (by default the confidences) along its path."""
         chances = self.confidence if chances is None else chances
         products = np.ones(len(self.ids))
-        for place, (parent, chance) in enumerate(zip(self.parents, chances, strict=True)):
-            products[place] = chance * (products[parent] if parent >= 0 else 1.0)
+        for node, (parent, chance) in enumerate(zip(self.parents, chances, strict=True)):
+            products[node] = chance * (products[parent] if parent >= 0 else 1.0)
         return products
 
     def mass(self, noise: bool = True) -> np.ndarray:
@@ -142,10 +142,10 @@ class TokenTree:
         """Returns the path of first children, for targets that take no branches."""
         indices: list[int] = []
         at = -1
-        for place, parent in enumerate(self.parents):
+        for node, parent in enumerate(self.parents):
             if parent == at:
-                indices.append(place)
-                at = place
+                indices.append(node)
+                at = node
         return self.only(indices)
 
     def under(self, token: int) -> tuple[list[int], list[int]]:

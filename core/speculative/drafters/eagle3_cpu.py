@@ -177,7 +177,7 @@ class CompiledHead:
             features: (n, D), fused, or the head's own output.
             positions: (n,)
             mask: (n, start + n), the columns that each position attends to.
-            kept: the places of the positions whose logits are returned; None for all.
+            kept: the indices of the positions whose logits are returned; None for all.
         Returns: outputs (n, D), logits (n, V_d) or (len(kept), V_d).
         """
         n = len(embeddings)
