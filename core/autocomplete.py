@@ -48,6 +48,7 @@ from core.text import following
 from core.time_saved import RowPath
 
 WINDOW = 1024  # tokens of text before the caret that the model reads
+BACKGROUND = 32  # characters of a background's end that are encoded for each token that is read
 REMEMBERED = 64  # rows that a session stores; kept rows take their probabilities from them
 
 
@@ -180,6 +181,8 @@ class CompleteOptions(Options):
         tails: whether the ends of superposed drafts shall hold, for drafts that are not made at every key: each has a
             row of its own where rows are cheap. Elsewhere as many exact steps as fit, at least `exact_steps`, and one
             pass that cuts a draft where it becomes implausible; `verify` replaces that pass. False: `exact_steps`.
+        background: text that the model reads before the document and never shows: the mail that one answers, notes,
+            names. Its end counts, up to half of the window.
         after: the text after the caret. Drafts end where they begin to repeat it. When they are complete, `best` is
             the draft that raises its probability most; if all make it much less probable, there are no drafts
             (`core.after`).
@@ -201,6 +204,7 @@ class CompleteOptions(Options):
     stores: list[str] | None = None
     grow: bool = False
     tails: bool = False
+    background: str = ""
     after: str = ""
     unasked: bool = False
     merge_alike: bool = False
@@ -221,6 +225,7 @@ class Session:
         self.sequence = autocomplete.model.open() if sequence is None else sequence
         self.word_logits = WordLogits()
         self.known = KnownLogits()
+        self._read: tuple[str, list[int]] = "", []  # the background, and its tokens
         self.shown: list[tuple[str, TextDraft]] = []  # the rows of the latest completions, with the text before each
 
     def complete(self, before: str, kept: Ids[KeptRow] = (), options: CompleteOptions = AS_SET) -> Completion:
@@ -252,11 +257,21 @@ class Session:
         if o.mode.drawn:  # the additional token shows whether the last word is whole
             changes["length"] = o.length + 1
         o = replace(o, **changes)
-        healing = a.healer.plan(before, window=a.window, heal=o.heal, after=o.after)
+        read = self._background(o.background)
+        healing = a.healer.plan(before, window=a.window, heal=o.heal, after=o.after, background=read)
         if healing.prefix_ids != healing.before_ids and (ngrams := o.interpolation()) is not None:
             o = replace(o, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
         keeps = o.mode.name == "superposed" and o.distinct
         return Completion(self, healing, o, kept if keeps else (), before, check_tails)
+
+    def _background(self, text: str) -> list[int]:
+        """The tokens of a background and of the empty line after it, from its end as many as half of the window: the
+        same ones at every key, because they are encoded apart from the text."""
+        most, text = self.autocomplete.window // 2, text.rstrip()
+        if text != self._read[0]:
+            end = text[-most * BACKGROUND :]  # no need to encode a whole book
+            self._read = text, self.autocomplete.model.tokenizer.encode(f"{end}\n\n")[-most:] if text else []
+        return self._read[1]
 
     def rest(self) -> None:
         """Frees the cached logits, which only the next few keys can use. The text stays in the model's cache."""

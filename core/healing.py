@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -95,7 +96,7 @@ class Healer:
         high = bisect_left(self._sorted, rest + b"\xff" * 8, lo=low)
         return self._ids[low:high]
 
-    def plan(self, text: str, *, window: int, heal: bool = True, after: str = "") -> Healing:
+    def plan(self, text: str, *, window: int, heal: bool = True, after: str = "", background: Ids[int] = ()) -> Healing:
         """Splits the text before the caret into the tokens of the prefix and those of the half-typed word.
 
         Args:
@@ -103,6 +104,8 @@ class Healer:
                 half the window, so that the cached prefix stays the same for many keystrokes.
             heal: False leaves the last token as it is.
             after: the text after the caret, for a model that was trained to fill in the middle.
+            background: tokens that the model reads before the text: at most half of the window, of which it takes its
+                part.
         """
         t = self.tokenizer
         ids = t.encode(text)
@@ -117,10 +120,11 @@ class Healer:
                 cut = max(min(cut, len(ids) - 1), 0)
         word = ids[cut:]
         rests = [b"".join(t.pieces[i] for i in word[n:]) for n in range(len(word) + 1)]
-        ids = ids[:cut]
-        if len(ids) > window:
-            half = window // 2
-            ids = ids[-(-(len(ids) - window) // half) * half :]
+        ids, room = ids[:cut], window - len(background)
+        if len(ids) > room:
+            half = room // 2
+            ids = ids[-(-(len(ids) - room) // half) * half :]
+        ids = [*background, *ids]
         plain = (t.start_ids or []) + ids or self._beginning
         prompt = plain
         if after.strip() and self.fim is not None:

@@ -47,6 +47,7 @@ from core.controls import (
     SPECULATIONS,
 )
 from core.errors import InputError, PolydraftError
+from core.files import check_regular
 from core.options import DRAFTING
 
 if TYPE_CHECKING:
@@ -274,6 +275,14 @@ def complete(
     backend: Backend = "auto",
     precision: Precision = "file",
     base_store: BaseStores = None,
+    background: Annotated[
+        Path | None,
+        typer.Option(
+            help="A text that the model reads first and that the drafts do not continue: the mail that you answer, "
+            "notes, names. Its end counts, about 2,000 characters.",
+            metavar="FILE",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print drafts that continue a text.
@@ -295,6 +304,7 @@ def complete(
     if base_store:
         refuse_base_store(settings)
     text = _without_surrogates(text)
+    about = "" if background is None else _background(background)
     from app.learning.base_stores import shelf_of
     from app.service import sampling, speculation
     from core.autocomplete import load_autocomplete
@@ -310,7 +320,8 @@ def complete(
         speculation.add_draft_model(autocomplete, draft_model, backend, precision)
     if settings.speculates:
         speculation.prepare(autocomplete, settings, head)
-    options = sampling.options(autocomplete, settings, stores=store or None, tails=not settings.chooses_exact_steps)
+    more = {"stores": store or None, "tails": not settings.chooses_exact_steps, "background": about}
+    options = sampling.options(autocomplete, settings, **more)
     if options.tails:
         for _ in autocomplete.time_rows():
             pass
@@ -536,6 +547,18 @@ def main() -> None:
         app(prog_name="polydraft")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _background(path: Path) -> str:
+    """The text of a file of plain text. Raises InputError for a file that is none."""
+    check_regular(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no text in UTF-8 ({error.reason}); give --background a text file.") from error
+    if not text.strip():
+        raise InputError(f"{path} contains no text, so --background changes nothing; leave it out.")
+    return text
 
 
 def _without_surrogates(text: str) -> str:

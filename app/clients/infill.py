@@ -1,7 +1,7 @@
 """llama-server's `POST /infill`, for the editor plugins llama.vim and llama.vscode, and its `POST /completion`.
 
-The text before the caret is `input_prefix` + `prompt`, the text after it `input_suffix`; `input_extra` are parts of
-other files, which are fed before it. The response is compact JSON, because one client searches it for `"content":"`.
+The text before the caret is `input_prefix` + `prompt`, the text after it `input_suffix`; `input_extra`, parts of
+other files, are its background. The response is compact JSON, because one client searches it for `"content":"`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from app.clients.requests import (
     MAX_BODY,
     WINDOW,
     answered_by,
+    cropped,
     draft_request,
     events,
     model_headers,
@@ -98,10 +99,14 @@ class InfillRequest(ClientOptions):
             raise Refused(422, "n_cmpl above 1 cannot be streamed.", "Leave stream or n_cmpl out.", "stream")
 
     def texts(self) -> tuple[str, str]:
-        """The text before the caret, with the parts of other files above it, and the text after it."""
+        """The text before the caret, and the text after it."""
         prompt, after = (not self.input_suffix and around_gap(self.prompt)) or (self.prompt, self.input_suffix)
+        return self.input_prefix + prompt, after[:MOST_AFTER] if self.n_predict else ""
+
+    def parts(self) -> str:
+        """The background: the parts of other files, the last one the nearest."""
         extras = [extra.text if extra.text.endswith("\n") else extra.text + "\n" for extra in self.input_extra]
-        return "".join([*extras, self.input_prefix, prompt]), after[:MOST_AFTER] if self.n_predict else ""
+        return cropped("".join([*extras, self.background]))
 
     def drafting(self) -> DraftSettings:
         if self.n_predict == 0:  # the cheapest drafts, only to cache the text
@@ -172,6 +177,7 @@ class Infilled:
         """Runs the request; yields after each change of the texts."""
         body = self._body
         more = {"after": self._after, "heal": body.heal, "stores": body.stores, "show": body.showing}
+        more["background"] = body.parts()
         async with aclosing(events(self._service, draft_request(self._before, self._settings, **more))) as stream:
             async for event in stream:
                 if event["type"] == "stats":

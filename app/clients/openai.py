@@ -27,6 +27,7 @@ from app.clients.requests import (
     MAX_BODY,
     answered_by,
     cancelled,
+    cropped,
     draft_request,
     events,
     model_headers,
@@ -184,7 +185,7 @@ class Answer:
         growing = growing and body.show == "all"  # which drafts save time is known at the end
         after = after[:MOST_AFTER]
         more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs, "after": after}
-        more["show"] = body.showing
+        more |= {"show": body.showing, "background": cropped(body.background)}
         choices = Choices(n, settings.length if self._tokens else 0, body.stop or (), growing, after)
         return Prompt(prompt, draft_request(before, settings, body.user, **more), choices, n * i)
 

@@ -16,7 +16,7 @@ from app.clients.harmless import translated
 from app.service import given as options
 from app.service.settings import DraftSettings
 from app.service.showing import Showing
-from app.web.bounds import Label, Name, Names, Real, Value, Whole
+from app.web.bounds import Label, LongText, Name, Names, Real, Value, Whole
 from app.web.refused import Refused
 from core.chains import joined
 from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
@@ -37,6 +37,7 @@ class ClientOptions(BaseModel):
         rule, mode, speculate, drafter: as the flags of these names.
         stores: the personal stores to use, instead of those that are on.
         heal: complete a half-typed word.
+        background: text that the model reads before the text and that the drafts do not continue.
         temperature: 0, and what is too small for the option of this name, is deterministic.
         seed: of sampled drafts; None samples different ones each time.
         show: "time": only drafts that are expected to save a writer time, best first, each up to where it does; the
@@ -53,6 +54,7 @@ class ClientOptions(BaseModel):
     drafter: Name | None = None
     stores: Names | None = None
     heal: bool = True
+    background: LongText = ""
     temperature: Real | None = None
     seed: Whole | None = None
     show: Literal["all", "time"] = "all"

@@ -246,6 +246,7 @@ class Engine:
             stores=request.stores,
             grow=request.grow,
             tails=request.holds_tails,
+            background=request.background,
             after=request.after,
             unasked=request.unasked,
             merge_alike=request.merge_alike,
@@ -273,7 +274,7 @@ class Engine:
             return  # they may still be withdrawn, and a row that the page shows must not disappear
         if completion.step and job.first is None:
             job.first = now, completion.step
-            tab.since, tab.read, tab.latest = None, request.before, (request.n, completion)
+            tab.since, tab.read, tab.latest = None, request.read, (request.n, completion)
         settled = completion.settled and not job.settled
         due = not job.sent or settled or request.detailed or now - job.sent_at >= self._pace
         if completion.done or (due and completion.step != job.step):

@@ -33,6 +33,7 @@ class DraftRequest(Strict):
             from a personal store since.
         grow: continue every kept row to the full length.
         tails: a program asks, not at every key: the drafts' ends shall hold; see `CompleteOptions.tails`.
+        background: text that the model reads before the document, and that is neither shown nor learned.
         after: the beginning of the text after the caret.
         unasked: the writer has not requested drafts, so fewer appear where they would disturb; see
             `CompleteOptions.unasked`.
@@ -54,6 +55,7 @@ class DraftRequest(Strict):
     removed: str | None = Field(default=None, max_length=64)
     grow: bool = False
     tails: bool = False
+    background: Text = ""
     after: str = Field(default="", max_length=MOST_AFTER)
     unasked: bool = False
     merge_alike: bool = False
@@ -64,6 +66,11 @@ class DraftRequest(Strict):
     detailed: bool = False
     show: Showing | None = None
     likeliest: int | None = Field(default=None, ge=0, le=MOST_LIKELIEST)
+
+    @property
+    def read(self) -> str:
+        """What the model reads: the background and the text."""
+        return f"{self.background}\0{self.before}" if self.background else self.before
 
     @property
     def holds_tails(self) -> bool:

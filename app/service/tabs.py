@@ -78,7 +78,7 @@ class Tab:
 
     def unread(self, request: DraftRequest) -> int:
         """The characters of a request's text that the session has not read; all of them if the text differs."""
-        text = request.before
+        text = request.read
         return len(text) - (len(self.read) if text.startswith(self.read) else 0)
 
     def take(self) -> Job | None:
@@ -135,7 +135,7 @@ class Tabs:
         if len(later) > RESTED:
             later[-1 - RESTED].rest()
         if request.by_text:
-            tab.shared = request.before
+            tab.shared = request.read
         return tab.session
 
     def evict(self, but: Tab | None = None) -> bool:
@@ -170,7 +170,7 @@ class Tabs:
         if not request.by_text:
             return None
         texts = {name: other.shared for name, other in self._tabs.items() if other.shared is not None}
-        nearest = closest(request.before, texts, busy={name for name in texts if self._tabs[name].running})
+        nearest = closest(request.read, texts, busy={name for name in texts if self._tabs[name].running})
         if nearest is None:
             return None
         name, common = nearest

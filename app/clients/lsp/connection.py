@@ -33,7 +33,13 @@ class Connection:
         self._failure: tuple[int, InputError] | None = None  # port, and the reason why no server could be started there
 
     async def drafts(
-        self, settings: EditorSettings, session: str, before: str, after: str, show: Literal["all", "time"] = "all"
+        self,
+        settings: EditorSettings,
+        session: str,
+        before: str,
+        after: str,
+        show: Literal["all", "time"] = "all",
+        background: str = "",
     ) -> list[str]:
         """Returns the drafts between two texts, the best first; [] if a newer request of the session replaced this one.
         With `show` "time", only those that save a writer time.
@@ -48,6 +54,7 @@ class Connection:
             "n": settings.k,
             "max_tokens": settings.length,
             "user": session,
+            "background": background,
         }
         answer = await self._post(settings, "/v1/completions", body)
         found = answer.json()

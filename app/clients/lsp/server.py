@@ -87,7 +87,8 @@ class DraftingLanguageServer(LanguageServer):
         before, after = text[:start] + chosen, text[caret : caret + WINDOW]
         session = f"polydraft lsp {os.getpid()} {document.uri}"
         show = "time" if unasked and settings.show == "time" else "all"
-        found = await self.connection.drafts(settings, session, cropped(before), after, show)
+        background = cropped("\n\n".join(self.documents.matching(settings.background, but=document)))
+        found = await self.connection.drafts(settings, session, cropped(before), after, show, background)
         self._shown = ""
         return [
             types.InlineCompletionItem(

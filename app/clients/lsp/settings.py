@@ -30,6 +30,8 @@ class EditorSettings(BaseModel):
         k, length: the number of drafts, and the highest number of their tokens.
         prose: the languages that have drafts everywhere, by the editor's identifiers; "*" stands for all.
         comments: whether all other languages have drafts within comments.
+        background: patterns of the names of open files that the model reads before the text, the nearest last:
+            "notes.md", "mail/*.txt".
         port: of the drafting server.
         start: whether to start a drafting server if none runs at the port.
         options: further fields of `/v1/completions`, as docs/clients.md lists them.
@@ -42,6 +44,7 @@ class EditorSettings(BaseModel):
     length: int = Field(int(DRAFTING["length"].default), ge=DRAFTING["length"].low, le=LONGEST)
     prose: list[str] = PROSE
     comments: bool = True
+    background: list[str] = []
     port: int = Field(PORT, ge=1, le=65535)
     start: bool = True
     options: dict[str, object] = {}

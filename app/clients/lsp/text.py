@@ -6,6 +6,8 @@ pygls' own documents split at more line ends than the protocol, and split the wh
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import unquote
 
@@ -86,3 +88,10 @@ class Documents(Workspace):
         """The document; None if the editor has not opened it."""
         found: Any = self.text_documents.get(unquote(uri))
         return found
+
+    def matching(self, patterns: Iterable[str], but: TextDocument) -> list[str]:
+        """The texts of the other open documents whose path ends in one of the patterns, in the order of the patterns,
+        each once."""
+        others = {uri: document for uri, document in self.text_documents.items() if document is not but}
+        chosen = [uri for each in patterns for uri, one in others.items() if PurePath(one.path or uri).match(each)]
+        return [others[uri].source for uri in dict.fromkeys(chosen)]

@@ -92,11 +92,13 @@ def test_llama_vim_gets_the_raw_text_that_it_looks_for(site: Editor) -> None:
     assert answer["timings/predicted_n"] == 32
 
 
-def test_the_text_before_the_caret_is_that_of_all_files(site: Editor) -> None:
-    site.infill(
-        input_extra=[{"text": "A note", "filename": "a.md", "time": 1}], input_prefix="Dear Anna,\n", prompt="thank"
-    )
-    assert site.autocomplete.latest.before == "A note\nDear Anna,\nthank"
+def test_parts_of_other_files_are_the_background_of_the_text(site: Editor) -> None:
+    parts = [{"text": "Far", "filename": "a.md", "time": 1}, {"text": "Near\n", "filename": "b.md"}]
+    site.infill(input_extra=parts, input_prefix="Dear Anna,\n", prompt="thank")
+    assert site.autocomplete.latest.before == "Dear Anna,\nthank"
+    assert site.autocomplete.latest.options["background"] == "Far\nNear\n"
+    site.infill(prompt="thank", background="Notes")
+    assert site.autocomplete.latest.options["background"] == "Notes"
 
 
 def test_the_text_after_the_caret_counts(site: Editor) -> None:
@@ -147,7 +149,8 @@ def test_warming_up_has_no_time_limit(site: Editor) -> None:
     }  # fmt: skip
     assert site.infill(**warm) == {}
     assert len(site.autocomplete.model.passes) == passes + 1
-    assert site.autocomplete.latest.before == "Notes\n"
+    assert site.autocomplete.latest.before == ""
+    assert site.autocomplete.latest.options["background"] == "Notes\n"
 
 
 def test_a_closed_connection_stops_the_request(site: Editor) -> None:

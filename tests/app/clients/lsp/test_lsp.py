@@ -195,6 +195,18 @@ async def test_code_has_drafts_in_comments_alone_and_only_where_that_is_wanted(
     assert await counts() == (0, 3)
 
 
+async def test_open_files_that_a_setting_lists_are_the_background(drafting: Drafting, writing: Editor) -> None:
+    writing.write("Anna asks for the tide.", name="mail.txt")
+    writing.write("Names: Quillbrook.", name="names of places.md")
+    uri = writing.write("Dear Anna,", name="answer.md")
+    await writing.drafts(uri, 0, 10)
+    assert drafting.bodies.seen[-1]["background"] == ""
+    writing.configure({"background": ["names*.md", "mail.txt"]})
+    await writing.drafts(uri, 0, 10)
+    assert drafting.bodies.seen[-1]["background"] == "Names: Quillbrook.\n\nAnna asks for the tide."
+    assert drafting.bodies.seen[-1]["prompt"] == "Dear Anna,"
+
+
 # ---------------------------------------------------------------- settings and errors
 
 

@@ -1,0 +1,87 @@
+"""Background: text that the model reads before the document, and that is no part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session
+
+MAIL = "Anna asks whether the quay wardens may log the tide before noon."
+
+
+@pytest.fixture
+def session(tiny_autocomplete: Autocomplete) -> Iterator[Session]:
+    session = tiny_autocomplete.open()
+    yield session
+    session.close()
+
+
+def completed(session: Session, before: str, background: str) -> Completion:
+    completion = session.complete(before, options=CompleteOptions(k=3, length=4, background=background))
+    while not completion.done:
+        completion.advance(session.autocomplete.model.forward(completion.rows()))
+    return completion
+
+
+def test_the_model_reads_the_background_as_a_paragraph_before_the_text(session: Session) -> None:
+    tokenizer = session.autocomplete.model.tokenizer
+    completed(session, "Dear Anna,", MAIL)
+    read = tokenizer.decode([i for i in session.sequence.inputs if isinstance(i, int)])
+    assert read.startswith(f"{MAIL}\n\nDear")
+    completed(session, "Dear Anna,", f"  {MAIL}\n\n\n"[2:])
+    assert f"{MAIL}\n\nDear" in tokenizer.decode([i for i in session.sequence.inputs if isinstance(i, int)])
+    completed(session, "Dear Anna,", " \n")
+    assert "tide" not in tokenizer.decode([i for i in session.sequence.inputs if isinstance(i, int)])
+
+
+def test_the_background_is_read_once_and_changes_the_drafts_probabilities(session: Session) -> None:
+    plain = completed(session, "Dear Anna, ", "")
+    first = completed(session, "Dear Anna, ", MAIL)
+    assert first.fed > len(MAIL) // 8
+    assert completed(session, "Dear Anna, I", MAIL).fed <= 4
+    assert [d.whole for d in first.drafts] != [d.whole for d in plain.drafts]
+
+
+def test_the_nearest_half_of_the_window_is_read_and_the_text_has_the_rest(session: Session) -> None:
+    window, encode = session.autocomplete.window, session.autocomplete.model.tokenizer.encode
+    start = len(session.autocomplete.model.tokenizer.start_ids)
+    long = " ".join(f"note {n}" for n in range(4 * window))
+    completed(session, "Dear Anna, thank", long)
+    inputs = session.sequence.inputs
+    assert inputs[start : start + window // 2] == encode(f"{long}\n\n")[-(window // 2) :]
+    text = "The tide is high today. " * window
+    lengths = set()
+    for n in range(4):
+        completed(session, text + "and so"[:n], long)
+        assert session.sequence.inputs[start : start + window // 2] == inputs[start : start + window // 2]
+        lengths.add(len(session.sequence.inputs))
+    assert max(lengths) <= start + window + 8
+    assert min(lengths) > window // 2 + window // 4
+
+
+def test_a_background_alone_begins_the_text(session: Session) -> None:
+    assert completed(session, "", MAIL).drafts
+
+
+def test_a_file_is_the_background_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from app.cli.main import app
+    from tests.fake_autocomplete import FakeAutocomplete
+
+    fake = FakeAutocomplete()
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: fake)
+    (tmp_path / "mail.txt").write_text(MAIL, encoding="utf-8")
+    result = CliRunner().invoke(app, ["complete", "Dear", "--background", str(tmp_path / "mail.txt")])
+    assert result.exit_code == 0, result.output
+    assert fake.latest is not None
+    assert (fake.latest.before, fake.latest.options["background"]) == ("Dear", MAIL)
+    (tmp_path / "empty.txt").write_text("\n")
+    (tmp_path / "odd.txt").write_bytes(b"\xff\xfe\xff")
+    for name, said in (("empty.txt", "contains no text"), ("odd.txt", "no text in UTF-8"), ("none.txt", "none.txt")):
+        result = CliRunner().invoke(app, ["complete", "Dear", "--background", str(tmp_path / name)])
+        assert result.exit_code == 1
+        assert said in result.output
