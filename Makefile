@@ -80,11 +80,11 @@ test-product: setup-dev browser ## Run the tests without those of the measuremen
 test-measure: setup-dev browser ## Run the tests of `polydraft bench` and `polydraft eval` alone
 	@$(TEST) --no-loadscope-reorder tests/measure $(ARGS)
 
-wheels: setup-dev ## Build the wheels polydraft and polydraft-measure in build/wheels
+wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-measure in build/wheels
 	@rm -rf build/wheels && mkdir -p build/wheels
-	@for folder in . measure; do \
+	@for folder in . measure deploy/model; do \
 	   $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheels ./$$folder || exit 1; done
-	@rm -rf measure/build measure/*.egg-info && ls build/wheels
+	@rm -rf measure/build measure/*.egg-info deploy/model/build deploy/model/*.egg-info && ls build/wheels
 
 # Test files that take longer than 8 s: they load models, start servers or kill processes.
 SLOW := adapter app autocomplete base_store bench_serve cli coded eagle3 evals gguf guard install learn learner learning \
@@ -121,9 +121,16 @@ EXTENSIONS  := editors/browser
 browser-extension: $(VENV)/dev.stamp ## Build the browser extension: zips for Chromium and Firefox in build/browser
 	@rm -rf build/browser && $(BIN)/python editors/browser/build.py build/browser
 
-test-clients: setup-dev browser $(TSC) $(EXTENSIONS:%=%/node_modules) ## Test the extension of browsers in them, with editors from npm
+# pipx and uv, in an environment of their own, to test the commands that install Polydraft elsewhere.
+INSTALLERS  := $(VENV)/installers
+
+test-clients: setup-dev browser $(TSC) $(EXTENSIONS:%=%/node_modules) $(INSTALLERS) ## Test the browser extension with editors from npm, and installation elsewhere
 	@for folder in $(EXTENSIONS); do $(NODE) $(TSC) --project $$folder/jsconfig.json || exit 1; done
-	@$(BIN)/python -m pytest $(EXTENSIONS) $(ARGS)
+	@POLYDRAFT_INSTALLERS="$(CURDIR)/$(INSTALLERS)/bin" $(BIN)/python -m pytest $(EXTENSIONS) deploy $(ARGS)
+
+$(INSTALLERS): | $(VENV)/dev.stamp
+	@echo "Installing pipx and uv …"
+	@$(PYTHON) -m venv $@ && $(PIP) --python $@/bin/python install --quiet pipx==1.18.4 uv==0.13.9
 
 $(EXTENSIONS:%=%/node_modules): %/node_modules: %/package.json | $(VENV)/dev.stamp
 	@echo "Installing the editors and tools of $*/package.json …"
@@ -155,13 +162,14 @@ setup-llama: ## Compile llama.cpp (again), for this CPU
 lock: ## Move to newer versions: write the lock files anew from pyproject.toml
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv
 	@printf 'scikit-build-core\ncmake\nninja\n' > build/lock/tools.in
-	@$(COMPILE) -o build/lock/run.txt pyproject.toml
+	@echo "polydraft-model; sys_platform == 'never'" > build/lock/without.txt
+	@$(COMPILE) -o build/lock/run.txt --extra checkout pyproject.toml
 	@$(PIN) build/lock/run.txt > requirements.lock
 	@$(COMPILE) -o build/lock/llama.txt -c requirements.lock --extra llama pyproject.toml build/lock/tools.in
 	@$(PIN) build/lock/llama.txt | grep -vxFf requirements.lock > requirements-llama.lock
 	@$(COMPILE) -o build/lock/dev.txt -c requirements.lock --extra dev pyproject.toml
 	@$(PIN) build/lock/dev.txt | grep -vxFf requirements.lock > requirements-dev.lock
-COMPILE := build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate
+COMPILE := build/lock/bin/uv pip compile --quiet --overrides build/lock/without.txt --universal --python-version 3.11 --no-header --no-annotate
 PIN     := grep -vE '^(nvidia|cuda|triton)'
 
 clean: ## Remove everything that was installed or built here

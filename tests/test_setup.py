@@ -44,7 +44,10 @@ def test_lock_names_one_exact_version_per_line(lock: str) -> None:
 
 @pytest.mark.parametrize(("lock", "group"), LOCKS.items())
 def test_lock_satisfies_everything_that_the_project_names(lock: str, group: str) -> None:
-    wanted = PROJECT["dependencies"] if group == "dependencies" else PROJECT["optional-dependencies"][group]
+    extras = PROJECT["optional-dependencies"]
+    # The model's own wheel is made of the package in the extra, which the lock has in its place.
+    own = [one for one in PROJECT["dependencies"] if not one.startswith("polydraft-model")] + extras["checkout"]
+    wanted = own if group == "dependencies" else extras[group]
     versions: dict[str, list[str]] = {}
     for requirement in [*pinned("requirements.lock"), *pinned(lock)]:
         name = canonicalize_name(requirement.name)

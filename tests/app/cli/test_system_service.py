@@ -1,0 +1,125 @@
+"""`polydraft service`: the files for systemd and launchd, and the commands that start and end the service."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import shlex
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import service
+from app.cli.main import app
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has neither systemd nor launchd")
+
+MANAGER = """#!/bin/sh
+echo "$(basename "$0") $*" >> "$CALLS"
+case "$*" in
+  *is-active*|print*) [ -e "$CALLS.runs" ] ;;
+  *restart*|bootstrap*)
+    if [ -e "$CALLS.refuses" ]; then echo "Failed to connect to bus." >&2; exit 1; fi
+    touch "$CALLS.runs" ;;
+  *disable*|bootout*) rm -f "$CALLS.runs" ;;
+esac
+"""
+
+
+class Machine:
+    """A machine whose manager of services is a script that notes its calls."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.calls_file = folder, folder / "calls"
+        for name in ("systemctl", "launchctl"):
+            (folder / name).write_text(MANAGER)
+            (folder / name).chmod(0o755)
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        self.calls_file.write_text("")
+        found = CliRunner().invoke(app, ["service", *arguments])
+        return found.exit_code, found.output
+
+    @property
+    def calls(self) -> list[str]:
+        return self.calls_file.read_text().splitlines()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return Machine(tmp_path)
+
+
+def test_systemd_starts_the_server_with_the_session(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    file = machine.folder / "config/systemd/user/polydraft.service"
+    assert machine.run("status")[0] == 3
+    code, said = machine.run("install", "--port", "8000")
+    assert (code, str(file) in said, "http://127.0.0.1:8000" in said) == (0, True, True)
+    assert [call.split(" --user ")[1] for call in machine.calls] == [
+        "daemon-reload", "enable polydraft", "restart polydraft",
+    ]  # fmt: skip
+    unit = ConfigParser(interpolation=None)
+    unit.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]
+    unit.read(file)
+    assert shlex.split(unit["Service"]["ExecStart"])[-5:] == ["serve", "--port", "8000", "--model", "default"]
+    assert unit["Install"]["WantedBy"] == "default.target"
+    assert machine.run("status") == (0, f"The service runs. Its file is {file}.\n")
+    code, said = machine.run("remove")
+    assert (code, said, file.exists()) == (0, f"{file}\n", False)
+    assert [call.split(" --user ")[1] for call in machine.calls] == ["disable --now polydraft", "daemon-reload"]
+    assert machine.run("remove") == (0, "There was no service.\n")
+
+
+def test_launchd_starts_an_agent(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    file = machine.folder / "Library/LaunchAgents/org.polydraft.serve.plist"
+    assert machine.run("install")[0] == 0
+    domain = f"gui/{os.getuid()}"
+    assert machine.calls[-1] == f"launchctl bootstrap {domain} {file}"
+    machine.run("install")
+    assert machine.calls[-2:] == [
+        f"launchctl bootout {domain}/{service.LABEL}", f"launchctl bootstrap {domain} {file}",
+    ], "a second installation starts it anew"  # fmt: skip
+    assert machine.run("status")[0] == 0
+    assert machine.run("remove")[0] == 0
+    assert (machine.calls[-1], file.exists()) == (f"launchctl bootout {domain}/{service.LABEL}", False)
+
+
+# launchd.plist(5): the keys that we use, and the types of their values
+RULES = {
+    "Label": str, "ProgramArguments": list, "RunAtLoad": bool, "KeepAlive": (bool, dict), "ThrottleInterval": int,
+    "ProcessType": str,
+}  # fmt: skip
+
+
+def test_the_agent_is_a_property_list_that_launchd_reads() -> None:
+    data = service.agent(["--model", "/Users/ann/My <models> & more/one.gguf"])
+    assert data.startswith(b'<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE plist PUBLIC')
+    found = plistlib.loads(data, fmt=plistlib.FMT_XML)
+    assert all(isinstance(value, RULES[name]) for name, value in found.items()), found
+    assert found["Label"] == service.LABEL
+    assert Path(found["ProgramArguments"][0]).is_absolute()
+    assert found["ProgramArguments"][-1] == "/Users/ann/My <models> & more/one.gguf"
+    assert found["ProcessType"] in ("Background", "Standard", "Adaptive", "Interactive")
+
+
+def test_what_the_manager_refuses_is_said(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    (machine.folder / "calls.refuses").touch()
+    code, said = machine.run("install")
+    assert (code, said) == (1, "Error: `systemctl --user restart polydraft` failed: Failed to connect to bus.\n")
+
+
+def test_without_such_a_manager_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("PATH", "/nowhere")
+    found = CliRunner().invoke(app, ["service", "install"])
+    assert (found.exit_code, "needs systemd or launchd" in found.output) == (1, True)
