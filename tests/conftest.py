@@ -44,10 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Files that take longest: begun first, they do not keep one process busy when the others are done. Those of browsers
 # and servers, which often wait, alternate with those that compute.
 LONGEST = """
-    page llamacpp stores_page evals access_page autocomplete documents_page speculative sampling_page learn app
-    ngram_interruption incognito token_trees server ngram_cluster learning superposed learner ngram_store soak cli
-    llm_plugin install modes lsp_start static guard_page guard lsp native shutdown torch_model samplers lossless
-    adapter gguf
+    page llamacpp stores_page evals access_page documents_page speculative sampling_page learn app
+    ngram_interruption incognito token_trees server ngram_cluster learning learner ngram_store soak cli
+    llm_plugin install lsp_start static guard_page guard lsp native shutdown torch_model samplers lossless
+    autocomplete adapter gguf superposed modes
 """
 
 

@@ -2,31 +2,29 @@
 
 An `Engine` is used by one thread only; `app.service.service` calls it.
 
-`schedule.py` chooses the rows of each pass, and `tabs.py` which texts stay in the model's cache. If all texts in the
-cache have a running request, a new request waits until another one ends.
+`schedule.py` chooses the rows of each pass, `tabs.py` which texts stay in the model's cache, and `recovery.py` what an
+error ends. If all texts in the cache have a running request, a new request waits until another one ends.
 
 Before each pass the engine looks whether text was removed from a personal store, by any process. Then all requests
 begin again, without the rows that their pages kept, and all sessions are closed: no draft contains the text, also none
 that was being made. The events carry a mark, by which other tabs of the page drop the rows that they show.
-
-An error in a request ends only that request, with a message and a log line without any text of the request, and closes
-its tab's session, so that the tab's next request begins with an empty one.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app.service import sampling, speculation
 from app.service.events import drafts_event, drafts_of, stats_event
-from app.service.jobs import Job, Position, Query, Result
+from app.service.jobs import Job, Position, Query
+from app.service.recovery import Recovery, close_completion, request_failure
 from app.service.schedule import next_pass
 from app.service.tabs import Tab, Tabs, close_logged
-from core.errors import ContextFull, InputError, PolydraftError, traced
+from core.errors import InputError, traced
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +36,6 @@ MEASURING = "The time of a pass on this machine is being measured, once; specula
 
 INPUTS = {"cpu": 32}  # inputs of one pass, by device: about 30 ms with the default model
 MORE_INPUTS = 256  # on a GPU, where they cost little more than one
-PATIENCE = 10.0  # seconds that a request waits for room in the cache
 HELD = 0.15  # the longest delay of drafts in seconds, while they are not yet compared with the text after the caret
 
 log = logging.getLogger(__name__)
@@ -58,7 +55,7 @@ class Engine:
         self._pace = pace
         self._inputs = INPUTS.get(autocomplete.model.device, MORE_INPUTS)
         self._tabs = Tabs(autocomplete)
-        self._full = False  # whether a request found no room in the cache, and no other has ended since
+        self._recovery = Recovery(self._tabs)
         self._seconds = 0.0  # of the latest pass
         self._chore: Iterator[None] | None = None  # measurements, one pass per step
         self._removed = autocomplete.removed
@@ -80,10 +77,10 @@ class Engine:
         job = tab.take() if tab else None
         if tab is None or job is None:
             return
-        self._full = False
+        self._recovery.full = False
         self.dropped += job.inputs
         job.post(None)
-        if not _close_completion(job):
+        if not close_completion(job):
             tab.close()  # its cache may be in an undefined state
 
     def forget(self, name: str) -> None:
@@ -147,7 +144,7 @@ class Engine:
         jobs = []
         for tab in self._tabs:
             if (job := tab.take()) is not None:
-                _close_completion(job)
+                close_completion(job)
                 job.begin_again()
                 jobs.append(job)
             tab.close()
@@ -169,17 +166,17 @@ class Engine:
             logits = self._forward([row for _, rows in due for row in rows])
         except Exception as error:  # noqa: BLE001 an error in one row must not end the engine
             if len(due) == 1:
-                self._recover(due[0][0], error)
+                self._recovery.recover(due[0][0], error)
                 return
             # One of the rows caused it. Every sequence is unchanged, so each request runs in a separate pass.
             for tab, rows in due:
-                self._attempt(tab, lambda tab, rows=rows: self._advance(tab, rows, self._forward(rows)))
+                self._recovery.attempt(tab, lambda tab, rows=rows: self._advance(tab, rows, self._forward(rows)))
             return
         at = 0
         for tab, rows in due:
             part = logits[at : at + len(rows)]
             at += len(rows)
-            self._attempt(tab, lambda tab, rows=rows, part=part: self._advance(tab, rows, part))
+            self._recovery.attempt(tab, lambda tab, rows=rows, part=part: self._advance(tab, rows, part))
 
     def _chosen(self) -> list[tuple[Tab, list[Row]]]:
         """The tabs of the next pass, with their rows. Begins their requests."""
@@ -188,8 +185,8 @@ class Engine:
 
         def inputs_of(name: str) -> int | None:
             tab = busy[name]
-            while not (self._full and tab.waiting and any(other.running for other in self._tabs)):
-                due = self._attempt(tab, lambda tab: self._rows(tab, alone=len(busy) == 1))
+            while not (self._recovery.full and tab.waiting and any(other.running for other in self._tabs)):
+                due = self._recovery.attempt(tab, lambda tab: self._rows(tab, alone=len(busy) == 1))
                 if not tab.waiting:
                     rows[name] = due or []
                     return sum(len(row.inputs) for row in rows[name])
@@ -288,62 +285,3 @@ class Engine:
             job.post(stats_event(job, completion, self.autocomplete.model, now))
             job.inputs = 0  # none of them was wasted
             self.stop(tab.name)
-
-    # ---------------------------------------------------------------- errors, and room in the cache
-
-    def _attempt(self, tab: Tab, action: Callable[[Tab], Result]) -> Result | None:
-        """Runs one part of a tab's request. After an error returns None: it ends only that request."""
-        try:
-            return action(tab)
-        except Exception as error:  # noqa: BLE001 an error in one request must not end the engine
-            self._recover(tab, error)
-            return None
-
-    def _recover(self, tab: Tab, error: Exception) -> None:
-        """After an error: if the cache had no room, queues the request again; otherwise ends it with a message."""
-        if not isinstance(error, PolydraftError):
-            log.warning("A request failed:\n%s", traced(error))
-        job = tab.take()
-        if job is None:  # it had ended already
-            tab.close()
-        elif isinstance(error, ContextFull) and self._may_try_again(tab, job):
-            tab.job = job
-        else:
-            self._full = False
-            job.fail(*request_failure(error))
-            _close_completion(job)
-            self.forget(tab.name)  # its cache may be in an undefined state; the next request opens a new session
-
-    def _may_try_again(self, tab: Tab, job: Job) -> bool:
-        """After the cache had no room for a request: whether there is some now, or may be when another request ends."""
-        if not _close_completion(job):
-            return False
-        if self._tabs.evict(but=tab):
-            return True
-        running = any(other.running for other in self._tabs)
-        self._full = running and time.perf_counter() - job.arrived < PATIENCE
-        return self._full
-
-
-def _close_completion(job: Job) -> bool:
-    """Closes the request's completion, if it has begun; returns whether that succeeded."""
-    completion, job.completion, job.rows = job.completion, None, None
-    return completion is None or close_logged(completion.close)
-
-
-def request_failure(error: Exception) -> tuple[str, str]:
-    """The message and the remedy for a request that failed."""
-    if isinstance(error, PolydraftError):
-        return str(error), ""
-    return (
-        f"An error ended these drafts: {named_line(error)}",
-        "Type on to try again; if that fails too, restart Polydraft.",
-    )
-
-
-def named_line(error: Exception) -> str:
-    """The error in one line, with its type unless the text suffices."""
-    text = (str(error).strip().splitlines() or [""])[0]
-    if isinstance(error, RuntimeError | OSError | ValueError | MemoryError | ImportError) and text:
-        return text
-    return f"{type(error).__name__}{': ' if text else ''}{text}"

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from app.learning.base_stores import BaseStores
 from app.learning.personal import PersonalStores
-from app.service.engine import Engine, named_line, request_failure
+from app.service.engine import Engine
 from app.service.jobs import Event, Job, Pending, Position, Query, Result
+from app.service.recovery import named_line, request_failure
 from app.service.requests import DraftRequest
 from app.service.threads import leave_cores_to
 from core.errors import InputError, PolydraftError, traced
