@@ -124,7 +124,7 @@ browser-extension: $(VENV)/dev.stamp ## Build the browser extension: zips for Ch
 # pipx and uv, in an environment of their own, to test the commands that install Polydraft elsewhere.
 INSTALLERS  := $(VENV)/installers
 
-test-clients: setup-dev browser $(TSC) $(EXTENSIONS:%=%/node_modules) $(INSTALLERS) ## Test the browser extension with editors from npm, and installation elsewhere
+test-clients: setup-dev browser $(TSC) $(EXTENSIONS:%=%/node_modules) $(INSTALLERS) ## Test extensions with editors from npm, installations elsewhere, and replicas behind HAProxy
 	@for folder in $(EXTENSIONS); do $(NODE) $(TSC) --project $$folder/jsconfig.json || exit 1; done
 	@POLYDRAFT_INSTALLERS="$(CURDIR)/$(INSTALLERS)/bin" $(BIN)/python -m pytest $(EXTENSIONS) deploy $(ARGS)
 
