@@ -26,12 +26,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import psutil
+
 if TYPE_CHECKING:
     from core.models import LanguageModel
 
 CASES = 20_000
-SECONDS = 60  # that one case may take, on a machine that has more to do
-STARTING = 300  # seconds until a child has compiled the code and loaded its libraries
+SECONDS = 60  # of processor time that one case may take, or for which its child may wait without using any
+STARTING = 300  # the same until a child has compiled the code and loaded its libraries
 SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 READY = "ready"
 REPORTED = 500  # cases between two lines about how far it is
@@ -136,10 +138,21 @@ class Child:
         self._said.put(None)
 
     def _next(self, seconds: float) -> str | None:
-        try:
-            return self._said.get(timeout=seconds)
-        except queue.Empty:
-            return None
+        """The next line; None if the child ended, or hangs. The clock does not decide: other programs may need the
+        processors, and a long run may be paused by a signal."""
+        child = psutil.Process(self._process.pid)
+        before = spent = sum(child.cpu_times()[:2])
+        waited = 0
+        while spent - before < seconds and waited < seconds:
+            try:
+                return self._said.get(timeout=1)
+            except queue.Empty:
+                earlier, spent = spent, sum(child.cpu_times()[:2])
+                if spent > earlier:
+                    waited = 0
+                elif child.status() != psutil.STATUS_STOPPED:
+                    waited += 1
+        return None
 
     def ask(self, seed: int) -> str | None:
         """The child's verdict; None if it has ended or does not answer, in which case it is killed."""

@@ -84,6 +84,22 @@ def test_only_a_regular_file_is_opened(make: Callable[[Path], None], tmp_path: P
         open_regular(tmp_path / "name")
 
 
+def test_a_file_that_a_pipe_replaces_while_it_is_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "name").touch()
+    check = files.check_regular
+
+    def then_replaced(path: Path) -> None:
+        check(path)
+        path.unlink()
+        os.mkfifo(path)
+
+    monkeypatch.setattr(files, "check_regular", then_replaced)
+    with pytest.raises(OSError, match="not a regular file"):
+        open_regular(tmp_path / "name")
+
+
 def test_names_that_no_file_has_are_refused(tmp_path: Path) -> None:
     for name in ("a\0b", "a\ud800b"):
         with pytest.raises(OSError, match="no file can have this name"):
