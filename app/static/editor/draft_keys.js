@@ -20,10 +20,12 @@ import { insertAsTyped } from "./inserting.js";
  * @returns {import("./keys.js").Key[]}
  */
 export function draftKeys({ field, drafts, view, taking, revisiting }) {
-  const shown = () => drafts.rows.all.length > 0;
+  const listed = () => view.listed.length > 0;
+  /** Whether the writer sees a row: in the list, or as the ghost alone. @param {number} i */
+  const shown = (i) => listed() || (view.open && i === view.active);
   /** @param {1 | -1} by */
   const move = (by) => {
-    if (view.open) view.move(by);
+    if (view.open && listed()) view.move(by);
     else if (by > 0) drafts.requestHere();
     else return false;
     field.engage(true);
@@ -63,7 +65,7 @@ export function draftKeys({ field, drafts, view, taking, revisiting }) {
       does: "Take the draft with that number",
       hint: "that one",
       run(n) {
-        if (!shown()) return false;
+        if (!shown(n - 1)) return false;
         taking.take(n - 1);
         return true;
       },
@@ -73,12 +75,12 @@ export function draftKeys({ field, drafts, view, taking, revisiting }) {
       does: "Take the first word of the draft with that number",
       hint: "its first word",
       run(n) {
-        if (!shown()) return false;
+        if (!shown(n - 1)) return false;
         taking.takeWord(n - 1);
         return true;
       },
     },
-    { id: "next", usual: "Alt+Down", does: "Go to the next draft; if none are shown, show drafts here", run: () => move(1) },
+    { id: "next", usual: "Alt+Down", does: "Go to the next draft; if there are none, request them here", run: () => move(1) },
     { id: "previous", usual: "Alt+Up", does: "Go to the draft above", run: () => move(-1) },
     {
       id: "back", usual: "Alt+Left", mac: "Ctrl+Meta+Left",

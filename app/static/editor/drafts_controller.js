@@ -143,7 +143,7 @@ export class DraftsController {
    * @param {number | null} pressed when the key was pressed that has changed it
    */
   textChanged(pressed) {
-    this.dismissed = this.pausing = false;
+    this.dismissed = this.pausing = this.view.asked = false;
     this.revisiting.end();
     this.timers.stop("moved", "refresh", "grow", "pause", "read");
     this.growWaits = false;
@@ -206,6 +206,7 @@ export class DraftsController {
   caretMoved() {
     if (this.revisiting.here()) return;
     this.revisiting.end();
+    this.view.asked = false;
     this.field.readCaret();
     this.timers.stop("moved", "grow");
     const before = this.before();
@@ -264,7 +265,10 @@ export class DraftsController {
     const show = { ...this.pace.costs, shown: this.rows.shown };
     const freed = this.rows.all.filter(({ live }) => !live).length;
     const after = this.field.after();
-    const extra = { show, ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}) };
+    const extra = {
+      show, ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}),
+      ...(wanted ? {} : { unasked: true }), merge_alike: true,
+    };
     this.requests.send(before, settings, extra, {
       pressed, forSettings, all, freed, decides, k: this.k, keeps: keep || grow,
     });
@@ -273,6 +277,7 @@ export class DraftsController {
   /** Request drafts on the writer's command, also where none appear automatically, and improbable ones. */
   requestHere() {
     this.field.readCaret();
+    this.view.asked = true;
     this.timers.stop("moved"); // its request would replace this one, and keep what it has shown so far
     this.dismissed = false;
     this.requestDrafts({ wanted: true, all: this.view.offersImprobable });
@@ -357,7 +362,9 @@ export class DraftsController {
     if (this.decides && pays) {
       const paying = pays.flatMap(({ id, text, chance }) => {
         const draft = drafts.find((one) => one.id === id);
-        return draft ? [{ ...draft, text, chance, best: pays[0].id === id }] : [];
+        // A draft that appears unasked may end before it saves most time: at the next punctuation.
+        const shown = draft?.text.startsWith(text) ? text : draft?.text ?? "";
+        return draft ? [{ ...draft, text: shown, chance, best: pays[0].id === id }] : [];
       });
       this.rows.decide(anchor, before, paying);
       return;
@@ -503,6 +510,7 @@ export class DraftsController {
     this.field.textarea.setSelectionRange(start, end);
     this.field.readCaret();
     this.dismissed = false;
+    this.view.asked = true;
     this.rows.all = rows.map((row) => ({ ...row }));
     this.field.engage(true);
     this.pausing = true;

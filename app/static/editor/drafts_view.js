@@ -44,6 +44,8 @@ export class DraftsView {
      * @type {{at: number, lineage: number, end: number}[]}
      */
     this.stood = [];
+    /** Whether the writer has asked for the drafts at this place. */
+    this.asked = false;
     /** Whether only rows that save time are displayed: then the list appears for the second one. */
     this.decides = false;
   }
@@ -95,13 +97,18 @@ export class DraftsView {
 
   /** Draw again after the text's column or its font has changed. */
   fit() {
-    this.drawGhost();
-    this.layout.placeDrafts(this.listed.length > 0);
+    const room = this.layout.float(this.listed.length > 0);
+    this.drawGhost(room);
+    this.layout.followText(true);
   }
 
-  /** The rows in the list. A single row that saves time is the ghost alone; on a touch screen it is a row to tap, too. */
+  /**
+   * The rows in the list. A single row that saves time is the ghost alone; on a touch screen it is a row to tap, too.
+   * Where text follows the caret, a list appears only if the writer has asked for it.
+   */
   get listed() {
     const { all, shown } = this.rows;
+    if (all.length && this.layout.textFollows && !(this.asked && all.some(({ draft }) => draft))) return [];
     return this.decides && shown.length < (TOUCH.matches ? 1 : 2) ? [] : all;
   }
 
@@ -111,7 +118,8 @@ export class DraftsView {
     this.list.draw(this.listed, { active: this.active, chosen: this.chosen, stem });
   }
 
-  drawGhost() {
+  /** @param {number} room the height of a list between the caret's line and the one below, in px */
+  drawGhost(room = this.ghost.room) {
     const { text, caret, textarea, composing } = this.field;
     const row = this.rows.all[this.active];
     if (this.rows.all.length === 0 || (composing && !ANDROID)) {
@@ -119,15 +127,19 @@ export class DraftsView {
       this.ghost.hide();
       return;
     }
-    if (this.isRevisiting()) this.ghost.hide(); // it would cover the selection
-    else if (row) {
+    if (this.isRevisiting()) {
+      // A ghost would cover the selection; the lines below it make room for the list.
+      if (room) this.ghost.show("", text, textarea.selectionEnd, { room });
+      else this.ghost.hide();
+    } else if (row) {
       this.lastGhost = { text: fitted(row.rest, text.slice(textarea.selectionEnd)), caret };
-      this.ghost.show(this.lastGhost.text, text, caret);
+      this.ghost.show(this.lastGhost.text, text, caret, { room });
     } else if (!this.decides && this.lastGhost && this.rows.all.some(({ draft }) => draft)) {
       // No draft agrees, and new ones are requested: until they arrive, the letters stay in place, paler.
       const typed = Math.max(0, caret - this.lastGhost.caret);
-      this.ghost.show(this.lastGhost.text.slice(typed), text, caret, true);
-    } else this.ghost.hide();
+      this.ghost.show(this.lastGhost.text.slice(typed), text, caret, { fading: true, room });
+    } else if (room) this.ghost.show("", text, caret, { room });
+    else this.ghost.hide();
     if (caret === text.length) {
       // At the end of the text, scroll so that the ghost's last line is visible too.
       const hidden = this.ghost.bottom() + 4 - textarea.scrollTop - textarea.clientHeight;

@@ -22,21 +22,34 @@ export class Ghost {
     this.block = newElement("div", "pd-ghost-block pd-face");
     this.line = newElement("div", "pd-ghost-line"); // the rest of the caret's paragraph
     this.text = newElement("span", "pd-ghost-text");
+    // A float as wide as the column: the list is shown in its place, and pushes down the lines below the caret's.
+    this.gap = newElement("span", "pd-ghost-gap");
     this.after = newElement("span");
     this.following = newElement("div", "pd-ghost-following"); // the paragraphs below it
-    this.line.append(this.text, this.after);
+    this.line.append(this.text, this.gap, this.after);
     this.block.append(this.line, this.following);
     layer.append(this.block);
     /** Whether text after the caret is redrawn: then a click would hit another place of the text than it shows. */
     this.covers = false;
-    /** @type {[string, string, number, boolean] | null} */
+    /** @type {[string, string, number, {fading?: boolean, room?: number}] | null} */
     this.shown = null;
+    /** The height of the list between the caret's line and the one below, in px; 0: there is none. */
+    this.room = 0;
+    /** Called when a press in the text closes that list. */
+    this.dismiss = () => {};
     /** The caret's place while a ghost is shown. @type {import("./caret.js").Place | null} */
     this.place = null;
     this.hide();
     textarea.addEventListener("scroll", () => (this.covers ? this.redraw() : this.follow()), { passive: true });
-    // Where text after the caret is redrawn, hide it, so that the pointer finds that text at its true position.
-    for (const event of ["pointermove", "pointerdown"]) textarea.addEventListener(event, () => this.covers && this.hide());
+    // Where text after the caret is redrawn, hide it, so that the pointer finds that text at its true position. With the
+    // list in between, the pointer may be on its way to a row: then a press closes the list, and does no more.
+    textarea.addEventListener("pointermove", () => this.covers && !this.room && this.hide());
+    textarea.addEventListener("mousedown", (event) => {
+      if (this.room) {
+        event.preventDefault();
+        this.dismiss();
+      } else if (this.covers) this.hide();
+    });
   }
 
   hide() {
@@ -44,6 +57,7 @@ export class Ghost {
     this.covers = false;
     this.shown = null;
     this.place = null;
+    this.room = 0;
     this.text.textContent = this.after.textContent = this.following.textContent = "";
   }
 
@@ -59,16 +73,19 @@ export class Ghost {
    * @param {string} ghost
    * @param {string} text the whole text
    * @param {number} caret
-   * @param {boolean} fading whether it waits to be replaced by a new draft, and is drawn paler
+   * @param {{fading?: boolean, room?: number}} how `fading`: whether it waits to be replaced by a new draft, and is drawn
+   *   paler; `room`: the height of the list below the caret's line, in px, if text follows it
    */
-  show(ghost, text, caret, fading = false) {
+  show(ghost, text, caret, { fading = false, room = 0 } = {}) {
     const place = this.map.locate(text, caret);
     if (!place) {
       this.hide();
       return;
     }
-    this.shown = [ghost, text, caret, fading];
+    this.shown = [ghost, text, caret, { fading, room }];
     this.place = place;
+    this.room = room;
+    this.gap.style.height = "0";
     this.text.classList.toggle("pd-fading", fading);
     const { left, top, lineHeight, fontSize } = this.map.column();
     const { x, y, width, rtl } = place;
@@ -84,7 +101,8 @@ export class Ghost {
 
     const next = text.slice(caret, caret + 1);
     const wraps = this.line.getBoundingClientRect().height > 1.5 * lineHeight;
-    this.covers = next !== "" && (next !== "\n" || wraps);
+    this.covers = next !== "" && (next !== "\n" || wraps || room > 0);
+    this.gap.style.height = `${room}px`;
     this.block.classList.toggle("pd-covers", this.covers);
     if (this.covers) {
       const room = this.textarea.clientHeight - (top + y - this.textarea.scrollTop);

@@ -192,7 +192,7 @@ export class Keys {
       return;
     }
     hints.innerHTML =
-      this.keys.filter(({ hint }) => hint).map((key) => `<span>${caps(this.comboOf(key))} ${key.hint}</span>`).join("") +
+      this.keys.filter(({ hint }) => hint).map((key) => `<span>${caps(this.comboOf(key), true)} ${key.hint}</span>`).join("") +
       `${mine}<span class="pd-percent" title="How likely you are to continue this way">how likely</span>`;
   }
 }

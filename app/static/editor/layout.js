@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * Layout of text and drafts in the window: the position of the list, the space reserved for list and ghost, a phone's
- * keyboard. The list is below the text. If text follows the caret, the list is over that text, below the caret's line.
+ * keyboard. The list is below the text. If text follows the caret, the list is below the caret's line, and the lines
+ * after it are drawn below the list (ghost.js).
  */
 
 const LETTERS_PER_TOKEN = 4.6; // English, with spaces
@@ -9,6 +10,7 @@ const LETTER_WIDTH = 0.42; // average, as a fraction of the font size
 const ROW_SIZE = 0.9; // font size of a draft in the list, as a fraction of the text's
 const ROW_MARGIN = 90; // px by which a draft is narrower than the text; on a phone the list is wider than the text
 const ROW_MARGIN_PHONE = 40;
+const MARGIN = 4; // px between a line and a list between two lines
 
 export class Layout {
   /**
@@ -72,36 +74,52 @@ export class Layout {
     return Math.max(1, Math.round((x + letters * LETTER_WIDTH * size * fontSize) / Math.max(1, width - margin)));
   }
 
-  /**
-   * Place the list below the text, or over it if text follows the caret.
-   * @param {boolean} open whether the list has rows
-   */
-  placeDrafts(open) {
-    const { below, textarea } = this;
-    const floats = open && /\S/.test(textarea.value.slice(textarea.selectionEnd));
-    if (below.classList.contains("pd-floating") !== floats) {
-      below.classList.toggle("pd-floating", floats);
-      textarea.style.setProperty("--list-room", floats ? `${below.offsetHeight}px` : "0px");
-      if (!floats) below.style.top = "";
-    }
-    if (floats) this.followText(true);
+  /** Whether text follows the caret. */
+  get textFollows() {
+    const { value, selectionEnd } = this.textarea;
+    const next = value.slice(selectionEnd, selectionEnd + 4096);
+    return /\S/.test(next.length < 4096 ? next : value.slice(selectionEnd));
   }
 
   /**
-   * Move a list that is over the text along with the caret.
+   * Take the list out of the column if text follows the caret, to place it in `followText`.
+   * @param {boolean} open whether the list has rows
+   * @returns {number} the height that it needs between two lines, in px
+   */
+  float(open) {
+    const { below, textarea } = this;
+    const floats = open && this.textFollows;
+    if (below.classList.contains("pd-floating") !== floats) {
+      below.classList.toggle("pd-floating", floats);
+      if (!floats) below.style.top = "";
+    }
+    const room = floats ? below.offsetHeight + 2 * MARGIN : 0;
+    const reserved = `${room}px`;
+    if (textarea.style.getPropertyValue("--list-room") !== reserved) textarea.style.setProperty("--list-room", reserved);
+    return room;
+  }
+
+  /**
+   * Move a list between two lines along with the text.
    * @param {boolean} reveal whether to scroll the text to make room for the list
    */
   followText(reveal = false) {
-    const { below, map, textarea, ghost } = this;
+    const { below, map, textarea, ghost, desk } = this;
     if (!below.classList.contains("pd-floating")) return;
-    const place = ghost.place ?? map.locate(textarea.value, textarea.selectionStart);
-    if (!place) return;
-    const { top, lineHeight } = map.column();
-    const height = lineHeight * Math.max(1, this.linesOf(1, place.x, 0)) + 4;
-    const at = () => textarea.offsetTop + top + place.y - textarea.scrollTop + height;
-    const hidden = at() + below.offsetHeight - this.desk.clientHeight;
-    if (reveal && hidden > 0) textarea.scrollTop += hidden;
-    const style = `${Math.round(Math.min(at(), this.desk.clientHeight - below.offsetHeight))}px`;
+    const at = () => {
+      if (ghost.room) return ghost.gap.getBoundingClientRect().top - desk.getBoundingClientRect().top + MARGIN;
+      const caret = map.locate(textarea.value, textarea.selectionEnd); // too much text for a ghost
+      const { top, lineHeight } = map.column();
+      return textarea.offsetTop + top + (caret?.y ?? 0) - textarea.scrollTop + lineHeight + MARGIN;
+    };
+    const place = at();
+    const above = place - 2 * map.column().lineHeight; // below 0 if the caret's line is scrolled out of sight
+    const hidden = above < 0 ? above : Math.max(0, place + below.offsetHeight + MARGIN - desk.clientHeight);
+    if (reveal && hidden) {
+      textarea.scrollTop += hidden;
+      if (ghost.room) ghost.redraw();
+    }
+    const style = `${Math.round(Math.min(at(), desk.clientHeight - below.offsetHeight))}px`;
     if (below.style.top !== style) below.style.top = style;
   }
 

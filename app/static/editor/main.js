@@ -122,6 +122,7 @@ function startEditor(root) {
   const drafts = new DraftsController(
     root, { field, rows, view, revisiting, notices, connection, showing }, options.values,
   );
+  ghost.dismiss = () => drafts.dismiss();
   const taking = new Taking(root, field, () => rows.all, revisiting, {
     pace, shownFor: (lineage) => drafts.shownFor(lineage),
   });

@@ -11,10 +11,11 @@ import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.j
 
 /**
  * Further fields of a request. `kept`: the rows that stay, and the rest of each; `grow`: continue them to the full
- * length; `after`: the text after the caret; `all`: also drafts that do not lead to that text; `show`: the writer's speed,
+ * length; `after`: the text after the caret; `all`: also drafts that do not lead to that text; `unasked`: the writer
+ * has not asked; `merge_alike`: rows that differ in nothing count as one; `show`: the writer's speed,
  * and the rows on the screen.
- * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string, all?: boolean,
- *            show?: Record<string, number | string[]>}} Extra
+ * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string, all?: boolean, unasked?: boolean,
+ *            merge_alike?: boolean, show?: Record<string, number | string[]>}} Extra
  *
  * A complete answer. `pays`: the rows that save time, best first; `ghost`: the number of the row that saves most.
  * @typedef {{drafts: Draft[], pays?: Paying[], ghost?: number | null}} Answer
@@ -65,7 +66,7 @@ export class Requests {
     const window = cropped(before);
     /** @type {Request} */
     const request = {
-      ...how, n: ++this.n, before, key: keyOf(window, extra.after ?? ""), controller,
+      ...how, n: ++this.n, before, key: extra.unasked ? keyOf(window, extra.after ?? "") : "", controller,
       answered: false, filled: how.freed === 0, done: false,
     };
     this.running = request;
@@ -100,7 +101,7 @@ export class Requests {
     else if (line.type === "stats") this.callbacks.figures(line);
     else if (line.type === "drafts") {
       request.done = line.done;
-      if (line.done) this.remember(request, line);
+      if (line.done && request.key) this.remember(request, line);
       this.callbacks.drafts(request, line);
       request.answered = true;
     }

@@ -394,7 +394,7 @@ def test_moving_through_a_text_writes_nothing(drafting: Editor) -> None:
 
 def test_a_draft_is_taken_only_where_it_was_made(drafting: Editor) -> None:
     for key in ("Control+ArrowRight", "Alt+Digit2", "Alt+Shift+Digit2", "Tab"):
-        drafting.press("Home", key)
+        drafting.press("Home", "ArrowRight", key)
         assert drafting.text == BEFORE, key
         drafting.box.focus()
         drafting.press("End")
@@ -440,17 +440,18 @@ def test_drafts_come_by_themselves_where_one_writes_only(editor: Editor) -> None
     for caret, come in ((4, False), (len(BEFORE), False), (text.index("\n"), True), (len(text), True)):
         editor.put(text, caret)
         editor.settle()
-        assert bool(editor.drafts()) == come, caret
+        assert bool(editor.ghost()) == come, caret
+        assert bool(editor.drafts()) == (caret == len(text)), caret  # a list would cover the lines below
 
 
 def test_a_word_half_typed_in_the_middle_has_drafts_when_one_comes_back(editor: Editor) -> None:
     editor.put("She went home.", 3)
     editor.write(" wri")
-    editor.wait(lambda: len(editor.drafts()) == 3)
+    editor.wait(lambda: editor.ghost() != "")
     editor.press("ArrowLeft")
-    editor.wait(lambda: editor.drafts() == [])
+    editor.wait(lambda: editor.ghost() == "")
     editor.press("ArrowRight")
-    editor.wait(lambda: len(editor.drafts()) == 3)
+    editor.wait(lambda: editor.ghost() != "")
 
 
 def test_a_draft_in_the_middle_keeps_its_distance(editor: Editor) -> None:
@@ -627,26 +628,63 @@ def test_tools_leave_the_focus_with_the_text(drafting: Editor) -> None:
     assert drafting.text == BEFORE
 
 
-def test_the_list_is_at_the_caret_in_the_middle_of_a_text(editor: Editor) -> None:
+def test_in_the_middle_of_a_text_drafts_are_a_ghost_until_they_are_requested(editor: Editor) -> None:
+    editor.put((PARAGRAPH + "\n") * 3, 30)
+    editor.write("n")
+    editor.wait(lambda: editor.ghost() != "")
+    assert editor.fake.requests[-1]["unasked"]
+    assert editor.drafts() == []
+    editor.press("Alt+Digit2")  # a row that nobody sees is not taken
+    assert editor.text.count(RIVER) == 0
+    editor.press("Alt+ArrowDown")
+    editor.wait(lambda: len(editor.drafts()) == 3)
+    assert "unasked" not in editor.fake.requests[-1]
+    editor.write("x")
+    editor.wait(lambda: editor.drafts() == [])
+
+
+def test_the_list_in_the_middle_of_a_text_pushes_down_the_lines_below(editor: Editor) -> None:
     for caret in (30, 3000, 5900):
         editor.put((PARAGRAPH + "\n") * 30, caret)
         editor.press("Alt+ArrowDown")
-        assert_list_at_the_caret(editor)
+        assert_lines_around_the_list(editor)
+    editor.page.mouse.click(500, 110)  # closes the list, and does no more: the text is not where it is drawn
+    editor.wait(lambda: editor.drafts() == [])
+    assert editor.caret() == 5900
 
 
-def assert_list_at_the_caret(editor: Editor) -> None:
-    editor.wait(lambda: len(editor.drafts()) > 0)
-    line, top, bottom, desk = editor.page.evaluate(
+def assert_lines_around_the_list(editor: Editor) -> None:
+    editor.wait(lambda: editor.drafts() and editor.page.evaluate("polydraft.editor.request === null"))
+    lines, top, bottom, desk = editor.page.evaluate(
         """() => {
-            const { map, text, caret, textarea } = polydraft.editor;
+            const lines = (node) => {
+                const range = document.createRange();
+                range.selectNodeContents(node);
+                return [...range.getClientRects()].map(({ top, bottom }) => [top, bottom]);
+            };
+            const ghost = document.querySelector('.pd-ghost-block');
             const box = document.querySelector('.pd-below').getBoundingClientRect();
-            const y = map.column().top + map.locate(text, caret).y - textarea.scrollTop;
-            return [textarea.getBoundingClientRect().top + y + map.column().lineHeight, box.top, box.bottom,
+            const shown = [...ghost.firstElementChild.children, ghost.lastElementChild].flatMap(lines);
+            return [shown, box.top, box.bottom,
                 document.querySelector('.pd-desk').getBoundingClientRect().bottom];
         }"""
     )
-    assert 0 <= top - line <= 64
+    above, below = (
+        [line for line in lines if inside(line)] for inside in (lambda b: b[1] <= top + 6, lambda b: b[0] >= bottom - 6)
+    )
+    assert len(above) + len(below) == len(lines), (lines, top, bottom)
+    assert above
+    assert min(line[0] for line in below) - bottom < 40
     assert bottom <= desk + 1
+
+
+def test_a_list_of_nothing_is_not_shown(editor: Editor) -> None:
+    editor.fake.script = {"x": ()}
+    editor.put("One x and two.", 5)
+    editor.press("Alt+ArrowDown")
+    editor.settle()
+    expect(editor.page.locator(".pd-list")).to_be_hidden()
+    expect(editor.page.locator(".pd-floating")).to_have_count(0)
 
 
 # ---------------------------------------------------------------- typing along, requests
@@ -916,14 +954,15 @@ def assert_ghost_as_the_text(editor: Editor, where: str) -> None:
     draft = " וגם לחם ויין מן הכפר" if where.startswith("right") else MARKET
     at = len(text) if caret is None else caret
     editor.fake.fail, editor.fake.script = None, {text[:at][-12:]: (draft,)}
-    editor.put(text, caret)
-    editor.press("Alt+ArrowDown")
+    typed_at = len(text[: at - 1].encode("utf-16-le")) // 2
+    editor.put(text[: at - 1] + text[at:], typed_at)  # a list that is requested would push down the lines below
+    editor.write(text[at - 1])
     editor.wait(
         lambda: editor.ghost().strip() == draft.strip() and not editor.page.evaluate("polydraft.editor.request")
     )
     with_ghost, ghost = still_picture(editor), editor.ghost()
     editor.fake.fail = (503, "Busy.", "")
-    editor.press("Tab", "Escape")
+    editor.press("Alt+Digit1", "Escape")
     editor.settle()
     taken = still_picture(editor)
     assert editor.text == text[:at] + ghost + text[at:], where
@@ -996,7 +1035,7 @@ def test_remembered_places_are_right_after_any_edit(editor: Editor) -> None:
 
 def test_the_pointer_finds_the_text_where_it_is(editor: Editor) -> None:
     editor.put(PARAGRAPH, 20)
-    editor.press("Alt+ArrowDown")
+    editor.write(" n")
     editor.wait(lambda: editor.ghost() != "" and editor.page.evaluate("polydraft.editor.request === null"))
     editor.page.mouse.move(500, 100)
     editor.page.mouse.move(510, 102)
