@@ -45,7 +45,11 @@ export function matches(pressed, combo, mirrored) {
   return digit && pressed.replace(/[1-9]$/, "1…9") === wanted ? Number(digit) : null;
 }
 
-/** The key as caps, in HTML; `short`: with “⇧” for Shift. @param {string} combo */
+/**
+ * The key as caps, in HTML; `short`: with “⇧” for Shift.
+ * @param {string} combo
+ * @returns {string}
+ */
 export function caps(combo, short = false) {
   if (short) return caps(combo).replace(">Shift<", ">⇧<");
   const shown = combo.split("+").map((name) => MODIFIERS[name] ?? SHOWN[name] ?? name.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`));
