@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 CASES = 20_000
 SECONDS = 60  # of processor time that one case may take, or for which its child may wait without using any
 STARTING = 300  # the same until a child has compiled the code and loaded its libraries
-SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+FAST, QUICKLY_COMPILED = "-O1", "-O0"  # thousands of cases; a few
+SANITIZED = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 READY = "ready"
 REPORTED = 500  # cases between two lines about how far it is
 ASAN = "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:max_allocation_size_mb=4096:handle_segv=1"
@@ -61,13 +62,17 @@ class Found:
         return "\n".join(lines + [f"--- case {seed}\n{said}" for seed, said in sorted(self.wrong.items())])
 
 
-def fuzz(first: int = 0, cases: int = CASES, workers: int = 1, limit: float = float("inf")) -> Found:
+def fuzz(
+    first: int = 0, cases: int = CASES, workers: int = 1, limit: float = float("inf"), optimisation: str = FAST
+) -> Found:
     """Run cases `first` … and end after `limit` seconds, whatever is left."""
     found, begun = Found(), time.monotonic()
     seeds: queue.SimpleQueue[int] = queue.SimpleQueue()
     for seed in range(first, first + cases):
         seeds.put(seed)
-    threads = [threading.Thread(target=_oversee, args=(seeds, found, begun + limit)) for _ in range(workers)]
+    threads = [
+        threading.Thread(target=_oversee, args=(seeds, found, begun + limit, optimisation)) for _ in range(workers)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -76,7 +81,7 @@ def fuzz(first: int = 0, cases: int = CASES, workers: int = 1, limit: float = fl
     return found
 
 
-def _oversee(seeds: queue.SimpleQueue[int], found: Found, end: float) -> None:
+def _oversee(seeds: queue.SimpleQueue[int], found: Found, end: float, optimisation: str) -> None:
     """Hand seeds to a child, and to a new one where a case ended it."""
     child: Child | None = None
     while time.monotonic() < end:
@@ -84,7 +89,7 @@ def _oversee(seeds: queue.SimpleQueue[int], found: Found, end: float) -> None:
             seed = seeds.get_nowait()
         except queue.Empty:
             break
-        child = child or Child()
+        child = child or Child(optimisation)
         said = child.ask(seed)
         if said is None:
             found.verdicts["crash or hang"] += 1
@@ -109,7 +114,7 @@ def _report(found: Found, seed: int, said: str) -> None:
 class Child:
     """A process that runs the cases whose seeds it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, optimisation: str) -> None:
         self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child
         root = str(Path(__file__).parents[1])
@@ -119,7 +124,7 @@ class Child:
             for name in ("libasan.so", "libstdc++.so.6")
         )
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--child"],
+            [sys.executable, __file__, f"--child={optimisation}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -181,13 +186,13 @@ class Child:
 # --- in the child
 
 
-def serve() -> None:
+def serve(optimisation: str) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM  # noqa: F401 - not in a case's time
 
     from core.models import native
 
-    native.OPTIONS = (*native.OPTIONS, *SANITIZED)
+    native.OPTIONS = (*native.OPTIONS, optimisation, *SANITIZED)
     native.library()
     torch.set_num_threads(2)
     with tempfile.TemporaryDirectory() as folder:
@@ -381,10 +386,10 @@ if __name__ == "__main__":
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--first", type=int, default=0, help="the first case; a case's number is its seed")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        serve()
+        serve(args.child)
     else:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         result = fuzz(args.first, args.cases, args.workers)
