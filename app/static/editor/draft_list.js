@@ -1,11 +1,11 @@
 // @ts-check
 /**
- * The list of drafts at the caret: one row each. A beginning that rows share is shown once. Drawing changes
+ * The list of drafts at the caret: one row each. A beginning or an end that rows share is shown once. Drawing changes
  * only elements that differ, because it runs for every row at every step while drafts grow.
  */
 
 import { newElement, setText } from "../shared/dom.js";
-import { branches, percent, upToWord } from "./drafting.js";
+import { branches, commonEnds, isRightToLeft, percent, upToWord } from "./drafting.js";
 import { drawMarked, marks, tokens } from "./marks.js";
 
 /** @typedef {import("./rows.js").Row} Row */
@@ -53,7 +53,11 @@ export class DraftList {
     while (box.children.length > rows.length) box.lastElementChild?.remove();
     while (box.children.length < rows.length) box.append(this.newOption(box.children.length));
 
-    const parts = branches(rows.map(({ rest, live }) => (live ? rest : "")));
+    const texts = rows.map(({ rest, live }) => (live ? rest : ""));
+    const starts = branches(texts);
+    const ends = commonEnds(texts, starts.map(({ shared }) => shared));
+    const parts = starts.map((part, i) => ({ ...part, end: ends[i] }));
+    set(box, "dir", isRightToLeft(stem || texts.join(" ")) ? "rtl" : null);
     const coloured = this.root.hasAttribute("data-coloured");
     let marked = false;
     rows.forEach(({ draft, rest, live }, i) => {
@@ -85,12 +89,12 @@ export class DraftList {
    * @param {HTMLElement} option
    * @param {string} rest
    * @param {import("./marks.js").Mark[]} drawn
-   * @param {{shared: number, parent: number}[]} parts
+   * @param {{shared: number, parent: number, end: number}[]} parts
    * @param {number} i
    * @param {string} stem
    */
   drawText(option, rest, drawn, parts, i, stem) {
-    const { shared, parent } = parts[i];
+    const { shared, parent, end } = parts[i];
     const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
     // A draft that finishes a word is shown with the typed part of the word. The style sheet draws that part, so that the
     // row's text is exactly the text that taking it inserts.
@@ -98,9 +102,10 @@ export class DraftList {
     const shownStem = spaced ? "" : stem;
     if (text.dataset.stem !== shownStem) text.dataset.stem = shownStem;
     text.classList.toggle("pd-spaced", spaced);
-    const [common, own] = /** @type {HTMLCollectionOf<HTMLElement>} */ (text.children);
+    const [common, own, ending] = /** @type {HTMLCollectionOf<HTMLElement>} */ (text.children);
     drawMarked(common, rest, drawn, 0, shared);
-    drawMarked(own, rest, drawn, shared, rest.length);
+    drawMarked(own, rest, drawn, shared, rest.length - end);
+    drawMarked(ending, rest, drawn, rest.length - end, rest.length);
     const crossed = parts.slice(parent + 1, i).some((between) => between.shared < shared);
     option.classList.toggle("pd-forks", shared > 0 && !crossed);
     if (shared) option.style.setProperty("--rise", String(i - parent));
@@ -115,8 +120,8 @@ export class DraftList {
   newOption(i) {
     const markup =
       `<span class="pd-number">${i + 1}</span>` +
-      `<span class="pd-draft" dir="auto"><span class="pd-common"></span><span class="pd-own"></span></span>` +
-      `<kbd class="pd-tab" aria-hidden="true">Tab</kbd><span class="pd-chance" title="${EXPLAINED}"></span>`;
+      `<span class="pd-draft" dir="auto"><span class="pd-common"></span><span class="pd-own"></span><span class="pd-end"></span></span>` +
+      `<kbd class="pd-tab" aria-hidden="true">${this.root.dataset.takeKey ?? "Tab"}</kbd><span class="pd-chance" title="${EXPLAINED}"></span>`;
     const option = newElement("div", "pd-option-row", markup);
     option.id = `pd-draft-${i + 1}`;
     option.setAttribute("role", "option");

@@ -166,6 +166,27 @@ export function branches(texts) {
   });
 }
 
+const LEAST_TAIL = 8; // characters of a common end that are worth leaving out
+
+/**
+ * How many characters at the end of each text an earlier one also has, from the beginning of a word on; at least two words.
+ * @param {string[]} texts
+ * @param {number[]} own where the part of each text begins that no earlier one begins with
+ */
+export function commonEnds(texts, own) {
+  return texts.map((text, i) => {
+    let most = 0;
+    for (const other of texts.slice(0, i)) {
+      let n = 0;
+      while (n < text.length - own[i] && n < other.length && text.at(-1 - n) === other.at(-1 - n)) n++;
+      const space = text.slice(text.length - n).search(/\s\S/);
+      const end = space < 0 || n === text.length ? 0 : n - space;
+      if (end >= LEAST_TAIL && end < other.length && /\S\s+\S/.test(text.slice(text.length - end))) most = Math.max(most, end);
+    }
+    return text.slice(own[i], text.length - most).trim() ? most : 0;
+  });
+}
+
 const WINDOW = 8192;
 const STRIDE = 4096;
 

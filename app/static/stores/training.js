@@ -13,6 +13,8 @@ import { getJson, postJson } from "../shared/transport.js";
  *            description: string, share: number, left: number | null, curve: [number, number][], message: string, failed: boolean}} Row
  */
 
+const [TRAINS, STEPS] = [3, 4]; // the step that trains, and all; see `stepOf`
+const MINUTES = 10; // that a training takes at most
 const EVERY = 1000; // ms between two requests for the progress
 const [WIDE, HIGH, MARGIN] = [132, 34, 3]; // of the curve
 
@@ -128,7 +130,10 @@ export class Training {
     find(".ps-begin").hidden = active;
     if (row && active) {
       setText(find(".ps-doing"), doing(row));
-      find("progress").setAttribute("value", String(row.share));
+      // Only the training reports a share; in the other steps, and while it waits, the bar moves without one.
+      const progress = find("progress");
+      if (stepOf(row) === TRAINS && row.share) progress.setAttribute("value", String(row.share));
+      else progress.removeAttribute("value");
       /** @type {HTMLButtonElement} */ (find(".ps-stop")).disabled = row.stopping;
       drawCurve(find(".ps-curve"), row.curve);
     }
@@ -151,10 +156,22 @@ function isActive(row) {
 function doing({ state, paused, stopping, again, description, share, left }) {
   const begin = again ? "Text was forgotten: learning again from what is left. " : "";
   if (stopping) return `${begin}Stopping …`;
-  if (state === "waiting") return `${begin}Begins in a moment`;
+  if (state === "waiting") return `${begin}Step 1 of ${STEPS}: begins in a moment, ${MINUTES} min left at most`;
   if (paused) return `${begin}Paused while you type`;
-  const part = share > 0 && share < 1 ? `, ${Math.round(100 * share)}%` : "";
-  return `${begin}${description}${part}${left === null ? "" : `, ${remaining(left)} left`}`;
+  const step = stepOf({ description, share });
+  const part = step === TRAINS && share > 0 && share < 1 ? `, ${Math.round(100 * share)}%` : "";
+  const time = left !== null ? `${remaining(left)} left` : step < TRAINS ? `${MINUTES} min left at most` : "about a minute left";
+  return `${begin}Step ${step} of ${STEPS}: ${description}${part}, ${time}`;
+}
+
+/**
+ * The number of a training's step: it loads the model and text, judges the model, trains, judges the adapter.
+ * @param {{description: string, share: number}} row
+ */
+function stepOf({ description, share }) {
+  if (description === "Training") return TRAINS;
+  if (share >= 1) return STEPS;
+  return description.startsWith("Evaluating") ? 2 : 1;
 }
 
 /** @param {number} seconds */

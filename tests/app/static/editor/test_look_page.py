@@ -80,3 +80,71 @@ def test_a_message_covers_nothing_of_the_documents(editor: Editor, width: int) -
         }"""
     )
     assert not overlap(editor.page, ".pd-toast", "#pd-documents")
+
+
+def test_an_end_that_rows_share_is_shown_once_and_inserted_whole(editor: Editor) -> None:
+    rows = (" to create a new world", " to launch a new world", " to sell")
+    editor.fake.script = {"hoped": rows}
+    editor.put("They hope")
+    editor.write("d")
+    editor.wait_for_drafts(*rows)
+    shown = editor.page.locator(".pd-option-row .pd-own").all_text_contents()
+    ends = editor.page.locator(".pd-option-row .pd-end")
+    assert shown[1].strip() == "launch"
+    assert ends.all_text_contents() == ["", " a new world", ""]
+    assert ends.nth(1).evaluate("e => getComputedStyle(e).fontSize") == "0px"
+    assert ends.nth(1).evaluate("e => getComputedStyle(e, '::after').content") == '" …"'
+    editor.press("Alt+Digit2")
+    assert editor.text == "They hoped to launch a new world"
+
+
+def test_rows_of_right_to_left_text_are_on_the_right_side(editor: Editor) -> None:
+    editor.fake.script = {"מכתב": (" וגם לחם", " ויין")}
+    editor.put("הוא קרא מכת")
+    editor.write("ב")
+    editor.wait(lambda: len(editor.drafts()) == 2)
+    number, draft = (
+        editor.page.locator(f".pd-option-row .pd-{part}").first.bounding_box() for part in ("number", "draft")
+    )
+    assert number and draft
+    assert number["x"] > draft["x"]
+    ghost, row = editor.page.locator(".pd-ghost-line"), editor.page.locator(".pd-draft").first
+    for place in (ghost, row):
+        assert place.evaluate("e => getComputedStyle(e).direction") == "rtl"
+    editor.page.wait_for_timeout(200)
+    editor.press("Tab")
+    assert editor.text == "הוא קרא מכתב וגם לחם"
+
+
+def test_a_draft_that_begins_with_a_combining_mark_joins_the_letter_before_it(editor: Editor) -> None:
+    editor.fake.script = {"cafe": ("\u0301 noir",)}
+    editor.put("Un caf")
+    editor.write("e")
+    editor.wait(lambda: editor.drafts() == ["\u0301 noir"])
+    editor.page.wait_for_timeout(200)
+    editor.press("Control+ArrowRight")
+    assert editor.text == "Un cafe\u0301"
+    editor.press("Control+ArrowRight")
+    assert editor.text == "Un cafe\u0301 noir"
+
+
+def test_a_large_window_begins_lower_and_a_phone_has_one_left_edge(editor: Editor) -> None:
+    top = "e => parseFloat(getComputedStyle(e).paddingTop)"
+    assert editor.box.evaluate(top) < 80
+    editor.page.set_viewport_size({"width": 2560, "height": 1440})
+    assert editor.box.evaluate(top) > 180
+    editor.page.set_viewport_size({"width": 360, "height": 740})
+    edges = editor.page.evaluate(
+        """() => {
+            const { map, textarea } = polydraft.editor;
+            const text = textarea.getBoundingClientRect().left + map.column().left;
+            return [text, ...[...document.querySelectorAll('.pd-invite p, .pd-invite button')].map((e) => {
+                const range = document.createRange();
+                range.selectNodeContents(e);
+                return range.getBoundingClientRect().left;
+            })];
+        }"""
+    )
+    assert max(edges) - min(edges) < 1.5, edges
+    sizes = editor.page.locator(".pd-line :is(button, span):visible")
+    assert len(set(sizes.evaluate_all("all => all.map((e) => getComputedStyle(e).fontSize)"))) == 1
