@@ -249,6 +249,20 @@ def test_sillytavern(site: Programs) -> None:
     assert site.json("/completion", body)["content"] == " one" * 8
 
 
+def test_open_webui(site: Programs) -> None:
+    """Open WebUI 074d488, routers/tasks.py: `generate_autocompletion`, with a template of the administrator's in place
+    of the one that asks for JSON, and `generate_emoji`; and a chat, which it streams."""
+    common = {"model": "polydraft", "stream": False}
+    for content, text in (("Continue the text:\n\nOnce", "Once"), ("Write one.\n<text>\nOnce\n</text>", "Once")):
+        body = common | {"messages": [{"role": "user", "content": content}]}
+        (choice,) = site.json("/v1/chat/completions", body)["choices"]
+        assert (choice["message"]["content"], latest(site)) == (ONE, (text, ""))
+    body = common | {"messages": [{"role": "user", "content": "Once"}], "max_completion_tokens": 4}
+    assert site.json("/v1/chat/completions", body)["choices"][0]["message"]["content"] == " one" * 4
+    *parts, last = site.events("/v1/chat/completions", {**body, "stream": True})
+    assert ("".join(part["choices"][0]["delta"]["content"] for part in parts), last) == (" one" * 4, "[DONE]")
+
+
 def test_the_official_client_chats(site: Programs) -> None:
     make = site.client.chat.completions.create
     messages: Any = [
