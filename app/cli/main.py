@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 
 from app.cli import flags
 from app.cli import learn as learn_cli
+from app.cli import models as models_cli
 from app.cli import ngram as ngram_cli
 from app.cli import train as train_cli
 from app.service.given import (
@@ -73,6 +74,7 @@ class Sentences(TyperGroup):
 app = typer.Typer(cls=Sentences, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.add_typer(ngram_cli.app, name="ngram")
 app.add_typer(train_cli.app, name="train")
+app.add_typer(models_cli.app, name="models")
 
 Model = Annotated[
     str,
@@ -83,9 +85,10 @@ Backend = Annotated[
     typer.Option(help="The engine that runs the model: auto (the fastest here), torch or llama.cpp.", metavar="NAME"),
 ]
 Precision = Annotated[
-    Literal["file", "float32", "bfloat16"],
+    Literal["file", "float32", "bfloat16", "int8"],
     typer.Option(
-        help="Weights of torch on a CPU: in the file's format, unpacked (the same results, slower), or rounded.",
+        help="Weights of torch on a CPU: in the file's format, unpacked (the same results, slower), or rounded; or "
+        "[bold]int8[/], the file's weights with inputs rounded to 8 bits where a pass has more than eight: faster.",
         metavar="NAME",
     ),
 ]
@@ -200,7 +203,8 @@ def start(
 
     Without a command, the app opens in the browser. [bold]polydraft COMMAND --help[/] shows the options of a command.
     """
-    stay_offline()
+    if ctx.invoked_subcommand != "models":  # `models get` downloads what the user named
+        stay_offline()
     if ctx.invoked_subcommand is not None:
         given = [each.opts[0] for each in ctx.command.params if flags.was_given(ctx, each.name or "")]
         if given:

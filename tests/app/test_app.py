@@ -31,7 +31,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 TEXT = "I am looking forward to the meeting, and I hope that we can"
 
-# `polydraft` under an audit hook that records every requested address beyond this machine.
+# `polydraft` under an audit hook that records every requested address beyond this machine. Only the commands `models
+# get` and `ngram build` with a URL connect to another machine, and the app uses neither.
 WATCHED = """
     import sys
     LOCAL = {"127.0.0.1", "::1", "localhost", None, ""}

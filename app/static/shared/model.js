@@ -8,7 +8,7 @@ import { newElement, setText } from "./dom.js";
 import { ConnectionLost, ServerError, getJson, postJson } from "./transport.js";
 import { size } from "./wording.js";
 
-/** @typedef {{model: string, name: string, bytes: number, serving: boolean}} Offered */
+/** @typedef {{model: string, name: string, bytes: number, serving: boolean, program?: string}} Offered */
 
 /**
  * Show the field while there is no model, and remove it once there is one.
@@ -76,9 +76,9 @@ export function setUpModels(root, loaded) {
 
   async function show() {
     try {
-      const { folder, models, loading } = /** @type {{folder: string, models: Offered[], loading: string}} */ (await getJson("/api/models"));
+      const { folder, models, elsewhere, loading } = /** @type {{folder: string, models: Offered[], elsewhere: Offered[], loading: string}} */ (await getJson("/api/models"));
       setText(dialog.querySelector("code"), folder);
-      list.replaceChildren(...models.map(newModel));
+      list.replaceChildren(...[...models, ...elsewhere].map(newModel));
       if (loading) setText(form.querySelector("span"), `${loading} is being loaded.`);
     } catch (error) {
       if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
@@ -87,10 +87,10 @@ export function setUpModels(root, loaded) {
   }
 
   /** @param {Offered} offered */
-  function newModel({ model, name, bytes, serving }) {
+  function newModel({ model, name, bytes, serving, program }) {
     const item = newElement("li", serving ? "md-serving" : "", `<span><b></b> <small></small></span> <button type="button" class="md-load">Load</button>`);
     setText(item.querySelector("b"), name);
-    setText(item.querySelector("small"), [bytes ? size(bytes) : "", serving ? "drafting now" : ""].filter(Boolean).join(" · "));
+    setText(item.querySelector("small"), [bytes ? size(bytes) : "", program ? `of ${program}` : "", serving ? "drafting now" : ""].filter(Boolean).join(" · "));
     const button = /** @type {HTMLButtonElement} */ (item.querySelector("button"));
     button.hidden = serving;
     button.setAttribute("aria-label", `Load ${name}`);

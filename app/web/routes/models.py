@@ -1,7 +1,8 @@
-"""The models that the page offers: the default one, and the files and folders in the models folder; and the HTTP routes
-that list them and load another one.
+"""The models that the page offers: the default one, the files and folders in the models folder, and those of other
+programs; and the HTTP routes that list them and load another one.
 
-    GET  /api/models   the models folder, the models to choose from, and the one that is being loaded, if any
+    GET  /api/models   the models folder, the models to choose from, those in the folders of other programs, and the one
+                       that is being loaded, if any
     POST /api/model    {"model", "precision"}: a file, a folder or a name, and a precision of `load_model` (by default
                        that of the start). Loads it while the present one, if any, continues to draft; the response is
                        the new status.
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import platformdirs
 from fastapi import FastAPI, Request
 
 from app.service.service import DraftService
@@ -28,7 +28,9 @@ DEFAULT = "default"
 
 
 def models_folder() -> Path:
-    return platformdirs.user_data_path("polydraft", appauthor=False) / "models"
+    from core.models import on_machine  # imports torch
+
+    return on_machine.models_folder()
 
 
 def offered(serving: str, folder: Path | None = None) -> list[dict[str, object]]:
@@ -60,6 +62,17 @@ def offered(serving: str, folder: Path | None = None) -> list[dict[str, object]]
     return [{"model": model, "name": name, "bytes": size, "serving": model == serving} for model, name, size in found]
 
 
+def offered_elsewhere(serving: str) -> list[dict[str, object]]:
+    """The same for the models of other programs, without the one that drafts, and with the program's name."""
+    from core.models.on_machine import elsewhere  # imports torch
+
+    return [
+        {"model": str(each.path), "name": each.name, "bytes": each.bytes, "serving": False, "program": each.source}
+        for each in elsewhere()
+        if str(each.path) != serving
+    ]
+
+
 def _model_at(path: Path) -> tuple[str, int] | None:
     """The name and the bytes of a model file or folder; None for anything else."""
     if path.suffix.lower() == ".gguf" and path.is_file():
@@ -78,7 +91,9 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     @app.get("/api/models")
     def models() -> dict[str, object]:
         serving, loading = service.names()
-        return mended({"folder": str(models_folder()), "models": offered(serving), "loading": loading})
+        others = offered_elsewhere(serving)
+        found = {"folder": str(models_folder()), "models": offered(serving), "elsewhere": others, "loading": loading}
+        return mended(found)
 
     @app.post("/api/model")
     @taking(ModelRequest)

@@ -15,3 +15,8 @@ _SWITCHES = {
 def stay_offline() -> None:
     """Switches off every network use of the packages; they read these variables when they are imported."""
     os.environ.update(_SWITCHES)
+
+
+def without_telemetry() -> None:
+    """The same for telemetry alone, for a command that downloads what the user named."""
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"

@@ -18,6 +18,7 @@ from app.web.routes.models import offered
 from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.errors import ModelNotFound
+from core.models.on_machine import Found
 from tests.app.static.editor.test_page import Editor
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import FakeDrafts, Server
@@ -128,6 +129,8 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
     service.start()
     with pytest.MonkeyPatch.context() as patch, browser.new_context() as context:
         patch.setattr("app.web.routes.models.models_folder", lambda: tmp_path)
+        other = Found(tmp_path / "blobs" / "sha256-1", "qwen3:0.6b", "Ollama", 600_000_000)
+        patch.setattr("core.models.on_machine.elsewhere", lambda: [other])
         server = Server(create_app(service))
         editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
         page = editor.page
@@ -135,7 +138,8 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
         page.locator("[data-do=more]").click()
         page.get_by_role("button", name="Choose…").click()
         dialog = page.get_by_role("dialog", name="Model")
-        expect(dialog.get_by_role("listitem")).to_have_count(3)
+        expect(dialog.get_by_role("listitem")).to_have_count(4)
+        expect(dialog.get_by_role("listitem").last).to_contain_text("of Ollama")
         expect(dialog.get_by_role("listitem").first).to_contain_text("drafting now")
         dialog.get_by_role("button", name="Load broken").click()
         expect(dialog.get_by_text("broken.gguf is no model file.")).to_be_visible()
