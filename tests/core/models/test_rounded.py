@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 from pathlib import Path
@@ -19,6 +20,7 @@ from core.models.coded import Coded, weight_of
 from core.models.native import ROUNDED_FROM
 from core.models.native_library import COMPILERS
 from core.models.torch_model import TorchModel
+from tests.arm import remote
 from tests.paths import DATA
 
 # Ways that this processor may be able to run: its own, and those of processors with fewer instructions.
@@ -32,26 +34,33 @@ NEEDED = {"AVX2": "avx2", "AVX-512 without VNNI": "avx512bw"}
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """`rounded.cpp` for each way."""
-    folder, made = tmp_path_factory.mktemp("ways"), {}
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The commands that run `rounded.cpp` for each way."""
+    folder, made = tmp_path_factory.mktemp("ways"), dict[str, list[str]]()
+
+    def build(way: str, compiler: str, options: tuple[str, ...], before: tuple[str, ...] = ()) -> None:
+        program = str(folder / way.replace(" ", "-"))
+        source = Path(__file__).with_name("rounded.cpp")
+        command = [compiler, "-std=c++17", "-O2", *options, "-I", native.SOURCE.parent, source, "-o", program]
+        subprocess.run([*map(str, command)], check=True, capture_output=True)
+        made[way] = [*before, program]
+
     known = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    for number, (way, options) in enumerate(WAYS.items()):
+    for way, options in WAYS.items():
         if NEEDED.get(way, "") in known:
-            made[way] = folder / str(number)
-            source = Path(__file__).with_name("rounded.cpp")
-            command = [COMPILERS[0], "-std=c++17", "-O2", *options, "-I", native.SOURCE.parent, source, "-o", made[way]]
-            subprocess.run([*map(str, command)], check=True, capture_output=True)
+            build(way, COMPILERS[0], options)
+    if "POLYDRAFT_ARM" in os.environ:  # `make test-arm`
+        build("NEON", remote.COMPILER, remote.OPTIONS, (remote.EMULATOR,))
     return made
 
 
-def products(program: Path, weight: Coded, x: Tensor) -> tuple[Tensor, Tensor]:
+def products(program: list[str], weight: Coded, x: Tensor) -> tuple[Tensor, Tensor]:
     """x (rows, in) and a weight (out, in) -> (rows, out), number by number and in the program's way."""
-    panel = int(subprocess.run([program], capture_output=True, check=True).stdout)
+    panel = int(subprocess.run(program, capture_output=True, check=True).stdout)
     panels, form = weight.panels(panel), weight.form
     sizes = struct.pack("<7q", form.bits, form.offsets, form.scaled, form.group, x.shape[1], len(panels), len(x))
     given = sizes + x.numpy().tobytes() + panels.numpy().tobytes()
-    found = subprocess.run([program, "-"], input=given, capture_output=True, check=True).stdout
+    found = subprocess.run([*program, "-"], input=given, capture_output=True, check=True).stdout
     both = torch.from_numpy(np.frombuffer(found, np.float32).copy()).view(2, len(panels), len(x), panel)
     plain, way = both.transpose(1, 2).flatten(2)[..., : len(weight)]
     return plain, way
@@ -85,7 +94,7 @@ def rounded(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_the_plain_product_is_that_of_the_rounded_inputs(
-    programs: dict[str, Path], weights: dict[str, Coded], kind: str
+    programs: dict[str, list[str]], weights: dict[str, Coded], kind: str
 ) -> None:
     x, weight = inputs(), weights[kind]
     expected = rounded(x) @ weight.decoded().double().T
@@ -97,7 +106,7 @@ def test_the_plain_product_is_that_of_the_rounded_inputs(
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_every_way_gives_the_bits_of_the_plain_product(
-    programs: dict[str, Path], weights: dict[str, Coded], kind: str
+    programs: dict[str, list[str]], weights: dict[str, Coded], kind: str
 ) -> None:
     x, weight = inputs(), weights[kind]
     expected, _ = products(programs["its own"], weight, x)
