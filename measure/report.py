@@ -61,10 +61,10 @@ class BenchOptions:
 
     text: Annotated[
         Path | None,
-        Use("A file or folder of text to measure on; .txt or .jsonl.zst.", but=("startup", "cpu-torch")),
+        Use("A file or folder of text to measure on; .txt or .jsonl.zst.", but=("startup", "cpu-torch", "models")),
     ] = None
-    backend: Annotated[Backend, Use("The backend to measure.", but=("cpu-torch", "gpu", "ngram"))] = "auto"
-    model: Annotated[str, Use("A model's name, file or folder.", but=("cpu-torch", "gpu"))] = "default"
+    backend: Annotated[Backend, Use("The backend to measure.", but=("cpu-torch", "models", "gpu", "ngram"))] = "auto"
+    model: Annotated[str, Use("A model's name, file or folder.", but=("cpu-torch", "models", "gpu"))] = "default"
     base_store: Annotated[
         str | None,
         Use("An n-gram store's file, or none.", ("drafts", "healing", "gpu", "speculative"), metavar="FILE|none"),
@@ -73,7 +73,9 @@ class BenchOptions:
         int | None,
         Use("Rounds, words or passages; the default depends on the measurement.", but=(*_MANY, *_SPECULATIVE), low=1),
     ] = None
-    tiny: Annotated[bool, Use("Measure a tiny shape, on any device, to test the measurement.", ("gpu",))] = False
+    tiny: Annotated[bool, Use("Measure a tiny shape, on any device, to test the measurement.", ("gpu", "models"))] = (
+        False
+    )
     prompts: Annotated[int | None, Use("Prompts of each kind.", _SPECULATIVE, low=1)] = None
     head: Annotated[Path | None, Use("The folder of an EAGLE-3 head.", _HEADS, metavar="FOLDER")] = None
     precision: Annotated[Precision, Use("Weights of torch on a CPU; see polydraft --help.", _HEADS)] = "file"

@@ -12,6 +12,7 @@ BENCHES = {
     "batches": "speculation for 1 to 16 texts in shared passes, beside plain decoding of as many",
     "panel": "slider move to chart and drafts of the sampling panel, in real Chromium; typing with the panel open",
     "cpu-torch": "the torch backend's step on this CPU, beside the time of reading its weights",
+    "models": "models in the shapes that people have, random weights, in compiled code beside llama.cpp",
     "gpu": "steps, drafts, many people and samplers on a CUDA device, beside its bandwidth and Hugging Face's generate",
     "ngram": "n-gram stores: bytes, look-ups, opening, building, beside dict, SQLite, KenLM and infini-gram",
     "speculative": "tokens per second, accept length and speed-up over plain decoding, method by method",

@@ -1,0 +1,232 @@
+"""`bench models`: models in the shapes that people have, with random weights, in compiled code beside llama.cpp.
+
+The files have the families' metadata, and tensors of random bytes in the types of a Q4_K_M and of a Q8_0. Layers are
+reduced to `LAYERS`, so times and sizes are not those of the whole models. Rows are sequences that read one token each.
+The floors of a pass are the time of reading as many bytes as its weights have, and the time of 2 · weights · rows
+operations at the rate of a float32 product here.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import psutil
+import torch
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from core.errors import BackendUnavailable
+from core.models import hf
+from core.models.base import LanguageModel, Row, Sequence
+from core.models.torch_model import TorchModel
+from measure.report import BenchOptions, Progress, Report, interleaved, number_in
+
+LAYERS = 8
+ROWS = (1, 4, 9)
+READ = 1000  # tokens
+HELD = 32  # tokens that each sequence holds
+ROUNDS = 5
+CONTEXT = 2048
+LETTERS = [chr(n) for n in (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x144))]  # a byte-level alphabet
+F32, Q8_0, Q4_K, Q6_K = (GGMLQuantizationType[name] for name in ("F32", "Q8_0", "Q4_K", "Q6_K"))
+# In half precision, by place in a block: scales with which weights have a deviation of some .02.
+HALVES = {Q8_0: {0: 0.0003}, Q4_K: {0: 0.0001, 2: 0.0008}, Q6_K: {208: 0.00002}}
+OURS, ROUNDED, THEIRS = "compiled", "compiled, int8", "llama.cpp"
+
+
+@dataclass(frozen=True)
+class FileShape:
+    """D width, query heads on key heads of width w, inner width, vocabulary V."""
+
+    architecture: str
+    dim: int
+    heads: int
+    key_heads: int
+    width: int
+    inner: int
+    vocabulary: int
+    layers: int = LAYERS
+
+
+SHAPES = {
+    "Qwen3-0.6B": FileShape("qwen3", 1024, 16, 8, 128, 3072, 151_936),
+    "Llama-3.2-1B": FileShape("llama", 2048, 32, 8, 64, 8192, 128_256),
+    "Gemma-3-1B": FileShape("gemma3", 1152, 4, 1, 256, 6912, 262_144),
+    "Qwen3-1.7B": FileShape("qwen3", 2048, 16, 8, 128, 6144, 151_936),
+    "SmolLM3-3B": FileShape("smollm3", 2048, 16, 4, 128, 11_008, 128_256),
+}
+TINY = {"tiny": FileShape("qwen3", 256, 4, 2, 64, 512, 600, layers=2)}
+TYPES = ("Q4_K_M", "Q8_0")
+
+
+def write(path: Path, shape: FileShape, kind: str) -> int:
+    """Writes a file of random weights; returns the weights that a pass multiplies by. The output rows are the
+    embeddings."""
+    random = np.random.default_rng(1)
+    writer = gguf.GGUFWriter(path, shape.architecture)
+    s = shape
+    for key, number in {
+        "context_length": CONTEXT,
+        "block_count": s.layers,
+        "embedding_length": s.dim,
+        "feed_forward_length": s.inner,
+        "attention.head_count": s.heads,
+        "attention.head_count_kv": s.key_heads,
+        "attention.key_length": s.width,
+        "attention.value_length": s.width,
+        "rope.dimension_count": s.width,
+        **({"attention.sliding_window": 512} if s.architecture == "gemma3" else {}),
+    }.items():
+        writer.add_uint32(f"{s.architecture}.{key}", number)
+    writer.add_float32(f"{s.architecture}.attention.layer_norm_rms_epsilon", 1e-6)
+    writer.add_float32(f"{s.architecture}.rope.freq_base", 1e6)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("llama-bpe")
+    tokens = [*LETTERS, "ab", *(f"<{n}>" for n in range(len(LETTERS) + 1, s.vocabulary))]
+    writer.add_token_list(tokens)
+    writer.add_token_types([1] * (len(LETTERS) + 1) + [3] * (s.vocabulary - len(LETTERS) - 1))
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(s.vocabulary - 1)
+    writer.add_eos_token_id(s.vocabulary - 1)
+    weights = 0
+
+    def matrix(name: str, out: int, inputs: int, better: bool = False) -> None:
+        """`better`: a Q4_K_M has it in Q6_K."""
+        nonlocal weights
+        weights += out * inputs
+        of = Q8_0 if kind == "Q8_0" else Q6_K if better else Q4_K
+        inputs_of_block, size = GGML_QUANT_SIZES[of]
+        blocks = random.integers(0, 256, (out, inputs // inputs_of_block, size), np.uint8)
+        for place, value in HALVES[of].items():
+            blocks[..., place : place + 2] = np.frombuffer(np.float16(value).tobytes(), np.uint8)
+        writer.add_tensor(f"{name}.weight", blocks.reshape(out, -1), raw_dtype=of)
+
+    def norm(name: str, size: int = s.dim) -> None:
+        writer.add_tensor(f"{name}.weight", np.ones(size, np.float32), raw_dtype=F32)
+
+    matrix("token_embd", s.vocabulary, s.dim, better=True)
+    norm("output_norm")
+    for i in range(s.layers):
+        layer, half = f"blk.{i}", i % 2 == 0  # a Q4_K_M has half of these matrices in Q6_K
+        for part, out in (("q", s.heads), ("k", s.key_heads), ("v", s.key_heads)):
+            matrix(f"{layer}.attn_{part}", out * s.width, s.dim, better=half and part == "v")
+        matrix(f"{layer}.attn_output", s.dim, s.heads * s.width)
+        matrix(f"{layer}.ffn_gate", s.inner, s.dim)
+        matrix(f"{layer}.ffn_up", s.inner, s.dim)
+        matrix(f"{layer}.ffn_down", s.dim, s.inner, better=half)
+        for name in ("attn_norm", "ffn_norm"):
+            norm(f"{layer}.{name}")
+        if s.architecture in ("qwen3", "gemma3"):
+            norm(f"{layer}.attn_q_norm", s.width)
+            norm(f"{layer}.attn_k_norm", s.width)
+        if s.architecture == "gemma3":
+            norm(f"{layer}.post_attention_norm")
+            norm(f"{layer}.post_ffw_norm")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return weights
+
+
+@dataclass
+class _Way:
+    """One way to run the file."""
+
+    model: LanguageModel
+    sequences: list[Sequence]
+    reading: Sequence
+
+    def step(self, rows: int) -> None:
+        self.model.forward([Row(sequence, [20]) for sequence in self.sequences[:rows]])
+
+    def read(self) -> None:
+        self.reading.feed([(7 * i) % 200 for i in range(READ)])
+
+    def back(self) -> None:
+        for sequence in self.sequences:
+            sequence.rewind(HELD)
+        self.reading.rewind(0)
+
+
+def _way(model: LanguageModel) -> _Way:
+    sequences = [model.open() for _ in range(max(ROWS))]
+    for sequence in sequences:
+        sequence.feed(list(range(100, 100 + HELD)))
+    return _Way(model, sequences, model.open())
+
+
+def measure(options: BenchOptions, progress: Progress) -> Report:
+    """Runs the measurement. Raises BackendUnavailable without llama.cpp."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        raise BackendUnavailable("llama-cpp-python is not installed, and is the peer here; run `make setup-llama`.")
+    report = Report("models")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, shape in (TINY if options.tiny else SHAPES).items():
+            for kind in TYPES:
+                path = Path(folder, "model.gguf")
+                progress(f"{name} {kind}: writing it")
+                weights = write(path, shape, kind)
+                _measure(report, f"{name} {kind}", path, weights, options.repetitions or ROUNDS, progress)
+                path.unlink()
+    return report
+
+
+def _measure(report: Report, name: str, path: Path, weights: int, rounds: int, progress: Progress) -> None:
+    from core.models import llamacpp
+
+    progress(f"{name}: loading it")
+    gc.collect()
+    process, size = psutil.Process(os.getpid()), path.stat().st_size
+    before, began = process.memory_info().rss, time.perf_counter()
+    ours = hf.load(path, name)
+    seconds = time.perf_counter() - began
+    if not isinstance(ours, TorchModel) or not ours.compiled_as:
+        raise BackendUnavailable(f"{name} does not run in compiled code here; run `polydraft doctor`.")
+    memory = (process.memory_info().rss - before) / size
+    models = {OURS: ours, ROUNDED: hf.load(path, name, rounded=True), THEIRS: llamacpp.load(path, name)}
+    ways = {key: _way(model) for key, model in models.items()}
+    held: Any = ours.layers.module
+    source, square = torch.ones(held.bytes // 4), torch.ones(1024, 1024)
+    runs: dict[str, Callable[[], object]] = {"bytes": source.sum, "product": lambda: square @ square}
+    for key, way in ways.items():
+        for rows in ROWS if key != ROUNDED else ():
+            runs[f"{key} {rows}"] = lambda way=way, rows=rows: way.step(rows)
+        runs[f"{key} read"] = way.read
+
+    def back(number: int) -> None:
+        progress(f"{name}: round {max(number, 0) + 1} of {rounds}")
+        for way in ways.values():
+            way.back()
+
+    timings = interleaved(runs, rounds, back)
+    rate = 2 * 1024**3 / timings.median("product")  # operations a second
+    report.rows.append({"model": name, "load_s_per_GB": seconds / size * 1e9, "memory_per_byte": memory})
+    for rows in ROWS:
+        floor = max(timings.median("bytes"), 2 * weights * rows / rate)
+        row = {"model": name, "rows": rows, "ms": timings.median(f"{OURS} {rows}") * 1000}
+        row |= {"of_floor": timings.median(f"{OURS} {rows}") / floor}
+        row |= {"of_llama_cpp": timings.ratio(f"{OURS} {rows}", f"{THEIRS} {rows}")}
+        report.rows.append(row)
+        report.target(f"{name}, {rows} rows / floor", number_in(row, "of_floor"), "<= 1.35")
+        if rows in (1, 4):
+            limit = "<= 0.8" if rows == 1 else "<= 0.5"
+            report.target(f"{name}, {rows} rows / llama.cpp", number_in(row, "of_llama_cpp"), limit)
+    for key in (OURS, ROUNDED):
+        ratio = timings.ratio(f"{key} read", f"{THEIRS} read")
+        ms = timings.median(f"{key} read") * 1000
+        report.rows.append({"model": name, "way": key, "read": READ, "ms": ms, "of_llama_cpp": ratio})
+    report.target(f"{name}, reading / llama.cpp", timings.ratio(f"{OURS} read", f"{THEIRS} read"), "<= 0.6")
+    report.target(f"{name}, memory / file", memory, "<= 1.25")
+    report.target(f"{name}, loading s a GB", seconds / size * 1e9, "<= 1.5")
+    for model in models.values():
+        model.close()
