@@ -107,16 +107,16 @@ def collect(
     order = sorted(range(len(listed)), key=lambda i: len(listed[i]))
     w = whitening(model.embeddings)
     never = exact_only(model.tokenizer)
-    found: list[Sample] = []
+    samples: list[Sample] = []
     for at in range(0, len(order), batch):
         running = [_Text(model, listed[i], np.random.default_rng([0, i])) for i in order[at : at + batch]]
         try:
-            found += _continue(model, running, w, never, TargetSampling(temperature), drafter, per_prompt, candidates)
+            samples += _continue(model, running, w, never, TargetSampling(temperature), drafter, per_prompt, candidates)
         finally:
             for text in running:
                 text.sequence.close()
         progress(min(at + batch, len(order)))
-    return found
+    return samples
 
 
 class _Text:
@@ -149,7 +149,7 @@ def _continue(
     candidates: int,
 ) -> list[Sample]:
     """Continues the texts, and samples pairs at so many positions of each."""
-    found: list[Sample] = []
+    samples: list[Sample] = []
     for step in range(positions * EVERY):
         if not running:
             break
@@ -172,7 +172,7 @@ def _continue(
             text.sequence.keep([])
             t_m = pairs[0]
             for number, t_d in enumerate(pairs[1:]):
-                found.append(
+                samples.append(
                     Sample(
                         divergence(after[1 + number], after[0], choice.temperature, TOP_K),
                         whitened_distance(model.embeddings, w, t_m, t_d),
@@ -183,7 +183,7 @@ def _continue(
                     )
                 )
         running = unfinished
-    return found
+    return samples
 
 
 def _candidates(

@@ -45,12 +45,12 @@ def fit_first_weights(head: Eagle3Head, features: Tensor, last: Tensor, x: Tenso
     features = features[:, :-1].reshape(-1, 3 * d)
     tokens = _sized(x[:, 1:]).reshape(-1, d)
     scale = feature_scale(features)
-    found = _ridge(torch.cat((features / scale, tokens), 1), u)  # (4·D, D)
-    head.fc.weight.copy_((found[: 3 * d] / scale[:, None]).T)
+    weights = _ridge(torch.cat((features / scale, tokens), 1), u)  # (4·D, D)
+    head.fc.weight.copy_((weights[: 3 * d] / scale[:, None]).T)
 
     w = config.width
     own = int(OWN * config.key_heads) * w
-    left, size, right = torch.linalg.svd(found[3 * d :].T)
+    left, size, right = torch.linalg.svd(weights[3 * d :].T)
     root = size[:own].sqrt()
     attention.v_proj.weight[:own] = 0
     attention.v_proj.weight[:own, :d] = root[:, None] * right[:own]

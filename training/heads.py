@@ -153,7 +153,7 @@ def unrolled(
     f = head.fuse(features[:, :-1] / scale)
     chains = _Chains(head, x)
     at = torch.arange(n, device=ids.device)  # the positions that are continued
-    found = Unrolled([], [], [])
+    rolled = Unrolled([], [], [])
     for j in range(min(steps, n - 1)):
         if j == 1 and share < 1:
             at = torch.randperm(n, device=ids.device)[: max(round(share * n), 1)].sort().values
@@ -162,10 +162,10 @@ def unrolled(
         inside = at + j < n  # positions whose shifted target lies within the text
         places = at[inside] + j
         loss, overlap, matched = _compared(head.logits(f[:, inside]), p[:, places], vocabulary, best[:, places])
-        found.losses.append(loss)
-        found.overlaps.append(overlap)
-        found.matches.append(matched)
-    return found
+        rolled.losses.append(loss)
+        rolled.overlaps.append(overlap)
+        rolled.matches.append(matched)
+    return rolled
 
 
 class _Chains:
@@ -277,9 +277,9 @@ def train(
         torch.manual_seed(recipe.seed + step)
         with torch.autocast(head.fc.weight.device.type, torch.bfloat16, enabled=rounded):
             ids = torch.from_numpy(batch)
-            found = unrolled(head, teacher, ids, recipe.unroll, False, recipe.share, state.scale)
+            rolled = unrolled(head, teacher, ids, recipe.unroll, False, recipe.share, state.scale)
         state.zero_grad()
-        found.loss.backward()
+        rolled.loss.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(state.parameters(), recipe.clip))
         if not math.isfinite(norm):
             raise HeadError(f"The loss is not finite at step {step + 1}; try a lower --rate than {recipe.rate:g}.")
@@ -287,10 +287,10 @@ def train(
             optimiser.step()
         figures = {
             "step": step + 1,
-            "loss": round(float(found.loss.detach()), 4),
-            "losses": [round(float(loss.detach()), 4) for loss in found.losses],
-            "overlaps": [round(value, 4) for value in found.overlaps],
-            "matches": [round(value, 4) for value in found.matches],
+            "loss": round(float(rolled.loss.detach()), 4),
+            "losses": [round(float(loss.detach()), 4) for loss in rolled.losses],
+            "overlaps": [round(value, 4) for value in rolled.overlaps],
+            "matches": [round(value, 4) for value in rolled.matches],
         }
         lines.append(json.dumps(figures))
         done = step + 1
@@ -298,7 +298,7 @@ def train(
         late = spent > 60 * minutes
         if done % recipe.save_every == 0 or done == recipe.steps or late:
             _save(state, optimisers, recipe, folder, windows, done, spent, lines)
-        progress(done, float(found.loss.detach()), found.overlaps)
+        progress(done, float(rolled.loss.detach()), rolled.overlaps)
         if late:
             break
     state.leave()

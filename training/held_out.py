@@ -28,8 +28,8 @@ def held_out_windows(ids: list[int]) -> list[Tensor]:
     if len(ids) < LEAST_HELD_OUT:
         raise InputError(f"{len(ids)} tokens are held out; at least {LEAST_HELD_OUT} expected. Give more text.")
     step = WINDOW - CONTEXT
-    found = [torch.tensor(ids[at : at + WINDOW]) for at in range(0, len(ids) - CONTEXT, step)]
-    return spaced(found, MOST_WINDOWS)
+    windows = [torch.tensor(ids[at : at + WINDOW]) for at in range(0, len(ids) - CONTEXT, step)]
+    return spaced(windows, MOST_WINDOWS)
 
 
 def spaced(values: list[T], count: int) -> list[T]:
@@ -48,11 +48,11 @@ def mixed(rule: Interpolation | None, window: Tensor, *logprobs: Tensor) -> np.n
     """Returns ln p mixed with the n-grams, (n, m) for n values of `logprobs`, each (T - 1,), and the m tokens of a
     window (T,) after its context."""
     ids = window.tolist()
-    found = torch.stack(logprobs, 1)[CONTEXT - 1 :].double().numpy()  # (m, n)
+    scores = torch.stack(logprobs, 1)[CONTEXT - 1 :].double().numpy()  # (m, n)
     if rule is not None:
-        for at, row in enumerate(found, start=CONTEXT):
+        for at, row in enumerate(scores, start=CONTEXT):
             row[:] = rule.scores(row[None], [ids[:at]], np.full((1, len(row)), ids[at]))[0]
-    return found.T
+    return scores.T
 
 
 def mixed_gains(rule: Interpolation | None, window: Tensor, before: Tensor, after: Tensor) -> list[float]:

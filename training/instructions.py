@@ -18,6 +18,6 @@ def instructions(count: int, seed: int = 0) -> list[str]:
     kinds = list(content["templates"].values())
 
     def filled(template: str) -> str:
-        return re.sub(r"{(\w+)}", lambda found: chance.choice(content["fill"][found[1]]), template)
+        return re.sub(r"{(\w+)}", lambda match: chance.choice(content["fill"][match[1]]), template)
 
     return [filled(chance.choice(chance.choice(kinds))).rstrip() + "\n\n" for _ in range(count)]

@@ -237,10 +237,10 @@ def split(documents: Sequence[list[int]], learnt: int = 0) -> tuple[list[list[in
 
 def joined(documents: Sequence[list[int]], between: list[int]) -> list[int]:
     """Concatenates the documents, with these ids between them."""
-    found: list[int] = []
+    ids_joined: list[int] = []
     for ids in documents:
-        found += [*between, *ids] if found else ids
-    return found
+        ids_joined += [*between, *ids] if ids_joined else ids
+    return ids_joined
 
 
 def _state(store: PersonalStore, identity: str) -> State | str:
@@ -258,7 +258,7 @@ def _state(store: PersonalStore, identity: str) -> State | str:
 def _published(store: PersonalStore, fingerprint: str) -> Adapter | None:
     """Returns the adapter beside the store if it is complete and of this model, else None."""
     try:
-        found = files.load(store.learned)
+        adapter = files.load(store.learned)
     except AdapterError:
         return None
-    return found if found.model == fingerprint else None
+    return adapter if adapter.model == fingerprint else None

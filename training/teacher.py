@@ -141,11 +141,11 @@ class CompiledTeacher(ModuleTeacher):
         if not all(key in self._remembered for key in keys):
             for some in ids.split(FEW):  # keys and values of a text take as much memory as its features
                 self._remember(some, self._pass(some, _Rows(self._compiled, *some.shape))[1])
-        found = torch.stack([self._remembered[key] for key in keys])
+        states = torch.stack([self._remembered[key] for key in keys])
         while len(self._remembered) > self._most:
             self._remembered.popitem(last=False)
         d = self.embeddings.shape[1]
-        return found[..., : 3 * d], found[..., 3 * d :]
+        return states[..., : 3 * d], states[..., 3 * d :]
 
     def _pass(self, ids: Tensor, cache: _Rows) -> tuple[Tensor, Tensor]:
         """Feeds ids (B, n); returns logits (B, V) after the last of them, and features (B, n, 4·D_t) bfloat16."""
@@ -184,19 +184,19 @@ def windows(
     chance = np.random.default_rng(seed)
     every = list(texts)
     most = 2 * max(count // max(len(every), 1), 1)
-    found: list[list[int]] = []
+    pieces: list[list[int]] = []
     for number in chance.permutation(len(every)):
-        if len(found) >= count:
+        if len(pieces) >= count:
             break
         text = every[number]
-        wanted = min(most, count - len(found))
+        wanted = min(most, count - len(pieces))
         # Only the needed part of a long text is tokenised, with 8 characters per token, which is more than enough.
         start = int(chance.integers(max(len(text) - 8 * length * wanted, 1)))
         ids = encode(text[start : start + 8 * length * wanted])[1 if start else 0 :]
-        found += [ids[at : at + length] for at in range(0, len(ids) - length + 1, length)][:wanted]
-    if not found:
+        pieces += [ids[at : at + length] for at in range(0, len(ids) - length + 1, length)][:wanted]
+    if not pieces:
         raise InputError(f"No text of {length} tokens among {len(every)}; give longer ones.")
-    return np.array(found, dtype=np.int32)
+    return np.array(pieces, dtype=np.int32)
 
 
 def own_texts(

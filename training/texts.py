@@ -24,11 +24,11 @@ def read(sources: Sequence[str | Path]) -> list[tuple[File, list[str]]]:
     """
     damage: list[Damage] = []
     every = [(file, [text for text in documents(file, damage.append) if text.strip()]) for file in expand(sources)]
-    found = [(file, texts) for file, texts in every if texts]
-    if not found:
+    files = [(file, texts) for file, texts in every if texts]
+    if not files:
         where, why = ", ".join(map(str, sources)), f" ({damage[0]})" if damage else ""
         raise InputError(f"No text in {where}{why}; give a .txt or .jsonl.zst file that contains text.")
-    return found
+    return files
 
 
 def load(path: Path | None = None) -> list[list[str]]:
@@ -57,19 +57,19 @@ def named(sources: Sequence[Path]) -> list[NamedText]:
     Raises: InputError if one does not exist or has no file of a supported kind, or there is no text.
     """
     damage: list[Damage] = []
-    found: list[NamedText] = []
+    texts: list[NamedText] = []
     for source in sources:
         for file in expand([source]):
             path = Path(file.address)
             below = path.relative_to(source) if path != source else Path(path.name)
             kind = below.parts[0] if len(below.parts) > 1 else kind_of(path.name)
             documents = read_file(file, Reading(damage.append))
-            found += [NamedText(kind, each.name or below.as_posix(), each.text) for each in documents]
-    found = [each for each in found if each.text.strip()]
-    if not found:
+            texts += [NamedText(kind, each.name or below.as_posix(), each.text) for each in documents]
+    texts = [each for each in texts if each.text.strip()]
+    if not texts:
         where, why = ", ".join(map(str, sources)), f" ({damage[0]})" if damage else ""
         raise InputError(f"No text in {where}{why}; give a .txt or .jsonl.zst file that contains text.")
-    return found
+    return texts
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ def words(files: list[list[str]], count: int, seed: int = 0) -> list[WordPlace]:
     """Returns up to `count` words of at least 5 letters, equally many from each file; the same for the same seed."""
     chance = random.Random(seed)
     by_file = [[(text, m) for text in texts for m in _WORD.finditer(text, 200)] for texts in files]
-    for found in by_file:
-        chance.shuffle(found)
-    turns = [found[i] for i in range(max(map(len, by_file), default=0)) for found in by_file if i < len(found)]
+    for of_file in by_file:
+        chance.shuffle(of_file)
+    turns = [of_file[i] for i in range(max(map(len, by_file), default=0)) for of_file in by_file if i < len(of_file)]
     return [WordPlace(text[max(m.start() - _REACH, 0) : m.start()], m[0], text, m.start()) for text, m in turns[:count]]
 
 

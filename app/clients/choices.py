@@ -153,10 +153,10 @@ def begun_at_the_end(text: str, stop: str) -> int:
 
 def _within(chances: list[dict[str, Any]], end: int) -> list[dict[str, Any]]:
     """The tokens that lie before the end of a text."""
-    found, at = [], 0
+    chances_within, at = [], 0
     for chance in chances:
         at += len(chance["text"])
         if at > end:
             break
-        found.append(chance)
-    return found
+        chances_within.append(chance)
+    return chances_within

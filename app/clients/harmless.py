@@ -221,23 +221,23 @@ def translated(body: Any, known: Collection[str]) -> Any:
     """
     if not isinstance(body, dict):
         return body
-    found = dict(body)
+    fields = dict(body)
     for name in body.keys() & HARMLESS.keys() - known:
         if (switch := SWITCHES.get(name)) and number(body.get(switch)) and not HARMLESS[switch].accepts(body[switch]):
             if name in OURS:
                 continue
             raise Refused(422, f"{name} is not supported where {switch} is on.", "Leave it out.", name)
-        value = found.pop(name)
+        value = fields.pop(name)
         if value is not None and not HARMLESS[name].accepts(value):
             raise Refused(422, f"{name} is not supported.", "Leave it out.", name)
     for names in SAME:
         own = next((name for name in names if name in known), None)
         for name in names if own else ():
-            if name == own or name not in found:
+            if name == own or name not in fields:
                 continue
-            value = found.pop(name)
-            if found.get(own) is None:
-                found[own] = value
-            elif value is not None and value != found[own]:
+            value = fields.pop(name)
+            if fields.get(own) is None:
+                fields[own] = value
+            elif value is not None and value != fields[own]:
                 raise Refused(422, f"{own} and {name} are two different values.", f"Leave {name} out.", name)
-    return {name: value for name, value in found.items() if name not in ABSENT or not ABSENT[name].accepts(value)}
+    return {name: value for name, value in fields.items() if name not in ABSENT or not ABSENT[name].accepts(value)}

@@ -125,8 +125,8 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
         answer, headers = Infilled(service, body), model_headers(service)
         if body.stream:
             return Streamed(answer.stream(), _as_event, "text/event-stream", headers)
-        found = await unless_gone(request, answer.whole())
-        return JSONResponse(found if body.n_cmpl > 1 else found[0], headers=headers)
+        objects = await unless_gone(request, answer.whole())
+        return JSONResponse(objects if body.n_cmpl > 1 else objects[0], headers=headers)
 
     route = taking(InfillRequest, MAX_BODY)(respond)
     for path in ("/infill", "/completion", "/completions"):
@@ -155,8 +155,8 @@ class Infilled:
         """The texts, each as an object with the requested fields; at least one."""
         async for _ in self._events():
             pass
-        found = [choice for choice in self._choices.all if choice.text] or self._choices.all[:1]
-        return [self._object(i, choice, choice.text, choice.finish or "stop") for i, choice in enumerate(found)]
+        choices = [choice for choice in self._choices.all if choice.text] or self._choices.all[:1]
+        return [self._object(i, choice, choice.text, choice.finish or "stop") for i, choice in enumerate(choices)]
 
     async def stream(self) -> AsyncGenerator[Mapping[str, object]]:
         """The parts of the only text, and at the end an object without text, with the requested fields."""
@@ -224,11 +224,11 @@ def _selected(response: Mapping[str, object], fields: list[str] | None) -> Mappi
     fields are omitted."""
     if fields is None:
         return response
-    found = {}
+    selected = {}
     for name in fields:
         value: object = response
         for part in name.split("/"):
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None:
-            found[name] = value
-    return found
+            selected[name] = value
+    return selected

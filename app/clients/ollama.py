@@ -91,8 +91,8 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
         lines = _lines(name, Answer(service, body.completion()))
         if body.stream:
             return Streamed(lines, as_line, "application/x-ndjson", headers)
-        found = await unless_gone(request, _joined(lines))
-        return JSONResponse(found, 500 if "error" in found else 200, headers)
+        reply = await unless_gone(request, _joined(lines))
+        return JSONResponse(reply, 500 if "error" in reply else 200, headers)
 
     @app.get("/api/tags")
     async def tags() -> dict[str, object]:
@@ -136,14 +136,14 @@ async def _lines(name: str, answer: Answer) -> AsyncGenerator[dict[str, object]]
     began, usage, reason = time.perf_counter(), {}, "stop"
     async with aclosing(answer.stream()) as chunks:
         async for chunk in chunks:
-            found: Any = chunk
+            event: Any = chunk
             if chunk is None:
                 continue
             if "error" in chunk:
-                yield {"error": found["error"]["message"]}
+                yield {"error": event["error"]["message"]}
                 return
-            usage = found.get("usage", usage)
-            for choice in found["choices"]:
+            usage = event.get("usage", usage)
+            for choice in event["choices"]:
                 reason = choice["finish_reason"] or reason
                 if choice["text"]:
                     yield _line(name, choice["text"], done=False)

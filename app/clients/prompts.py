@@ -50,8 +50,8 @@ def asked_for(message: str) -> tuple[str, str]:
     """The texts before and after the caret in a message that may contain an instruction. In order: a prompt with
     `MARKS`; a hole for the caret, within the tags around it if there are any; a block in tags or in a fence that ends
     the message; what follows "Continue this text:". Else the whole message is the text."""
-    if found := around_gap(message):
-        return found
+    if parts := around_gap(message):
+        return parts
     tags = list(_TAGGED.finditer(message))
     for hole in HOLES:
         if hole in message:

@@ -129,17 +129,17 @@ class DocumentFolder:
         with self._alone():
             entries, problems = self._all_notes()
             damaged, known = bool(problems), _Known(self, entries)
-            found, others = self._present(entries)
-            missing = {entry.id: entry for entry in entries if entry.id not in found}
+            present, others = self._present(entries)
+            missing = {entry.id: entry for entry in entries if entry.id not in present}
             new: list[Path] = []
             for path in others:
                 with self._reported(path.name, problems):
                     if entry := self._recognized(path, missing):
-                        found[entry.id] = entry
+                        present[entry.id] = entry
                     else:
                         new.append(path)
             known.at_large = damaged or any(entry.private for entry in missing.values())
-            for entry in found.values():
+            for entry in present.values():
                 with self._reported(entry.file, problems):
                     self._refresh(entry, known)
             for entry in missing.values():
@@ -148,8 +148,8 @@ class DocumentFolder:
             for path in new:
                 with self._reported(path.name, problems):
                     entry = self._adopted(path, known)
-                    found[entry.id] = entry
-            return Listing(sorted(found.values(), key=lambda entry: -entry.changed), problems)
+                    present[entry.id] = entry
+            return Listing(sorted(present.values(), key=lambda entry: -entry.changed), problems)
 
     def set_aside(self, note: str) -> None:
         """Removes a note that `listing` reports as a problem. A damaged one goes into `.polydraft/aside`, the one of a
@@ -195,34 +195,34 @@ class DocumentFolder:
         """
         with self._alone():
             try:
-                found = read_note(self._note_file(entry.id))
+                noted = read_note(self._note_file(entry.id))
             except Damaged as error:
                 raise Changed(f"The note of “{entry.title or _opening(text) or 'Untitled'}” is damaged.") from error
             as_note(entry)  # checks the fields
             entry.private = joined(entry.private)
-            if found and not self._path(found).is_file():
-                found = None
-            if found:
-                self._refresh(found)
-            if (found.digest if found else None) != base:
-                state = "has been changed elsewhere" if found else "is no longer there"
+            if noted and not self._path(noted).is_file():
+                noted = None
+            if noted:
+                self._refresh(noted)
+            if (noted.digest if noted else None) != base:
+                state = "has been changed elsewhere" if noted else "is no longer there"
                 raise Changed(f"The file of “{entry.title or _opening(text) or 'Untitled'}” {state}.")
             data = text.encode("utf-8", "replace")
             entry.opening, entry.words, entry.digest = _opening(text), len(text.split()), _digest(data)
-            entry.binned = found.binned if found else entry.binned
-            entry.file = found.file if found else self._free_name(entry)
+            entry.binned = noted.binned if noted else entry.binned
+            entry.file = noted.file if noted else self._free_name(entry)
             entry.traces = traces(text, entry.private)
-            entry.removed = _recent(found.removed) if found else []
-            entry.unsure = bool(entry.private) and (entry.unsure or bool(found and found.unsure))
+            entry.removed = _recent(noted.removed) if noted else []
+            entry.unsure = bool(entry.private) and (entry.unsure or bool(noted and noted.unsure))
             path = self._path(entry)
-            if not found or found.digest != entry.digest:
-                with self._announced(found, entry):
+            if not noted or noted.digest != entry.digest:
+                with self._announced(noted, entry):
                     write_whole(path, data)
             self._stamp(entry, path)
             self._note(entry)
             # The name follows the title. It changes last, so that after a crash in between the note still points to the
             # text.
-            if found and Path(found.file).stem != (name := _file_name(entry)) and not _numbered(found.file, name):
+            if noted and Path(noted.file).stem != (name := _file_name(entry)) and not _numbered(noted.file, name):
                 self._move(entry, entry.binned, self._free_name(entry))
             return entry
 
@@ -265,13 +265,13 @@ class DocumentFolder:
                 raise InputError(f"{self.folder} is in use by another program. Try again in a moment.") from None
 
     @contextmanager
-    def _announced(self, found: Entry | None, entry: Entry) -> Iterator[None]:
+    def _announced(self, noted: Entry | None, entry: Entry) -> Iterator[None]:
         """Notes the private ranges of a text that is being written. If the server is killed before it has noted the
         rest, they are known."""
         if not entry.private:
             yield
-        elif found:
-            self._note(replace(found, coming=(entry.digest, entry.private)))
+        elif noted:
+            self._note(replace(noted, coming=(entry.digest, entry.private)))
             yield
         else:
             self._note(entry)
@@ -290,11 +290,11 @@ class DocumentFolder:
         return self.notes / f"{id}.json"
 
     def _text_files(self) -> list[Path]:
-        found: list[Path] = []
+        paths: list[Path] = []
         for folder in (self.folder, self.bin):
             with suppress(FileNotFoundError):
-                found += [path for path in sorted(folder.iterdir()) if path.suffix.lower() in ENDINGS]
-        return [path for path in found if path.is_file() and not path.is_symlink() and path.name[0] != "."]
+                paths += [path for path in sorted(folder.iterdir()) if path.suffix.lower() in ENDINGS]
+        return [path for path in paths if path.is_file() and not path.is_symlink() and path.name[0] != "."]
 
     def _all_notes(self) -> tuple[list[Entry], list[Problem]]:
         """Every note, and the damaged ones as problems. Notes of files that are missing for too long are deleted."""
@@ -324,16 +324,16 @@ class DocumentFolder:
     def _present(self, entries: list[Entry]) -> tuple[dict[str, Entry], list[Path]]:
         """The documents whose files are there, by id, and the text files of no document. A missing file is found again
         under its old name."""
-        found = {entry.id: entry for entry in entries if entry.missing is None and self._path(entry).is_file()}
-        claimed = {self._path(entry) for entry in found.values()}
+        present = {entry.id: entry for entry in entries if entry.missing is None and self._path(entry).is_file()}
+        claimed = {self._path(entry) for entry in present.values()}
         others = [path for path in self._text_files() if path not in claimed]
         away = {(entry.binned is None, entry.file): entry for entry in entries if entry.missing is not None}
         for path in [*others] if away else []:
             if entry := away.get((path.parent == self.folder, _hidden(path.name))):
                 entry.file, entry.missing, entry.stamp = path.name, None, []
-                found[entry.id] = entry
+                present[entry.id] = entry
                 others.remove(path)
-        return found, others
+        return present, others
 
     @contextmanager
     def _reported(self, name: str, problems: list[Problem]) -> Iterator[None]:

@@ -56,23 +56,23 @@ def units(text: str) -> int:
 
 def joined(ranges: Ranges) -> list[list[int]]:
     """Sorts ranges, joins those that touch, and drops empty ones."""
-    found: list[list[int]] = []
+    ranges_joined: list[list[int]] = []
     for start, end in sorted((start, end) for start, end in ranges if start < end):
-        if found and start <= found[-1][1]:
-            found[-1][1] = max(found[-1][1], end)
+        if ranges_joined and start <= ranges_joined[-1][1]:
+            ranges_joined[-1][1] = max(ranges_joined[-1][1], end)
         else:
-            found.append([start, end])
-    return found
+            ranges_joined.append([start, end])
+    return ranges_joined
 
 
 def traces(text: str, ranges: Ranges) -> list[Trace]:
     """The traces of the private passages of a text."""
-    found: list[bytes] = []
+    passages_compared: list[bytes] = []
     for passage in _passages(text, ranges):
         sentences = [_compared(part.strip()) for part in re.split(r"(?<=[.!?…])\s+|\n+", passage)]
-        found += [sentence for sentence in sentences if len(sentence) >= 2 * BLOCK] or [_compared(passage)]
-    step = -(-len(found) // MOST_TRACES) or 1
-    return [(len(one) // 2, _first(one), _digest(one)) for one in found[::step]]
+        passages_compared += [sentence for sentence in sentences if len(sentence) >= 2 * BLOCK] or [_compared(passage)]
+    step = -(-len(passages_compared) // MOST_TRACES) or 1
+    return [(len(one) // 2, _first(one), _digest(one)) for one in passages_compared[::step]]
 
 
 class PrivateText:
@@ -87,16 +87,16 @@ class PrivateText:
         import numpy as np
 
         for passage in _passages(text, ranges):
-            found = _numbers(_compared(passage))
-            length = min(BLOCK, len(found))
-            starts = np.append(np.arange(0, len(found) - length, length), len(found) - length)
-            blocks = np.lib.stride_tricks.sliding_window_view(found, length)[starts]
-            hashes = _hashes(found, length)[starts][blocks.max(1) != blocks.min(1)]
+            numbers = _numbers(_compared(passage))
+            length = min(BLOCK, len(numbers))
+            starts = np.append(np.arange(0, len(numbers) - length, length), len(numbers) - length)
+            blocks = np.lib.stride_tricks.sliding_window_view(numbers, length)[starts]
+            hashes = _hashes(numbers, length)[starts][blocks.max(1) != blocks.min(1)]
             self._blocks[length].append(np.unique(hashes))
 
-    def add_traces(self, found: Iterable[Trace]) -> None:
+    def add_traces(self, traces: Iterable[Trace]) -> None:
         """Adds passages of which only traces are left."""
-        for length, first, digest in found:
+        for length, first, digest in traces:
             self._traces[min(BLOCK, length)][first].add((length, digest))
 
     def within(self, text: str) -> bool:
@@ -116,8 +116,8 @@ class PrivateText:
                     first = int(hashes[at]) >> _KEPT
                     for whole, digest in self._traces[length][first]:
                         left -= whole
-                        found = data[2 * (start + at) : 2 * (start + at + whole)]
-                        if left < 0 or _digest(found) == digest:
+                        part = data[2 * (start + at) : 2 * (start + at + whole)]
+                        if left < 0 or _digest(part) == digest:
                             return True
         return False
 
@@ -152,29 +152,29 @@ def _numbers(data: bytes) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 def _first(data: bytes) -> int:
     """The kept bits of the hash of the first units."""
-    found = _numbers(data[: 2 * BLOCK])
-    return int(_hashes(found, len(found))[0]) >> _KEPT
+    numbers = _numbers(data[: 2 * BLOCK])
+    return int(_hashes(numbers, len(numbers))[0]) >> _KEPT
 
 
-def _hashes(found: Any, length: int) -> Any:
+def _hashes(numbers: Any, length: int) -> Any:
     """The hashes, modulo 2^64, of all parts of this length: (len(found) - length + 1,) uint64."""
     import numpy as np
 
-    hashes = np.zeros(len(found) - length + 1, np.uint64)
+    hashes = np.zeros(len(numbers) - length + 1, np.uint64)
     factor = 1
     for at in range(length):
         factor = factor * _ODD % (1 << 64)
-        hashes += (found[at : at + len(hashes)] + np.uint64(1)) * np.uint64(factor)
+        hashes += (numbers[at : at + len(hashes)] + np.uint64(1)) * np.uint64(factor)
     return hashes
 
 
-def _among(found: Any, known: Any) -> Any:
+def _among(hashes: Any, known: Any) -> Any:
     """Which numbers are among others, which are sorted."""
     import numpy as np
 
     if not len(known):
-        return np.zeros(len(found), bool)
-    return known[np.minimum(np.searchsorted(known, found), len(known) - 1)] == found
+        return np.zeros(len(hashes), bool)
+    return known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)] == hashes
 
 
 def _pieces(data: bytes, length: int) -> Iterator[tuple[int, Any]]:

@@ -36,8 +36,8 @@ def find_browser() -> Path | None:
 
 
 def _first(names: tuple[str, ...]) -> Path | None:
-    found = next(filter(None, map(shutil.which, names)), None)
-    return Path(found) if found else None
+    command = next(filter(None, map(shutil.which, names)), None)
+    return Path(command) if command else None
 
 
 @contextmanager

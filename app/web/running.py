@@ -76,10 +76,12 @@ def at(port: int) -> dict[str, Any] | None:
         with open_regular(_file(port)) as file:
             if not _locked(file):
                 return None
-            found = parsed_json(file.read(MOST_BYTES))
+            content = parsed_json(file.read(MOST_BYTES))
     except (OSError, ValueError):
         return None
-    return {name: value for name, value in found.items() if name not in PROCESS} if isinstance(found, dict) else None
+    return (
+        {name: value for name, value in content.items() if name not in PROCESS} if isinstance(content, dict) else None
+    )
 
 
 @contextmanager

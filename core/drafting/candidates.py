@@ -135,10 +135,10 @@ class Candidates:
         """`also`, and what the stores propose because they give it at least the probability of the last candidate; with
         0 there is no other token to propose."""
         known = set(have.tolist())
-        found = set(also)
+        proposed = set(also)
         if self.ngrams is not None and last > 0:
-            found |= {i for ids in self.ngrams.proposals(contexts, [last] * len(contexts), known) for i in ids}
-        return np.array(sorted(found - known) if found else [], dtype=np.int64)
+            proposed |= {i for ids in self.ngrams.proposals(contexts, [last] * len(contexts), known) for i in ids}
+        return np.array(sorted(proposed - known) if proposed else [], dtype=np.int64)
 
 
 def cropped(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.ndarray | None = None) -> Tensor:
@@ -178,7 +178,7 @@ def likeliest(x: np.ndarray, m: int) -> np.ndarray:
     if groups > m:
         maxima = x[: groups * GROUP].reshape(GROUP, groups).max(0)
         bound = np.partition(maxima, groups - m)[groups - m]
-        found = np.flatnonzero(x >= bound)
+        ids = np.flatnonzero(x >= bound)
     else:
-        found = np.arange(len(x))
-    return found[np.argsort(-x[found], kind="stable")[:m]]
+        ids = np.arange(len(x))
+    return ids[np.argsort(-x[ids], kind="stable")[:m]]

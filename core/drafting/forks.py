@@ -114,11 +114,11 @@ class Continuations:
         return [node for node in self.nodes() if node.is_leaf]
 
     def nodes(self) -> list[Node]:
-        found, open_ = [], list(self.roots)
+        nodes, open_ = [], list(self.roots)
         while open_:
-            found.append(node := open_.pop())
+            nodes.append(node := open_.pop())
             open_ += node.children
-        return found
+        return nodes
 
     def _node(
         self, ids: list[int], text: bytes, start: int, logprob: float, without: float, parent: Node | None
@@ -194,12 +194,12 @@ def replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: floa
 def branches(nodes: Iterable[Node], rows: Sequence[Path]) -> list[float]:
     """For each row, the probability of its first known node that no other row contains; of its deepest known node, if
     the row branches beyond the known tree; nan if none of its nodes is known."""
-    found = []
+    chances = []
     nodes = sorted(nodes, key=lambda node: len(node.text))
     for i, row in enumerate(rows):
         others = [other for j, other in enumerate(rows) if j != i]
         on = [node for node in nodes if row.passes(node)]
         alone = [node for node in on if not any(other.passes(node) for other in others)]
         node = alone[0] if alone else on[-1] if on else None
-        found.append(float(np.exp(node.logprob)) if node else float("nan"))
-    return found
+        chances.append(float(np.exp(node.logprob)) if node else float("nan"))
+    return chances

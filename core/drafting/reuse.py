@@ -25,10 +25,10 @@ class KnownLogits:
 
     def after(self, ids: tuple[int, ...]) -> Tensor | None:
         """The logits (V,) after these tokens; None if they are not cached."""
-        found = self._logits.get(ids)
-        if found is not None:
+        logits = self._logits.get(ids)
+        if logits is not None:
             self._logits.move_to_end(ids)
-        return found
+        return logits
 
     def keep(self, ids: tuple[int, ...], logits: Tensor) -> None:
         """Caches a copy, and drops the least recently used ones if there is too little room."""
@@ -51,11 +51,11 @@ def reusing(drafting: Drafting, known: KnownLogits) -> Drafting:
         rows, drafts = next(drafting)
         while rows:
             paths = [_path(row) for row in rows]
-            found = [None if path is None else known.after(path) for path in paths]
-            missing = [row for row, logits in zip(rows, found, strict=True) if logits is None]
+            cached = [None if path is None else known.after(path) for path in paths]
+            missing = [row for row, logits in zip(rows, cached, strict=True) if logits is None]
             computed = iter((yield missing, drafts) if missing else [])
             after: list[Tensor] = []
-            for path, logits in zip(paths, found, strict=True):
+            for path, logits in zip(paths, cached, strict=True):
                 if logits is None:
                     logits = next(computed)
                     if path is not None:

@@ -86,7 +86,7 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
     def marks(leaf: Node) -> list[bool]:
         siblings = [node.parent.children if node.parent else tree.roots for node in leaf.path]
         slots = [sum(one in on_paths for one in of_node) for of_node in siblings]
-        return [_is_personal(*found) for found in zip(leaf.path, siblings, slots, strict=True)]
+        return [_is_personal(*token) for token in zip(leaf.path, siblings, slots, strict=True)]
 
     drafts = [_kept_draft(row, tree) for row in kept]
     drafts += [_draft(leaf.path, rows[n], marks(leaf)) for n, leaf in enumerate(chosen)]

@@ -45,10 +45,10 @@ class ChatTemplate:
         assert isinstance(text, str)
         longest_first = sorted(self.names, key=len, reverse=True)
         parts = re.split("(" + "|".join(map(re.escape, longest_first)) + ")", text) if longest_first else [text]
-        found: list[int] = []
+        ids: list[int] = []
         for part in parts:
-            found += [self.names[part]] if part in self.names else tokenizer.encode(part)
-        return found
+            ids += [self.names[part]] if part in self.names else tokenizer.encode(part)
+        return ids
 
 
 def chat_template(name: str) -> ChatTemplate | None:

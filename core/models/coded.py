@@ -268,13 +268,13 @@ def split(weight: Weight, sizes: list[int]) -> list[Weight]:
 
 def joined(parts: Iterable[Weight]) -> list[Weight]:
     """Maps of the same inputs, one below the other. Neighbours become one if they have the same form."""
-    found: list[list[Weight]] = []
+    groups: list[list[Weight]] = []
     for part in parts:
-        if found and _form(found[-1][0]) == _form(part):
-            found[-1].append(part)
+        if groups and _form(groups[-1][0]) == _form(part):
+            groups[-1].append(part)
         else:
-            found.append([part])
-    return [_one(alike) for alike in found]
+            groups.append([part])
+    return [_one(alike) for alike in groups]
 
 
 def _form(weight: Weight) -> Form | torch.dtype:

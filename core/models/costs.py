@@ -109,8 +109,8 @@ def known_rows(model: LanguageModel) -> CostCurve | None:
     if not model.compiled_as:
         return None
     try:
-        found = recall(_file())[_key(model)]
-        curve = CostCurve(tuple(map(int, found["rows"])), tuple(map(float, found["ms"])))
+        stored = recall(_file())[_key(model)]
+        curve = CostCurve(tuple(map(int, stored["rows"])), tuple(map(float, stored["ms"])))
     except (CannotCompile, KeyError, TypeError, ValueError, OverflowError, InputError):
         return None
     return curve

@@ -299,18 +299,18 @@ def _check_common(file: GGUFFile) -> None:
 
 
 def _size(file: GGUFFile, key: str, default: int | None = None) -> int:
-    found = file.stated(key, default)
-    if type(found) is not int or not 0 < found <= LARGEST:
-        _wrong(file, f"its {file.architecture}.{key} is {_short(found)}, where a whole number above 0 is expected")
-    return found
+    size = file.stated(key, default)
+    if type(size) is not int or not 0 < size <= LARGEST:
+        _wrong(file, f"its {file.architecture}.{key} is {_short(size)}, where a whole number above 0 is expected")
+    return size
 
 
 def _positive(file: GGUFFile, key: str, default: float | None = None) -> float:
-    found = file.stated(key, default)
-    if type(found) not in (int, float) or not LEAST <= found <= MOST:
+    number = file.stated(key, default)
+    if type(number) not in (int, float) or not LEAST <= number <= MOST:
         expected = f"a number from {LEAST:.0e} to {MOST:.0e}"
-        _wrong(file, f"its {file.architecture}.{key} is {_short(found)}, where {expected} is expected")
-    return float(found)
+        _wrong(file, f"its {file.architecture}.{key} is {_short(number)}, where {expected} is expected")
+    return float(number)
 
 
 def _factor(file: GGUFFile, key: str, default: float = 1.0) -> float:

@@ -73,11 +73,11 @@ class GGUFTensor:
 
     def data(self) -> np.ndarray:
         """A copy: numbers of this shape, or for coded kinds bytes (…, bytes of a row). Raises ModelFileError."""
-        found = np.empty(self.bytes, np.uint8)
+        data = np.empty(self.bytes, np.uint8)
         self._file.seek(self.offset)
-        if self._file.readinto(found.data) != self.bytes:
+        if self._file.readinto(data.data) != self.bytes:
             raise ModelFileError(f"{self._file.name} was truncated while it was read; download it again.")
-        return found.view(_PLAIN.get(self.kind, np.uint8)).reshape(*self.shape[:-1], -1)
+        return data.view(_PLAIN.get(self.kind, np.uint8)).reshape(*self.shape[:-1], -1)
 
     def unpacked(self) -> np.ndarray:
         """The decoded data, float32 of this shape. Raises ModelFileError."""
@@ -154,18 +154,18 @@ class _Parser:
             self._damaged(f"version {version}, where {VERSIONS[0]} or {VERSIONS[1]} is expected")
         tensors, fields = self._unpack("<QQ", "its counts")
         self._expect(fields, _LEAST_FIELD, "fields of metadata")
-        found: dict[str, Any] = {}
+        stored: dict[str, Any] = {}
         for _ in range(fields):
             key = self._text("a field's name")
-            if key in found:
+            if key in stored:
                 self._damaged(f"the field {key!r} twice")
             (kind,) = self._unpack("<I", key)
-            found[key] = self._value(kind, key)
+            stored[key] = self._value(kind, key)
         self._expect(tensors, _LEAST_TENSOR, "tensors")
         if not tensors:
             self._damaged("no tensors")
         stated = [self._tensor() for _ in range(tensors)]
-        return GGUFFile(self._path, found, self._placed(stated, found.get("general.alignment", ALIGNMENT)))
+        return GGUFFile(self._path, stored, self._placed(stated, stored.get("general.alignment", ALIGNMENT)))
 
     def _value(self, kind: int, key: str) -> Any:
         if kind in _NUMBERS:
@@ -205,7 +205,7 @@ class _Parser:
         if type(alignment) is not int or not 0 < alignment <= HEADER or alignment & (alignment - 1):
             self._damaged(f"an alignment of {alignment!r}, where a power of two is expected")
         start = -(-self._at // alignment) * alignment
-        found: dict[str, GGUFTensor] = {}
+        tensors: dict[str, GGUFTensor] = {}
         end, before = 0, ""  # of the tensors so far, in the order of their places
         for name, kind, shape, offset in sorted(stated, key=lambda each: each[3]):
             block, size = GGML_QUANT_SIZES[kind]
@@ -218,11 +218,11 @@ class _Parser:
                 self._damaged(f"{name!r} up to byte {start + offset + length}, but only {self._size} bytes")
             if offset < end:
                 self._damaged(f"{name!r} over {before!r}")
-            if name in found:
+            if name in tensors:
                 self._damaged(f"the tensor {name!r} twice")
-            found[name] = GGUFTensor(name, kind, shape, start + offset, length, self._file)
+            tensors[name] = GGUFTensor(name, kind, shape, start + offset, length, self._file)
             end, before = offset + length, name
-        return found
+        return tensors
 
     # --- bytes
 
@@ -255,6 +255,6 @@ class _Parser:
         if count * each > self._size - self._at:
             self._damaged(f"{count} {what} announced, but only {self._size} bytes")
 
-    def _damaged(self, found: str) -> NoReturn:
-        found = found if len(found) <= _SENTENCE else found[: _SENTENCE - 1] + "…"
-        raise ModelFileError(f"{self._path} is a damaged or truncated GGUF file (it has {found}); download it again.")
+    def _damaged(self, fault: str) -> NoReturn:
+        fault = fault if len(fault) <= _SENTENCE else fault[: _SENTENCE - 1] + "…"
+        raise ModelFileError(f"{self._path} is a damaged or truncated GGUF file (it has {fault}); download it again.")

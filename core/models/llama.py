@@ -116,8 +116,8 @@ class NativeLlama(nn.Module):
             c.hidden_size, c.num_attention_heads, c.num_key_value_heads, width, c.intermediate_size, c.rms_norm_eps
         )
         weight, bias = weight_and_bias(output)
-        found = find("output.weight")
-        weight = as_stored(weight, find("token_embd.weight") if found is None else found, width, dtype)
+        separate = find("output.weight")
+        weight = as_stored(weight, find("token_embd.weight") if separate is None else separate, width, dtype)
         layers = [_maps(layer, f"blk.{i}", find, width, dtype) for i, layer in enumerate(body.layers)]
         return cls(c, shape, body.embed_tokens, body.rotary_emb, layers, (weight, bias), body.norm.weight.detach())
 

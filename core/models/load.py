@@ -136,11 +136,11 @@ def locate(name: str) -> tuple[Path | str, str]:
         return default_model_path(), DEFAULT_NAME
     path = named_path(name)
     try:
-        found = status(path)
-        if is_folder(found):
+        state = status(path)
+        if is_folder(state):
             answered(path, lambda: _refuse_pipes(path))
             return path, path.name
-        if found is not None:
+        if state is not None:
             check_regular(path)
             return path, path.stem
     except OSError as error:

@@ -106,10 +106,10 @@ class _Pass(Structure):
 @cache
 def library() -> ctypes.CDLL:
     """The compiled code. Raises CannotCompile."""
-    found = native_library.load(SOURCE, OPTIONS)
-    found.polydraft_forward.argtypes = found.polydraft_fault.argtypes = [POINTER(_Model), POINTER(_Pass)]
-    found.polydraft_fault.restype = c_char_p
-    return found
+    loaded = native_library.load(SOURCE, OPTIONS)
+    loaded.polydraft_forward.argtypes = loaded.polydraft_fault.argtypes = [POINTER(_Model), POINTER(_Pass)]
+    loaded.polydraft_fault.restype = c_char_p
+    return loaded
 
 
 def beside_library(suffix: str) -> Path:
@@ -307,9 +307,9 @@ class Compiled:
         for i in range(self._model.layers):
             layer = self._model.layer[i]
             for matrix, projections in parts.items():
-                found = [(changes.get((i, name), ()), rows) for name, rows in projections]
+                changed = [(changes.get((i, name), ()), rows) for name, rows in projections]
                 of = getattr(layer, matrix)
-                of.low = self._low_rank(found, _outputs(of), held) if any(some for some, _ in found) else nothing
+                of.low = self._low_rank(changed, _outputs(of), held) if any(some for some, _ in changed) else nothing
         self._adapted = held
 
     def _low_rank(self, parts: list[tuple[Sequence[Change], int]], stored: list[int], held: list[object]) -> Any:

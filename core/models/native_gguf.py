@@ -158,11 +158,11 @@ def _tables(c: Config, factors: dict[str, Tensor]) -> list[tuple[Tensor, float]]
     speeds = _speeds(c.rope_theta, c.turned)
     for by in factors.values():
         speeds = speeds / by
-    found = [_scaled(speeds, c.rope_theta, c.turned, c.scaling)]
+    tables = [_scaled(speeds, c.rope_theta, c.turned, c.scaling)]
     theta = c.near_theta or c.rope_theta
     if c.family.pattern and c.window and (theta != c.rope_theta or c.scaling != Scaling()):
-        found.append((_speeds(theta, c.turned), 1.0))
-    return found
+        tables.append((_speeds(theta, c.turned), 1.0))
+    return tables
 
 
 def _speeds(theta: float, turned: int) -> Tensor:

@@ -39,10 +39,10 @@ def load(source: Path, options: tuple[str, ...]) -> ctypes.CDLL:
 
     A failure is cached for the life of the process, because a compiler may take minutes to fail. Raises CannotCompile.
     """
-    found = _tried(source, options)
-    if isinstance(found, str):
-        raise CannotCompile(found)
-    return found
+    tried = _tried(source, options)
+    if isinstance(tried, str):
+        raise CannotCompile(tried)
+    return tried
 
 
 @cache
@@ -81,18 +81,18 @@ def _make_private(folder: Path) -> None:
     """Creates the folder, or closes it to others if it is ours. Raises CannotCompile if it is another user's."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE, exist_ok=True)
-    found = folder.stat()
-    if not _ours(found):
+    state = folder.stat()
+    if not _ours(state):
         raise CannotCompile(
-            f"its compiled code is kept in {folder}, which belongs to another user (uid {found.st_uid}); remove that "
+            f"its compiled code is kept in {folder}, which belongs to another user (uid {state.st_uid}); remove that "
             "folder, or set XDG_CACHE_HOME to a folder of yours"
         )
-    if stat.S_IMODE(found.st_mode) != PRIVATE:
+    if stat.S_IMODE(state.st_mode) != PRIVATE:
         folder.chmod(PRIVATE)
 
 
-def _ours(found: os.stat_result) -> bool:
-    return not hasattr(os, "getuid") or found.st_uid == os.getuid()
+def _ours(state: os.stat_result) -> bool:
+    return not hasattr(os, "getuid") or state.st_uid == os.getuid()
 
 
 def _digest_of(path: Path) -> Path:
@@ -120,9 +120,9 @@ def _build(source: Path, options: tuple[str, ...], path: Path) -> None:
         _run(*compiler, *options, str(source), "-o", str(library))
         digest.write_text(hashlib.sha256(library.read_bytes()).hexdigest(), encoding="utf-8")
         library.chmod(PRIVATE)
-        for file, place in ((library, path), (digest, _digest_of(path))):
+        for file, target in ((library, path), (digest, _digest_of(path))):
             _to_disk(file)
-            file.replace(place)
+            file.replace(target)
     _to_disk(path.parent)
 
 

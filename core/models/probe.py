@@ -136,15 +136,15 @@ def _verdict(done: subprocess.CompletedProcess[str]) -> ProbeResult:
 
 def _messages(output: str) -> list[dict[str, Any]]:
     """The JSON objects among the lines of `output`; native code may have printed others."""
-    found = []
+    messages = []
     for line in output.splitlines():
         try:
             message = json.loads(line)
         except ValueError:
             continue
         if isinstance(message, dict):
-            found.append(message)
-    return found
+            messages.append(message)
+    return messages
 
 
 def _stage(output: str) -> str:

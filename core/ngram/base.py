@@ -86,14 +86,14 @@ def chosen_stores(options: Iterable[str]) -> tuple[ChosenStore, ...]:
     listed = list(options)
     if NONE in listed and len(listed) > 1:
         raise StoreError("--base-store none given with other base stores; give one or the other.")
-    found = []
+    stores = []
     for option in listed:
         name, _, weight = option.rpartition("=") if _is_number(option.rpartition("=")[2]) else (option, "", "1")
         if (path := chosen(name)) is not None:
-            found.append(ChosenStore(path, float(weight)))
-    if twice := [str(one.path) for one in found if [other.path for other in found].count(one.path) > 1]:
+            stores.append(ChosenStore(path, float(weight)))
+    if twice := [str(one.path) for one in stores if [other.path for other in stores].count(one.path) > 1]:
         raise StoreError(f"{twice[0]} given twice as a base store; give it once, with one weight.")
-    return tuple(found)
+    return tuple(stores)
 
 
 def _is_number(text: str) -> bool:
@@ -324,7 +324,7 @@ class BaseShelf:
 
     def _state_of_file(self) -> tuple[int, int]:
         try:
-            found = self._file.stat()
+            status = self._file.stat()
         except OSError:
             return 0, 0
-        return found.st_mtime_ns, found.st_ino
+        return status.st_mtime_ns, status.st_ino

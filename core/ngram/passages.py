@@ -50,8 +50,8 @@ def encoded(text: str, tokenizer: Tokenizer, check_cancelled: Callable[[], None]
 
 def runs(ids: bytes) -> list[np.ndarray]:
     """The runs of ids in a stored passage."""
-    found = np.frombuffer(ids, dtype="<u4").astype(np.int64)
-    return [run[run != BREAK] for run in np.split(found, np.flatnonzero(found == BREAK))]
+    tokens = np.frombuffer(ids, dtype="<u4").astype(np.int64)
+    return [run[run != BREAK] for run in np.split(tokens, np.flatnonzero(tokens == BREAK))]
 
 
 def occurrences(ids: bytes, wanted: Sequence[int]) -> int:
@@ -76,8 +76,8 @@ def _portions(text: str) -> Iterator[str]:
     """A text in portions of some thousand characters, cut before white space, where a token also begins."""
     start = 0
     while len(text) - start > _ENCODED:
-        found = _SPACE.search(text, start + _ENCODED // 2, start + _ENCODED)
-        end = found.start() if found else start + _ENCODED
+        space = _SPACE.search(text, start + _ENCODED // 2, start + _ENCODED)
+        end = space.start() if space else start + _ENCODED
         yield text[start:end]
         start = end
     yield text[start:]

@@ -224,8 +224,8 @@ class PersonalStore(Switches):
         for number, origin, added, times in self._file.query(
             "SELECT id, origin, added, times FROM documents ORDER BY id", types=(int, str, str, int)
         ):
-            found = self._file.query("SELECT text FROM passages WHERE document = ? ORDER BY id", [number], (str,))
-            yield StoredText(origin, added, times, tuple(text for (text,) in found))
+            passages = self._file.query("SELECT text FROM passages WHERE document = ? ORDER BY id", [number], (str,))
+            yield StoredText(origin, added, times, tuple(text for (text,) in passages))
 
     def token_ids(self) -> tuple[int, list[list[int]]]:
         """The ids of every document, oldest first, and the number of removals so far: see `unless_removed`."""
@@ -257,32 +257,32 @@ class PersonalStore(Switches):
 
     def where(self, ids: Sequence[int]) -> dict[str, int]:
         """The number of occurrences of these tokens, by origin."""
-        found: dict[str, int] = {}
+        by_origin: dict[str, int] = {}
         for origin, blob in self._file.rows(
             "SELECT origin, ids FROM passages JOIN documents ON document = documents.id", (str, bytes)
         ):
             if times := occurrences(blob, ids):
-                found[origin] = found.get(origin, 0) + times
-        return found
+                by_origin[origin] = by_origin.get(origin, 0) + times
+        return by_origin
 
     def occurrences(self, phrase: str) -> dict[str, int]:
         """The number of occurrences of a phrase, by origin: those that `forget_phrase` would remove."""
-        pattern, found = whole_words(phrase), dict[str, int]()
+        pattern, by_origin = whole_words(phrase), dict[str, int]()
         for origin, text in self._file.rows(_TEXTS, (str, str)):
             if times := len(pattern.findall(text)):
-                found[origin] = found.get(origin, 0) + times
-        return found
+                by_origin[origin] = by_origin.get(origin, 0) + times
+        return by_origin
 
     def following(self, phrase: str) -> dict[str, dict[str, int]]:
         """The text after a phrase, up to the end of its line: each next word, or mark, with its number of occurrences
         by origin. Words are found as in `occurrences`."""
         pattern = word_after(phrase)
-        found: dict[str, dict[str, int]] = {}
+        by_word: dict[str, dict[str, int]] = {}
         for origin, text in self._file.rows(_TEXTS, (str, str)):
             for match in pattern.finditer(text):
-                origins = found.setdefault(match[1], {})
+                origins = by_word.setdefault(match[1], {})
                 origins[origin] = origins.get(origin, 0) + 1
-        return found
+        return by_word
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -140,15 +140,15 @@ class PersonalFile:
 
     def read_settings(self) -> dict[str, str]:
         """Reads `settings` again, and returns them. Raises StoreError if they are not what this program wrote."""
-        found = dict(self.query("SELECT key, value FROM about"))
+        settings = dict(self.query("SELECT key, value FROM about"))
         try:
-            _Settings.model_validate(found)
+            _Settings.model_validate(settings)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field, given = first["loc"][0], "nothing" if first["type"] == "missing" else f"{first['input']!r:.40}"
             raise StoreError(f"{self.path} is damaged: its {field} is {given}.") from None
-        self.settings = found
-        return found
+        self.settings = settings
+        return settings
 
     def setting(self, key: str) -> str:
         """One setting as it is now."""
@@ -166,8 +166,8 @@ class PersonalFile:
 
     def check(self) -> list[str]:
         """The errors that SQLite's own check of the whole file finds; [] if there are none."""
-        found = [row[0] for row in self.query("PRAGMA integrity_check")]
-        return [] if found == ["ok"] else found
+        problems = [row[0] for row in self.query("PRAGMA integrity_check")]
+        return [] if problems == ["ok"] else problems
 
     # ---------------------------------------------------------------- writing
 
@@ -256,10 +256,10 @@ class PersonalFile:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        state = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return state.st_dev, state.st_ino
 
 
 # SQLite's names of what a full disk, or a quota, causes.

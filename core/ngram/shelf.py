@@ -90,10 +90,10 @@ class Shelf:
         """The path of a store. Raises InputError for an invalid name; StoreError if there is no such store."""
         path = Shelf.path_in(folder, name)
         try:
-            found = status(path)
+            state = status(path)
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror or error}.") from error
-        if found is None:
+        if state is None:
             known = ", ".join(sorted(path.stem for path in folder.glob("*" + ENDING))) or "none yet"
             raise StoreError(f"There is no personal store called {name!r}; there are: {known}.")
         return path
@@ -170,9 +170,9 @@ class Shelf:
 
     def _state(self, name: str) -> tuple[int, int, int]:
         try:
-            found = status(self.folder / (name + ENDING))
+            state = status(self.folder / (name + ENDING))
         except OSError:
-            found = None
-        if found is None:
+            state = None
+        if state is None:
             return 0, 0, 0
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return state.st_ino, state.st_size, state.st_mtime_ns

@@ -200,12 +200,12 @@ class NgramStore:
             for column, suffix in enumerate(self._suffixes(context, wanted)):
                 if (known := met.get(suffix)) is None:
                     known = met[suffix] = self._continuations(suffix, keys, below)
-                seen[row, column], totals[row, column], found = known
-                if found:
-                    counts[row, column] = found
+                seen[row, column], totals[row, column], known_counts = known
+                if known_counts:
+                    counts[row, column] = known_counts
                 elif self._closed:
                     break  # an n-gram whose suffix has no count has none either
-                below = found
+                below = known_counts
         return Evidence(wanted, counts, totals, seen)
 
     def probabilities(
@@ -276,11 +276,11 @@ class NgramStore:
         self, prefix: bytes, below: Iterable[tuple[bytes, int]], limit: int | None
     ) -> list[tuple[int, int]]:
         """The `limit` most frequent continuations of a context, given the n-grams that start with it."""
-        at, found = len(prefix), []
+        at, counted = len(prefix), []
         for key, i in below:
             if at < len(key) == at + self._code.length(key[at]) and (count := self._records[i][0]):
-                found.append((int(self._tokens(self._by_rank, key[at:])[0]), count))
-        return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:limit]
+                counted.append((int(self._tokens(self._by_rank, key[at:])[0]), count))
+        return sorted(counted, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     def _key(self, ids: Sequence[int]) -> bytes | None:
         parts = [self._keys.get(int(i)) for i in ids]
@@ -308,13 +308,13 @@ class NgramStore:
         if own is None or own[1] == 0:
             return (own[0] if own else 0), 0, []
         if below and self._closed:  # a count is at most that of the same n-gram without its first token
-            found = [
+            counts = [
                 (record(suffix + key) or _NOTHING)[0] if had and key is not None else 0
                 for key, had in zip(keys, below, strict=True)
             ]
         else:
-            found = [(record(suffix + key) or _NOTHING)[0] if key is not None else 0 for key in keys]
-        return *own, found
+            counts = [(record(suffix + key) or _NOTHING)[0] if key is not None else 0 for key in keys]
+        return *own, counts
 
     def _record(self, key: bytes | None) -> tuple[int, int] | None:
         if key is None:

@@ -56,15 +56,15 @@ class StoredTexts:
 
     def found(self, pattern: re.Pattern[str]) -> tuple[dict[int, int], Extent]:
         """The passages that contain a phrase, with their documents; and what cutting it out removes."""
-        found, occurrences, characters = dict[int, int](), 0, 0
+        documents, occurrences, characters = dict[int, int](), 0, 0
         for number, document, text in self._file.rows(
             "SELECT id, document, text FROM passages ORDER BY id", (int, int, str)
         ):
             if lengths := [match.end() - match.start() for match in pattern.finditer(text)]:
-                found[number] = document
+                documents[number] = document
                 occurrences, characters = occurrences + len(lengths), characters + sum(lengths)
-        touched = self.extent(sorted(set(found.values())))
-        return found, Extent(0, len(found), occurrences, characters, touched.bytes)
+        touched = self.extent(sorted(set(documents.values())))
+        return documents, Extent(0, len(documents), occurrences, characters, touched.bytes)
 
     def document(self, number: int) -> RemovedDocument:
         """A whole document, to be put back later."""

@@ -167,9 +167,9 @@ class _Reader:
 
     def packed(self, size: int) -> np.ndarray:
         """A list of `size` numbers of a few bits each, (n,) uint32."""
-        units, width, mask, found = self.vector("<u8"), self.number("<u4"), self.number("<u4"), self.number("<u8")
+        units, width, mask, stated = self.vector("<u8"), self.number("<u4"), self.number("<u4"), self.number("<u8")
         needed = max(-(-width * size // 64), 1) if size else 0
-        if found != size or width > 32 or mask != (1 << width) - 1 or len(units) != needed:
+        if stated != size or width > 32 or mask != (1 << width) - 1 or len(units) != needed:
             raise Malformed("its packed numbers do not fit their list")
         if not size:
             return np.zeros(0, dtype=np.uint32)
@@ -192,11 +192,11 @@ class _Reader:
         bits = bits[:size]
         if np.count_nonzero(bits) != ones:
             raise Malformed("a bit vector has a wrong number of bits")
-        for name, found in stored.items():
+        for name, values in stored.items():
             expected: np.ndarray | list[int] = []
             if name in indexes:
                 expected = _ranks(units, size) if name == "ranks" else _positions(bits == (name == "ones"), size)
-            if not np.array_equal(found, expected):
+            if not np.array_equal(values, expected):
                 raise Malformed("an index does not fit its bit vector")
         return bits
 

@@ -218,11 +218,11 @@ def _summed(hi: np.ndarray, lo: np.ndarray, weights: np.ndarray) -> tuple[np.nda
 
 def _shared(hi: np.ndarray, lo: np.ndarray, at: np.ndarray) -> np.ndarray:
     """The number of symbols that the windows at these places share with the previous ones."""
-    found = np.zeros(len(at), dtype=np.uint8)
+    shared = np.zeros(len(at), dtype=np.uint8)
     before = np.maximum(at - 1, 0)
     same = at > 0
     for place, shift in enumerate(SHIFTS.tolist()):
         word = hi if place < 3 else lo
         same = same & ((word[at] ^ word[before]) >> shift == 0)
-        found += same
-    return found
+        shared += same
+    return shared

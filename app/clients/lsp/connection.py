@@ -57,19 +57,19 @@ class Connection:
             "background": background,
         }
         answer = await self._post(settings, "/v1/completions", body)
-        found = answer.json()
+        content = answer.json()
         if answer.is_success:
-            return list(dict.fromkeys(choice["text"] for choice in found["choices"] if choice["text"]))
-        if found["error"]["code"] == SUPERSEDED:
+            return list(dict.fromkeys(choice["text"] for choice in content["choices"] if choice["text"]))
+        if content["error"]["code"] == SUPERSEDED:
             return []
-        raise InputError(found["error"]["message"])
+        raise InputError(content["error"]["message"])
 
     async def learn(self, settings: EditorSettings, phrase: str) -> None:
         """Adds an accepted draft to the stores that learn. Raises InputError as `drafts` does."""
         answer = await self._post(settings, "/api/stores/learn", {"text": phrase, "finished": False})
         if not answer.is_success:
-            found = answer.json()
-            raise InputError(f"{found['message']} {found['fix']}".strip())
+            body = answer.json()
+            raise InputError(f"{body['message']} {body['fix']}".strip())
 
     def retry(self) -> None:
         """Clears the failure to start a server, so that the next request tries again."""

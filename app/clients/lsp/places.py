@@ -41,5 +41,5 @@ def _lexer(language: str, path: str) -> Lexer | None:
     try:
         return get_lexer_by_name(language)
     except ClassNotFound:
-        found = find_lexer_class_for_filename(path)
-        return None if found is None else found()
+        lexer = find_lexer_class_for_filename(path)
+        return None if lexer is None else lexer()

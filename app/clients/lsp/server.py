@@ -88,7 +88,7 @@ class DraftingLanguageServer(LanguageServer):
         session = f"polydraft lsp {os.getpid()} {document.uri}"
         show = "time" if unasked and settings.show == "time" else "all"
         background = cropped("\n\n".join(self.documents.matching(settings.background, but=document)))
-        found = await self.connection.drafts(settings, session, cropped(before), after, show, background)
+        texts = await self.connection.drafts(settings, session, cropped(before), after, show, background)
         self._shown = ""
         return [
             types.InlineCompletionItem(
@@ -98,7 +98,7 @@ class DraftingLanguageServer(LanguageServer):
                     "Accept the draft", ACCEPTED, arguments=[asdict(Picked.of(document.uri, before, draft))]
                 ),
             )
-            for draft in found
+            for draft in texts
         ]
 
     async def settle(self) -> None:

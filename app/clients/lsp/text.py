@@ -22,8 +22,8 @@ def lines_of(text: str) -> list[str]:
     if "\r" not in text:
         *whole, last = text.split("\n")
         return [*(line + "\n" for line in whole), last]
-    found = _LINE.findall(text)  # after a last line without an end it finds an empty one
-    return found[:-1] if len(found) > 1 and not found[-2].endswith(("\r", "\n")) else found
+    lines = _LINE.findall(text)  # after a last line without an end it finds an empty one
+    return lines[:-1] if len(lines) > 1 and not lines[-2].endswith(("\r", "\n")) else lines
 
 
 class EditedDocument(TextDocument):
@@ -86,8 +86,8 @@ class Documents(Workspace):
 
     def open_document(self, uri: str) -> EditedDocument | None:
         """The document; None if the editor has not opened it."""
-        found: Any = self.text_documents.get(unquote(uri))
-        return found
+        document: Any = self.text_documents.get(unquote(uri))
+        return document
 
     def matching(self, patterns: Iterable[str], but: TextDocument) -> list[str]:
         """The texts of the other open documents whose path ends in one of the patterns, in the order of the patterns,

@@ -35,8 +35,8 @@ def add_routes(app: FastAPI, stores: Callable[[], BaseStores]) -> None:
 
     @app.get("/api/base-stores")
     def listed() -> dict[str, object]:
-        found = stores()
-        return {"stores": found.list(), "fixed": found.fixed}
+        chosen = stores()
+        return {"stores": chosen.list(), "fixed": chosen.fixed}
 
     @post(app, "/api/base-stores/add", NamedFile)
     def add(body: NamedFile) -> None:

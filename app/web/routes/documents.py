@@ -79,9 +79,9 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
     @usable()
     def listed() -> dict[str, object]:
         kept = folder.kept
-        found = folder.listing() if kept else Listing([], [])
+        listing = folder.listing() if kept else Listing([], [])
         where = "files" if kept else "browser"
-        documents, problems = list(map(_shown, found.entries)), list(map(asdict, found.problems))
+        documents, problems = list(map(_shown, listing.entries)), list(map(asdict, listing.problems))
         return {"kept": where, "folder": str(folder.folder), "documents": documents, "problems": problems}
 
     @app.get("/api/documents/{id}")

@@ -137,15 +137,15 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     async def sweep(_: Request, body: SweepRequest) -> dict[str, object]:
         position = await service.query(body.tab, lambda position: position)
         # This is slow enough to delay a key press, so it runs beside the engine, one rule after the other.
-        where, found = hash(position.logits.numpy().tobytes()), {}  # a slider does not change the position
+        where, counts = hash(position.logits.numpy().tobytes()), {}  # a slider does not change the position
         for name, values in body.rules.items():
             key = (where, name, tuple(values.items()))
             if key not in sweeps:
                 sweeps[key] = await run_in_threadpool(_sweep, position, name, values)
                 while len(sweeps) > SWEEPS:
                     sweeps.popitem(last=False)
-            found[name] = sweeps[key]
-        return {"n": position.n, "temperatures": SWEPT, "counts": found}
+            counts[name] = sweeps[key]
+        return {"n": position.n, "temperatures": SWEPT, "counts": counts}
 
     @post(app, "/api/presets/save", SavedPreset)
     def save(body: SavedPreset) -> dict[str, object]:

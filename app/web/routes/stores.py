@@ -128,10 +128,10 @@ def add_routes(
 
     @app.get("/api/stores")
     def listed() -> dict[str, object]:
-        found = stores().list()
-        learner.follow(found)
+        states = stores().list()
+        learner.follow(states)
         return {
-            "stores": mended([row if "problem" in row else _by_origin(row) for row in found]),
+            "stores": mended([row if "problem" in row else _by_origin(row) for row in states]),
             "trainings": learner.trainings(),
         }
 
@@ -170,8 +170,8 @@ def add_routes(
         room = held.room if body.tab else 0
         with stores().at(body.store) as store:
             if body.dry:
-                found = extent(store)
-                return {**_counts(found), "undo": 0 < found.bytes <= room}
+                extent_of = extent(store)
+                return {**_counts(extent_of), "undo": 0 < extent_of.bytes <= room}
             done = forget(store, room)
         follow(body.store)
         ticket = held.keep(body.tab, body.store, done.removed) if done.removed else ""
@@ -283,10 +283,10 @@ def _by_origin(row: StoreRow) -> dict[str, object]:
     origins: OrderedDict[str, OriginRow] = OrderedDict()
     for document in row["documents"]:
         none = OriginRow(origin=document["origin"], documents=0, tokens=0, added="")
-        found = origins.setdefault(document["origin"], none)
-        found["documents"] += 1
-        found["tokens"] += document["tokens"]
-        found["added"] = document["added"]
+        sums = origins.setdefault(document["origin"], none)
+        sums["documents"] += 1
+        sums["tokens"] += document["tokens"]
+        sums["added"] = document["added"]
         origins.move_to_end(document["origin"])
     newest = list(reversed(origins.values()))
     others = {key: value for key, value in row.items() if key != "documents"}

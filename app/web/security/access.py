@@ -48,17 +48,17 @@ def token() -> str:
     path = token_file()
     try:
         status = path.lstat()
-        found = path.read_text(encoding="utf-8", errors="replace").strip() if only_mine(status) else None
+        stored = path.read_text(encoding="utf-8", errors="replace").strip() if only_mine(status) else None
     except FileNotFoundError:
         return new_token(replace=False)
     except OSError as error:
         raise InputError(f"The token in {path} cannot be read: {error.strerror or error}.") from error
-    if found is None:
+    if stored is None:
         typer.echo(f"Other users could read or change {path}; the token was replaced.", err=True)
-    elif not _TOKEN.fullmatch(found):
+    elif not _TOKEN.fullmatch(stored):
         typer.echo(f"{path} contained no token; a new one was created.", err=True)
     else:
-        return found
+        return stored
     return new_token()
 
 
@@ -163,8 +163,8 @@ def owners_of(connections: Set[Ends]) -> dict[Ends, int]:
     if not _kernel_answers():
         return _listed_owners(connections)
     with _diagnosis() as kernel:
-        found = {ends: _asked_owner(kernel, ends) for ends in connections}
-    return {ends: owner for ends, owner in found.items() if owner is not None}
+        owners = {ends: _asked_owner(kernel, ends) for ends in connections}
+    return {ends: owner for ends, owner in owners.items() if owner is not None}
 
 
 # The kernel's interface for single sockets: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h. A look-up takes some
@@ -217,9 +217,9 @@ def _listed_owners(connections: Set[Ends]) -> dict[Ends, int]:
     """The same off the list of all connections of the machine."""
     wanted = {(_in_hex(client), _in_hex(server)): (client, server) for client, server in connections}
     established = {f"{server} 01 " for _, server in wanted}
-    found: dict[Ends, int] = {}
+    owners: dict[Ends, int] = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):  # the second lists IPv4 addresses with a prefix
-        if len(found) == len(connections):
+        if len(owners) == len(connections):
             break
         try:
             lines = Path(table).read_text().splitlines()[1:]
@@ -230,8 +230,8 @@ def _listed_owners(connections: Set[Ends]) -> dict[Ends, int]:
                 _, here, there, _, _, _, _, uid, *_ = line.split()
                 ends = wanted.get((here[-_IN_HEX:], there[-_IN_HEX:]))
                 if ends is not None:
-                    found.setdefault(ends, int(uid))
-    return found
+                    owners.setdefault(ends, int(uid))
+    return owners
 
 
 _IN_HEX = len("0100007F:1ED5")

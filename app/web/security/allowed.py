@@ -70,9 +70,9 @@ def preflight(headers: Mapping[bytes, list[str]]) -> dict[str, str]:
     """The further headers of the response to a preflight, which allow the headers that it names."""
     named = [name.strip() for name in ",".join(headers.get(b"access-control-request-headers", [])).split(",")]
     fit = [name for name in named[:_MOST_HEADERS] if _HEADER.fullmatch(name) and name.lower() != "cookie"]
-    found = {"Access-Control-Allow-Methods": "GET, POST", "Access-Control-Max-Age": str(MAX_AGE)}
+    headers_allowed = {"Access-Control-Allow-Methods": "GET, POST", "Access-Control-Max-Age": str(MAX_AGE)}
     if fit:
-        found["Access-Control-Allow-Headers"] = ", ".join(fit)
+        headers_allowed["Access-Control-Allow-Headers"] = ", ".join(fit)
     if headers.get(b"access-control-request-private-network") == ["true"]:  # Chromium: a public site, a private address
-        found["Access-Control-Allow-Private-Network"] = "true"
-    return found
+        headers_allowed["Access-Control-Allow-Private-Network"] = "true"
+    return headers_allowed

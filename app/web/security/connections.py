@@ -119,9 +119,9 @@ class Strangers:
 
     def _look_up(self) -> None:
         ends = {connection: connection.ends for connection in self._new}
-        owners = owners_of({found for found in ends.values() if found})
-        for connection, found in ends.items():
-            connection.owner = owners.get(found, found[0][0]) if found else None
+        owners = owners_of({both for both in ends.values() if both})
+        for connection, both in ends.items():
+            connection.owner = owners.get(both, both[0][0]) if both else None
             self._known.setdefault(connection.owner, {})[connection] = None
         self._new.clear()
         for owner, group in list(self._known.items()):

@@ -56,5 +56,5 @@ def of_a_plain_page(html: str) -> str:
 
 
 def _digests(inline: re.Pattern[str], html: str) -> str:
-    digests = (hashlib.sha256(found[1].encode()).digest() for found in inline.finditer(html))
+    digests = (hashlib.sha256(match[1].encode()).digest() for match in inline.finditer(html))
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
