@@ -189,6 +189,8 @@ class CompleteOptions(Options):
         unasked: whether the writer has not requested the drafts: then fewer are shown where they would disturb. Where
             a paragraph begins, only drafts in the document's form (`core.forms`); where text follows on the line, only
             drafts that join it, each up to the next punctuation.
+        corrects: whether rows may correct a slip of the finger in the half-typed word (`core.slips`). They have
+            `TextDraft.replace`; for superposed drafts of distinct lineages without text after the caret on the line.
         merge_alike: whether rows that differ only in case, number or spelling count as one (`core.text.alike`).
         likeliest: the number of most probable tokens in each of `TextDraft.chances`, which one more pass of the
             model alone computes. None: no such pass.
@@ -208,6 +210,7 @@ class CompleteOptions(Options):
     after: str = ""
     unasked: bool = False
     merge_alike: bool = False
+    corrects: bool = False
     likeliest: int | None = None
     repeats: bool = False
 
@@ -226,6 +229,7 @@ class Session:
         self.word_logits = WordLogits()
         self.known = KnownLogits()
         self._read: tuple[str, list[int]] = "", []  # the background, and its tokens
+        self.suspect = ""  # the latest text whose last word may contain a slip
         self.shown: list[tuple[str, TextDraft]] = []  # the rows of the latest completions, with the text before each
 
     def complete(self, before: str, kept: Ids[KeptRow] = (), options: CompleteOptions = AS_SET) -> Completion:
@@ -258,7 +262,9 @@ class Session:
             changes["length"] = o.length + 1
         o = replace(o, **changes)
         read = self._background(o.background)
-        healing = a.healer.plan(before, window=a.window, heal=o.heal, after=o.after, background=read)
+        finished = o.corrects and bool(self.suspect) and before == self.suspect + " "
+        plan = {"window": a.window, "heal": o.heal, "after": o.after, "background": read, "finished": finished}
+        healing = a.healer.plan(before, **plan)
         if healing.prefix_ids != healing.before_ids and (ngrams := o.interpolation()) is not None:
             o = replace(o, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
         keeps = o.mode.name == "superposed" and o.distinct
@@ -342,6 +348,7 @@ class Completion:
             after=after,
             unasked=options.unasked,
             merge_alike=options.merge_alike,
+            corrects=options.corrects,
             all=options.repeats and mode.drawn,
             lines=bool(options.reset_every),
         )
@@ -413,7 +420,7 @@ class Completion:
             if self._chances:
                 self.drafts = [replace(row, chances=self._chances.get(row.ids, ())) for row in self.drafts]
             self._session.shown = [
-                *((self._presentation.before, row) for row in self.drafts),
+                *((self._presentation.before, row) for row in self.drafts if not row.replace),
                 *self._presentation.earlier,
             ][:REMEMBERED]
         if not rows:
@@ -460,6 +467,10 @@ class Completion:
 
             # 3. The drafts.
             boundaries = healer.boundaries(healing)
+            if options.corrects and mode.name == "superposed" and options.distinct and not following(options.after):
+                before = self._presentation.before
+                boundaries = healer.with_slips(healing, logits, options.interpolation(), before)
+                session.suspect = before if boundaries.slips else ""
             held = branch or sequence
             checks, known_logits = (verify, self._check_tails), session.known
             drafting = start(held, healing.prefix_ids, options, mode, boundaries, kept, *checks, known_logits)(logits)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from collections.abc import Sequence as Ids
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,12 +26,17 @@ from core.drafting.candidates import log_total
 from core.fim import fim_tokens
 from core.models.base import Sequence, Tokenizer, common
 from core.ngram.interpolation import Interpolation
+from core.slips import correctable, meant
 
 # The word at the caret with the one space before it, or only that space. Scripts without spaces give long "words", of
 # which only the last characters are healed.
 _TAIL = re.compile(r" ?[^\W_]+(?:['’_\-][^\W_]*)*\Z| \Z")
+_FINISHED = re.compile(r" ?[^\W_]+ \Z")  # a word and the space after it
 MOST_TOKENS = 8  # of a half-typed word that are healed
 SURE = 1.0  # nats by which longer tokens together must exceed the typed one
+MEANT = 6.0  # how much more probable slips are than the typed word where drafts correct it
+MOST_TYPED = 0.005  # probability of a typed word above which no slip is
+MOST_SLIPS = 3  # words that may be meant
 INSIDE = 0.01  # least share of a draft that begins inside the word because of a store
 
 
@@ -96,7 +102,16 @@ class Healer:
         high = bisect_left(self._sorted, rest + b"\xff" * 8, lo=low)
         return self._ids[low:high]
 
-    def plan(self, text: str, *, window: int, heal: bool = True, after: str = "", background: Ids[int] = ()) -> Healing:
+    def plan(
+        self,
+        text: str,
+        *,
+        window: int,
+        heal: bool = True,
+        after: str = "",
+        background: Ids[int] = (),
+        finished: bool = False,
+    ) -> Healing:
         """Splits the text before the caret into the tokens of the prefix and those of the half-typed word.
 
         Args:
@@ -106,10 +121,11 @@ class Healer:
             after: the text after the caret, for a model that was trained to fill in the middle.
             background: tokens that the model reads before the text: at most half of the window, of which it takes its
                 part.
+            finished: the word before the space at the caret may contain a slip, and drafts begin before it.
         """
         t = self.tokenizer
         ids = t.encode(text)
-        match = _TAIL.search(text[-64:]) if heal else None
+        match = (_FINISHED if finished else _TAIL).search(text[-64:]) if heal else None
         cut = len(ids)
         if match:
             before = t.encode(text[: len(text) - len(match.group())])
@@ -134,6 +150,48 @@ class Healer:
     def boundaries(self, healing: Healing) -> Boundaries:
         """Returns the token boundaries where drafts may begin: before the word and after each of its tokens."""
         return Boundaries(healing.word_ids, [self.beginnings(rest) for rest in healing.rests])
+
+    def with_slips(self, healing: Healing, logits: list[Tensor], ngrams: Interpolation | None, text: str) -> Boundaries:
+        """`boundaries`, and the words that may be meant if one letter of the half-typed word is a slip.
+
+        They are included only where they are together MEANT times as probable as the typed word, by the model and the
+        noisy channel, and where no personal store contains the word.
+
+        Args:
+            logits: (V,) before the word, then after each of its tokens, as far as they are known.
+            text: before the caret.
+        """
+        found, word = self.boundaries(healing), correctable(text)
+        if not word or not healing.rests[0].endswith(word.encode()) or not found.starts:
+            return found
+        if ngrams is not None and ngrams.knows_own(healing.word_ids):
+            return found
+        typed = path = 0.0  # P(typed), summed over the boundaries at which drafts may go on; ln P of the tokens so far
+        for after, starts, token in zip(logits, found.starts, [*healing.word_ids, None], strict=False):
+            total = log_total(after.numpy(), 1.0)
+            typed += np.exp(path + log_total(after.numpy()[starts], 1.0) - total) if len(starts) else 0.0
+            path += 0.0 if token is None else float(after[token]) - total
+        if len(logits) == 1:  # nothing is known of the boundaries inside the word: all of them may go on
+            typed += np.exp(path)
+        if typed > MOST_TYPED:
+            return found
+        slips = sorted(self._slips(healing.rests[0], word, logits[0].numpy()), key=lambda slip: -slip[0])[:MOST_SLIPS]
+        if sum(mass for mass, _, _ in slips) < MEANT * typed:
+            return found
+        return replace(found, slips=[(ids, channel) for _, ids, channel in slips])
+
+    def _slips(self, typed: bytes, word: str, logits: np.ndarray) -> Iterator[tuple[float, np.ndarray, float]]:
+        """For each word that may be meant: P(word)·P(typed | word), the tokens with which it begins, and ln P(typed |
+        word). A finished word is one token."""
+        p = np.exp(logits[self._ids].astype(np.float64) - log_total(logits, 1.0))
+        sums = np.concatenate([[0.0], np.cumsum(p)])  # the tokens that begin with the same bytes are adjacent
+        for other, channel in meant(word.rstrip()).items():
+            beginning = typed[: len(typed) - len(word)] + other.encode()
+            low = bisect_left(self._sorted, beginning)
+            end = bisect_right if word.endswith(" ") else bisect_left
+            high = end(self._sorted, beginning + (b"" if word.endswith(" ") else b"\xff" * 8), lo=low)
+            if mass := float(sums[high] - sums[low]) * channel:
+                yield mass, self._ids[low:high], float(np.log(channel))
 
     def certain(self, healing: Healing, logits: Tensor, ngrams: Interpolation | None) -> bool:
         """Whether the logits (V,) before the word suffice, because drafts would start at no later boundary."""

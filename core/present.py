@@ -11,7 +11,7 @@ import numpy as np
 
 from core.drafting.drafts import Draft, Drafts, Kept
 from core.forms import begins_paragraph, suits
-from core.models.base import Tokenizer
+from core.models.base import Tokenizer, common
 from core.options import LIBRARY
 from core.text import alike, following, shown, up_to_punctuation, whole_words, without_dangling, without_repeated
 
@@ -48,6 +48,7 @@ class TextDraft:
         tail: how its tokens were computed: "own", each in a row of the draft alone; "superposed", the later ones in a
             row with other drafts; "checked", the same, and the model found them plausible or corrected them.
         gain: the increase of ln P of the text after the caret by the draft; None if it was not computed.
+        replace: the number of typed characters before the caret that `text` replaces, because they contain a slip.
     """
 
     id: int
@@ -61,6 +62,7 @@ class TextDraft:
     ids: tuple[int, ...] = ()
     chances: tuple[Chance, ...] = ()
     gain: float | None = None
+    replace: int = 0
     tail: Tail = "own"
 
 
@@ -91,6 +93,7 @@ class Presentation:
         all: whether every draft has a row, also one without text, or with the text of another.
         lines: whether a draft may have several lines: a text with resets.
         merge_alike: whether rows that are alike count as one (`core.text.alike`); else only those with the same text.
+        corrects: whether drafts may begin with another word than the typed one, where that contains a slip.
         unasked: whether the rows appear without being requested: see `CompleteOptions.unasked`.
     """
 
@@ -107,6 +110,7 @@ class Presentation:
     all: bool = False
     lines: bool = False
     merge_alike: bool = False
+    corrects: bool = False
     unasked: bool = False
 
     def drafted(self, row: int, text: str) -> tuple[TextDraft, int] | None:
@@ -124,8 +128,20 @@ class Presentation:
         return None
 
     def text(self, ids: list[int]) -> str:
-        """Returns the characters that tokens add to the typed text."""
-        return shown(self.tokenizer, ids, self.typed, self.lines)
+        """Returns the characters that tokens add to the typed text, or put in place of its end (`replaced`)."""
+        return shown(self.tokenizer, ids, self.typed[: self._agreed(ids)], self.lines)
+
+    def replaced(self, ids: list[int]) -> int:
+        """Returns the number of typed characters that a draft replaces."""
+        return len(self.typed[self._agreed(ids) :].decode("utf-8", "replace"))
+
+    def _agreed(self, ids: list[int]) -> int:
+        """The number of typed bytes with which a draft begins: all of them, unless the draft corrects a slip, of which
+        there is none before letters other than a to z."""
+        if not self.corrects or not ids:
+            return len(self.typed)
+        first = self.tokenizer.pieces[ids[0]]
+        return common(first, self.typed) if not self.typed.startswith(first) else len(self.typed)
 
 
 def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
@@ -155,7 +171,8 @@ def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
     by_text: dict[str, TextDraft] = {}
     for row in sorted(rows, key=lambda row: row.id not in how.kept) if how.distinct else rows:
         if row.text:
-            by_text.setdefault(alike(typed + row.text) if how.merge_alike else row.text, row)
+            text = typed[: len(typed) - row.replace] + row.text
+            by_text.setdefault(alike(text) if how.merge_alike else text, row)
     different = {row.id for row in by_text.values()}
     return [row for row in rows if row.id in different][: how.most]
 
@@ -216,6 +233,7 @@ def _row(draft: Draft, how: Presentation, drafts: Drafts) -> TextDraft:
         tuple((a, b, *origin) for a, b, origin in zip(ends, ends[1:], draft.how, strict=False) if a < b),
         tuple(zip(ends[1 + draft.start :], draft.totals, strict=False)),
         tuple(draft.ids),
+        replace=how.replaced(ids),
         tail="own" if draft.exact >= len(draft.ids) else "checked" if drafts.checked else "superposed",
     )
 

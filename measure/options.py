@@ -81,6 +81,10 @@ class EvalOptions(BenchOptions):
             low=2,
         ),
     ] = None
+    slips: Annotated[
+        float | None,
+        Use("Slips of the typist in 100 letters, with rows that correct and without.", ("typing",), low=0.1),
+    ] = None
     timed: Annotated[
         int | None,
         Use("Places per kind whose drafts are completed, timed and judged; by default 60.", ("drafts",), low=1),

@@ -247,6 +247,7 @@ class Engine:
             after=request.after,
             unasked=request.unasked,
             merge_alike=request.merge_alike,
+            corrects=request.corrects,
             likeliest=request.likeliest,
             repeats=request.detailed,
         )

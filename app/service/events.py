@@ -74,6 +74,8 @@ def _row(draft: TextDraft, detailed: bool) -> Event:
         "personal": [list(span) for span in draft.personal],
         "tail": draft.tail,
     }
+    if draft.replace:
+        row["replace"] = draft.replace
     if draft.gain is not None:
         row["gain"] = round(draft.gain, 3)
     if draft.how:

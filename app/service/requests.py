@@ -37,6 +37,8 @@ class DraftRequest(Strict):
         after: the beginning of the text after the caret.
         unasked: the writer has not requested drafts, so fewer appear where they would disturb; see
             `CompleteOptions.unasked`.
+        corrects: the client can delete letters, so rows may correct a slip of the finger; see
+            `CompleteOptions.corrects`.
         merge_alike: rows that differ in nothing that matters count as one; see `CompleteOptions.merge_alike`.
         all: show the drafts also if each of them makes the text after the caret much less likely.
         heal: finish a half-typed word.
@@ -59,6 +61,7 @@ class DraftRequest(Strict):
     after: str = Field(default="", max_length=MOST_AFTER)
     unasked: bool = False
     merge_alike: bool = False
+    corrects: bool = False
     all: bool = False
     heal: bool = True
     stores: Names | None = None

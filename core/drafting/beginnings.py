@@ -55,6 +55,13 @@ def beginnings(
         path += float(scores[m]) if onward else 0.0
     if not score.options.distinct:  # the paper's drafts share one history, so they begin at the most probable place
         by_boundary = [max(by_boundary, key=lambda boundary: sum(np.exp(s) for _, s, _ in boundary))]
+    for allowed, channel in boundaries.slips:
+        ids, logq, mass = score.among(logits[0], prefix, allowed)
+        scores, without = (s[0] for s in score.mixed(logq[None], [prefix], ids))
+        by_boundary.append(
+            [([int(t)], channel + float(s), channel + float(w)) for t, s, w in zip(ids, scores, without, strict=True)]
+        )
+        total += np.exp(channel) * mass
     best: dict[bytes, Beginning] = {}
     for ids, s, w in (beginning for boundary in by_boundary for beginning in boundary):
         text = b"".join(pieces[i] for i in ids)  # the same text from two boundaries is one beginning

@@ -18,10 +18,14 @@ class Boundaries:
     Attributes:
         word: tokens of the half-typed word; [] without one.
         starts: token ids (n,) for each boundary; None allows any token, after the text.
+        slips: tokens with which a draft may begin before the word although they do not agree with its letters, because
+            these contain a slip: for each word that may be meant its ids (n,), and ln P(typed | meant) less ln P(typed
+            | typed).
     """
 
     word: list[int] = field(default_factory=list)
     starts: list[np.ndarray] | None = None
+    slips: list[tuple[np.ndarray, float]] = field(default_factory=list)
 
     @classmethod
     def of(cls, options: Options) -> Boundaries:

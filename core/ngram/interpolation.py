@@ -86,6 +86,10 @@ class Interpolation(ABC):
     def knows(self, ids: Sequence[int]) -> bool:
         """Whether any of its stores contains this n-gram."""
 
+    def knows_own(self, ids: Sequence[int]) -> bool:
+        """Whether a personal store contains this n-gram."""
+        return False
+
 
 class Geometric(Interpolation):
     """Eqs. 5-7 as in the authors' code: q^(1-α) · g^α, where g = Σ λ_n · count/total.
@@ -260,6 +264,9 @@ class Linear(Interpolation):
 
     def knows(self, ids: Sequence[int]) -> bool:
         return any(mixed.store.count(ids) > 0 for mixed in self.stores)
+
+    def knows_own(self, ids: Sequence[int]) -> bool:
+        return any(mixed.store.count(ids) > 0 for mixed in self.stores if mixed.personal)
 
     def proposals(self, contexts: Contexts, least: Sequence[float], known: Collection[int] = ()) -> list[list[int]]:
         found = [[i for i in self._following(context) if i not in known] for context in contexts]

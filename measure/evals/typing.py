@@ -19,6 +19,7 @@ from typing import Any
 from app.learning.typist import Passage, Typed, Way, drafted, passages, typed
 from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete
+from measure.evals import slips
 from measure.options import EvalOptions, loaded, texts
 from measure.report import Progress, Report, ReportRow, counted
 from measure.scores import half_interval
@@ -46,6 +47,8 @@ def ways(ngrams: bool) -> list[Way]:
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
+    if options.slips is not None:
+        return slips.measure(options, options.repetitions or CHARACTERS, progress)
     autocomplete = loaded(options)
     written = passages(texts(options.text), options.repetitions or CHARACTERS)
     compared = ways(autocomplete.ngrams is not None)

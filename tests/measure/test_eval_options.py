@@ -50,7 +50,7 @@ def test_the_table_names_known_evaluations() -> None:
 GIVEN = {
     "text": "x.txt", "past": "x.txt", "repetitions": "2", "timed": "1", "context": "32", "part": "all", "k": "3,8",
     "length": "10", "plot": "x.svg", "backend": "auto", "minutes": "1", "model": "default", "base_store": "none",
-    "verify_with": "default", "share": "100", "learned": "x", "adapter": "x",
+    "verify_with": "default", "share": "100", "learned": "x", "adapter": "x", "slips": "3",
 }  # fmt: skip
 
 

@@ -101,6 +101,11 @@ def test_parts_of_other_files_are_the_background_of_the_text(site: Editor) -> No
     assert site.autocomplete.latest.options["background"] == "Notes"
 
 
+def test_no_row_of_a_program_replaces_letters(site: Editor) -> None:
+    site.infill(prompt="I saw teh")
+    assert site.autocomplete.latest.options["corrects"] is False
+
+
 def test_the_text_after_the_caret_counts(site: Editor) -> None:
     site.infill(prompt="Once", input_suffix=" and then", n_predict=2)
     assert site.autocomplete.latest.options["after"] == " and then"

@@ -1,0 +1,111 @@
+"""Slips of the finger: which words may be meant, where nothing is corrected, and the rows that correct."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from core.autocomplete import Autocomplete, CompleteOptions, Session
+from core.models import LanguageModel
+from core.ngram import NgramStore
+from core.ngram.base import BASE_STORE
+from core.ngram.counts import Counts
+from core.ngram.interpolation import Linear, Mixed
+from core.present import TextDraft
+from core.slips import NEIGHBOURS, correctable, meant
+
+
+def test_one_slip_of_each_kind_is_undone() -> None:
+    assert meant("teh")["the"] > 0  # swapped
+    assert meant("lettter")["letter"] > 0  # doubled
+    assert meant("leter")["letter"] > 0  # left out
+    assert meant("lettwr")["letter"] > 0  # a neighbouring key
+    assert "letter" not in meant("letter")
+    assert "ketter" not in meant("letter")  # the first letter is nearly always right
+    assert "lottor" not in meant("letter")
+    assert all(0 < p < 0.03 for p in meant("lettwr").values())
+
+
+def test_neighbours_are_those_of_both_layouts() -> None:
+    assert set("tzgh") <= set(NEIGHBOURS["y"]) | {"y"} | set("z")
+    assert "z" in NEIGHBOURS["t"]  # QWERTZ
+    assert "y" in NEIGHBOURS["t"]  # QWERTY
+    assert all(letter in NEIGHBOURS[other] for letter, others in NEIGHBOURS.items() for other in others)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("I saw teh", "teh"),
+        ("I saw teh ", "teh "),
+        ("teh", "teh"),
+        ("I met Teh", ""),
+        ("Call NASA", ""),
+        ("I saw te", ""),
+        ("x = foo(bar", ""),
+        ("see www.exampel", ""),
+        ("self.valeu", ""),
+        ("`lettr", ""),
+        ("an e-mial", ""),
+        ("I saw 3rd", ""),
+    ],
+)
+def test_code_names_and_short_words_are_left_alone(text: str, word: str) -> None:
+    assert correctable(text) == word
+
+
+@pytest.fixture
+def session(torch_model: LanguageModel) -> Iterator[Session]:
+    session = Autocomplete(torch_model, NgramStore.open(BASE_STORE)).open()
+    yield session
+    session.close()
+
+
+def drafts(session: Session, before: str, **options: Any) -> list[TextDraft]:
+    completion = session.complete(before, options=CompleteOptions(k=3, length=6, forks=2, exact_steps=2, **options))
+    while not completion.done:
+        completion.advance(session.autocomplete.model.forward(completion.rows()))
+    return completion.drafts
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("Thank you very muhc", "Thank you very much"),
+        ("I am looking forwrad", "I am looking forward"),
+        ("She wrote a long lettwr", "She wrote a long letter"),
+    ],
+)
+def test_a_row_replaces_the_letters_that_it_corrects(session: Session, typed: str, wanted: str) -> None:
+    found = [typed[: len(typed) - d.replace] + d.text for d in drafts(session, typed, corrects=True) if d.replace]
+    assert any(text.startswith(wanted) for text in found), found
+    assert not any(d.replace for d in drafts(session, typed))  # clients that cannot delete letters
+
+
+@pytest.mark.parametrize(
+    "typed", ["Thank you very much", "I am looking forw", "She wrote a long lett", "The weather is beauti"]
+)
+def test_right_words_are_not_corrected(session: Session, typed: str) -> None:
+    for end in range(typed.rindex(" ") + 1, len(typed) + 1):
+        assert not any(d.replace for d in drafts(session, typed[:end], corrects=True)), typed[:end]
+
+
+def test_words_of_the_writers_own_store_are_not_corrected(session: Session) -> None:
+    tokenizer, typed = session.autocomplete.model.tokenizer, "Thank you very muhc"
+    assert any(d.replace for d in drafts(session, typed, corrects=True))
+    store = Counts.of(len(tokenizer.pieces), [(tokenizer.encode("It was muhc indeed"), 1)])
+    own = Linear([Mixed(store, 0.9, personal=True)])
+    assert not any(d.replace for d in drafts(session, typed, corrects=True, ngrams=own))
+    base = Linear([Mixed(store, 0.1)])
+    assert any(d.replace for d in drafts(session, typed, corrects=True, ngrams=base))
+
+
+def test_a_finished_word_is_corrected_once_right_after_its_space(session: Session) -> None:
+    typed = "Thank you very muhc"
+    drafts(session, typed, corrects=True)
+    found = [d for d in drafts(session, f"{typed} ", corrects=True) if d.replace]
+    assert any(f"{typed} "[: -d.replace].endswith("mu") and d.text.startswith("ch ") for d in found), found
+    assert not any(d.replace for d in drafts(session, f"{typed} f", corrects=True))
+    assert not any(d.replace for d in drafts(session, "Thank you very much ", corrects=True))
