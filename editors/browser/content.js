@@ -202,8 +202,15 @@ class Drafting {
     this.listed = false;
     this.view.hide();
     insert(text);
-    if (!rest.length) this.drafts = [];
-    this.changed(true);
+    const now = textAround(this.field);
+    if (rest.length && now?.before === this.before + text) {
+      this.before = now.before; // at once, for the next key
+      this.drafts = rest.map((draft) => draft.slice(text.length));
+      this.redraw();
+    } else {
+      this.drafts = [];
+      this.changed(true);
+    }
     return true;
   }
 }

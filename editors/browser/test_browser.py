@@ -227,6 +227,20 @@ def test_paragraphs_of_an_edited_element_are_lines(page: Page, drafting: Draftin
     asked(page, drafting, "Dear Ann,\n\nIt")
 
 
+@pytest.mark.parametrize("field", ["#area", "#edited"])
+def test_a_long_text_is_sent_from_a_place_that_stays(page: Page, drafting: Drafting, field: str) -> None:
+    whole = "".join(f"{number:5d} words." for number in range(700))  # 8,400 characters
+    write_at_once = "(element, text) => { element.focus(); document.execCommand('insertText', false, text); }"
+    page.locator(field).evaluate(write_at_once, whole)
+    page.keyboard.press("Control+End")
+    for letter in "abc":
+        page.keyboard.type(letter)
+        page.wait_for_timeout(500)
+    prompts = [body["prompt"] for body in drafting.bodies.seen]
+    assert prompts[-1] == (whole + "abc")[3000:]
+    assert all(prompt.startswith(whole[3000:]) for prompt in prompts[-3:])
+
+
 def test_a_frame_of_the_page_has_drafts(page: Page, drafting: Drafting) -> None:
     inner = page.frame_locator("#frame").locator("#inner")
     inner.focus()

@@ -1,7 +1,8 @@
 // @ts-check
 /** The text around the caret of a field, where the caret is, and the insertion of a draft there. */
 
-const BEFORE = 4000; // characters that Polydraft reads
+const BEFORE = 6000; // characters that Polydraft reads, at most
+const STRIDE = 3000; // the text that it reads begins at a multiple of this: it knows a text by its beginning
 const AFTER = 400;
 
 /** @typedef {{before: string, after: string}} Around the text before and after the caret */
@@ -15,11 +16,23 @@ function textAround(field) {
   if (isPlain(field)) {
     const { selectionStart: start, selectionEnd: end, value } = field;
     if (start === null || start !== end) return null;
-    return { before: value.slice(Math.max(start - BEFORE, 0), start), after: value.slice(start, start + AFTER) };
+    return { before: value.slice(beginning(start), start), after: value.slice(start, start + AFTER) };
   }
   const at = caretOf(field);
   if (!at) return null;
-  return { before: plain(walked(field, at, false)), after: plain(walked(field, at, true)) };
+  const all = document.createRange();
+  all.selectNodeContents(field);
+  all.setEnd(at.startContainer, at.startOffset);
+  const end = all.toString().length;
+  return { before: plain(walked(field, at, false, end - beginning(end))), after: plain(walked(field, at, true, AFTER)) };
+}
+
+/**
+ * Where the text begins that Polydraft reads for a caret at an offset.
+ * @param {number} offset
+ */
+function beginning(offset) {
+  return Math.max(Math.ceil((offset - BEFORE) / STRIDE) * STRIDE, 0);
 }
 
 /**
@@ -47,10 +60,11 @@ function plain(text) {
  * @param {Field} field
  * @param {Range} caret
  * @param {boolean} forward
+ * @param {number} most the characters to read, without ends of lines
  */
-function walked(field, caret, forward) {
+function walked(field, caret, forward, most) {
   const { startContainer: start, startOffset: offset } = caret;
-  const most = forward ? AFTER : BEFORE;
+  let left = most;
   const walker = document.createTreeWalker(field, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
   /** @type {Map<Element, Element>} */
   const blocks = new Map();
@@ -61,6 +75,10 @@ function walked(field, caret, forward) {
     const own = blockOf(node, field, blocks);
     const line = own === block ? "" : "\n";
     block = own;
+    if (part !== "\n") {
+      part = forward ? part.slice(0, left) : part.slice(Math.max(part.length - left, 0));
+      left -= part.length;
+    }
     text = forward ? text + line + part : part + line + text;
   };
   /** @param {Node} node */
@@ -74,7 +92,7 @@ function walked(field, caret, forward) {
   };
 
   if (start instanceof Text) {
-    text = forward ? start.data.slice(offset) : start.data.slice(0, offset);
+    add(start, forward ? start.data.slice(offset) : start.data.slice(0, offset));
     walker.currentNode = start;
   } else {
     const child = start.childNodes[forward ? offset : offset - 1];
@@ -92,8 +110,8 @@ function walked(field, caret, forward) {
       walker.currentNode = last;
     }
   }
-  for (let node; text.length < most && (node = forward ? walker.nextNode() : walker.previousNode()); ) visit(node);
-  return forward ? text.slice(0, most) : text.slice(-most);
+  for (let node; left > 0 && (node = forward ? walker.nextNode() : walker.previousNode()); ) visit(node);
+  return text;
 }
 
 /**

@@ -9,7 +9,8 @@ import { Decoration, EditorView, keymap, showTooltip, ViewPlugin, WidgetType } f
 import { Notice, Plugin, PluginSettingTab, requestUrl, Setting } from "obsidian";
 
 const PAUSE = 60; // ms after the last key
-const BEFORE = 4000; // characters that Polydraft reads
+const BEFORE = 6000; // characters that Polydraft reads, at most
+const STRIDE = 3000; // the text that it reads begins at a multiple of this: it knows a text by its beginning
 const AFTER = 400;
 const TOKENS = 12;
 const WORD = /^\s*\S+/; // with the space before it
@@ -216,7 +217,7 @@ class Polydraft extends Plugin {
     const before = state.sliceDoc(0, at);
     if (!empty || view.composing || !/\S/.test(before) || !isProse(before)) return;
     const body = {
-      prompt: before.slice(-BEFORE),
+      prompt: before.slice(Math.max(Math.ceil((at - BEFORE) / STRIDE) * STRIDE, 0)),
       suffix: state.sliceDoc(at, at + AFTER),
       n: this.settings.drafts,
       max_tokens: TOKENS,
