@@ -73,7 +73,7 @@ class Fitted:
     Raises: InputError for a number below 0.
     """
 
-    looks: float = 2.0
+    looks: float = 1.5
 
     def __post_init__(self) -> None:
         if not 0 <= self.looks < math.inf:
@@ -81,6 +81,8 @@ class Fitted:
 
 
 FITTED = Fitted()
+# `end_below` of drafts of which only rows that save time are shown: they grow farther, and the choice ends them.
+END_BELOW = 0.1
 
 
 @dataclass(frozen=True)

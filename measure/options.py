@@ -46,6 +46,7 @@ _PLOTTED = (
     "answers",
     "top-w-grid",
     "top-n-sigma",
+    "time",
 )
 _WITHOUT_STORE = ("samplers", "dice", "coverage", "linearity", "answers", "top-w", "top-w-grid", "top-n-sigma")
 

@@ -67,7 +67,7 @@ class ClientOptions(BaseModel):
     @property
     def showing(self) -> Showing | None:
         """The costs of a writer of whom nothing is known, if only drafts that save time are wanted."""
-        return Showing() if self.show == "time" else None
+        return Showing(only=True) if self.show == "time" else None
 
     @property
     def most_tokens(self) -> int:

@@ -250,6 +250,7 @@ class Engine:
             corrects=request.corrects,
             likeliest=request.likeliest,
             repeats=request.detailed,
+            **({} if settings.reset_every else {"end_below": request.end_below}),
         )
         from core.present import KeptRow  # torch comes with it
 

@@ -76,6 +76,14 @@ class DraftRequest(Strict):
         return f"{self.background}\0{self.before}" if self.background else self.before
 
     @property
+    def end_below(self) -> float:
+        """Where drafts end; see `DraftOptions`."""
+        from core.time_saved import END_BELOW
+
+        chosen = self.settings.end_below
+        return min(chosen, END_BELOW) if self.show is not None and self.show.only else chosen
+
+    @property
     def holds_tails(self) -> bool:
         """Whether Polydraft chooses the exact steps, so that long drafts hold. The page sends all its settings, so its
         default counts as not chosen."""

@@ -21,6 +21,8 @@ class Showing(Strict):
 
     Attributes:
         key_ms, look_ms, take_ms, word_ms: as in `core.time_saved.Costs`; not given: the published means.
+        only: whether only the rows that save time will be shown; then drafts grow farther than others, and the choice
+            ends them.
         shown: the rows on the screen, each without what has been typed of it. Rows that continue to be shown cost no
             look.
     """
@@ -29,6 +31,7 @@ class Showing(Strict):
     look_ms: float = Field(default=50.0, ge=0, le=LONGEST_MS)
     take_ms: float = Field(default=700.0, ge=0, le=LONGEST_MS)
     word_ms: float = Field(default=120.0, ge=0, le=LONGEST_MS)
+    only: bool = False
     shown: list[Line] = Field(default_factory=list, max_length=int(DRAFTING["k"].high))
 
     @property

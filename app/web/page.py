@@ -35,12 +35,13 @@ STATIC_URL = "/page"
 # The options that are shown at first; all others are under "Advanced".
 SIMPLE = ("k", "length", "end_below", "min_confidence")
 
-# How the page shows percentages; the server does not need this setting.
+# How the page shows how likely drafts are; the server does not need this setting.
 CHANCES = (
-    '<div class="pd-option"><span><label for="pd-chances">Percentages</label></span>'
-    '<select id="pd-chances" aria-describedby="pd-chances-how"><option value="number">Numbers</option>'
+    '<div class="pd-option"><span><label for="pd-chances">How likely</label></span>'
+    '<select id="pd-chances" aria-describedby="pd-chances-how"><option value="ink">Darker ink</option>'
+    '<option value="number">Numbers</option>'
     '<option value="bar">Bars</option><option value="off">Off</option></select>'
-    '<small id="pd-chances-how">How likely you are to go on with a draft, beside it.</small></div>'
+    '<small id="pd-chances-how">Likely drafts are dark, others grey or faint; or numbers or bars.</small></div>'
 )
 
 # Opens the choice of the model.

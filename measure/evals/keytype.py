@@ -7,6 +7,11 @@ text 0. In a case that expects no insertion, no text scores 1 and any text 0. Qu
 KeyTypeBench shows one suggestion. The page shows k, so the report adds two figures: whether the best draft is
 acceptable at its best cut, and whether one of the k drafts is.
 
+Where only what pays is shown, it is measured in two ways. `time_`: the ghost that `core.time_saved` chooses for a
+writer of whom nothing is known. `value_`: the same principle, expected value, with the benchmark's own payoff, in which
+a right text is worth the same whatever its length: the most probable cut of all drafts, shown if it is more probable
+than the score of no text.
+
 Cases with text after the caret are measured twice: with and without that text as an input of the drafts. From other
 text than the benchmark's, cases of the same three forms are made: without text after the caret, with three words
 missing before it, and with no words missing.
@@ -15,6 +20,7 @@ missing before it, and with no words missing.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +32,8 @@ from app.service.sampling import drafting
 from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete, Session
 from core.errors import InputError
-from core.present import TextDraft
+from core.time_saved import END_BELOW, Costs, RowPath, rows_that_pay
+from measure.evals.time import completed
 from measure.options import EvalOptions, loaded
 from measure.report import Progress, Report, ReportRow, counted
 from measure.scores import half_interval, mean
@@ -56,12 +63,15 @@ class Case:
 
 @dataclass(frozen=True)
 class CaseScore:
-    """The drafts of a case, the best first, with the best one's branch probability, and its text cut to length."""
+    """The drafts of a case, the best first, with the best one's branch probability, and its text cut to length; the
+    texts that are shown by expected time and by expected value, likewise."""
 
     case: Case
     drafts: list[str]
     probability: float
     cut: str
+    by_time: str
+    by_value: str
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
@@ -129,18 +139,30 @@ def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int, k
     """Makes drafts with the page's default settings, and `knowing` the text after the caret or not."""
     after = case.after if knowing else ""
     autocomplete.pace.seconds = None  # the comparison with the text after the caret is never skipped
-    completion = session.complete(case.before, options=drafting(DraftSettings(k=k), after=after))
-    while not completion.done:
-        completion.advance(autocomplete.model.forward(completion.rows()))
-    drafts = sorted(completion.drafts, key=lambda draft: draft.id != completion.best)
-    if not drafts:
-        return CaseScore(case, [], 0.0, "")
-    return CaseScore(case, [d.text for d in drafts], drafts[0].probability, _cut(autocomplete, drafts[0], case.tokens))
+    settings, tokenizer = DraftSettings(k=k), autocomplete.model.tokenizer
+    usual = completed(autocomplete, session, case.before, drafting(settings, after=after))
+    paths = completed(autocomplete, session, case.before, drafting(settings, after=after, end_below=END_BELOW)).paths
+    drafts = sorted(usual.drafts, key=lambda draft: draft.id != usual.best)
+
+    def cut(text: str) -> str:
+        return tokenizer.decode(tokenizer.encode(text)[: case.tokens]).rstrip("\ufffd")
+
+    ghost, likeliest = rows_that_pay(paths, Costs()).ghost, most_probable(paths)
+    return CaseScore(
+        case,
+        [draft.text for draft in drafts],
+        drafts[0].probability if drafts else 0.0,
+        cut(drafts[0].text) if drafts else "",
+        cut(ghost.text) if ghost else "",
+        cut(likeliest[0]) if likeliest[1] > SILENT else "",
+    )
 
 
-def _cut(autocomplete: Autocomplete, draft: TextDraft, tokens: int) -> str:
-    tokenizer = autocomplete.model.tokenizer
-    return tokenizer.decode(tokenizer.encode(draft.text)[:tokens]).rstrip("\ufffd")
+def most_probable(paths: Sequence[RowPath]) -> tuple[str, float]:
+    """Returns the most probable cut of all rows, the longest of several, and its probability; ("", 0) without cuts."""
+    cuts = [(cut.logprob, cut.end, path.text[: cut.end]) for path in paths for cut in path.cuts]
+    logprob, _, text = max(cuts, default=(-math.inf, 0, ""))
+    return text, math.exp(logprob)
 
 
 def _row(places: str, k: int, answers: Sequence[CaseScore]) -> ReportRow:
@@ -156,18 +178,19 @@ def _row(places: str, k: int, answers: Sequence[CaseScore]) -> ReportRow:
         "best_acceptable": mean(best),
         "best_of_k": mean(any_),
         "best_of_k_ci": half_interval(any_),
-        **_shown("", answers, 0.0),
-        **_shown("cautious_", answers, SURE),
+        **_shown("", answers, [a.cut for a in answers]),
+        **_shown("cautious_", answers, [a.cut if a.probability >= SURE else "" for a in answers]),
+        **_shown("time_", answers, [a.by_time for a in answers]),
+        **_shown("value_", answers, [a.by_value for a in answers]),
     }
 
 
-def _shown(name: str, answers: Sequence[CaseScore], least: float) -> dict[str, float]:
-    """Returns KeyTypeBench's four figures for the best draft, which is shown if its branch has at least the probability
-    `least`."""
+def _shown(name: str, answers: Sequence[CaseScore], texts: Sequence[str]) -> dict[str, float]:
+    """Returns KeyTypeBench's four figures for the texts that are shown; an empty one is none."""
     points, shown, right, wrong = [], 0, 0, 0
-    for a in answers:
-        visible = bool(a.cut.strip()) and a.probability >= least
-        good = visible and acceptable(a.cut, a.case.acceptable)
+    for a, text in zip(answers, texts, strict=True):
+        visible = bool(text.strip())
+        good = visible and acceptable(text, a.case.acceptable)
         shown, right, wrong = shown + visible, right + good, wrong + (visible and not good)
         points.append(float(good) if visible else SILENT if a.case.acceptable else 1.0)
     insert = sum(bool(a.case.acceptable) for a in answers)

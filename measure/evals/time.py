@@ -1,7 +1,7 @@
 """`eval time`: the time that drafts save a simulated typist, who pays for reading them and for taking them.
 
-Drafts are computed once at every position of a passage, with the page's settings. Then typists of four speeds write the
-passage with several policies for what is shown:
+Drafts are computed once at every position of a passage, with the page's settings; for the last policy they grow
+farther, as on the page. Then typists of four speeds write the passage with several policies for what is shown:
 
     none       no drafts
     one        the best row
@@ -29,10 +29,11 @@ from statistics import fmean
 from app.learning.typist import Passage, passages
 from app.service.sampling import drafting
 from app.service.settings import DraftSettings
-from core.autocomplete import Autocomplete, load_autocomplete
-from core.calibration import Making
-from core.time_saved import FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends
+from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session, load_autocomplete
+from core.calibration import UNCHANGED, Making, calibration_of, fitted
+from core.time_saved import END_BELOW, FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends
 from measure.options import EvalOptions, texts
+from measure.plots import lines, page, points
 from measure.report import Progress, Report, ReportRow, counted, number_in
 from measure.scores import half_interval
 
@@ -49,6 +50,7 @@ KEYS = Costs(key_ms=1, look_ms=0, take_ms=1, word_ms=1)
 SETTINGS = tuple(product(LOOKS_MS, TAKES_MS, KEYS_MS))
 JUDGED_K = 3
 BINS = 10  # of probabilities
+SEEN = 0.05  # least probability of cuts that a person may see
 GRID = tuple(replace(FITTED, looks=looks) for looks in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0))
 
 # (look, take) -> the least percent of time saved at each of KEYS_MS, k = 3
@@ -62,15 +64,17 @@ class RowsAt:
     """The rows for one position.
 
     Attributes:
-        rows: with calibrated probabilities.
+        rows: as they are if all are shown.
         branches: the probability at which each one branches.
         best: the number of the row with the longest expected match.
-        made: the rows with the probabilities that drafting gave them, and how each one was made.
+        farther: as they are if only those that save time are shown, with calibrated probabilities.
+        made: the same with the probabilities that drafting gave them, and how each one was made.
     """
 
     rows: tuple[RowPath, ...]
     branches: tuple[float, ...]
     best: int | None
+    farther: tuple[RowPath, ...]
     made: tuple[tuple[Making, RowPath], ...] = ()
 
 
@@ -107,10 +111,10 @@ def threshold(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Sh
     return [Shown(row, len(row.text)) for row, branch in likely if branch >= THRESHOLD]
 
 
-def paying(fitted: Fitted = FITTED) -> Policy:
+def paying(constants: Fitted = FITTED) -> Policy:
     def pays(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
-        by_id = {row.id: row for row in answer.rows}
-        chosen = rows_that_pay(answer.rows, costs, on_screen, fitted).rows
+        by_id = {row.id: row for row in answer.farther}
+        chosen = rows_that_pay(answer.farther, costs, on_screen, constants).rows
         return [Shown(by_id[row.id], len(row.text)) for row in chosen]
 
     return pays
@@ -163,15 +167,21 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
     """Returns the complete drafts at every position of a passage, each made without those before it."""
     session, shown = autocomplete.open(), []
     for at in range(len(passage.rest)):
-        completion = session.complete(passage.before + passage.rest[:at], options=drafting(settings))
-        while not completion.done:
-            completion.advance(autocomplete.model.forward(completion.rows()))
-        drafts = completion.drafts
-        branches = tuple(draft.probability for draft in drafts)
-        made = tuple((completion.making(draft), RowPath.of(draft)) for draft in drafts)
-        shown.append(RowsAt(tuple(completion.paths), branches, completion.best, made))
+        before = passage.before + passage.rest[:at]
+        usual = completed(autocomplete, session, before, drafting(settings))
+        farther = completed(autocomplete, session, before, drafting(settings, end_below=END_BELOW))
+        branches = tuple(draft.probability for draft in usual.drafts)
+        made = tuple((farther.making(draft), RowPath.of(draft)) for draft in farther.drafts)
+        shown.append(RowsAt(tuple(usual.paths), branches, usual.best, tuple(farther.paths), made))
     session.close()
     return shown
+
+
+def completed(autocomplete: Autocomplete, session: Session, before: str, options: CompleteOptions) -> Completion:
+    completion = session.complete(before, options=options)
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    return completion
 
 
 def typing_times(passage: Passage, key_ms: float, sigma: float = SIGMA) -> list[float]:
@@ -279,43 +289,79 @@ def judge(report: Report) -> None:
     report.target("time saved less that of the best other policy, in the worst of 24 settings", worst, f">= {MARGIN}")
 
 
+Judged = tuple[float, bool]  # a probability, and whether it came true
+
+
 def reliability(k: int, drafted: Drafted) -> list[ReportRow]:
-    """Compares the probabilities of all cuts with the share that came true, by tenths; the last row is the expected
-    calibration error, the mean difference weighted by the number of cuts."""
-    bins: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
-    for passage, answers_of in drafted:
-        for at, answer in enumerate(answers_of):
-            rest = passage.rest[at:]
-            for text, probability in _cuts(answer).items():
-                if len(text) <= len(rest):
-                    right = rest.startswith(text) and word_ends(rest, len(text))
-                    bins[min(int(probability * BINS), BINS - 1)].append((probability, right))
+    """Compares the probabilities of all cuts with the share that came true, by tenths. Then, for all cuts, for those
+    with at least SEEN, and for each way of making drafts, the expected calibration error: the mean difference over the
+    tenths, weighted by the number of cuts."""
+    judged = [pair for position in judged_cuts(drafted).values() for pair in position]
     rows: list[ReportRow] = []
-    total, error = sum(map(len, bins)), 0.0
-    for number, cuts in enumerate(bins):
+    for number, cuts in enumerate(_tenths(judged)):
         if cuts:
             predicted, true = fmean(p for p, _ in cuts), fmean(right for _, right in cuts)
-            error += abs(predicted - true) * len(cuts) / total
             label = f"{number / BINS:.1f} to {(number + 1) / BINS:.1f}"
             rows.append({"probability": label, "k": k, "predicted": predicted, "true": true, "cuts": len(cuts)})
-    return [*rows, {"probability": "expected calibration error", "k": k, "predicted": error, "cuts": total}]
+    groups = {"all": judged, f"at least {SEEN}": [pair for pair in judged if pair[0] >= SEEN]}
+    groups |= {str(making): cuts for making, cuts in judged_cuts(drafted).items()}
+    for name, cuts in groups.items():
+        rows.append({"calibration": name, "k": k, "error": calibration_error(cuts), "cuts": len(cuts)})
+    return rows
 
 
-def _cuts(answer: RowsAt) -> dict[str, float]:
-    """Returns every cut of the rows once, with its probability."""
-    return {row.text[: cut.end]: math.exp(cut.logprob) for row in answer.rows for cut in row.cuts}
+def calibration_error(judged: Sequence[Judged]) -> float:
+    """Returns the expected calibration error over tenths; nan without cuts."""
+    bins = [cuts for cuts in _tenths(judged) if cuts]
+    differences = (abs(sum(p for p, _ in cuts) - sum(right for _, right in cuts)) for cuts in bins)
+    return sum(differences) / len(judged) if judged else math.nan
+
+
+def _tenths(judged: Sequence[Judged]) -> list[list[Judged]]:
+    bins: list[list[Judged]] = [[] for _ in range(BINS)]
+    for probability, right in judged:
+        bins[min(int(probability * BINS), BINS - 1)].append((probability, right))
+    return bins
+
+
+def judged_cuts(drafted: Drafted, calibrated: bool = True) -> dict[Making, list[Judged]]:
+    """Returns every cut of the rows at each position once, by how its row was made: its probability, and whether the
+    text goes on like that. Cuts behind the passage's end are left out."""
+    judged: dict[Making, list[Judged]] = {}
+    for passage, answers in drafted:
+        for at, answer in enumerate(answers):
+            rest, known = passage.rest[at:], set[str]()
+            for making, row in answer.made:
+                calibration = calibration_of(making) if calibrated else UNCHANGED
+                for cut in row.cuts:
+                    text = row.text[: cut.end]
+                    if text not in known and len(text) <= len(rest):
+                        known.add(text)
+                        right = rest.startswith(text) and word_ends(rest, len(text))
+                        judged.setdefault(making, []).append((calibration(math.exp(cut.logprob)), right))
+    return judged
+
+
+def plots(report: Report) -> str:
+    """Returns the reliability diagram as an SVG image."""
+    tenths = [row for row in report.rows if "predicted" in row]
+    drawn = {"as predicted": [(0.0, 0.0), (1.0, 1.0)], "came true": points(tenths, "predicted", "true")}
+    return page([lines("Share of cuts that came true", "probability", drawn)])
 
 
 def fits(k: int, drafted: Drafted) -> list[ReportRow]:
-    """Compares constants of the rule by the mean time saved in the 24 settings."""
+    """Compares constants of the rule by the mean time saved in the 24 settings, and fits a calibration for each way of
+    making drafts."""
     rows: list[ReportRow] = []
-    for fitted in GRID:
-        policy = paying(fitted)
+    for constants in GRID:
+        policy = paying(constants)
         each = {
             (look, take, key): typed(drafted, policy, Costs(key, look, take, WORD_MS)) for look, take, key in SETTINGS
         }
         mean = fmean(map(saved, each.values()))
         typical = each[50.0, 700.0, TYPICAL_MS]
-        made: ReportRow = {"looks": fitted.looks, "k": k, "mean_saved_percent": mean}
+        made: ReportRow = {"looks": constants.looks, "k": k, "mean_saved_percent": mean}
         rows.append(made | {"new_rows_157": _counts(typical)["new_rows"]})
+    for making, cuts in judged_cuts(drafted, calibrated=False).items():
+        rows.append({"fitted": str(making), "k": k, "points": str(fitted(cuts).points), "cuts": len(cuts)})
     return rows

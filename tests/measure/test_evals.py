@@ -22,9 +22,10 @@ from core.models.base import common
 from core.ngram.interpolation import Linear
 from core.ngram.shelf import interpolation
 from core.present import TextDraft
+from core.time_saved import Cut, RowPath
 from measure.evals import tune_paper
 from measure.evals.drafts import judged, plots, telling
-from measure.evals.keytype import acceptable, at_best_cut, cases
+from measure.evals.keytype import acceptable, at_best_cut, cases, most_probable
 from measure.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, methods
 from measure.evals.personal import judged as judged_personal
 from measure.evals.personal import learn_and_test
@@ -124,6 +125,12 @@ def test_keytype_accepts_what_its_rules_accept(shown: str, good: bool) -> None:
 def test_the_best_cut_of_any_draft_counts() -> None:
     assert at_best_cut(["no", "will reply at once"], ["will reply with what the"])
     assert not at_best_cut(["no", "may reply"], ["will reply with what the"])
+
+
+def test_keytype_shows_the_most_probable_words_of_all_drafts() -> None:
+    rows = [RowPath(0, " a b", (Cut(2, -0.5), Cut(4, -0.6))), RowPath(1, " c d", (Cut(2, -0.3), Cut(4, -0.3)))]
+    assert most_probable(rows) == (" c d", pytest.approx(math.exp(-0.3)))
+    assert most_probable([]) == ("", 0)
 
 
 def test_keytype_cases_that_cannot_be_read_are_named(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.learning.typist import Passage
+from core.calibration import Making, calibration_of
 from core.time_saved import Costs, Cut, RowPath
 from measure.evals.time import (
     KEYS,
@@ -21,6 +22,7 @@ from measure.evals.time import (
     RowsAt,
     Shown,
     always,
+    calibration_error,
     compared,
     judge,
     one,
@@ -45,7 +47,9 @@ def row(number: int, *words: str, probability: float = 0.5) -> RowPath:
 
 
 def answer(*rows: RowPath) -> RowsAt:
-    return RowsAt(rows, tuple(math.exp(one.cuts[0].logprob) for one in rows), rows[0].id if rows else None)
+    branches = tuple(math.exp(one.cuts[0].logprob) for one in rows)
+    making = Making(inside=False, ngrams=True, mixed=False)
+    return RowsAt(rows, branches, rows[0].id if rows else None, rows, tuple((making, one) for one in rows))
 
 
 def test_the_typist_takes_the_row_or_the_words_that_save_most() -> None:
@@ -142,6 +146,12 @@ def test_reliability_counts_each_cut_once() -> None:
     rest = " wonderful day"
     rows = [row(0, " wonderful", " day", probability=0.8), row(1, " wonderful", " night", probability=0.8)]
     found = reliability(3, [(Passage("a", "", rest), [answer(*rows)])])
-    assert [one["cuts"] for one in found] == [1, 1, 2]  # " wonderful night" is longer than the passage
-    assert [one.get("true") for one in found] == [1, 1, None]
-    assert found[-1]["predicted"] == pytest.approx((0.2 + 0.36) / 2)
+    map_of = calibration_of(Making(inside=False, ngrams=True, mixed=False))
+    assert [one["cuts"] for one in found] == [1, 1, 2, 2, 2]  # " wonderful night" is longer than the passage
+    assert [one.get("true") for one in found] == [1, 1, None, None, None]
+    assert found[-1]["error"] == pytest.approx(((1 - map_of(0.8)) + (1 - map_of(0.64))) / 2)
+
+
+def test_the_calibration_error_weights_the_tenths_by_their_cuts() -> None:
+    assert calibration_error([(0.5, True), (0.5, False), (0.91, True), (0.99, True)]) == pytest.approx(0.1 / 4)
+    assert math.isnan(calibration_error([]))

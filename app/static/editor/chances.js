@@ -1,5 +1,5 @@
 // @ts-check
-/** The setting that shows the drafts' probabilities as numbers, as faint bars, or not at all. */
+/** The setting that shows how likely drafts are: by the strength of their ink, numbers, faint bars, or not at all. */
 
 import { attempt } from "../shared/memory.js";
 

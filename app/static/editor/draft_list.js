@@ -17,6 +17,8 @@ const TAILS = {
   checked: "computed together with the other drafts, then checked",
 };
 const EXPLAINED = "How likely you are to continue this way";
+/** The strengths of ink, and from which probability on a draft has them. @type {[string, number][]} */
+const INKS = [["dark", 0.5], ["grey", 0.2], ["faint", 0]];
 
 export class DraftList {
   /**
@@ -66,19 +68,24 @@ export class DraftList {
       set(option, "aria-disabled", live ? null : "true");
       set(option, "aria-hidden", draft ? null : "true");
       option.classList.toggle("pd-empty", !draft);
-      // A freed row keeps its text; the style sheet dims it.
-      if (draft && !live) return;
+      const chance = /** @type {HTMLElement} */ (option.querySelector(".pd-chance"));
+      // A freed row keeps its text, which the style sheet dims, and its number is no longer true.
+      if (draft && !live) {
+        setText(chance, "");
+        return;
+      }
       const mine = draft ? marks(draft, rest) : [];
       marked ||= mine.length > 0;
       this.drawText(option, rest, draft && coloured ? tokens(draft, rest) : mine, parts, i, stem);
       option.dataset.text = rest;
       const title = draft ? described(draft, mine.length > 0) : "";
       if (option.title !== title) option.title = title;
-      const chance = /** @type {HTMLElement} */ (option.querySelector(".pd-chance"));
       const likely = draft?.chance ?? draft?.probability ?? 0;
       setText(chance, draft ? percent(likely) : "");
       const share = String(Math.round(likely * 100) / 100);
       if (option.style.getPropertyValue("--chance") !== share) option.style.setProperty("--chance", share);
+      const [ink] = INKS.find(([, least]) => likely >= least) ?? INKS[0];
+      if (option.dataset.ink !== ink) option.dataset.ink = ink;
     });
     this.below.toggleAttribute("data-marked", marked);
     const pointed = open && chosen && active >= 0 ? `pd-draft-${active + 1}` : null;

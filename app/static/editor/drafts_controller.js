@@ -262,7 +262,7 @@ export class DraftsController {
     const settings = { ...this.settings, ...this.sampling, ...(all ? { min_confidence: 0 } : {}) };
     const keeps = refill && (keep || grow) && !decides;
     const kept = keeps ? { kept: this.rows.kept(), removed: this.removed } : {};
-    const show = { ...this.pace.costs, shown: this.rows.shown };
+    const show = { ...this.pace.costs, only: decides, shown: this.rows.shown };
     const freed = this.rows.all.filter(({ live }) => !live).length;
     const after = this.field.after();
     const extra = {

@@ -15,7 +15,7 @@ import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.j
  * has not asked; `merge_alike`: rows that differ in nothing count as one; `show`: the writer's speed,
  * and the rows on the screen.
  * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string, all?: boolean, unasked?: boolean,
- *            merge_alike?: boolean, show?: Record<string, number | string[]>}} Extra
+ *            merge_alike?: boolean, show?: Record<string, number | boolean | string[]>}} Extra
  *
  * A complete answer. `pays`: the rows that save time, best first; `ghost`: the number of the row that saves most.
  * @typedef {{drafts: Draft[], pays?: Paying[], ghost?: number | null}} Answer

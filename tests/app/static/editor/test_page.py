@@ -602,12 +602,15 @@ def test_drafts_that_are_all_improbable_are_shown_on_demand(drafting: Editor) ->
     expect(drafting.options.first).to_have_attribute("title", made)
 
 
-def test_percentages_can_be_bars_or_off_and_stay_so(drafting: Editor) -> None:
+def test_how_likely_drafts_are_can_be_numbers_bars_or_off_and_stays_so(drafting: Editor) -> None:
     chance = drafting.page.locator(".pd-chance").first
     expect(chance).to_have_attribute("title", "How likely you are to continue this way")
     drafting.open_settings()
     drafting.page.get_by_role("button", name="Advanced").click()
-    choice = drafting.page.get_by_label("Percentages")
+    choice = drafting.page.get_by_label("How likely", exact=True)
+    expect(chance).to_be_hidden()
+    choice.select_option("Numbers")
+    expect(chance).to_be_visible()
     choice.select_option("Bars")
     assert chance.evaluate("e => parseFloat(getComputedStyle(e, '::after').width) / e.offsetWidth") == pytest.approx(
         0.4, abs=0.05

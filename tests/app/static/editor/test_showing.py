@@ -256,3 +256,21 @@ def test_damaged_numbers_are_none(page: Editor) -> None:
         )
         page.reload()
         assert page.page.evaluate("polydraft.pace.keys") == 0
+
+
+def test_likely_drafts_are_darker_and_what_no_longer_agrees_has_no_number(page: Editor) -> None:
+    choose(page, "always")
+    page.fake.chances = {0: 0.6, 1: 0.3, 2: 0.1}
+    page.put(BEFORE)
+    page.wait_for_drafts(HOUSE, HILL, ROAD)
+    drafts = page.page.locator(".pd-option-row .pd-draft")
+    inks = [drafts.nth(i).evaluate("e => getComputedStyle(e).color") for i in range(3)]
+    assert len(set(inks)) == 3
+    page.page.evaluate("document.querySelector('.polydraft').dataset.chances = 'number'")
+    numbers = page.page.locator(".pd-chance")
+    assert numbers.all_text_contents() == ["60%", "30%", "10%"]
+    page.fake.held_after = 0
+    page.write(" t")
+    page.wait(lambda: len(page.freed()) == 2, "rows that no longer agree")
+    assert numbers.all_text_contents() == ["60%", "", ""]
+    page.fake.held_after = None
