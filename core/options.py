@@ -225,6 +225,7 @@ class DraftOptions:
         (0.0, 0.95, 0.01),
         "Minimum confidence",
         "Drafts that you would take less often than this are hidden.",
+        only="command",
         reader="app",
     )
     tau: float = _number(
@@ -253,8 +254,8 @@ class DraftOptions:
     end_below: float = _number(
         0.3,
         (0.0, 0.9, 0.05),
-        "End when unsure",
-        "A draft ends before a word that is less likely than this. 0: drafts end only at their length.",
+        "How sure",
+        "Higher: fewer, shorter and surer drafts. Each ends before a word less likely than this; 0: only at its length.",
         library=0.0,
         modes=(*_GROWN, "greedy"),
         no_effect=(_NOT_DISTINCT, _RESETS, NoEffect("speculate")),
@@ -264,6 +265,7 @@ class DraftOptions:
         (0.0, 0.5, 0.01),
         "Least likely draft",
         "A row stays empty rather than show a draft that you would take less often than this.",
+        only="command",
         library=0.0,
         modes=_GROWN,
         no_effect=(_NOT_DISTINCT,),

@@ -134,7 +134,7 @@ class FakeDrafts:
                 }
                 | ({"gain": self.gains[i]} if i in self.gains and body.get("after") else {})
                 for i, text in sorted(rows.items())
-                if chance[i] >= settings["min_confidence"]
+                if chance[i] >= settings.get("min_confidence", 0)
             ]
             if step == 1 and self.first_thought and not kept:  # replaced once, when the choice is made
                 drafts = [draft | {"text": self.first_thought} for draft in drafts]

@@ -38,7 +38,8 @@ def drafts_event(job: Job, completion: Completion, drafts: list[Event]) -> Event
     }
     if completion.done and job.request.show is not None:
         sent = {row["id"] for row in drafts}
-        event |= decided([path for path in completion.paths if path.id in sent], job.request.show)
+        paths = [path for path in completion.paths if path.id in sent]
+        event |= decided(paths, job.request.show, job.request.settings.end_below)
     figures = job.figures if completion.figures is None else asdict(completion.figures)
     return event if figures is None else event | {"speculation": figures}
 

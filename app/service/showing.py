@@ -48,15 +48,20 @@ def chances_of(paths: list[RowPath]) -> dict[int, float]:
     return {path.id: round(chance, 4) for path, chance in zip(paths, branch_chances(paths), strict=True)}
 
 
-def decided(paths: list[RowPath], showing: Showing) -> dict[str, Any]:
+def decided(paths: list[RowPath], showing: Showing, sure: float) -> dict[str, Any]:
     """The fields of an event about complete drafts: `pays`, the rows that save time, best first, each up to where it is
-    worth showing; and `ghost`, the number of the row that saves most if all are shown, None if none does."""
-    from core.time_saved import expected_ms, rows_that_pay
+    worth showing; and `ghost`, the number of the row that saves most if all are shown, None if none does.
 
-    costs = showing.costs
+    Args:
+        sure: the setting *How sure*; at its default a row must be worth the number of looks that saves most time, and
+            in proportion at others.
+    """
+    from core.time_saved import FITTED, Fitted, expected_ms, rows_that_pay
+
+    costs, constants = showing.costs, Fitted(FITTED.looks * sure / float(DRAFTING["end_below"].default))
     pays = [
         {"id": row.id, "text": row.text, "chance": round(row.probability, 4), "saved_ms": round(row.saved_ms, 1)}
-        for row in rows_that_pay(paths, costs, showing.shown).rows
+        for row in rows_that_pay(paths, costs, showing.shown, constants).rows
     ]
     worth = [(expected_ms(path, costs), -path.id) for path in paths]
     best = max(worth, default=(0.0, 0))

@@ -33,7 +33,7 @@ STATIC = Path(__file__).parents[1] / "static"
 STATIC_URL = "/page"
 
 # The options that are shown at first; all others are under "Advanced".
-SIMPLE = ("k", "length", "end_below", "min_confidence")
+SIMPLE = ("k", "length", "end_below")
 
 # How the page shows how likely drafts are; the server does not need this setting.
 CHANCES = (

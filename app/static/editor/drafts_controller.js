@@ -54,7 +54,7 @@ export class DraftsController {
     /** When each displayed row has appeared, by lineage. @type {Map<number, number>} */
     this.appeared = new Map();
     /** The drafts that the latest request included, see `requestDrafts`; the request for their full length does too. */
-    this.included = { all: false, wanted: false };
+    this.included = { wanted: false };
     this.dismissed = false;
     /** Whether the writer has typed nothing for so long that all drafts are displayed, also those that save no time. */
     this.pausing = false;
@@ -240,13 +240,11 @@ export class DraftsController {
 
   /**
    * Request drafts at the caret. `keep`: rows that agree stay, and only the others are requested; `grow`: rows stay, and
-   * their full length is requested; `wanted`: also drafts that do not fit the text after the caret; `all`: these, and
-   * improbable ones.
+   * their full length is requested; `wanted`: also drafts that do not fit the text after the caret.
    * Without `wanted` and `grow`, none are requested where the setting *Show drafts* does not show them by itself.
-   * @param {{pressed?: number | null, forSettings?: boolean, keep?: boolean, grow?: boolean, wanted?: boolean,
-   *          all?: boolean}} how
+   * @param {{pressed?: number | null, forSettings?: boolean, keep?: boolean, grow?: boolean, wanted?: boolean}} how
    */
-  requestDrafts({ pressed = null, forSettings = false, keep = false, grow = false, all = false, wanted = all }) {
+  requestDrafts({ pressed = null, forSettings = false, keep = false, grow = false, wanted = false }) {
     const before = this.before();
     if (before === null || this.dismissed) return;
     if (!this.requestsAtKeys && !wanted && !grow && !this.rows.open) return;
@@ -254,12 +252,11 @@ export class DraftsController {
     const { decides } = this;
     this.settingsWait = false;
     this.growWaits = false;
-    this.included = { all, wanted };
+    this.included = { wanted };
     this.counters.requests++;
     this.rows.resize(this.k);
-    this.view.offerImprobable(null);
     const { refill } = this.settings;
-    const settings = { ...this.settings, ...this.sampling, ...(all ? { min_confidence: 0 } : {}) };
+    const settings = { ...this.settings, ...this.sampling };
     const keeps = refill && (keep || grow) && !decides;
     const kept = keeps ? { kept: this.rows.kept(), removed: this.removed } : {};
     const show = { ...this.pace.costs, only: decides, shown: this.rows.shown };
@@ -270,17 +267,17 @@ export class DraftsController {
       ...(wanted ? {} : { unasked: true }), merge_alike: true,
     };
     this.requests.send(before, settings, extra, {
-      pressed, forSettings, all, freed, decides, k: this.k, keeps: keep || grow,
+      pressed, forSettings, freed, decides, k: this.k, keeps: keep || grow,
     });
   }
 
-  /** Request drafts on the writer's command, also where none appear automatically, and improbable ones. */
+  /** Request drafts on the writer's command, also where none appear automatically. */
   requestHere() {
     this.field.readCaret();
     this.view.asked = true;
     this.timers.stop("moved"); // its request would replace this one, and keep what it has shown so far
     this.dismissed = false;
-    this.requestDrafts({ wanted: true, all: this.view.offersImprobable });
+    this.requestDrafts({ wanted: true });
     this.draw();
   }
 
@@ -345,8 +342,6 @@ export class DraftsController {
     if (line.done || !request.decides) this.place(request.before, before, line, { settled, growing });
     this.draw();
     if (line.done) this.countLooks();
-    const hidden = line.done && !this.rows.open && !request.all && line.hidden > 0;
-    this.view.offerImprobable(hidden ? Number(this.settings.min_confidence) : null);
     this.recordTimes(request, line.done, settled);
     if (settled) emit(this.root, "pd-settled", line.drafts.length);
   }
@@ -435,7 +430,6 @@ export class DraftsController {
   /** Remove all drafts. */
   close() {
     this.rows.clear();
-    this.view.offerImprobable(null);
     this.draw();
   }
 

@@ -5,7 +5,6 @@
  */
 
 import { fitted, wordStem } from "./drafting.js";
-import { setText } from "../shared/dom.js";
 import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
 
@@ -167,20 +166,5 @@ export class DraftsView {
       const live = this.rows.all.filter((row) => row.live).length;
       this.announce(`${live === 1 ? "One draft" : `${live} drafts`}. Best: ${best}.`);
     });
-  }
-
-  /** Whether the line that offers improbable drafts is shown. */
-  get offersImprobable() {
-    return this.list.below.hasAttribute("data-unlikely");
-  }
-
-  /**
-   * Show or hide the line that offers improbable drafts.
-   * @param {number | null} least the probability below which drafts are hidden; null: there are none to offer
-   */
-  offerImprobable(least) {
-    const { below } = this.list;
-    below.toggleAttribute("data-unlikely", least !== null);
-    if (least !== null) setText(below.querySelector(".pd-unlikely span"), `${Math.round(100 * least)} %`);
   }
 }

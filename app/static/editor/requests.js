@@ -22,10 +22,10 @@ import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.j
  * @typedef {{id: number, text: string, chance: number}} Paying
  *
  * A running request. `pressed`: time of the key down event that caused it; `freed`: how many rows it must fill, of
- * `k`; `answered`: whether drafts have arrived; `all`: whether improbable drafts are requested too; `keeps`: whether rows stay;
+ * `k`; `answered`: whether drafts have arrived; `keeps`: whether rows stay;
  * `decides`: whether only the rows that save time are displayed, once they are complete.
  * @typedef {{n: number, before: string, key: string, pressed: number | null, freed: number, k: number, answered: boolean,
- *            filled: boolean, all: boolean, forSettings: boolean, keeps: boolean, decides: boolean, done: boolean,
+ *            filled: boolean, forSettings: boolean, keeps: boolean, decides: boolean, done: boolean,
  *            controller: AbortController}} Request
  */
 
@@ -57,7 +57,7 @@ export class Requests {
    * @param {string} before
    * @param {object} settings
    * @param {Extra} extra
-   * @param {{pressed: number | null, freed: number, k: number, forSettings: boolean, all: boolean, keeps: boolean,
+   * @param {{pressed: number | null, freed: number, k: number, forSettings: boolean, keeps: boolean,
    *          decides: boolean}} how
    */
   send(before, settings, extra, how) {

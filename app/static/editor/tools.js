@@ -36,13 +36,12 @@ export function setUpTools(root, textarea, actions) {
     button.addEventListener("click", () => actions.insert(button.textContent ?? ""));
   }
   // After a click on a tool the text keeps the focus, and a phone its keyboard. A tool reached by Tab keeps the focus.
-  const tools = ".pd-tools button, .pd-line button, .pd-toast button, .pd-unlikely button";
+  const tools = ".pd-tools button, .pd-line button, .pd-toast button";
   root.addEventListener("mousedown", (event) => {
     if (!(event.target instanceof Element && event.target.closest(tools))) return;
     event.preventDefault();
     if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
   });
-  find(".pd-unlikely button").addEventListener("click", actions.requestHere);
   // A modal dialog takes the focus, and with it Chromium moves the caret to the beginning of the text.
   let place = [0, 0];
   textarea.addEventListener("blur", () => (place = [textarea.selectionStart, textarea.selectionEnd]));

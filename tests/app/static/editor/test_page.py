@@ -585,23 +585,6 @@ def test_alt_right_returns_and_nothing_is_changed(drafting: Editor) -> None:
 # ---------------------------------------------------------------- the text of rows
 
 
-def test_drafts_that_are_all_improbable_are_shown_on_demand(drafting: Editor) -> None:
-    drafting.open_settings()
-    drafting.page.get_by_role("slider", name="Minimum confidence").fill("0.5")
-    expect(drafting.page.get_by_text("All drafts are below 50 %.")).to_be_visible()
-    assert drafting.drafts() == []
-    drafting.page.get_by_role("button", name="Show them").click()
-    drafting.wait_for_drafts(MARKET, RIVER, HOME)
-    expect(drafting.page.get_by_text("All drafts are below 50 %.")).to_be_hidden()
-    expect(drafting.box).to_be_focused()
-    drafting.fake.tail = "checked"
-    drafting.page.evaluate("polydraft.editor.grow()")  # after half a second without a key
-    drafting.wait(lambda: drafting.fake.requests[-1].get("grow"))
-    assert drafting.fake.requests[-1]["settings"]["min_confidence"] == 0
-    made = "The whole draft: 1%; computed together with the other drafts, then checked"
-    expect(drafting.options.first).to_have_attribute("title", made)
-
-
 def test_how_likely_drafts_are_can_be_numbers_bars_or_off_and_stays_so(drafting: Editor) -> None:
     chance = drafting.page.locator(".pd-chance").first
     expect(chance).to_have_attribute("title", "How likely you are to continue this way")
@@ -1205,10 +1188,10 @@ def test_sliders_act_at_once(drafting: Editor) -> None:
     drafting.wait_for_drafts(*PHRASES[:5])
     drafting.page.get_by_role("slider", name="Length").fill("2")
     drafting.wait(lambda: drafting.ghost() == " to the")
-    drafting.page.get_by_role("slider", name="Minimum confidence").fill("0.15")
+    drafting.page.get_by_role("slider", name="How sure").fill("0.15")
     drafting.wait(lambda: len(drafting.drafts()) == 2)
     last = drafting.fake.requests[-1]["settings"]
-    assert (last["k"], last["length"], last["min_confidence"]) == (5, 2, 0.15)
+    assert (last["k"], last["length"], last["end_below"]) == (5, 2, 0.15)
     assert drafting.text == BEFORE
 
 
@@ -1296,7 +1279,7 @@ def test_everything_is_reached_by_keyboard_with_visible_focus(editor: Editor) ->
         seen.append(name)
         if name:
             assert outline == "solid", name
-    for name in ("k", "length", "min_confidence", "more", "settings"):
+    for name in ("k", "length", "end_below", "more", "settings"):
         assert name in seen
 
 
