@@ -255,7 +255,7 @@ class DraftOptions:
         0.3,
         (0.0, 0.9, 0.05),
         "How sure",
-        "Higher: fewer, shorter and surer drafts. Each ends before a word less likely than this; 0: only at its length.",
+        "Higher: fewer, shorter, surer drafts. Each ends before a word less likely than this; 0: only at its length.",
         library=0.0,
         modes=(*_GROWN, "greedy"),
         no_effect=(_NOT_DISTINCT, _RESETS, NoEffect("speculate")),
