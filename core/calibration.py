@@ -1,8 +1,8 @@
 """Maps the probability that drafting gives to the words of a draft to the share of such words that come true.
 
 Drafting gives the beginning of a draft, up to the end of a word, the product of its tokens' probabilities. How often
-it comes true depends on how the draft was made, so each `Making` has a map. They are fitted on the validation
-half of the held-out text and checked on the other half (`polydraft eval time`); docs/evaluation.md has the diagram.
+it comes true may depend on how the draft was made, so each `Making` may have a map. `polydraft eval time` fits them on
+the validation half of the held-out text; docs/evaluation.md has the diagram and says why none is in use.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ def fitted(cuts: Sequence[tuple[float, bool]], points: int = 8, least: int = 50)
     return CutCalibration(((0.0, 0.0), *inner, (1.0, 1.0)))
 
 
+# None: cross-validated on the validation half, no map is better than the probabilities as they are.
 FITTED: dict[Making, CutCalibration] = {}
 
 

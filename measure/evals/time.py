@@ -33,7 +33,7 @@ from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session
 from core.calibration import UNCHANGED, Making, calibration_of, fitted
 from core.time_saved import END_BELOW, FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends
 from measure.options import EvalOptions, texts
-from measure.plots import lines, page, points
+from measure.plots import PlotPoint, page, points, scatter
 from measure.report import Progress, Report, ReportRow, counted, number_in
 from measure.scores import half_interval
 
@@ -345,8 +345,9 @@ def judged_cuts(drafted: Drafted, calibrated: bool = True) -> dict[Making, list[
 def plots(report: Report) -> str:
     """Returns the reliability diagram as an SVG image."""
     tenths = [row for row in report.rows if "predicted" in row]
-    drawn = {"as predicted": [(0.0, 0.0), (1.0, 1.0)], "came true": points(tenths, "predicted", "true")}
-    return page([lines("Share of cuts that came true", "probability", drawn)])
+    true = [PlotPoint(x, y) for x, y in points(tenths, "predicted", "true")]
+    drawn = {"came true": true, "as predicted": [PlotPoint(0.0, 0.0), PlotPoint(1.0, 1.0)]}
+    return page([scatter("Share of cuts that came true", "probability", drawn)])
 
 
 def fits(k: int, drafted: Drafted) -> list[ReportRow]:
