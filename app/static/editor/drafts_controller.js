@@ -100,7 +100,7 @@ export class DraftsController {
       },
       ended: (request) => {
         if (this.settingsWait) this.settingsChanged();
-        if (request.done) view.announceLater();
+        if (request.done && request.wanted) view.announceLater();
         if (this.growWaits) this.grow();
       },
     });
@@ -267,7 +267,7 @@ export class DraftsController {
       ...(wanted ? {} : { unasked: true }), merge_alike: true,
     };
     this.requests.send(before, settings, extra, {
-      pressed, forSettings, freed, decides, k: this.k, keeps: keep || grow,
+      pressed, forSettings, wanted, freed, decides, k: this.k, keeps: keep || grow,
     });
   }
 

@@ -22,10 +22,11 @@ import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.j
  * @typedef {{id: number, text: string, chance: number}} Paying
  *
  * A running request. `pressed`: time of the key down event that caused it; `freed`: how many rows it must fill, of
- * `k`; `answered`: whether drafts have arrived; `keeps`: whether rows stay;
+ * `k`; `answered`: whether drafts have arrived; `wanted`: whether
+ * the writer has asked for them; `keeps`: whether rows stay;
  * `decides`: whether only the rows that save time are displayed, once they are complete.
  * @typedef {{n: number, before: string, key: string, pressed: number | null, freed: number, k: number, answered: boolean,
- *            filled: boolean, forSettings: boolean, keeps: boolean, decides: boolean, done: boolean,
+ *            filled: boolean, forSettings: boolean, wanted: boolean, keeps: boolean, decides: boolean, done: boolean,
  *            controller: AbortController}} Request
  */
 
@@ -57,7 +58,7 @@ export class Requests {
    * @param {string} before
    * @param {object} settings
    * @param {Extra} extra
-   * @param {{pressed: number | null, freed: number, k: number, forSettings: boolean, keeps: boolean,
+   * @param {{pressed: number | null, freed: number, k: number, forSettings: boolean, wanted: boolean, keeps: boolean,
    *          decides: boolean}} how
    */
   send(before, settings, extra, how) {

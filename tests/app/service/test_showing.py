@@ -1,0 +1,43 @@
+"""Which rows an answer shows to a writer."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from app.service.requests import DraftRequest
+from app.service.settings import DraftSettings
+from app.service.showing import Showing, chances_of, decided
+from core.time_saved import END_BELOW, Cut, RowPath
+
+ROWS = [
+    RowPath(0, " the", (Cut(4, math.log(0.4)),)),
+    RowPath(2, " nevertheless", (Cut(13, math.log(0.2)),)),
+]
+
+
+def test_the_rows_that_pay_and_the_ghost_are_sent_with_their_chances() -> None:
+    found = decided(ROWS, Showing(), sure=0.3)
+    worth = 0.2 * (13 * 157 - 700)
+    assert found == {
+        "pays": [{"id": 2, "text": " nevertheless", "chance": 0.2, "saved_ms": pytest.approx(worth, abs=0.1)}],
+        "ghost": 2,
+    }
+    assert decided(ROWS[:1], Showing(), sure=0.3) == {"pays": [], "ghost": None}
+    assert chances_of(ROWS) == {0: 0.4, 2: 0.2}
+
+
+def test_the_surer_the_fewer_rows() -> None:
+    assert decided(ROWS, Showing(), sure=0.9)["pays"] != []
+    slow = Showing(key_ms=240, take_ms=400)
+    assert [len(decided(ROWS, slow, sure)["pays"]) for sure in (0.3, 0.9)] == [2, 1]
+
+
+def test_drafts_grow_farther_where_only_those_that_pay_are_shown() -> None:
+    def end_below(show: Showing | None, chosen: float = 0.3) -> float:
+        return DraftRequest(tab="a", n=1, before="", settings=DraftSettings(end_below=chosen), show=show).end_below
+
+    assert end_below(None) == end_below(Showing()) == 0.3
+    assert end_below(Showing(only=True)) == END_BELOW
+    assert end_below(Showing(only=True), chosen=0.0) == 0
