@@ -53,7 +53,11 @@ export class Showing {
 
   /** When drafts are displayed. @returns {When} */
   get when() {
-    if (this.paused) return "demand";
+    return this.paused ? "demand" : this.setting;
+  }
+
+  /** The writer's choice, or else what is in force without one. @returns {When} */
+  get setting() {
     return this.chosen ?? (this.told ? "time" : "always");
   }
 
@@ -80,7 +84,7 @@ export class Showing {
   }
 
   draw() {
-    this.select.value = this.chosen ?? "time";
+    this.select.value = this.setting;
     this.line.hidden = !this.keysLeft;
     this.drawTime();
   }
