@@ -14,6 +14,7 @@ from tiny_gguf import FLOAT, TEXT, U32, Field, Tensor, TinyGguf, byte_tokenizer
 from transformers import (
     Gemma2Config,
     Gemma3TextConfig,
+    GemmaConfig,
     GraniteConfig,
     LlamaConfig,
     MistralConfig,
@@ -104,6 +105,7 @@ FAMILIES: dict[str, Tiny] = {
         },
         YARN,
     ),
+    "gemma": Tiny("gemma", GemmaConfig, {"tie_word_embeddings": True}, one_more=True),
     "gemma2": Tiny(
         "gemma2",
         Gemma2Config,

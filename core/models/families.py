@@ -62,6 +62,7 @@ FAMILIES: dict[str, Family] = {
     "llama": Family(paired=True, fields=WINDOW),
     "qwen2": Family(biases=True),
     "qwen3": Family(head_norms="each"),
+    "gemma": Family(gelu=True, root=True),
     "gemma2": Family(norms="around", gelu=True, root=True, pattern=2, spread=46, fields=PATTERN | CAPS),
     "gemma3": Family(
         norms="around",
