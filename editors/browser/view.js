@@ -149,7 +149,8 @@ class View {
     }));
     this.list.hidden = false;
     const { width, height } = this.list.getBoundingClientRect();
-    const lower = place.top + place.height + (this.ghost.classList.contains("below") ? 30 : 6);
+    if (this.ghost.classList.contains("below")) this.ghost.hidden = true; // its text is the first row
+    const lower = place.top + place.height + 6;
     this.list.style.left = `${Math.max(Math.min(place.left, innerWidth - width - 8), 4)}px`;
     this.list.style.top = `${lower + height > innerHeight ? Math.max(place.top - height - 6, 4) : lower}px`;
   }
