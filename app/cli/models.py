@@ -60,7 +60,7 @@ def models(
         )
         return
     console = Console(highlight=False)
-    console.print(_table(listed))
+    console.print(_table(listed) if listed else "There is no model here beside the default one.")
     console.print(f"Polydraft's folder is {escape(str(models_folder()))}. Load one with --model and its file.\n")
     console.print(_advice(advised))
     console.print("Get one with [bold]polydraft models get NAME[/], with the name as it is in the first column.")
@@ -134,12 +134,14 @@ def _table(listed: list[Listed]) -> Table:
 
 def _advice(advised: list[dict[str, object]]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in ("Worth a download", "Size", "ms a key", "Here", "Why"):
-        table.add_column(name, justify="right" if name in ("Size", "ms a key") else "left")
+    table.add_column("Worth a download", no_wrap=True, overflow="fold")  # the name is typed again
+    for name in ("Size", "ms a key", "Here"):
+        table.add_column(name, justify="left" if name == "Here" else "right")
     for each in advised:
         here = "suits" if each["suits"] else "too slow" if each["fits"] else "too large"
         ms = "–" if each["ms"] is None else str(each["ms"])
-        table.add_row(str(each["name"]), _size(int(str(each["bytes"]))), ms, here, str(each["why"]))
+        name = f"{each['name']}\n[dim]{each['why']}[/]"
+        table.add_row(name, _size(int(str(each["bytes"]))), ms, here)
     return table
 
 

@@ -28,10 +28,8 @@ RECOMMENDED = (
         "mradermacher/SmolLM2-360M-GGUF:Q8_0", 386_000_000, "the default model's larger sister, for any machine"
     ),
     Recommended("ggml-org/Qwen3-0.6B-Base-GGUF:Q8_0", 639_000_000, "many languages and program code, still fast"),
-    Recommended("mradermacher/Llama-3.2-1B-GGUF:Q4_K_M", 808_000_000, "good English prose at a moderate speed"),
-    Recommended("mradermacher/gemma-3-1b-pt-GGUF:Q4_K_M", 806_000_000, "140 languages; its vocabulary takes memory"),
-    Recommended("mradermacher/Qwen3-1.7B-Base-GGUF:Q4_K_M", 1_110_000_000, "languages and code, better than 0.6B"),
-    Recommended(
-        "mradermacher/SmolLM3-3B-Base-GGUF:Q4_K_M", 1_920_000_000, "the best English here; for eight fast cores"
-    ),
+    Recommended("mradermacher/Llama-3.2-1B-GGUF:Q4_K_M", 808_000_000, "English and seven other languages"),
+    Recommended("mradermacher/gemma-3-1b-pt-GGUF:Q4_K_M", 806_000_000, "English; its large vocabulary takes memory"),
+    Recommended("mradermacher/Qwen3-1.7B-Base-GGUF:Q4_K_M", 1_110_000_000, "languages and code, larger than 0.6B"),
+    Recommended("mradermacher/SmolLM3-3B-Base-GGUF:Q4_K_M", 1_920_000_000, "the largest of these, and the slowest"),
 )

@@ -36,6 +36,7 @@ def test_models_are_listed_with_their_types_and_the_time_of_a_key() -> None:
     assert (broken["compiled"], broken["ms"]) == (False, None) and broken["reason"]
     text = CliRunner().invoke(app, ["models", "--no-speed"]).stdout
     assert "Q4_1" in text and "Worth a download" in text
+    assert all(each["name"] in text for each in found["recommended"]), "the names can be copied"
     assert found["recommended"][0]["name"].count("/") == 1
 
 
