@@ -198,7 +198,7 @@ class DraftOptions:
     length: int = _number(
         10,
         (1, 256, 1),
-        "Length",
+        "How far ahead",
         "How far each draft looks ahead, in tokens. A token is a word or a piece of one.",
         slider=LONGEST,
         beyond="reset-every",

@@ -32,8 +32,18 @@ STATIC = Path(__file__).parents[1] / "static"
 # The path of those files on the server. Not /static: Gradio keeps its own files there.
 STATIC_URL = "/page"
 
-# The options that are shown at first; all others are under "Advanced".
+# The options that are shown at first, in the words of a writer.
 SIMPLE = ("k", "length", "end_below")
+# All others are for experts, in the order in which a draft is made: what is mixed, how tokens are chosen, where drafts
+# branch, how they grow and end, and when they are made anew.
+EXPERTS = (
+    "ngrams", "mixing", "alpha", "personal_weight",
+    "temperature", "tau",
+    "distinct", "forks",
+    "exact_steps", "verify", "reset_every",
+    "refill",
+)  # fmt: skip
+TOKEN = 0.75  # words of English
 
 # How the page shows how likely drafts are; the server does not need this setting.
 CHANCES = (
@@ -49,7 +59,7 @@ MODEL = (
     '<div class="pd-option"><span><span id="pd-models-label">Model</span></span>'
     '<button type="button" id="pd-models-open" data-do="models" aria-haspopup="dialog" '
     'aria-labelledby="pd-models-label pd-models-open" '
-    'aria-describedby="pd-models-how">Choose…</button>'
+    'aria-describedby="pd-models-how">Change…</button>'
     '<small id="pd-models-how">Load another model while this one goes on drafting.</small></div>'
 )
 
@@ -195,12 +205,17 @@ def build_page() -> gr.Blocks:
 
 def editor_markup() -> str:
     """`editor.html` with the options and the examples filled in."""
-    simple = [control for control in PAGE_CONTROLS if control.name in SIMPLE]
-    more = [control for control in PAGE_CONTROLS if control.name not in SIMPLE]
-    controls = "".join(map(_control, simple)) + (
-        '<button type="button" data-do="more" aria-controls="pd-more" aria-expanded="false">Advanced</button>'
-        f'<div class="pd-more" id="pd-more" hidden>{"".join(map(_control, more))}{CHANCES}{MODEL}'
-        '<button type="button" data-do="reset">Reset all</button></div>'
+    by_name = {control.name: control for control in PAGE_CONTROLS}
+    more = [by_name[name] for name in EXPERTS]
+    more += [control for control in PAGE_CONTROLS if control.name not in (*SIMPLE, *EXPERTS)]
+    controls = (
+        "".join(_control(by_name[name]) for name in SIMPLE)
+        + MODEL
+        + (
+            '<button type="button" data-do="more" aria-controls="pd-more" aria-expanded="false">For experts</button>'
+            f'<div class="pd-more" id="pd-more" hidden>{"".join(map(_control, more))}{CHANCES}'
+            '<button type="button" data-do="reset">Reset all</button></div>'
+        )
     )
     examples = "".join(f'<button type="button">{escape(text)}</button>' for text in EXAMPLES)
     markup = (STATIC / "editor/editor.html").read_text(encoding="utf-8")
@@ -232,6 +247,7 @@ def _control(control: Control) -> str:
     low, high, most, step = control.low, control.slider or control.high, control.high, control.step
     more = f' data-slider="{high:g}" data-most="{most:g}"' if most > high else ""
     more += f' data-beyond="{BY_FLAG[control.beyond].name}"' if control.beyond else ""
+    more += f' data-word="{TOKEN}"' if control.name == "length" else ""
     form = "%" if control.kind == "float" and low >= 0 and high <= 1 else str(len(f"{step:g}".partition(".")[2]))
     return (
         f'<div class="pd-option"><span><label for="pd-{name}">{label}</label>'

@@ -160,7 +160,7 @@ def test_sliders_act_on_the_next_drafts(page: Page, app: App) -> None:
     editor.open_settings()
     page.get_by_role("slider", name="Drafts").fill("7")
     editor.wait(lambda: len(editor.drafts()) == 7, "seven drafts")
-    page.get_by_role("slider", name="Length").fill("2")
+    page.get_by_role("slider", name="How far ahead").fill("2")
     longest = max(map(len, wait_until_done(editor)))
     assert longest < 40
 
@@ -178,7 +178,7 @@ def test_the_panels_chart_is_what_the_core_computes(page: Page, app: App, autoco
     editor.put(TEXT)
     wait_until_done(editor)
     page.locator(".pd-sampling-button").click()
-    page.get_by_role("complementary", name="Sampling").get_by_role("button", name="Advanced").click()
+    page.get_by_role("complementary", name="Style of drafts").get_by_role("button", name="For experts").click()
     for rule, temperature in (("top-w", 1.0), ("top-n-sigma", 2.0), ("top-p", 1.0)):
         view = look(logits, autocomplete.model.tokenizer, temperature, {rule: {}}, autocomplete.geometries)
         page.locator("#sm-rule").select_option(rule)
@@ -241,7 +241,7 @@ def test_a_tab_that_dies_in_the_middle_leaves_the_others_served(browser: Browser
         with browser.new_context() as context:
             editor = opened(context.new_page(), app)
             editor.open_settings()
-            page_settings = editor.page.get_by_role("slider", name="Length")
+            page_settings = editor.page.get_by_role("slider", name="How far ahead")
             page_settings.fill("32")
             editor.write("A text whose drafts nobody waits for")
     editor = opened(page, app)

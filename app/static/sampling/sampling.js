@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The sampling panel: three styles; under Advanced the rules that truncate the model's distributions, their controls, the
+ * The sampling panel: three styles; under For experts the rules that truncate the model's distributions, their controls, the
  * method that computes drafts, and presets; and charts of the next token. Rules, controls and their ranges come from the
  * server's catalogue.
  *
@@ -82,13 +82,13 @@ export class Sampling {
     const option = (/** @type {string} */ name, /** @type {string} */ title) => `<option value="${name}">${title}</option>`;
     this.box.innerHTML = `
       <div class="sm-head">
-        <h2>Sampling</h2>
+        <h2>Style of drafts</h2>
         <button type="button" class="sm-link">Copy link</button>
-        <button type="button" class="sm-close" aria-label="Close the sampling panel">×</button>
+        <button type="button" class="sm-close" aria-label="Close the style of drafts">×</button>
       </div>
       <p class="sm-notice" role="alert" hidden></p>
       <div class="sm-style-box"></div>
-      <button type="button" class="sm-advanced-button" aria-expanded="false" aria-controls="sm-advanced">Advanced</button>
+      <button type="button" class="sm-advanced-button" aria-expanded="false" aria-controls="sm-advanced">For experts</button>
       <div class="sm-advanced" id="sm-advanced" hidden>
         <div class="sm-preset-box"></div>
         <div class="sm-pair">
@@ -239,7 +239,7 @@ export class Sampling {
   /** Write the name of the style on the button; if there is none, the tooltip names rule and method. */
   nameButton() {
     const style = this.styles.present();
-    setText(this.button, style?.name === USUAL ? "Sampling" : `Sampling · ${style?.name ?? "Custom"}`);
+    setText(this.button, style?.name === USUAL ? "Style of drafts" : `Style of drafts · ${style?.name ?? "Custom"}`);
     this.button.title = style ? "" : `${this.choice.titleOf(this.choice.rule)}, ${this.choice.presentMode().title}`;
   }
 

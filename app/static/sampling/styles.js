@@ -32,6 +32,6 @@ export class Styles {
   render() {
     const present = this.present();
     for (const input of this.inputs) input.checked = input.value === present?.name;
-    setText(this.description, present?.description ?? "Your own setting: see Advanced.");
+    setText(this.description, present?.description ?? "Your own setting: see For experts.");
   }
 }

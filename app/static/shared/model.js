@@ -99,6 +99,11 @@ export function setUpModels(root, loaded) {
     return item;
   }
 
+  root.addEventListener("pd-status", (event) => {
+    const { model, backend } = /** @type {CustomEvent} */ (event).detail;
+    const known = backend === "loading" || backend === "unavailable" ? "" : `${model} · `;
+    setText(root.querySelector("[data-do=models]"), `${known}Change…`);
+  });
   root.querySelector("[data-do=models]")?.addEventListener("click", () => {
     setText(form.querySelector("span"), "");
     dialog.showModal();

@@ -37,7 +37,8 @@ export class Options {
     this.values[input.name] = optionValue(input);
     if (input.type === "checkbox" || input instanceof HTMLSelectElement) return;
     const value = Number(input.value);
-    const { format = "0" } = input.dataset;
+    const { format = "0", word } = input.dataset;
+    if (word) return drawSlider(input, value, `about ${Math.max(1, Math.round(value * Number(word)))} words`); // tokens
     drawSlider(input, value, format === "%" ? `${Math.round(value * 100)}%` : value.toFixed(Number(format)));
   }
 

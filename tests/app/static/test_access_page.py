@@ -92,15 +92,15 @@ def serious(page: Page) -> list[str]:
 
 def open_sampling(page: Page, advanced: bool = True) -> Locator:
     page.locator(".pd-sampling-button").click()
-    panel = page.get_by_role("complementary", name="Sampling")
+    panel = page.get_by_role("complementary", name="Style of drafts")
     expect(panel.get_by_role("row").nth(1)).to_be_visible()
     if advanced:
-        panel.get_by_role("button", name="Advanced").click()
+        panel.get_by_role("button", name="For experts").click()
     return panel
 
 
 def open_settings(page: Page) -> None:
-    """The drawer, with what is under Advanced."""
+    """The drawer, with what is under For experts."""
     for name in ("settings", "more"):
         button = page.locator(f"[data-do={name}]")
         if button.get_attribute("aria-expanded") == "false":
@@ -132,7 +132,7 @@ def test_axe_finds_nothing_serious_in_the_sampling_panel(open_page: Callable[...
     page = open_page(scheme=scheme)
     panel = open_sampling(page, advanced=False)
     assert serious(page) == []
-    panel.get_by_role("button", name="Advanced").click()
+    panel.get_by_role("button", name="For experts").click()
     panel.get_by_role("combobox", name="Method").select_option("sampled")
     panel.get_by_role("combobox", name="Speculation").select_option("lossless")
     panel.get_by_role("combobox", name="Rule").select_option("top-w")
@@ -226,7 +226,7 @@ def test_labels_fit(open_page: Callable[..., Page], width: int, height: int) -> 
     assert page.evaluate(cut) == []
     panel = open_sampling(page, advanced=False)
     assert page.evaluate(cut) == []
-    panel.get_by_role("button", name="Advanced").click()
+    panel.get_by_role("button", name="For experts").click()
     panel.get_by_role("combobox", name="Method").select_option("sampled+superposed")
     panel.get_by_role("combobox", name="Rule").select_option("mirostat")
     panel.get_by_role("combobox", name="Preset").select_option(label="Mirostat (top-nσ paper)")
@@ -263,7 +263,7 @@ def test_at_200_percent_settings_incognito_and_sampling_are_in_reach(open_page: 
     page.locator("[data-do=settings]").click(timeout=5000)
     panel = open_sampling(page, advanced=False)
     panel.get_by_role("radiogroup", name="Style").get_by_role("radio", name="Wild").check(timeout=5000)
-    expect(page.locator(".pd-sampling-button")).to_have_text("Sampling · Wild")
+    expect(page.locator(".pd-sampling-button")).to_have_text("Style of drafts · Wild")
     expect(page.locator(".pd-sampling-button")).to_be_in_viewport(ratio=1)
 
 
@@ -294,11 +294,11 @@ def test_a_click_on_a_tool_leaves_the_focus_in_the_text_and_a_key_does_not(open_
     text.focus()
     page.keyboard.press("ArrowLeft")
     caret = text.evaluate("box => box.selectionStart")
-    for tool in ("Copy", "Incognito", "Settings", "Settings", "Sampling"):
+    for tool in ("Copy", "Incognito", "Settings", "Settings", "Style of drafts"):
         page.get_by_role("button", name=tool, exact=True).click()
         expect(text).to_be_focused()
         assert text.evaluate("box => box.selectionStart") == caret
-    page.get_by_role("button", name="Close the sampling panel").click()
+    page.get_by_role("button", name="Close the style of drafts").click()
     expect(text).to_be_focused()
     open_settings(page)
     page.get_by_role("slider", name="Drafts").focus()

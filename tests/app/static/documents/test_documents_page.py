@@ -812,7 +812,7 @@ def test_nothing_of_a_failed_script_stays_when_the_server_is_back(editor: Editor
     try:
         editor.write("She")
         expect(editor.page.get_by_role("alert")).to_contain_text("this page will reconnect by itself")
-        button(editor, "Sampling").click()
+        button(editor, "Style of drafts").click()
         expect(editor.page.get_by_text("The sampling panel could not be loaded.")).to_be_visible()
         editor.errors.clear()  # of the script that the browser could not get
     finally:

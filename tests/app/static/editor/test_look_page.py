@@ -148,3 +148,16 @@ def test_a_large_window_begins_lower_and_a_phone_has_one_left_edge(editor: Edito
     assert max(edges) - min(edges) < 1.5, edges
     sizes = editor.page.locator(".pd-line :is(button, span):visible")
     assert len(set(sizes.evaluate_all("all => all.map((e) => getComputedStyle(e).fontSize)"))) == 1
+
+
+def test_settings_begin_with_a_writers_words_and_experts_find_the_order_of_making(editor: Editor) -> None:
+    editor.open_settings()
+    first = editor.page.locator("#pd-options > .pd-option > span :is(label, #pd-models-label)")
+    labels = [text.strip() for text in first.all_text_contents()]
+    assert labels == ["Drafts", "How far ahead", "How sure", "Model"]
+    expect(editor.page.locator("output[for=pd-length]")).to_have_text("about 8 words")
+    expect(editor.page.get_by_role("button", name="Change…")).to_have_text("Scripted · Change…")
+    editor.page.get_by_role("button", name="For experts").click()
+    names = editor.page.locator("#pd-more [name]").evaluate_all("all => all.map(({name}) => name)")
+    order = ["ngrams", "temperature", "tau", "forks", "exact_steps", "verify", "reset_every"]
+    assert [name for name in names if name in order] == order

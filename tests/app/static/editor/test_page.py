@@ -589,7 +589,7 @@ def test_how_likely_drafts_are_can_be_numbers_bars_or_off_and_stays_so(drafting:
     chance = drafting.page.locator(".pd-chance").first
     expect(chance).to_have_attribute("title", "How likely you are to continue this way")
     drafting.open_settings()
-    drafting.page.get_by_role("button", name="Advanced").click()
+    drafting.page.get_by_role("button", name="For experts").click()
     choice = drafting.page.get_by_label("How likely", exact=True)
     expect(chance).to_be_hidden()
     choice.select_option("Numbers")
@@ -1150,7 +1150,7 @@ def test_a_lost_connection_is_reported_and_restored(drafting: Editor, server: Se
 
 def test_every_option_has_a_control(editor: Editor) -> None:
     editor.open_settings()
-    editor.page.get_by_role("button", name="Advanced").click()
+    editor.page.get_by_role("button", name="For experts").click()
     for control in PAGE_CONTROLS:
         if control.kind == "bool":
             switch = editor.page.get_by_role("switch", name=control.label)
@@ -1165,8 +1165,8 @@ def test_every_option_has_a_control(editor: Editor) -> None:
 
 def test_texts_with_resets_may_be_long(drafting: Editor) -> None:
     drafting.open_settings()
-    drafting.page.get_by_role("button", name="Advanced").click()
-    length = drafting.page.get_by_role("slider", name="Length")
+    drafting.page.get_by_role("button", name="For experts").click()
+    length = drafting.page.get_by_role("slider", name="How far ahead")
     resets = drafting.page.get_by_role("slider", name="Resets")
     resets.fill("10")
     length.fill("200")
@@ -1175,7 +1175,7 @@ def test_texts_with_resets_may_be_long(drafting: Editor) -> None:
     drafting.page.reload()
     drafting.open_settings()
     expect(length).to_have_value("200")
-    drafting.page.get_by_role("button", name="Advanced").click()
+    drafting.page.get_by_role("button", name="For experts").click()
     resets.fill("0")
     expect(length).to_have_value("32")
     expect(length).to_have_attribute("max", "32")
@@ -1186,7 +1186,7 @@ def test_sliders_act_at_once(drafting: Editor) -> None:
     drafting.page.get_by_role("slider", name="Drafts").focus()
     drafting.press("ArrowRight", "ArrowRight")
     drafting.wait_for_drafts(*PHRASES[:5])
-    drafting.page.get_by_role("slider", name="Length").fill("2")
+    drafting.page.get_by_role("slider", name="How far ahead").fill("2")
     drafting.wait(lambda: drafting.ghost() == " to the")
     drafting.page.get_by_role("slider", name="How sure").fill("0.15")
     drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["end_below"] == 0.15)
@@ -1198,7 +1198,7 @@ def test_sliders_act_at_once(drafting: Editor) -> None:
 def test_more_and_reset(drafting: Editor) -> None:
     page = drafting.page
     drafting.open_settings()
-    page.get_by_role("button", name="Advanced").click()
+    page.get_by_role("button", name="For experts").click()
     page.get_by_role("switch", name="Distinct beginnings").uncheck()
     page.get_by_role("slider", name="Exact steps").fill("7")
     drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["exact_steps"] == 7)

@@ -82,14 +82,14 @@ class Panel(Editor):
 
     @property
     def region(self) -> Locator:
-        return self.page.get_by_role("complementary", name="Sampling")
+        return self.page.get_by_role("complementary", name="Style of drafts")
 
     def show(self) -> None:
-        """Open the panel, with what is under Advanced."""
+        """Open the panel, with what is under For experts."""
         self.button.click()
         expect(self.region.get_by_role("row").nth(1)).to_be_visible()
         if not self.advanced.is_visible():
-            self.region.get_by_role("button", name="Advanced").click()
+            self.region.get_by_role("button", name="For experts").click()
 
     @property
     def advanced(self) -> Locator:
@@ -185,7 +185,7 @@ def test_closed_it_asks_for_nothing(context: BrowserContext, site: tuple[Server,
     assert {path for path, _ in panel.asked} == {"drafts"}
     panel.show()
     panel.rest()
-    panel.page.get_by_role("button", name="Close the sampling panel").click()
+    panel.page.get_by_role("button", name="Close the style of drafts").click()
     expect(panel.region).to_be_hidden()
     expect(panel.box).to_be_focused()  # by a click; Escape leaves it on the button
     before = len([path for path, _ in panel.asked if path != "drafts"])
@@ -400,17 +400,17 @@ def test_three_styles_come_first_and_the_papers_names_wait_under_advanced(
         panel.region.get_by_role("radiogroup", name="Style").get_by_role("radio", name=name).check()
         panel.rest()
         expect(panel.region.locator("#sm-style-description")).to_have_text(description)
-        expect(panel.button).to_have_text("Sampling" if name == "Balanced" else f"Sampling · {name}")
+        expect(panel.button).to_have_text("Style of drafts" if name == "Balanced" else f"Style of drafts · {name}")
         assert panel.last()["temperature"] == preset.temperature
         chosen = panel.last().get("sampling", {"rule": "none", "values": {}, "mode": "superposed"})
         assert (chosen["rule"], chosen["values"], chosen["mode"]) == (preset.rule, dict(preset.values), preset.mode)
     panel.page.keyboard.press("ArrowLeft")
     expect(panel.region.get_by_role("radio", name="Balanced")).to_be_checked()
-    panel.region.get_by_role("button", name="Advanced").click()
+    panel.region.get_by_role("button", name="For experts").click()
     panel.slide("Temperature", 1.35)
-    expect(panel.region.locator("#sm-style-description")).to_have_text("Your own setting: see Advanced.")
-    expect(panel.button).to_have_text("Sampling · Custom")
-    panel.page.get_by_role("button", name="Close the sampling panel").click()
+    expect(panel.region.locator("#sm-style-description")).to_have_text("Your own setting: see For experts.")
+    expect(panel.button).to_have_text("Style of drafts · Custom")
+    panel.page.get_by_role("button", name="Close the style of drafts").click()
     panel.reload()
     panel.button.click()
     expect(panel.advanced).to_be_visible()  # no style says what is set
@@ -454,11 +454,11 @@ def test_the_papers_method_is_one_preset_and_leaves_with_it(panel: Panel) -> Non
     panel.rest()
     assert {name: panel.last()[name] for name in paper.drafting} == dict(paper.drafting)
     expect(presets.locator("option:checked")).to_have_text(paper.name)
-    expect(panel.button).to_have_text("Sampling · Custom")
+    expect(panel.button).to_have_text("Style of drafts · Custom")
     presets.select_option(label="Balanced")
     panel.rest()
     assert panel.last() == before
-    expect(panel.button).to_have_text("Sampling")
+    expect(panel.button).to_have_text("Style of drafts")
 
 
 def test_mixing_is_a_setting_that_survives_a_reload_a_link_and_a_reset(panel: Panel) -> None:
@@ -910,7 +910,7 @@ def test_the_choice_survives_a_reload_and_reset_all_takes_it_back(panel: Panel) 
     panel.page.get_by_role("button", name="Reset all").click()
     panel.rest()
     assert "sampling" not in panel.last()
-    expect(panel.button).to_have_text("Sampling")
+    expect(panel.button).to_have_text("Style of drafts")
 
 
 @pytest.mark.parametrize(("width", "height"), [(360, 740), (820, 1180), (1280, 800), (1600, 900)])

@@ -136,7 +136,7 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
         page = editor.page
         editor.open_settings()
         page.locator("[data-do=more]").click()
-        page.get_by_role("button", name="Choose…").click()
+        page.get_by_role("button", name="Change…").click()
         dialog = page.get_by_role("dialog", name="Model")
         expect(dialog.get_by_role("listitem")).to_have_count(4)
         expect(dialog.get_by_role("listitem").last).to_contain_text("of Ollama")
