@@ -62,6 +62,17 @@ async def test_all_drafts_are_items_at_the_caret(drafting: Drafting, writing: Ed
     assert (body["n"], body["max_tokens"]) == (3, 2)
 
 
+async def test_an_unknown_document_has_no_drafts_and_a_place_beyond_the_text_is_its_end(
+    drafting: Drafting, writing: Editor
+) -> None:
+    assert await writing.drafts("file:///nowhere.md", 0, 0) == []
+    assert not drafting.bodies.seen
+    uri = writing.write("Dear Anna,\nI", name="short.md")
+    await writing.drafts(uri, 0, 99)
+    await writing.drafts(uri, 9, 9)
+    assert [body["prompt"] for body in drafting.bodies.seen] == ["Dear Anna,", "Dear Anna,\nI"]
+
+
 async def test_drafts_follow_the_entry_that_is_selected_in_the_editors_own_list(
     drafting: Drafting, writing: Editor
 ) -> None:
