@@ -32,7 +32,9 @@ from core.errors import InputError
 from core.fim import AcrossPrompt
 from core.healing import Healer, Healing, WordLogits
 from core.models import LanguageModel, Row, Sequence, load_model
+from core.models.adapter import Adapter, AdapterError
 from core.models.costs import CostCurve, are_calm, known_rows, remember_rows, timing_rows
+from core.models.prose import prose_of
 from core.modes.start import Mode, start
 from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.base import BASE_STORE, BaseShelf, base_store
@@ -62,6 +64,7 @@ class Autocomplete:
         row_costs: the ms of a pass over n rows on this machine; None until they are timed, and for models that are not
             in compiled code.
         draft_model: a smaller model with the same tokenizer, which may propose tokens for speculation; None for none.
+        wants_prose: whether drafts use the adapter to general prose, if there is one, from the next `adapt` on.
     """
 
     def __init__(
@@ -71,11 +74,13 @@ class Autocomplete:
         notice: str | None = None,
         shelf: Shelf | None = None,
         bases: BaseShelf | None = None,
+        prose: Adapter | None = None,
     ) -> None:
         self.model, self._ngrams, self.notice, self.shelf, self.bases = model, ngrams, notice, shelf, bases
+        self.wants_prose = True
         self.draft_model: LanguageModel | None = None
         self.row_costs: CostCurve | None = known_rows(model)
-        self._adapters, self._loading_notice = Adapters(model), notice
+        self._adapters, self._loading_notice = Adapters(model, prose), notice
         self.healer = Healer(model.tokenizer)
         self.window = min(WINDOW, model.context_length // 2)
         self.pace = Pace()
@@ -117,13 +122,15 @@ class Autocomplete:
         return interpolation(self.base_stores, chosen, alpha, personal_weight)
 
     def adapt(self, stores: list[str] | None = None) -> bool:
-        """Applies the adapters of the personal stores that are on, or of those named. Returns whether the model's
-        results change; then the caller must close all sessions. `notice` names adapters that are unusable.
+        """Applies the adapters of the personal stores that are on, or of those named, and the one to prose. Returns
+        whether the model's results change; then the caller must close all sessions. `notice` names adapters that are
+        unusable.
 
         Raises: StoreError for a named store that cannot be used.
         """
         chosen = [] if self.shelf is None else self.shelf.active() if stores is None else self.shelf.named(stores)
-        changed = self._adapters.use([(store.learned, store.strength) for store in chosen if store.adapting])
+        wanted = [(store.learned, store.strength) for store in chosen if store.adapting]
+        changed = self._adapters.use(wanted, self.wants_prose)
         problems = [f"The adapter of {name} is not used: {why}" for name, why in self._adapters.problems.items()]
         self.notice = " ".join(filter(None, [self._loading_notice, *problems])) or None
         return changed
@@ -147,6 +154,16 @@ class Autocomplete:
     def adapted(self) -> bool:
         """Whether the model computes with the adapter of a store."""
         return self._adapters.on
+
+    @property
+    def has_prose(self) -> bool:
+        """Whether there is an adapter to general prose for this model."""
+        return self._adapters.prose is not None
+
+    @property
+    def with_prose(self) -> bool:
+        """Whether the model computes with that adapter."""
+        return self._adapters.with_prose
 
     def remark(self, sentence: str) -> None:
         """Adds a sentence to the notice."""
@@ -503,13 +520,15 @@ def load_autocomplete(
     precision: Precision = "file",
     in_background: bool = False,
     bases: Callable[[str], BaseShelf] | None = None,
+    prose: bool = False,
 ) -> Autocomplete:
     """The model by name, with the base n-gram store where it belongs to the model's tokenizer.
 
     `backend` and `precision` are those of `load_model`. `store` is the base store, None for none; with `bases`, a
     function of the tokenizer's fingerprint, those of the user's choice are used instead. With `personal`, drafts use
     the user's personal stores that are on, too. With `in_background`, drafts never wait for the counts of much personal
-    text: a thread makes them (`Shelf`).
+    text: a thread makes them (`Shelf`). With `prose`, drafts use the app's adapter to general prose, if it is for this
+    model.
 
     Raises: as `load_model`; StoreError for another base store than the app's that cannot be used. For the app's own and
         another model there is a notice.
@@ -527,6 +546,11 @@ def load_autocomplete(
     shelf = Shelf(loaded.tokenizer, in_background=in_background) if personal else None
     if shelf and in_background:
         shelf.active()  # they begin to count
-    autocomplete = Autocomplete(loaded, ngrams, " ".join(notices) or None, shelf, shelved)
+    adapter = None
+    try:
+        adapter = prose_of(loaded) if prose else None
+    except AdapterError as error:
+        notices.append(f"The adapter of prose is not used: {error}")
+    autocomplete = Autocomplete(loaded, ngrams, " ".join(notices) or None, shelf, shelved, adapter)
     autocomplete.adapt()
     return autocomplete

@@ -292,6 +292,12 @@ class DraftOptions:
         "Every draft is continued on its own and kept. Off: the best drafts replace the others, without forks.",
         modes=("superposed", "sampled+superposed"),
     )
+    prose: bool = _switch(
+        True,
+        "Prose",
+        "Draft with the model as adapted to general prose, where there is such an adapter. Off: the model as it came.",
+        reader="app",
+    )
     ngrams: bool = _switch(True, "Common phrases", "Favour common phrases, and yours.", modes=_MIXED)
     mixing: Literal["linear", "geometric"] = _choice(
         ("linear", "geometric"),

@@ -35,6 +35,8 @@ _AT_PLACES = (
     "repetition",
     "linearity",
     "tails",
+    "prose",
+    "tune-base",
 )
 _PLOTTED = (
     "drafts",
@@ -70,14 +72,15 @@ class EvalOptions(BenchOptions):
         Path | None,
         Use(
             "Keep the store and its adapter, or the results, in this folder; the next run resumes there.",
-            _ADAPTER,
+            (*_ADAPTER, "prose"),
             metavar="FOLDER",
         ),
     ] = None
     repetitions: Annotated[
         int | None,
         Use(
-            "Places per kind of text (typing, time: characters; tune-adapter: per fold); each has its default.",
+            "Places per kind of text (typing, time: characters; prose, tune-base: also characters; tune-adapter: per "
+            "fold); each has its default.",
             flags=("--prefixes", "--repetitions"),
             low=2,
         ),
@@ -95,14 +98,14 @@ class EvalOptions(BenchOptions):
         Literal["all", "validation", "test"],
         Use(
             "Which documents: every second one to choose settings on, the others to test on.",
-            ("drafts", "tune-paper", "time"),
+            ("drafts", "tune-paper", "tune-base", "time"),
         ),
     ] = "all"
     k: Annotated[
         str | None,
         Use(
-            "Numbers of drafts, with commas; by default 3,8 (tails: 3,5,9; time: 1,3,5,9).",
-            ("drafts", "adapter", "tails", "time"),
+            "Numbers of drafts, with commas; by default 3,8 (tails: 3,5,9; time: 1,3,5,9; prose: also keys, of 1,3).",
+            ("drafts", "adapter", "tails", "time", "prose"),
             metavar="N,N,…",
         ),
     ] = None
@@ -120,8 +123,16 @@ class EvalOptions(BenchOptions):
         Path | None,
         Use(
             "Draft with this adapter, a folder that `polydraft train prose` wrote.",
-            ("drafts", "typing", "keytype"),
+            ("drafts", "typing", "keytype", "prose", "tune-base"),
             metavar="FOLDER",
+        ),
+    ] = None
+    only: Annotated[
+        Path | None,
+        Use(
+            "A file of names, as training/set_aside.json; only the documents of these names, each a kind of text.",
+            ("prose",),
+            metavar="FILE",
         ),
     ] = None
     verify_with: Annotated[  # None is the model that drafts
@@ -143,13 +154,13 @@ class EvalOptions(BenchOptions):
         return tuple(sorted({int(part) for part in parts}))
 
 
-def loaded(options: EvalOptions) -> Autocomplete:
-    """Loads the model with the base store and the adapter of the options. Raises AdapterError."""
+def loaded(options: EvalOptions, adapted: bool = True) -> Autocomplete:
+    """Loads the model with the base store and, if `adapted`, the adapter of the options. Raises AdapterError."""
     from core.autocomplete import load_autocomplete
     from core.models.adapter import load
 
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
-    if options.adapter is not None:
+    if adapted and options.adapter is not None:
         autocomplete.model.adapt([(load(options.adapter), 1.0)])
     return autocomplete
 

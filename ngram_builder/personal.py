@@ -15,6 +15,7 @@ import zstandard
 
 from core.errors import BackendUnavailable, InputError
 from core.files import replacing, scratch
+from core.models.prose import prose_of
 from ngram_builder.pipeline import BuildReport, merge
 from ngram_builder.readers import Damage, File, Reading, base, expand, packed, read_file, spelled
 from ngram_builder.readers.base import Source, sound
@@ -179,11 +180,13 @@ def adopt(store: PersonalStore, adapter: Adapter, model: LanguageModel) -> str:
     removals = store.removals
     if (store.learned / files.WEIGHTS).exists():
         return f"{store.name} has one of its own"
+    prose = prose_of(model)
     try:
-        model.adapt([(adapter, 1.0)])  # checks the model's fingerprint and the shapes
+        # Checks the model's fingerprint and the shapes.
+        model.adapt([*([(prose, 1.0)] if prose and adapter.model == prose.identity else []), (adapter, 1.0)])
         model.adapt([])
     except BackendUnavailable:
-        if adapter.model != model.fingerprint:
+        if adapter.model not in {model.fingerprint, prose and prose.identity}:
             return "it was trained for another model"
     except files.AdapterError as error:
         return str(error).rstrip(".")

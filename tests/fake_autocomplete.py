@@ -77,10 +77,12 @@ class FakeAutocomplete:
         self.adapted = False  # other adapters are on than at the latest request
         self.adapted_to: list[str] | None = None
         self.removed = "a"  # the mark of what was removed from the stores
+        self.has_prose = self.with_prose = self.wants_prose = False
 
     def adapt(self, stores: list[str] | None = None) -> bool:
         changed, self.adapted, self.adapted_to = self.adapted, False, stores
-        return changed
+        before, self.with_prose = self.with_prose, self.has_prose and self.wants_prose
+        return changed or before != self.with_prose
 
     def time_rows(self) -> Iterator[None]:
         return iter(())

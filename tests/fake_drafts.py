@@ -51,6 +51,7 @@ class FakeDrafts:
     fail: tuple[int, str, str] | None = None  # HTTP status, message, fix
     error_line: tuple[str, str] | None = None  # message, fix, inside the stream
     notice: str | None = None
+    prose: bool = True  # whether the model has an adapter to prose
     chances: dict[int, float] = field(default_factory=dict)  # place -> probability; empty: 40 %, 20 %, 13 %, …
     settles_after: int = 1  # steps before the choice is made
     held_after: int | None = None  # the steps after this one wait until it is None
@@ -248,7 +249,8 @@ def create_app(
 
     @app.get("/api/status")
     async def status() -> dict[str, Any]:
-        return {"model": "Scripted", "backend": "none", "device": "cpu", "ready": True, "notice": fake.notice}
+        model = {"model": "Scripted", "backend": "none", "device": "cpu", "ready": True}
+        return {**model, "notice": fake.notice, "prose": fake.prose}
 
     @app.get("/manifest.json")
     def manifest() -> FileResponse:

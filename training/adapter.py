@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from core.errors import InputError
-from core.models.adapter import PROJECTIONS, LowRank, Place, projections
+from core.models.adapter import PROJECTIONS, Adapter, LowRank, Place, projections
+from core.models.torch_model import TorchModel
 
 AT_ONCE = 64  # positions whose logits are in memory at the same time
 # transformers' names of the families that compiled code computes; Gemma 3 without images
@@ -196,6 +197,17 @@ class Student:
     def _hidden(self, ids: Tensor) -> Tensor:
         """Returns the input of the output layer, (N, T, D)."""
         return self._module.model(input_ids=ids, use_cache=False).last_hidden_state
+
+
+def merge(model: TorchModel, adapter: Adapter) -> None:
+    """Adds the change of an adapter at full strength to the weights of a model with transformers' layers, whose
+    fingerprint becomes the adapter's identity. Raises AdapterError if it does not fit."""
+    found = projections(model.layers.module.named_modules())
+    adapter.check({model.fingerprint}, model.layers.projections)
+    for place, low in adapter.maps.items():
+        weight: Any = found[place].weight
+        weight.data += (adapter.scale * low.b @ low.a).to(weight.device, weight.dtype)
+    model.fingerprint = adapter.identity
 
 
 def _divide_fused(module: PreTrainedModel) -> None:

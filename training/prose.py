@@ -129,17 +129,20 @@ def names_in(path: Path) -> list[str]:
 
 
 def without(texts: Sequence[NamedText], names: Sequence[str]) -> tuple[list[NamedText], dict[str, int]]:
-    """Returns the texts that none of the names names, and the number of documents of each name. A name is that of a
-    document, or its beginning up to a "/", "_", "." or "#": of an author, a book or a file."""
-    counts = dict.fromkeys(names, 0)
-    kept: list[NamedText] = []
-    for each in texts:
-        found = [name for name in names if each.name.startswith(name) and each.name[len(name) :][:1] in "/_.#"]
-        for name in found:
-            counts[name] += 1
-        if not found:
-            kept.append(each)
-    return kept, counts
+    """Returns the texts that none of the names names, and the number of documents of each name; see `by_name`."""
+    named = by_name(texts, names)
+    left_out = {id(each) for of_name in named.values() for each in of_name}
+    kept = [each for each in texts if id(each) not in left_out]
+    return kept, {name: len(of_name) for name, of_name in named.items()}
+
+
+def by_name(texts: Sequence[NamedText], names: Sequence[str]) -> dict[str, list[NamedText]]:
+    """Returns the texts that each name names. A name is that of a document, or its beginning up to a "/", "_", "." or
+    "#": of an author, a book or a file."""
+    return {
+        name: [each for each in texts if each.name.startswith(name) and each.name[len(name) :][:1] in "/_.#"]
+        for name in names
+    }
 
 
 def divided(texts: Sequence[NamedText]) -> tuple[list[NamedText], list[NamedText]]:

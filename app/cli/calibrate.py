@@ -8,6 +8,7 @@ from pathlib import Path
 
 from core.errors import InputError
 from core.models import Tokenizer, load_model
+from core.models.prose import prose_of
 from core.ngram.base import BASE_STORE, base_store
 from core.options import Backend
 from core.speculative.calibration import Calibration, user_file
@@ -28,6 +29,7 @@ def run(
     temperature: float,
     budget: float | None,
     buckets: int,
+    with_prose: bool,
     progress: Callable[[str], None],
 ) -> tuple[Calibration, Path]:
     """Calibrates and saves; returns the result and its path. For the arguments see `polydraft calibrate`."""
@@ -35,6 +37,8 @@ def run(
         raise InputError(f"delta {delta} given; between 0 and 1 expected.")
     progress("loading the model")
     model = load_model(model_name, backend)
+    if with_prose and (adapter := prose_of(model)) is not None:
+        model.adapt([(adapter, 1.0)])
     passages = cut(model.tokenizer, text, prompts)
     store, _ = base_store(model.tokenizer.fingerprint, BASE_STORE)
     samples = collect(

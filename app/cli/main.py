@@ -299,7 +299,8 @@ def complete(
 
     A flag that would have no effect is refused.
     """
-    settings = settings_of(flags.given(ctx, ALL_FLAGS), joined(rule or [DEFAULT_RULE]), mode, speculate, drafter)
+    given = flags.given(ctx, ALL_FLAGS)
+    settings = settings_of(given, joined(rule or [DEFAULT_RULE]), mode, speculate, drafter)
     if store:
         refuse_stores(settings)
     if head is not None and not (settings.speculates and drafter == "eagle3"):
@@ -313,7 +314,13 @@ def complete(
     from app.service import sampling, speculation
     from core.autocomplete import load_autocomplete
 
-    autocomplete = load_autocomplete(model, backend, precision=precision, bases=shelf_of(base_store))
+    autocomplete = load_autocomplete(
+        model, backend, precision=precision, bases=shelf_of(base_store), prose=settings.prose
+    )
+    if given.get("prose") and not autocomplete.has_prose:
+        raise InputError(
+            f"--prose given, and there is no adapter to prose for {autocomplete.model.name}; leave it out."
+        )
     if store:
         autocomplete.adapt(store)
     leave_cores_to(autocomplete.model)
@@ -440,6 +447,9 @@ def calibrate(
             metavar="N",
         ),
     ] = 0,
+    prose: Annotated[
+        bool, typer.Option("--prose/--no-prose", help="With the adapter to prose, if the model has one, or without.")
+    ] = bool(DRAFTING["prose"].default),
     model: Model = "default",
     backend: Backend = "auto",
 ) -> None:
@@ -457,6 +467,7 @@ def calibrate(
             temperature,
             None if paper else budget,
             buckets,
+            prose,
             lambda what: status.update(f"{what} …"),
         )
     c = made.overall

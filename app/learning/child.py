@@ -58,17 +58,23 @@ def steps_of(
 ) -> Generator[Stage | Outcome]:
     """Loads the model and trains; see `training.personal.learn`."""
     from core.models.load import load_module
+    from core.models.prose import prose_of
     from core.ngram.base import base_store
     from core.ngram.personal import PersonalStore
+    from training.adapter import merge
     from training.personal import learn
     from training.texts import SAMPLE
 
     def typed(adapter: Adapter, known: list[list[int]], held: list[list[int]]) -> tuple[int, float, float]:
         from app.learning.typist import keys_saved
 
-        return keys_saved(order.model, base, adapter, known, held, TYPING * 60 * order.minutes, clock, check_cancelled)
+        return keys_saved(
+            order.model, base, adapter, prose, known, held, TYPING * 60 * order.minutes, clock, check_cancelled
+        )
 
     module = load_module(order.model)
+    if (prose := prose_of(module)) is not None:  # the adapter is used on top of it
+        merge(module, prose)
     base, _ = base_store(module.tokenizer.fingerprint, Path(order.base_store) if order.base_store else None)
     general = SAMPLE.read_text(encoding="utf-8")
     with closing(PersonalStore.open(order.store, module.tokenizer)) as store:

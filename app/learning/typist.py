@@ -142,6 +142,7 @@ def keys_saved(
     model: str,
     base: NgramStore | None,
     adapter: Adapter,
+    prose: Adapter | None,
     known: list[list[int]],
     held: list[list[int]],
     seconds: float,
@@ -153,6 +154,7 @@ def keys_saved(
 
     Args:
         model: by name.
+        prose: the adapter to general prose on top of which the adapter was trained; None for none.
         known, held: documents of ids: learned, and held out.
         clock, check_cancelled: see `training.personal.learn`.
     """
@@ -161,12 +163,13 @@ def keys_saved(
     autocomplete = Autocomplete(loaded, base, shelf=shelf_of(learned))
     way = Way("as shipped", DraftSettings(k=3))
     written = passages({"own": [loaded.tokenizer.decode(ids) for ids in held]}, CHARACTERS)
+    below = [] if prose is None else [(prose, 1.0)]
     began, characters = clock(), 0
     saved: list[tuple[float, float]] = []
     for passage in written:
         both = []
         for adapters in ([], [(adapter, adapter.result.strength)]):
-            loaded.adapt(adapters)
+            loaded.adapt([*below, *adapters])
             both.append(typed(autocomplete, passage, way, check_cancelled).saved)
         saved.append((both[0], both[1]))
         characters += len(passage.rest)

@@ -180,7 +180,7 @@ class Engine:
 
     def _chosen(self) -> list[tuple[Tab, list[Row]]]:
         """The tabs of the next pass, with their rows. Begins their requests."""
-        busy = {tab.name: tab for tab in self._tabs if tab.job}
+        busy = {tab.name: tab for tab in self._agreeing([tab for tab in self._tabs if tab.job])}
         rows: dict[str, list[Row]] = {}
 
         def inputs_of(name: str) -> int | None:
@@ -195,6 +195,27 @@ class Engine:
         now = time.perf_counter()
         queued = [tab.queued(now, self._seconds) for tab in busy.values()]
         return [(busy[name], rows[name]) for name in next_pass(queued, self._inputs, inputs_of)]
+
+    def _agreeing(self, busy: list[Tab]) -> list[Tab]:
+        """The tabs whose requests may be computed now: those that run, and those that wait for drafts with the adapters
+        in use, unless one that wants others waits longer. If there are none, the adapters change, and all sessions are
+        closed."""
+        a = self.autocomplete
+        others = [tab for tab in busy if a.has_prose and tab.job and tab.job.request.settings.prose != a.with_prose]
+        if not others:
+            return busy
+        first = min(others, key=Tab.waits_since)
+        agreeing = [
+            tab for tab in busy if tab not in others and (tab.running or tab.waits_since() < first.waits_since())
+        ]
+        if agreeing:
+            return agreeing
+        jobs = self.close_sessions()  # first, because new adapters are tried in the cache
+        a.wants_prose = not a.with_prose
+        self._follow_stores()
+        for job in jobs:
+            self._tabs.used(job.request.tab).job = job
+        return others
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         began = time.perf_counter()

@@ -137,6 +137,7 @@ class DraftService:
             "device": model.device,
             "ready": True,
             "notice": engine.autocomplete.notice,
+            "prose": engine.autocomplete.has_prose,
         }
 
     def names(self) -> tuple[str, str]:

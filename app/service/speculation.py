@@ -97,6 +97,10 @@ OTHER_MODEL = (
     "The EAGLE-3 head was trained for the model alone, and a store's adapter is on: drafts stay exact, but its "
     "proposals may be accepted less often."
 )
+MODEL_AS_IT_CAME = (
+    "The EAGLE-3 head was trained for the model as it came, and Prose is on: drafts stay exact, but its proposals may "
+    "be accepted less often."
+)
 NOT_ADAPTED = (
     "ARC's constants were measured for the model alone, and hold only there, but the adapter of a store is on. Switch "
     "“Write in my style” off, or choose lossless speculation."
@@ -113,7 +117,7 @@ class _Learnt:
         self.speculators: OrderedDict[str, Speculator] = OrderedDict()
         self.curve: CostCurve | None = None
         self.measuring: Generator[None, None, CostCurve] | None = None
-        self.calibrations: dict[float, Calibration] = {}  # by temperature
+        self.calibrations: dict[tuple[bool, float], Calibration] = {}  # with prose or not, by temperature
 
 
 _learnt: WeakKeyDictionary[Autocomplete, _Learnt] = WeakKeyDictionary()
@@ -139,8 +143,9 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
             raise CalibrationError(NOT_ADAPTED)
         rule = autocomplete.sampler(settings.sampling.rule, settings.sampling.values, settings.temperature)
         sampling = TargetSampling(settings.tau, rule)
-        calibration = learnt.calibrations.get(sampling.overall_temperature) or for_model(model, sampling)
-        learnt.calibrations[sampling.overall_temperature] = calibration.check(model, sampling)
+        known = autocomplete.with_prose, sampling.overall_temperature
+        calibration = learnt.calibrations.get(known) or for_model(model, sampling)
+        learnt.calibrations[known] = calibration.check(model, sampling)
     if learnt.curve is None:
         learnt.curve = known_curve(model)
     if learnt.curve is None:
@@ -156,10 +161,13 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
         if missing := missing_for(wanted.drafter, autocomplete):
             raise InputError(missing)
         learnt.drafters[wanted.drafter] = make_drafter(wanted.drafter, autocomplete)
-    # Acceptance depends on the settings and the adapter, so estimates, and having been switched off, are kept for each.
-    key = f"{autocomplete.adapted} {settings.model_dump_json(include={'k', 'temperature', 'tau', 'sampling'})}"
+    # Acceptance depends on the settings and adapters, so estimates, and having been switched off, are kept for each.
+    key = settings.model_dump_json(include={"k", "temperature", "tau", "sampling"})
+    key = f"{autocomplete.adapted} {autocomplete.with_prose} {key}"
     if key not in learnt.speculators:
-        caution = OTHER_MODEL if autocomplete.adapted and wanted.drafter == "eagle3" else None
+        caution = None
+        if wanted.drafter == "eagle3":
+            caution = OTHER_MODEL if autocomplete.adapted else MODEL_AS_IT_CAME if autocomplete.with_prose else None
         learnt.speculators[key] = Speculator(learnt.drafters[wanted.drafter], learnt.curve, caution)
         if len(learnt.speculators) > LEARNT:
             learnt.speculators.popitem(last=False)

@@ -68,11 +68,16 @@ class Tab:
         self.arrived = job.arrived
         self.job, self.running = job, False
 
+    def waits_since(self) -> float:
+        """When the tab, which has a request, began to wait."""
+        assert self.job is not None
+        return self.job.arrived if self.since is None else self.since
+
     def queued(self, now: float, seconds: float) -> Queued:
         """What the schedule knows of the tab's request, at a time, if passes take so many seconds."""
         assert self.job is not None
         unread = self.unread(self.job.request)
-        since = self.job.arrived if self.since is None else self.since
+        since = self.waits_since()
         too_late = comes_too_late(now - self.arrived, self.between, seconds)
         return Queued(self.name, since, self.job.first, unread, too_late)
 

@@ -103,7 +103,7 @@ def serve(
         from core.models.memory import return_freed
 
         try:
-            loaded = load_autocomplete(name, backend, precision=chosen, in_background=True, bases=bases)
+            loaded = load_autocomplete(name, backend, precision=chosen, in_background=True, bases=bases, prose=True)
             if draft_model is not None:
                 offer_draft_model(loaded, draft_model, backend, precision)
             return_freed()

@@ -12,11 +12,13 @@ text. Only the owner can read the files; each is written under a temporary name 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +138,21 @@ class Adapter:
 
         return replace(self, maps={place: LowRank(of(m.a), of(m.b)) for place, m in self.maps.items()})
 
-    def check(self, model: str, shapes: Mapping[Place, tuple[int, int]]) -> None:
-        """Raises AdapterError unless it fits a model of this fingerprint with projections of these shapes (out, in)."""
-        if self.model != model:
+    @cached_property
+    def identity(self) -> str:
+        """Hexadecimal SHA-256 of the model and the change, as the files have it: the fingerprint of the model with this
+        adapter at full strength."""
+        digest = hashlib.sha256(f"{self.model} {self.alpha:g}".encode())
+        for place, low in sorted(self.maps.items()):
+            digest.update(f"{place} {low.shape}".encode())
+            for x in (low.a, low.b):
+                digest.update(x.to(torch.bfloat16).contiguous().view(torch.int16).numpy().astype("<i2").tobytes())
+        return digest.hexdigest()
+
+    def check(self, models: Collection[str], shapes: Mapping[Place, tuple[int, int]]) -> None:
+        """Raises AdapterError unless it fits a model of one of these fingerprints with projections of these shapes
+        (out, in)."""
+        if self.model not in models:
             raise AdapterError("The adapter was trained for another model; train it anew with `polydraft learn`.")
         for place, low in self.maps.items():
             if shapes.get(place) != low.shape:

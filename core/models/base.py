@@ -13,6 +13,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Mapping
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor
 
 from core.errors import BackendUnavailable, InputError, NotFinite
-from core.models.adapter import Adapter, AdapterError
+from core.models.adapter import Adapter, AdapterError, Place
 from core.models.capture import sent
 from core.models.tokenizer import Tokenizer
 
@@ -100,7 +101,8 @@ class LanguageModel(ABC):
 
     def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
         """Computes with these adapters, each with its strength, from the next pass on; [] for none. Sequences keep
-        what they computed before, so the caller drops them. New adapters are fed a few tokens first.
+        what they computed before, so the caller drops them. New adapters are fed a few tokens first. An adapter is of
+        this model, or of the model with one of the others.
 
         Raises: BackendUnavailable if the backend has no adapters; AdapterError for one of another model, and for
             adapters with which the model's numbers are not finite; ContextFull if there is no room for the tokens.
@@ -135,6 +137,15 @@ class LanguageModel(ABC):
             sequence.feed(ids[: self.context_length])
         finally:
             sequence.close()
+
+    def _check_adapters(
+        self, adapters: Ordered[tuple[Adapter, float]], shapes: Mapping[Place, tuple[int, int]]
+    ) -> None:
+        """Raises AdapterError for an adapter of another model, and for one that does not fit projections of these
+        shapes (out, in)."""
+        models = {self.fingerprint, *(adapter.identity for adapter, _ in adapters)}
+        for adapter, _ in adapters:
+            adapter.check(models, shapes)
 
     @cached_property
     def fingerprint(self) -> str:

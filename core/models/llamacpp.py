@@ -180,8 +180,7 @@ class LlamaCppModel(LanguageModel):
         if not self._projections:
             super()._adapt(adapters)  # refuses them
             return
-        for adapter, _ in adapters:
-            adapter.check(self.fingerprint, self._projections)
+        self._check_adapters(adapters, self._projections)
         for adapter, _ in adapters:
             if id(adapter) not in self._adapters:
                 self._adapters[id(adapter)] = adapter, self._loaded(adapter)

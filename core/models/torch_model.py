@@ -206,8 +206,7 @@ class TorchModel(LanguageModel):
         ]
 
     def _adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
-        for adapter, _ in adapters:
-            adapter.check(self.fingerprint, self.layers.projections)
+        self._check_adapters(adapters, self.layers.projections)
         self.layers.adapt(adapters)
 
     def watch(self, layers: tuple[int, ...]) -> None:

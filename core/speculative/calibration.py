@@ -23,7 +23,9 @@ from core.models.base import LanguageModel, Tokenizer
 from core.speculative.target import TargetSampling
 
 FORMAT, VERSION = "polydraft-calibration", 1
-SHIPPED = Path(__file__).resolve().parents[2] / "assets" / "calibration.json"  # of the default model
+_ASSETS = Path(__file__).resolve().parents[2] / "assets"
+# Of the default model, as it came and with the adapter to prose.
+SHIPPED = _ASSETS / "calibration.json", _ASSETS / "prose" / "calibration.json"
 
 
 class CalibrationError(PolydraftError):
@@ -209,8 +211,9 @@ def for_model(model: LanguageModel, sampling: TargetSampling | None = None) -> C
     own = user_file(model, sampling.overall_temperature)
     if own.exists():
         return Calibration.load(own).check(model, sampling)
-    if SHIPPED.exists() and (shipped := Calibration.load(SHIPPED)).fingerprint == fingerprint(model):
-        return shipped.check(model, sampling)
+    for path in SHIPPED:
+        if path.exists() and (shipped := Calibration.load(path)).fingerprint == fingerprint(model):
+            return shipped.check(model, sampling)
     raise CalibrationError(
         f"{model.name} is not calibrated; {_how_to(sampling.overall_temperature, ' --model …')} once."
     )
@@ -221,12 +224,14 @@ def _how_to(temperature: float, model: str = "") -> str:
 
 
 def fingerprint(model: LanguageModel) -> str:
-    """Returns a hexadecimal SHA-256 of the tokenizer, the sizes, and 64 rows of the embeddings; the same on all
-    backends."""
+    """Returns a hexadecimal SHA-256 of the tokenizer, the sizes, 64 rows of the embeddings, and the adapters in use;
+    the same on all backends."""
     digest = hashlib.sha256(f"{model.tokenizer.fingerprint} {model.vocab_size} {model.dim}".encode())
     rows = model.embeddings[:: max(model.vocab_size // 64, 1)][:64].float()
     # Norms to three digits, because libraries round the last digits differently.
     digest.update(" ".join(f"{float(norm):.3g}" for norm in rows.norm(dim=1)).encode())
+    for adapter, strength in model.adapters:
+        digest.update(f"{adapter.identity} {strength:g}".encode())
     return digest.hexdigest()
 
 

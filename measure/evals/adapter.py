@@ -118,7 +118,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
                 progress(f"typing with {adapted(name) if on else name}")
                 way = Way("as shipped", DraftSettings(k=TYPED_K, ngrams=name != MODEL))
                 of[name].saved = [typed(typist, passage, way).saved for passage in written]
-        times = _timed(model, lambda on: model.adapt([(adapter, 1.0)] if on else []))
+        times = timed_passes(model, lambda on: model.adapt([(adapter, 1.0)] if on else []))
         report = judged(results, outcome, floor, times)
     model.close()
     return report
@@ -241,7 +241,7 @@ def _logits(model: LanguageModel, window: list[int]) -> Tensor:
         return sequence.feed_every(window[:-1])
 
 
-def _timed(model: LanguageModel, switch: Callable[[bool], None]) -> tuple[list[float], list[float]]:
+def timed_passes(model: LanguageModel, switch: Callable[[bool], None]) -> tuple[list[float], list[float]]:
     """Returns the seconds of passes of one token, without and with the adapter in turn."""
     times: tuple[list[float], list[float]] = [], []
     sequence = model.open()

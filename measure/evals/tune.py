@@ -8,7 +8,7 @@ varied at a time, in turns, until no change improves the result.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -57,7 +57,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class TunedPlace:
-    """A place: the ids before it, the next id, the model's logits (V,) float16, and the store for this fold.
+    """A place: the ids before it, the next id, the model's logits (V,) float16, and the store for this fold, if any.
 
     The values that every setting needs are computed once: the most probable tokens, and for each τ the log of Σ
     e^(x/τ).
@@ -66,12 +66,12 @@ class TunedPlace:
     before: list[int]
     true: int
     logits: np.ndarray
-    store: Counts
+    store: Counts | None
     top: list[int]
     totals: dict[float, float]
 
     @classmethod
-    def at(cls, before: list[int], true: int, logits: torch.Tensor, store: Counts) -> TunedPlace:
+    def at(cls, before: list[int], true: int, logits: torch.Tensor, store: Counts | None) -> TunedPlace:
         totals = {tau: float(torch.logsumexp(logits.double() / tau, 0)) for tau in TAUS}
         return cls(before, true, logits.half().numpy(), store, logits.topk(CANDIDATES).indices.tolist(), totals)
 
@@ -104,8 +104,25 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     base = autocomplete.ngrams
     report = Report("eval tune")
     shipped = Setting()
-    tried = {shipped: judge(chosen, base, shipped)}
     report.rows.append({"setting": "no personal store", **judge(chosen, base, replace(shipped, weight=0.0))})
+    best, tried = searched(shipped, variations, lambda setting: judge(chosen, base, setting), report, progress)
+    report.rows.append({"setting": "best", **best.as_row(), **tried[best]})
+    report.target(
+        "mean ln p, best found less shipped", tried[best]["mean_ln_p"] - tried[shipped]["mean_ln_p"], "<= 0.01"
+    )
+    return report
+
+
+def searched(
+    shipped: Setting,
+    variations: Callable[[Setting], list[Setting]],
+    judge: Callable[[Setting], dict[str, float]],
+    report: Report,
+    progress: Progress,
+) -> tuple[Setting, dict[Setting, dict[str, float]]]:
+    """Varies one parameter at a time, from the shipped setting, until no change improves the mean ln p. Returns the
+    best setting and the figures of all that were tried, of which it adds the rows."""
+    tried = {shipped: judge(shipped)}
     report.rows.append({"setting": "shipped", **shipped.as_row(), **tried[shipped]})
     best, better = shipped, True
     while better:
@@ -113,15 +130,11 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
         for other in variations(best):
             if other not in tried:
                 progress(f"setting {len(tried) + 1}, best so far {tried[best]['mean_ln_p']:.4f}")
-                tried[other] = judge(chosen, base, other)
+                tried[other] = judge(other)
                 report.rows.append({"setting": "tried", **other.as_row(), **tried[other]})
             if tried[other]["mean_ln_p"] > tried[best]["mean_ln_p"] + 1e-4:
                 best, better = other, True
-    report.rows.append({"setting": "best", **best.as_row(), **tried[best]})
-    report.target(
-        "mean ln p, best found less shipped", tried[best]["mean_ln_p"] - tried[shipped]["mean_ln_p"], "<= 0.01"
-    )
-    return report
+    return best, tried
 
 
 def places(
@@ -146,16 +159,26 @@ def places(
 
 
 def judge(chosen: Sequence[TunedPlace], base: NgramStore | None, setting: Setting) -> dict[str, float]:
+    """Returns the figures of `figures_of` for the base store as shipped and the personal one as in the setting."""
+    mixed = [Mixed(base, ALPHA)] if base is not None else []
+
+    def rule(place: TunedPlace) -> Linear:
+        assert place.store is not None
+        return Linear([*mixed, Mixed(place.store, setting.weight, setting.trust, personal=True)])
+
+    return figures_of(chosen, rule, setting.tau)
+
+
+def figures_of(chosen: Sequence[TunedPlace], rule_of: Callable[[TunedPlace], Linear], tau: float) -> dict[str, float]:
     """Returns the mean ln p of the writer's next token, and the shares of places at which it ranks first, and among the
     first three."""
     logs, first, among = 0.0, 0, 0
     for place in chosen:
-        mixed = [Mixed(base, ALPHA)] if base is not None else []
-        rule = Linear([*mixed, Mixed(place.store, setting.weight, setting.trust, personal=True)])
-        least = float(np.exp(place.logq(np.array(place.top[-1:]), setting.tau)[0]))
+        rule = rule_of(place)
+        least = float(np.exp(place.logq(np.array(place.top[-1:]), tau)[0]))
         usual = list(dict.fromkeys([*place.top, *rule.proposals([place.before], [least])[0]]))
         ids = np.array(usual if place.true in usual else [*usual, place.true])
-        scores = rule.scores(place.logq(ids, setting.tau)[None], [place.before], ids)[0]
+        scores = rule.scores(place.logq(ids, tau)[None], [place.before], ids)[0]
         where = usual.index(place.true) if place.true in usual else len(ids) - 1
         logs += float(scores[where])
         if place.true in usual:

@@ -282,7 +282,7 @@ def test_held_out_text_is_typed_with_and_without_the_adapter(
 
     def typed(adapter: Adapter, known: list[list[int]], held: list[list[int]]) -> tuple[int, float, float]:
         assert sum(map(len, known)) == 500 * len(text) * 0.9
-        return keys_saved(folder, None, adapter, [], held, 0.0, lambda: len(calls), lambda: calls.append(None))
+        return keys_saved(folder, None, adapter, None, [], held, 0.0, lambda: len(calls), lambda: calls.append(None))
 
     with PersonalStore.open(tmp_path / "cat.sqlite", fresh().tokenizer, create=True) as store:
         store.add("a.txt", [text * 500])

@@ -28,6 +28,12 @@ export class Options {
       });
     }
     this.limit();
+    // The option has no effect on a model without an adapter to prose.
+    root.addEventListener("pd-status", (event) => {
+      const { prose } = /** @type {CustomEvent<{prose?: boolean}>} */ (event).detail;
+      const option = root.querySelector(".pd-options [name=prose]")?.closest(".pd-option");
+      option?.toggleAttribute("hidden", !prose);
+    });
     // The settings are closed until the writer opens them.
     disclose(/** @type {HTMLButtonElement} */ (root.querySelector("[data-do=settings]")), false);
   }

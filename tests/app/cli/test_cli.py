@@ -34,6 +34,7 @@ class FakeAutocomplete:
         self.asked: dict[str, Any] = {}
         self.done, self.passes = False, 0
         self.exact_steps, self.timed = 7, 0
+        self.has_prose = False
         self.drafts = [
             SimpleNamespace(
                 id=0, text=" you\x1b[31m", probability=0.5, whole=0.02, finished=False, personal=(), tail="own"
@@ -263,6 +264,16 @@ def test_a_value_out_of_range_is_refused_by_name(fake: FakeAutocomplete, flags: 
 
 def test_an_unknown_backend_is_answered_with_the_known_ones() -> None:
     assert "'auto', 'torch', 'llama.cpp'" in said(runner.invoke(app, ["complete", "T", "--backend", "cuda"]))
+
+
+def test_prose_is_refused_where_no_adapter_is_for_the_model(fake: FakeAutocomplete) -> None:
+    result = runner.invoke(app, ["complete", "Once", "--prose"])
+    assert result.exit_code == 1
+    assert "no adapter to prose for fake" in said(result)
+    assert runner.invoke(app, ["complete", "Once", "--no-prose"]).exit_code == 0
+    fake.has_prose = True
+    fake.done, fake.passes = False, 0
+    assert runner.invoke(app, ["complete", "Once", "--prose"]).exit_code == 0
 
 
 def test_options_before_the_command_are_refused_not_ignored(fake: FakeAutocomplete) -> None:

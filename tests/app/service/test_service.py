@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -209,6 +210,36 @@ def test_after_text_was_removed_from_a_store_running_drafts_begin_again_without_
             assert [event["step"] for event in again] == [1, 2, 3]
             assert fake.latest.options["kept"] == []
             assert fake.opened == 2, "the session that had read and shown the old drafts is closed"
+
+    run(scenario())
+
+
+def test_requests_with_and_without_prose_share_no_pass_and_both_get_their_drafts() -> None:
+    async def scenario() -> None:
+        fake = FakeAutocomplete()
+        fake.has_prose, fake.wants_prose = True, True
+        fake.adapt()
+        made: list[tuple[bool, int]] = []  # with prose or not, and the rows, of each pass
+        forward = fake.model.forward
+
+        def noted(rows: list[Any]) -> Any:
+            made.append((fake.with_prose, len(rows)))
+            return forward(rows)
+
+        fake.model.forward = noted  # pyright: ignore[reportAttributeAccessIssue]
+        fake.model.gate = threading.Semaphore(0)
+        with running(fake) as service:
+            requests = [ask(tab, 1, prose=tab in "ac") for tab in "abcd"]
+            answers = [asyncio.create_task(all_of(service.stream(request))) for request in requests]
+            await until(lambda: len(service._inbox.jobs) == 0)
+            await asyncio.sleep(0.05)
+            fake.model.gate.release(1000)
+            for events in await asyncio.gather(*answers):
+                assert events[-1]["type"] == "stats"
+            assert fake.opened == 4, "no running request was stopped by the change"
+            switches = [one for one, other in pairwise(made) if one[0] != other[0]]
+            assert {on for on, _ in made} == {True, False}
+            assert 1 <= len(switches) <= 3
 
     run(scenario())
 
@@ -487,6 +518,7 @@ def test_requests_wait_for_the_model() -> None:
             "device": "cpu",
             "ready": True,
             "notice": None,
+            "prose": False,
         }
 
     run(wait())
