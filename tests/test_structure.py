@@ -154,3 +154,9 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(module)
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
+def test_every_file_of_tests_has_a_name_of_its_own() -> None:
+    """pytest imports them by their names, and leaves out a second file of a name."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert [name for name in names if names.count(name) > 1] == []

@@ -34,6 +34,7 @@ FAMILIES = (
     "mistral",
     "qwen2",
     "qwen3",
+    "gemma",
     "gemma2",
     "gemma3_text",
     "smollm3",

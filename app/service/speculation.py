@@ -219,12 +219,13 @@ def control_fields(control: Control) -> dict[str, object]:
 def catalogue(autocomplete: Autocomplete | None) -> dict[str, object]:
     """The choices for the page: modes with their controls, drafters, and the reason if ARC is unavailable."""
     missing = ""
-    if autocomplete is not None:  # while it is loading, that thread imports the same modules
+    if autocomplete is not None and autocomplete.adapted:
+        missing = NOT_ADAPTED
+    elif autocomplete is not None:  # while it is loading, that thread imports the same modules
         from core.speculative.calibration import CalibrationError, for_model
 
         try:
             for_model(autocomplete.model)
-            missing = NOT_ADAPTED if autocomplete.adapted else ""
         except CalibrationError as error:
             missing = str(error)
     return {

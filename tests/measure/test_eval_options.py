@@ -31,7 +31,7 @@ def used(name: str) -> set[str]:
     source = inspect.getsource(module)
     if "learn_and_test(options)" in source:
         source += inspect.getsource(learn_and_test)
-    if "loaded(options)" in source:
+    if "loaded(options" in source:
         source += inspect.getsource(loaded)
     found = {FIELDS.get(field, field) for field in re.findall(r"\boptions\.(\w+)", source)}
     return found | ({"plot"} if hasattr(module, "plots") else set())
@@ -50,7 +50,7 @@ def test_the_table_names_known_evaluations() -> None:
 GIVEN = {
     "text": "x.txt", "past": "x.txt", "repetitions": "2", "timed": "1", "context": "32", "part": "all", "k": "3,8",
     "length": "10", "plot": "x.svg", "backend": "auto", "minutes": "1", "model": "default", "base_store": "none",
-    "verify_with": "default", "share": "100", "learned": "x", "adapter": "x", "slips": "3",
+    "verify_with": "default", "share": "100", "learned": "x", "adapter": "x", "slips": "3", "only": "x.json",
 }  # fmt: skip
 
 

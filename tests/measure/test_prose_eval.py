@@ -20,7 +20,7 @@ from measure.evals import prose, tune_base
 from measure.evals.tune import Setting, TunedPlace, searched
 from measure.options import EvalOptions
 from measure.report import Report
-from tests.core.models.test_prose import some_adapter
+from tests.core.models.test_prose_adapter import some_adapter
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

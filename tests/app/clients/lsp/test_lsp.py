@@ -88,15 +88,22 @@ async def test_drafts_follow_the_entry_that_is_selected_in_the_editors_own_list(
 
 
 @pytest.mark.parametrize(
-    ("show", "requested", "found"), [(None, "time", 1), ("always", "all", 3), ("pause", "all", 3), ("demand", None, 0)]
+    ("show", "length", "requested", "found"),
+    [
+        (None, 1, "time", 1),
+        (None, 2, "time", 3),
+        ("always", 1, "all", 3),
+        ("pause", 1, "all", 3),
+        ("demand", 1, None, 0),
+    ],
 )
 async def test_unasked_drafts_appear_as_the_user_has_set(
-    drafting: Drafting, writing: Editor, show: str | None, requested: str | None, found: int
+    drafting: Drafting, writing: Editor, show: str | None, length: int, requested: str | None, found: int
 ) -> None:
     uri = writing.write("Once", name="unasked.md")
-    writing.configure({"polydraft": {"show": show}})
+    writing.configure({"polydraft": {"show": show, "port": drafting.port, "length": length}})
     unasked = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic)
-    items = await writing.drafts(uri, 0, 4, context=unasked)  # one of the drafts is long enough to save time
+    items = await writing.drafts(uri, 0, 4, context=unasked)  # of one word, one is long enough to save time
     assert len(items) == found
     assert [body["show"] for body in drafting.bodies.seen] == ([requested] if requested else [])
     assert len(await writing.drafts(uri, 0, 4)) == 3
