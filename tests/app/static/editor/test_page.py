@@ -1184,14 +1184,14 @@ def test_texts_with_resets_may_be_long(drafting: Editor) -> None:
 def test_the_model_as_it_came_is_one_switch_away_if_there_is_an_adapter_to_prose(drafting: Editor) -> None:
     page, fake = drafting.page, drafting.fake
     drafting.open_settings()
-    page.get_by_role("button", name="Advanced").click()
+    page.get_by_role("button", name="For experts").click()
     switch = page.get_by_role("switch", name="Prose")
     switch.uncheck()
     drafting.wait(lambda: fake.requests[-1]["settings"]["prose"] is False)
     fake.prose = False
     page.reload()
     drafting.open_settings()
-    page.get_by_role("button", name="Advanced").click()
+    page.get_by_role("button", name="For experts").click()
     expect(page.get_by_role("switch", name="Common phrases")).to_be_visible()
     expect(switch).to_have_count(0)
 
