@@ -4,7 +4,7 @@
 import { finder } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
 
-const WORD = 6; // characters, with the space
+const WORD = 5; // characters, as typing speed is counted
 
 /**
  * @param {HTMLElement} root of the tab
