@@ -791,7 +791,8 @@ def test_when_adapters_change_running_requests_begin_again_with_the_new_weights(
 
 
 def speculating(mode: str, drafter: str) -> DraftSettings:
-    wanted = {"mode": mode, "drafter": drafter, "values": {}}
+    # A tree of a fixed size, because speculation switches itself off by the clock when the size is automatic.
+    wanted = {"mode": mode, "drafter": drafter, "values": {"tree_size": 8}}
     return DraftSettings.model_validate(
         {"k": 2, "length": 4, "sampling": {"mode": "sampled", "seed": 3, "speculation": wanted}}
     )
