@@ -132,7 +132,8 @@ class Autocomplete:
         wanted = [(store.learned, store.strength) for store in chosen if store.adapting]
         changed = self._adapters.use(wanted, self.wants_prose)
         problems = [f"The adapter of {name} is not used: {why}" for name, why in self._adapters.problems.items()]
-        self.notice = " ".join(filter(None, [self._loading_notice, *problems])) or None
+        silent = "" if self.shelf is None else self.shelf.notice
+        self.notice = " ".join(filter(None, [self._loading_notice, silent, *problems])) or None
         return changed
 
     def time_rows(self) -> Iterator[None]:

@@ -36,6 +36,7 @@ except ImportError:  # Windows
     fcntl = None
 
 PATIENCE = 3.0  # seconds that a drive has to answer
+MOMENT = 0.5  # seconds that it has to answer the engine, which then goes on without the file
 MOST_SILENT = 16  # paths that do not answer, of which each keeps a thread; further look-ups are then refused
 MOST_CACHE = 8 << 20  # bytes of a cache file
 LOCK_SECONDS = 10.0  # to wait for another program that changes the same file
@@ -214,9 +215,9 @@ def beside(work: Callable[[], Found]) -> Future[Found]:
     return done
 
 
-def answered(path: Path, look: Callable[[], Found]) -> Found:
-    """Returns what `look` finds out about a file or a folder. It runs in another thread and has `PATIENCE` seconds,
-    because a drive that was removed may never answer.
+def answered(path: Path, look: Callable[[], Found], patience: float | None = None) -> Found:
+    """Returns what `look` finds out about a file or a folder. It runs in another thread and has `patience` seconds, by
+    default `PATIENCE`, because a drive that was removed may never answer.
 
     Raises: TimeoutError when there is no answer, and at once while an earlier look at this path still waits; the
         exceptions of `look`.
@@ -227,7 +228,7 @@ def answered(path: Path, look: Callable[[], Found]) -> Found:
             raise _no_answer(path)
     looking = beside(look)
     try:
-        looking.exception(PATIENCE)
+        looking.exception(PATIENCE if patience is None else patience)
     except TimeoutError:
         with _counting:
             _silent.add(name)

@@ -19,14 +19,13 @@ from typing import Any, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from core.files import answered, beside, named_path, read_json
+from core.files import MOMENT, answered, beside, named_path, read_json
 from core.ngram.store import NgramStore, StoreError
 
 BASE_STORE = Path(__file__).resolve().parents[2] / "assets" / "base.ngram"  # for the default model
 NONE, OWN = "none", "default"  # options for no store, and for the app's own
 VERSION = 1  # of the file of the choice
 MOST_BYTES, MOST_ENTRIES = 1 << 20, 64  # of this file
-MOMENT = 0.5  # seconds that drafts wait for a changed choice
 
 
 @dataclass(frozen=True)
@@ -324,7 +323,9 @@ class BaseShelf:
 
     def _state_of_file(self) -> tuple[int, int]:
         try:
-            status = self._file.stat()
+            status = answered(self._file, self._file.stat, MOMENT)
+        except TimeoutError:
+            return self._state or (0, 0)
         except OSError:
             return 0, 0
         return status.st_mtime_ns, status.st_ino

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from core.errors import InputError
-from core.files import status
+from core.files import MOMENT, answered, status
 from core.ngram.errors import StoreError
 from core.ngram.interpolation import WHOLE, Interpolation, Linear, Mixed, Store
 from core.options import LIBRARY
@@ -60,12 +60,14 @@ class Shelf:
     Attributes:
         folder: of the stores; it need not exist.
         problems: by name, the reason why a store is unusable.
+        notice: a sentence for the user if the folder does not answer, else "".
     """
 
     def __init__(self, tokenizer: Tokenizer, folder: Path | None = None, in_background: bool = False) -> None:
         """With `in_background`, a look-up never waits for counting much text; see `PersonalStore.open`."""
         self.folder = folder or stores_folder()
         self.problems: dict[str, str] = {}
+        self.notice = ""
         self._tokenizer, self._in_background = tokenizer, in_background
         self._opened: dict[str, PersonalStore] = {}
         self._failed: dict[str, tuple[int, int, int]] = {}  # the file state in which each was unusable
@@ -106,9 +108,14 @@ class Shelf:
         return PersonalStore.open(path, self._tokenizer, create=create, in_background=self._in_background)
 
     def active(self) -> list[PersonalStore]:
-        """The stores that are on, sorted by name; takes account of stores added, removed or switched since."""
+        """The stores that are on, sorted by name; takes account of stores added, removed or switched since. None while
+        the folder does not answer: the `notice` says so, and nothing waits for it longer than `MOMENT` seconds."""
+        self.notice = ""
         try:
-            changed = self.folder.stat().st_mtime_ns
+            changed = answered(self.folder, self.folder.stat, MOMENT).st_mtime_ns
+        except TimeoutError as error:
+            self.notice = f"Personal stores are not used: {self.folder}: {error.strerror}"
+            return []
         except OSError:
             changed = None
         if changed != self._looked:

@@ -274,6 +274,18 @@ def test_drafts_do_not_wait_for_a_drive(
     assert drafts(client)[-1]["type"] == "stats"
 
 
+def test_drafts_do_not_wait_for_the_data_folder(
+    client: TestClient, tmp_path: Path, silent: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "data" / "polydraft"
+    assert client.post("/api/stores/create", json={"store": "me"}).status_code == 200
+    assert drafts(client)[-1]["type"] == "stats"
+    silent(folder)
+    for _ in range(3):
+        assert drafts(client)[-1]["type"] == "stats"
+        assert "is its drive connected" in client.get("/api/status").json()["notice"]
+
+
 def test_a_folder_on_a_drive_that_does_not_answer_keeps_no_thread(
     client: TestClient, tmp_path: Path, silent: Callable[[Path], None]
 ) -> None:
