@@ -8,7 +8,7 @@ caller can join the rows of several sessions in one pass, and can stop a complet
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -88,9 +88,13 @@ class Autocomplete:
 
     @property
     def base_stores(self) -> list[tuple[Store, float]]:
-        """The base stores in use, with their weights."""
+        """The base stores in use in every document, with their weights."""
+        return self.base_stores_with(())
+
+    def base_stores_with(self, named: Iterable[str]) -> list[tuple[Store, float]]:
+        """The base stores in use in a document that names further ones of the user's choice; see `BaseShelf.active`."""
         if self.bases is not None:
-            return [*self.bases.active()]
+            return [*self.bases.active(named)]
         return [] if self._ngrams is None else [(self._ngrams, 1.0)]
 
     @property
@@ -112,14 +116,17 @@ class Autocomplete:
     def _breakers(self) -> frozenset[int]:
         return breakers(self.model.tokenizer.pieces)
 
-    def mixture(self, alpha: float, personal_weight: float, stores: list[str] | None = None) -> Interpolation | None:
-        """Returns the interpolation of the base store with the personal stores that are on, or with those in `stores`.
+    def mixture(
+        self, alpha: float, personal_weight: float, stores: list[str] | None = None, base_stores: Iterable[str] = ()
+    ) -> Interpolation | None:
+        """Returns the interpolation of the base stores, with those that a document names in `base_stores`, with the
+        personal stores that are on, or with those in `stores`.
 
         Raises: InputError for a weight out of range; StoreError for a named store that cannot be used.
         """
         shelf = self.shelf if personal_weight else None
         chosen = [] if shelf is None else shelf.active() if stores is None else shelf.named(stores)
-        return interpolation(self.base_stores, chosen, alpha, personal_weight)
+        return interpolation(self.base_stores_with(base_stores), chosen, alpha, personal_weight)
 
     def adapt(self, stores: list[str] | None = None) -> bool:
         """Applies the adapters of the personal stores that are on, or of those named, and the one to prose. Returns
@@ -192,7 +199,7 @@ class CompleteOptions(Options):
         mode: how drafts are made; see `core.modes.start`.
         ngrams: replaces the stores; None for the base store and the personal stores, or, with mixing="geometric", the
             base store alone.
-        alpha, personal_weight, stores: of the base store and the personal stores; see `mixture`.
+        alpha, personal_weight, stores, base_stores: of the base stores and the personal stores; see `mixture`.
         verify: the number of tokens of complete superposed drafts that one more pass checks, the most probable
             first. A draft is corrected at its first wrong token and continued from there in its place. 0: none.
         grow: whether every row grows to the full length, past the places where it would otherwise end.
@@ -222,6 +229,7 @@ class CompleteOptions(Options):
     one_line: bool = True
     mode: Mode = field(default_factory=Mode)
     stores: list[str] | None = None
+    base_stores: Ids[str] = ()
     grow: bool = False
     tails: bool = False
     background: str = ""
@@ -264,9 +272,10 @@ class Session:
         a, o = self.autocomplete, options
         changes: dict[str, Any] = {}
         if o.ngrams is None and o.mixing == "geometric":
-            changes["ngrams"] = a.base_stores or None
+            changes["ngrams"] = a.base_stores_with(o.base_stores) or None
         elif o.ngrams is None:
-            changes["ngrams"] = a.mixture(ALPHA if o.alpha is None else o.alpha, o.personal_weight, o.stores)
+            alpha = ALPHA if o.alpha is None else o.alpha
+            changes["ngrams"] = a.mixture(alpha, o.personal_weight, o.stores, o.base_stores)
             changes["alpha"] = None  # the mixture contains it
         if o.stop_ids is None:
             changes["stop_ids"] = a.healer.line_ends if o.one_line else a.model.tokenizer.eos_ids

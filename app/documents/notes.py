@@ -19,6 +19,7 @@ from app.documents.private_text import Trace
 from core.errors import InputError
 
 OPENING = 80  # characters of the first line used as a title
+MOST_STORES = 64  # that one document uses
 MOST_NOTE = 4 << 20  # bytes; 10,000 private ranges are 300 kB
 ID = re.compile(r"[0-9a-f][0-9a-f-]{7,63}")
 
@@ -40,6 +41,7 @@ _Whole = Annotated[int, Field(ge=-(1 << 53), le=1 << 53)]  # as a number of Java
 _Time = _Whole  # ms since 1970
 _Stamp = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]  # ns since 1970, or bytes
 _Digest = Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
+_File = Annotated[str, Field(min_length=1, max_length=4096)]
 _Count = Annotated[int, Field(ge=0, le=1 << 53)]
 _Range = Annotated[list[_Count], Field(min_length=2, max_length=2), AfterValidator(_range)]
 
@@ -57,6 +59,8 @@ class Entry:
         private: ranges that were typed in incognito, in UTF-16 units.
         unsure: whether all of the text is private because another program wrote it and it may be private.
         keys: the page's counters for the number of keys that drafts have saved.
+        stores: files of base stores that this document uses beside those that every document uses; "default" is the one
+            that comes with Polydraft.
         created, changed: ms since 1970.
         binned: when the document went into the bin, in ms since 1970; None outside the bin.
         file: the text's name in the folder, or in bin/.
@@ -77,6 +81,7 @@ class Entry:
     private: Annotated[list[_Range], Field(max_length=10_000)] = field(default_factory=list)
     unsure: bool = False
     keys: Annotated[dict[str, _Whole], Field(max_length=8)] = field(default_factory=dict)
+    stores: Annotated[list[_File], Field(max_length=MOST_STORES)] = field(default_factory=list)
     created: _Time = 0
     changed: _Time = 0
     binned: _Time | None = None

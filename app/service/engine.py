@@ -262,6 +262,7 @@ class Engine:
             settings,
             heal=request.heal,
             stores=request.stores,
+            base_stores=request.base_stores,
             grow=request.grow,
             tails=request.holds_tails,
             background=request.background,

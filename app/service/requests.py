@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from app.service.settings import DraftSettings, Strict
 from app.service.showing import Showing
-from app.web.bounds import Count, Id, Line, Names, Text
+from app.web.bounds import Count, Files, Id, Line, Names, Text
 from core.options import DRAFTING
 
 MOST_AFTER = 1024  # characters
@@ -43,6 +43,8 @@ class DraftRequest(Strict):
         all: show the drafts also if each of them makes the text after the caret much less likely.
         heal: finish a half-typed word.
         stores: personal stores to use, instead of those that are on.
+        base_stores: files of the chosen base stores that this document uses, beside those that every document uses. One
+            that is no longer among the chosen ones has no effect.
         by_text: the tab has no session; start from the cached text with the longest common prefix.
         detailed: send every step, and the tokens of each draft; for programs.
         show: the writer's speed; the complete drafts come with the rows that save this writer time.
@@ -65,6 +67,7 @@ class DraftRequest(Strict):
     all: bool = False
     heal: bool = True
     stores: Names | None = None
+    base_stores: Files = Field(default_factory=list)
     by_text: bool = False
     detailed: bool = False
     show: Showing | None = None

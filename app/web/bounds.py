@@ -84,6 +84,7 @@ Value = Annotated[bool | Whole | Real | Name, WrapValidator(_plain)]  # of an op
 
 # Lists and objects
 Names = Annotated[list[Name], Field(max_length=MOST_NAMES), AfterValidator(_each_once)]
+Files = Annotated[list[FilePath], Field(max_length=MOST_NAMES), AfterValidator(_each_once)]
 Values = Annotated[dict[Name, Value], Field(max_length=MOST_NAMES)]
 Numbers = Annotated[dict[Name, Whole | Real], Field(max_length=MOST_NAMES)]
 Counts = Annotated[dict[Name, Whole], Field(max_length=MOST_NAMES)]

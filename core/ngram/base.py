@@ -35,7 +35,7 @@ class ChosenStore:
     Attributes:
         path: of its file.
         weight: factor of the weight of common phrases, above 0 to 1.
-        on: whether drafts use it.
+        on: whether drafts use it in every document; otherwise only where it is named.
     """
 
     path: Path
@@ -261,6 +261,7 @@ class BaseShelf:
         self.fixed = fixed is not None
         self._state: tuple[int, int] | None = None  # of the file when it was read
         self._reading: Future[_Opened] | None = None
+        self._named: set[Path] = set()  # stores that are not on, and that a document has named
         if fixed is not None:
             self._opened = self._open(tuple(fixed), {})
             for path, problem in self.problems.items():
@@ -274,12 +275,16 @@ class BaseShelf:
     def problems(self) -> dict[Path, str]:
         return self._opened.problems
 
-    def active(self) -> list[tuple[NgramStore, float]]:
-        """The stores that are on and usable, with their weights, in the user's order."""
+    def active(self, named: Iterable[str] = ()) -> list[tuple[NgramStore, float]]:
+        """The stores that are on, and those of the choice that are named, as far as they are usable: with their
+        weights, in the user's order. `named` has files, or the word "default" for the app's own; what is not in the
+        choice is never opened."""
+        also = {BASE_STORE if name == OWN else Path(name) for name in named}
         if not self.fixed:
+            self._named |= also & {one.path for one in self._opened.choice}
             self._follow()
-        stores = self._opened.stores
-        return [(stores[one.path], one.weight) for one in self._opened.choice if one.on and one.path in stores]
+        stores, choice = self._opened.stores, self._opened.choice
+        return [(stores[one.path], one.weight) for one in choice if (one.on or one.path in also) and one.path in stores]
 
     @property
     def notice(self) -> str:
@@ -294,7 +299,8 @@ class BaseShelf:
     def _follow(self) -> None:
         """Takes over a changed choice. Another thread reads it and opens the stores: checking a large one takes
         seconds, and a drive may not answer. Until then the earlier ones are used."""
-        if self._reading is None and (state := self._state_of_file()) != self._state:
+        state, tried = self._state_of_file(), self._opened.stores.keys() | self._opened.problems.keys()
+        if self._reading is None and (state != self._state or not self._named <= tried):
             self._state = state
             self._reading = beside(partial(self._read, self._opened.stores))
             wait([self._reading], MOMENT)
@@ -313,7 +319,7 @@ class BaseShelf:
         opened: dict[Path, NgramStore] = {}
         problems: dict[Path, str] = {}
         for one in choice:
-            if not one.on:
+            if not (one.on or one.path in self._named):
                 continue
             try:
                 opened[one.path] = known.get(one.path) or NgramStore.open(one.path, self._fingerprint)

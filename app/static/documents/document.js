@@ -4,11 +4,13 @@
 /**
  * A document without its text. `title`: given by the writer; if empty, `opening`, the beginning of the first line, is
  * shown. `caret`: start and end of the selection. `privateRanges`: ranges that were typed in incognito.
- * `unsure`: all of the text is private because another program wrote it. `keys`: see counts.js. `created`, `changed`, `binned`: ms since 1970; `binned` is null outside the bin.
+ * `unsure`: all of the text is private because another program wrote it. `keys`: see counts.js. `stores`: files of base
+ * stores that this document uses beside those that all documents use. `created`, `changed`, `binned`: ms since 1970;
+ * `binned` is null outside the bin.
  * `revision`: identifies the stored text; empty if the document was never stored.
  * @typedef {{id: string, title: string, opening: string, words: number, caret: number[], privateRanges: number[][],
- *            unsure: boolean, keys: {typed: number, taken: number, takes: number}, created: number, changed: number,
- *            binned: number | null, revision: string}} Entry
+ *            unsure: boolean, keys: {typed: number, taken: number, takes: number}, stores: string[], created: number,
+ *            changed: number, binned: number | null, revision: string}} Entry
  */
 
 /** @typedef {Entry & {text: string}} Document */
@@ -35,7 +37,7 @@ export function newDocument(known = {}) {
   const now = Date.now();
   return {
     id: crypto.randomUUID(), title: "", opening: "", words: 0, caret: [0, 0], privateRanges: [], unsure: false,
-    keys: { typed: 0, taken: 0, takes: 0 }, created: now, changed: now, binned: null, revision: "", text: "",
+    keys: { typed: 0, taken: 0, takes: 0 }, stores: [], created: now, changed: now, binned: null, revision: "", text: "",
     ...known,
   };
 }

@@ -17,6 +17,8 @@ import { UNSAVED, keepLastDocument, lastDocument, recallPlace } from "../shared/
 
 /** @typedef {import("./document.js").Document} Document */
 
+const MOST_STORES = 64; // that one document uses
+
 export class Documents {
   /**
    * @param {HTMLElement} root
@@ -194,6 +196,27 @@ export class Documents {
         await this.replaceBy(found, release);
       });
     });
+  }
+
+  /**
+   * Use a base store in this document, or stop using it here.
+   * @param {string} file
+   * @param {boolean} on
+   */
+  useStore(file, on) {
+    return this.stored.inTurn(async () => {
+      const others = this.current.stores.filter((store) => store !== file);
+      this.current.stores = on ? [...others, file].slice(-MOST_STORES) : others;
+      if (!this.current.revision && !this.editor.textarea.value) return; // an empty page is saved with its first words
+      this.saving.amended = true;
+      await this.saving.save();
+    });
+  }
+
+  /** What this document decides in every request for drafts. */
+  requestFields() {
+    const { stores } = this.current;
+    return stores.length ? { base_stores: stores } : {};
   }
 
   // ---------------------------------------------------------------- any document

@@ -116,6 +116,7 @@ function checked(given, where) {
     caret: numbers(document.caret) && document.caret.length === 2,
     privateRanges: Array.isArray(document.privateRanges) && document.privateRanges.every(numbers),
     privacy: typeof document.unsure === "boolean",
+    stores: Array.isArray(document.stores) && document.stores.every((/** @type {unknown} */ file) => file && typeof file === "string"),
     keys: numbers(Object.values(document.keys ?? [null])),
     dates: numbers([document.created, document.changed]) && (document.binned === null || Number.isInteger(document.binned)),
   };

@@ -67,7 +67,7 @@ export class Saving {
 
   /** Another document is shown. @param {Document} document */
   begin(document) {
-    this.current = document;
+    this.current = { ...document, stores: document.stores ?? [] }; // earlier versions stored none
     this.amended = false;
   }
 
@@ -140,8 +140,8 @@ export class Saving {
    * @returns {Document}
    */
   saved(entry, text) {
-    const { title, keys } = this.current;
-    return { ...entry, title: entry.id === this.current.id ? title : entry.title, keys, text };
+    const { title, keys, stores } = this.current;
+    return { ...entry, title: entry.id === this.current.id ? title : entry.title, keys, stores, text };
   }
 
   /** Store the documents that this tab wrote in incognito. */

@@ -48,6 +48,8 @@ export class DraftsController {
     this.settings = settings;
     /** The settings of the sampling panel. @type {{sampling?: object}} */
     this.sampling = {};
+    /** What the document decides in every request. @type {() => {base_stores?: string[]}} */
+    this.documentFields = () => ({});
     this.timers = new Timers();
     /** Whether the drafts must grow as soon as the running request has ended. */
     this.growWaits = false;
@@ -231,6 +233,7 @@ export class DraftsController {
    */
   openText(text, caret, privateRanges) {
     this.clear();
+    this.forgetAnswers(); // the document may use other stores
     const { privacy } = this.field;
     if (privacy.isOn() || privacy.ranges.length) this.forgetText();
     this.field.open(text, caret, privateRanges);
@@ -263,7 +266,7 @@ export class DraftsController {
     const freed = this.rows.all.filter(({ live }) => !live).length;
     const after = this.field.after();
     const extra = {
-      show, ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}),
+      show, ...this.documentFields(), ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}),
       ...(wanted ? {} : { unasked: true }), merge_alike: true,
     };
     this.requests.send(before, settings, extra, {

@@ -70,6 +70,7 @@ export function mount(element) {
 
   const editor = startEditor(root);
   const documents = new Documents(root, editor.forDocuments);
+  editor.drafts.documentFields = () => documents.requestFields();
   const learning = startPanels(root, editor, documents);
   documents.start().then(() => publish(editor, documents.saving, learning));
 }
@@ -172,7 +173,7 @@ function startPanels(root, editor, documents) {
   });
   setUpChances(root);
   const learning = new Learning(root, { textarea, privacy, incognito }, drafts);
-  setUpTabs(root, async () => (await import("../stores/stores.js")).open(root, learning, editor.pace), {
+  setUpTabs(root, async () => (await import("../stores/stores.js")).open(root, { learning, pace: editor.pace, documents }), {
     write: () => {
       drafts.forgetAnswers(); // the stores may have changed, so cached answers are outdated
       learning.refresh({ anew: true });

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The part of the stores tab on common phrases: lists the base stores with size, tokenizer and sources, switches them on
- * and off, weighs, adds and removes them.
+ * The part of the stores tab on common phrases: lists the base stores with size, tokenizer and sources, says in which
+ * documents they are used, weighs, adds and removes them.
  */
 
 import { drawSlider, newElement, setText } from "../shared/dom.js";
@@ -16,6 +16,9 @@ import { field, plural, size } from "../shared/wording.js";
  */
 
 const OWN = "General English"; // the name of the store that comes with Polydraft
+
+/** How a document names a store: the one that comes with Polydraft may be at another place later. @param {BaseStore} store */
+const nameOf = ({ own, file }) => (own ? "default" : file);
 
 export class BaseStores {
   /** @param {import("./stores.js").StoresTab} tab */
@@ -54,7 +57,10 @@ export class BaseStores {
     const item = newElement("li", "ps-base", `
       <div class="ps-what"><h4></h4><p class="ps-facts"></p><p class="ps-facts ps-sources"></p><p class="ps-problem" hidden></p></div>
       <div class="ps-switches">
-        <label><input type="checkbox" role="switch" class="ps-on"> Use in drafts</label>
+        <label class="ps-where">Use in <select>
+          <option value="all">all documents</option>
+          <option value="document">this document</option>
+          <option value="">not in this one</option></select></label>
         <label class="ps-weight pd-option"><span>Weight <output></output></span> <input type="range" min="0.05" max="1" step="0.05"></label>
         <button type="button" class="ps-remove">Remove</button>
       </div>
@@ -62,11 +68,11 @@ export class BaseStores {
     item.dataset.file = store.file;
     const name = store.own ? OWN : store.name;
     setText(item.querySelector("h4"), name);
-    const [on, weight] = this.inputs(item);
-    on.setAttribute("aria-label", `${name}: use in drafts`);
+    const { where, weight } = this.inputs(item);
+    where.setAttribute("aria-label", `${name}: use in`);
     weight.setAttribute("aria-label", `${name}: weight`);
-    on.addEventListener("change", () => this.change(item));
-    weight.addEventListener("change", () => this.change(item));
+    where.addEventListener("change", () => this.change(item, store));
+    weight.addEventListener("change", () => this.change(item, store));
     weight.addEventListener("input", () => drawWeight(item, Number(weight.value)));
     const remove = /** @type {HTMLElement} */ (item.querySelector(".ps-remove"));
     remove.setAttribute("aria-label", `Remove ${name}`);
@@ -83,18 +89,24 @@ export class BaseStores {
 
   /** @param {HTMLElement} item */
   inputs(item) {
-    return /** @type {HTMLInputElement[]} */ ([...item.querySelectorAll("input")]);
+    const where = /** @type {HTMLSelectElement} */ (item.querySelector("select"));
+    return { where, weight: /** @type {HTMLInputElement} */ (item.querySelector("input")) };
   }
 
-  /** @param {HTMLElement} item */
-  change(item) {
-    const [on, weight] = this.inputs(item);
-    const body = { file: item.dataset.file, on: on.checked, weight: Number(weight.value) };
+  /**
+   * @param {HTMLElement} item
+   * @param {BaseStore} store
+   */
+  change(item, store) {
+    const { where, weight } = this.inputs(item);
+    const here = where.value === "document";
+    const body = { file: store.file, on: where.value === "all", weight: Number(weight.value) };
     this.waiting++;
     this.sending = this.sending.then(() =>
       this.tab.act(async () => {
         try {
           await postJson("/api/base-stores/change", body);
+          if (!body.on) await this.tab.documents.useStore(nameOf(store), here);
         } finally {
           this.waiting--;
           await this.refresh();
@@ -109,12 +121,13 @@ export class BaseStores {
    */
   draw(item, store) {
     const { own, problem, bytes, tokenizer, tokens, documents, ngrams, orders, sources } = store;
-    const [on, weight] = this.inputs(item);
-    on.checked = store.on;
+    const { where, weight } = this.inputs(item);
+    const here = this.tab.documents.current.stores.includes(nameOf(store));
+    where.value = store.on ? "all" : here ? "document" : "";
     drawWeight(item, store.weight);
-    for (const input of [on, weight]) /** @type {HTMLElement} */ (input.closest("label")).hidden = !!store.damaged;
-    on.disabled = this.fixed;
-    weight.disabled = this.fixed || !store.on;
+    for (const input of [where, weight]) /** @type {HTMLElement} */ (input.closest("label")).hidden = !!store.damaged;
+    where.disabled = this.fixed;
+    weight.disabled = this.fixed || !where.value;
     /** @type {HTMLElement} */ (item.querySelector(".ps-remove")).hidden = own || this.fixed;
     const known = bytes !== undefined && orders !== undefined;
     const facts = store.damaged ? "" : known ? `${plural(ngrams ?? 0, "n-gram")} of ${orders[0]} to ${orders[1]} tokens · ${size(bytes)} · tokenizer of ${tokenizer}` : store.file;

@@ -20,6 +20,10 @@ import { ago, clearError, field, messageOf, originName, plural, showError, size 
  * @typedef {{origin: string, documents: number, tokens: number, added: string}} Origin
  * @typedef {{store: string, problem?: string, enabled: boolean, learning: boolean, bytes: number, changed: string,
  *            tokens: number, origins: Origin[], unlisted: number, adapter: import("./training.js").Adapter | null}} Store
+ *
+ * What the tab needs of the page.
+ * @typedef {{learning: import("../editor/learning.js").Learning, pace: import("../editor/pace.js").Pace,
+ *            documents: import("../documents/documents.js").Documents}} Page
  */
 
 const FIRST = "me"; // the store that is created for the first files
@@ -27,15 +31,14 @@ const FIRST = "me"; // the store that is created for the first files
 /**
  * Build the tab inside the page.
  * @param {HTMLElement} root
- * @param {import("../editor/learning.js").Learning} learning
- * @param {import("../editor/pace.js").Pace} pace
+ * @param {Page} page
  */
-export async function open(root, learning, pace) {
+export async function open(root, page) {
   const here = (/** @type {string} */ name) => new URL(name, import.meta.url).href;
   const [markup] = await Promise.all([fetch(here("stores.html")).then((r) => r.text()), styled(here("stores.css"))]);
   root.querySelector("#pd-stores")?.remove(); // left by an attempt that failed
   root.querySelector(".pd-desk")?.insertAdjacentHTML("afterend", markup);
-  return new StoresTab(/** @type {HTMLElement} */ (root.querySelector("#pd-stores")), learning, pace);
+  return new StoresTab(/** @type {HTMLElement} */ (root.querySelector("#pd-stores")), page);
 }
 
 /** @param {string} href */
@@ -49,13 +52,13 @@ function styled(href) {
 export class StoresTab {
   /**
    * @param {HTMLElement} root
-   * @param {import("../editor/learning.js").Learning} learning
-   * @param {import("../editor/pace.js").Pace} pace
+   * @param {Page} page
    */
-  constructor(root, learning, pace) {
+  constructor(root, { learning, pace, documents }) {
     this.root = root;
     this.pace = pace;
     this.learning = learning;
+    this.documents = documents;
     this.find = finder(root);
     /** @type {Store[]} */
     this.stores = [];

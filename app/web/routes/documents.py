@@ -25,7 +25,7 @@ from pydantic import Field
 
 from app.documents.folder import Changed, DocumentFolder, Entry, Listing
 from app.service.settings import Strict
-from app.web.bounds import Counts, Document, Label, Name, Range, Ranges, Whole
+from app.web.bounds import Counts, Document, Files, Label, Name, Range, Ranges, Whole
 from app.web.refusals import post
 from core.errors import InputError
 from core.files import status
@@ -57,6 +57,7 @@ class Written(One):
     private: Ranges
     unsure: bool = False
     keys: Counts
+    stores: Files = Field(default_factory=list)
     created: Whole
     changed: Whole
     binned: Whole | None

@@ -400,9 +400,15 @@ def test_a_program_is_told_every_step_and_every_token() -> None:
 def test_healing_and_stores_reach_the_drafting() -> None:
     fake = FakeAutocomplete()
     with running(fake) as service:
-        run(all_of(service.stream(DraftRequest(tab="a", n=1, before="Once", heal=False, stores=["mine"]))))
+        run(
+            all_of(
+                service.stream(
+                    DraftRequest(tab="a", n=1, before="Once", heal=False, stores=["mine"], base_stores=["default"])
+                )
+            )
+        )
         options = fake.sessions[-1].completions[-1].options
-    assert (options["heal"], options["stores"]) == (False, ["mine"])
+    assert (options["heal"], options["stores"], options["base_stores"]) == (False, ["mine"], ["default"])
 
 
 def test_closing_the_stream_stops_the_request() -> None:

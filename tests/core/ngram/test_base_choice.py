@@ -115,6 +115,34 @@ def test_a_changed_choice_applies_to_the_next_drafts(folder: Path, tmp_path: Pat
     assert (folder / "four.ngram").exists()
 
 
+def test_a_document_names_stores_of_the_choice_that_are_not_on(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "base-stores.json"
+    shelf = BaseShelf(WORDS.fingerprint, file=file)
+    page = BaseStores(WORDS.fingerprint, shelf, file)
+    four, five = str(folder / "four.ngram"), str(folder / "five.ngram")
+    page.add(four)
+    page.change(four, on=False, weight=0.5)
+
+    def stems(*named: str) -> list[tuple[str, float]]:
+        return [(store.path.stem, weight) for store, weight in shelf.active(named)]
+
+    assert stems() == []
+    assert stems(four, five) == [("four", 0.5)]  # the other one is not in the choice
+    assert stems() == []
+    page.change(four, on=True, weight=1.0)
+    assert stems() == stems(four) == [("four", 1.0)]
+    page.change(four, on=False, weight=1.0)
+    assert (stems(), stems(four)) == ([], [("four", 1.0)])
+    mixture = Autocomplete(TableModel(), bases=shelf).mixture(0.9, 0.9, base_stores=[four])
+    assert isinstance(mixture, Linear)
+    assert len(mixture.stores) == 1
+    page.remove(four)
+    assert stems(four) == []
+    assert "default" not in str(shelf.problems)
+    stems("default")  # the app's own, which belongs to another tokenizer
+    assert "No n-grams:" in shelf.notice
+
+
 def test_an_error_while_a_changed_choice_is_read_disturbs_no_later_drafts(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

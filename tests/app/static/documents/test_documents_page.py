@@ -443,11 +443,13 @@ def test_a_text_changed_by_another_program_is_not_overwritten(editor: Editor, fo
 
 def test_documents_go_back_into_the_browser(editor: Editor, folder: DocumentFolder) -> None:
     write_new(editor, STORY)
+    editor.page.evaluate("polydraft.documents.current.stores.push('default'), polydraft.documents.amended = true")
     keep_as(editor, "as files on this computer")
     keep_as(editor, "in this browser")
     assert texts(folder) == {}
     editor.reload()
     editor.wait(lambda: editor.text == STORY and titles(editor) == [STORY], "the documents of this browser")
+    assert editor.page.evaluate("polydraft.documents.current.stores") == ["default"]
 
 
 def test_other_tabs_follow_when_documents_move(tab: Callable[..., Editor], folder: DocumentFolder) -> None:

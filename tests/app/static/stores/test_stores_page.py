@@ -252,7 +252,7 @@ def test_a_domains_store_is_added_weighed_and_removed(page: Page, harbour: Path)
     expect(items.nth(1)).to_contain_text("manuals.txt")
     expect(items.nth(1)).to_contain_text("kB")
     section.get_by_role("slider", name="harbour: weight").fill("0.4")
-    section.get_by_role("switch", name="General English: use in drafts").uncheck()
+    section.get_by_label("General English: use in").select_option("not in this one")
     expect(items.nth(0).get_by_role("slider")).to_be_disabled()
     section.get_by_role("textbox", name="Add a store").fill(str(harbour / "words.ngram"))
     section.get_by_role("button", name="Add store").click()
@@ -260,10 +260,56 @@ def test_a_domains_store_is_added_weighed_and_removed(page: Page, harbour: Path)
     expect(error).to_be_visible()
     reopen(page)
     expect(section.get_by_role("slider", name="harbour: weight")).to_have_value("0.4")
-    expect(section.get_by_role("switch", name="General English: use in drafts")).not_to_be_checked()
+    expect(section.get_by_label("General English: use in")).to_have_value("")
     section.get_by_role("button", name="Remove harbour").click()
     expect(items).to_have_count(1)
-    section.get_by_role("switch", name="General English: use in drafts").check()
+    section.get_by_label("General English: use in").select_option("all documents")
+
+
+def test_a_base_store_is_used_in_the_documents_that_one_chooses(editor: Editor, harbour: Path) -> None:
+    def named() -> list[str] | None:
+        """The stores that the drafts at this place of this document use beside those of all documents."""
+        editor.fake.requests.clear()
+        editor.box.focus()
+        editor.write("h")
+        editor.page.wait_for_function("() => polydraft.counters.requests")
+        while not editor.fake.requests:
+            editor.page.wait_for_timeout(10)
+        return editor.fake.requests[-1].get("base_stores")
+
+    store = str(harbour / "harbour.ngram")
+    editor.write("The quay warden ")
+    assert named() is None
+    page = opened(editor)
+    page.get_by_role("textbox", name="Add a store").fill(store)
+    page.get_by_role("button", name="Add store").click()
+    page.get_by_label("harbour: use in").select_option("this document")
+    expect(page.get_by_role("slider", name="harbour: weight")).to_be_enabled()
+    page.wait_for_function("() => !polydraft.documents.dirty()")
+    page.get_by_label("General English: use in").select_option("this document")
+    page.wait_for_function("() => polydraft.documents.current.stores.length === 2 && !polydraft.documents.dirty()")
+    closed(editor)
+    assert named() == [store, "default"]
+    first = editor.text
+    page.get_by_role("button", name="New", exact=True).click()
+    expect(editor.box).to_have_value("")
+    editor.write("Dear Anna ")
+    assert named() is None
+    page.get_by_role("tab", name="My writing").click()
+    expect(page.get_by_label("harbour: use in")).to_have_value("")
+    expect(page.get_by_role("slider", name="harbour: weight")).to_be_disabled()
+    closed(editor)
+    page.get_by_role("button", name="Documents", exact=True).click()
+    page.locator(".dc-name").filter(has_text=first).click()
+    expect(editor.box).to_have_value(first)
+    editor.reload()
+    expect(editor.box).to_have_value(first)
+    assert named() == [store, "default"]
+    opened(editor)
+    page.get_by_label("General English: use in").select_option("all documents")
+    expect(page.get_by_label("General English: use in")).to_have_value("all")
+    page.get_by_role("button", name="Remove harbour").click()
+    expect(page.locator(".ps-base")).to_have_count(1)
 
 
 def test_a_damaged_entry_of_the_choice_can_only_be_removed(
@@ -277,7 +323,7 @@ def test_a_damaged_entry_of_the_choice_can_only_be_removed(
     expect(items).to_have_count(2)
     expect(items.nth(0)).to_contain_text("manuals.txt")
     expect(items.nth(1)).to_contain_text("is no base store")
-    expect(items.nth(1).get_by_role("switch")).to_have_count(0)
+    expect(items.nth(1).get_by_role("combobox")).to_have_count(0)
     section.get_by_role("button", name="Remove Damaged entry").click()
     expect(items).to_have_count(1)
     section.get_by_role("button", name="Remove harbour").click()
