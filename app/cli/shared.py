@@ -1,0 +1,59 @@
+"""The flags that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+Model = Annotated[
+    str,
+    typer.Option(help="[bold]default[/], a .gguf file, a model's folder, or a Hugging Face id.", metavar="NAME"),
+]
+Backend = Annotated[
+    Literal["auto", "torch", "llama.cpp"],
+    typer.Option(help="The engine that runs the model: auto (the fastest here), torch or llama.cpp.", metavar="NAME"),
+]
+Precision = Annotated[
+    Literal["file", "float32", "bfloat16", "int8"],
+    typer.Option(
+        help="Weights of torch on a CPU: in the file's format, unpacked (the same results, slower), or rounded; or "
+        "[bold]int8[/], the file's weights with inputs rounded to 8 bits where a pass has more than eight: faster.",
+        metavar="NAME",
+    ),
+]
+BaseStores = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--base-store",
+        help="An n-gram store of common phrases: a file that [bold]polydraft ngram build[/] wrote, [bold]default[/] "
+        "for the one that comes with the app, or [bold]none[/]. Several are mixed, each with a weight if you add one.",
+        metavar="FILE[=WEIGHT]",
+        show_default="those chosen on the page",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
+
+DraftModel = Annotated[
+    str | None,
+    typer.Option(
+        help="For the drafter [bold]model[/] of speculation: a smaller model with the same tokenizer.", metavar="NAME"
+    ),
+]
+
+AllowOrigin = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A site or an extension of a browser that may request drafts, with the token: app://obsidian.md, "
+        "chrome-extension://ID, http://localhost:3000. Give it once for each.",
+        metavar="ORIGIN",
+    ),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A further name by which programs reach this machine, such as host.docker.internal. Give it once for "
+        "each.",
+        metavar="NAME",
+    ),
+]
