@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
 import json
 import os
 import re
@@ -12,15 +10,13 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
-import threading
 import venv
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.folder_server import served
 from tests.paths import ROOT
 from tests.test_install import FILES, PARTS, pip
 
@@ -101,20 +97,6 @@ def fake(folder: Path, name: str, version: str, needs: tuple[str, ...] = ()) -> 
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/entry_points.txt", f"[console_scripts]\n{name} = {file}_fake:main\n")
         wheel.writestr(f"{info}/RECORD", "")
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    handler = functools.partial(_Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 def commands() -> dict[str, list[str]]:

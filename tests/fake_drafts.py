@@ -30,6 +30,8 @@ from app.web.refusals import format_errors
 from app.web.routes.base_stores import add_routes as add_base_routes
 from app.web.routes.documents import add_routes as add_document_routes
 from app.web.routes.stores import add_routes
+from app.web.security import pairing
+from app.web.security.access import Access
 from app.web.security.connections import configured
 from app.web.security.guard import Guard
 from app.web.site import prepare_gradio
@@ -189,17 +191,22 @@ def scripted_learner(stores: PersonalStores, script: str = "pass", quiet: float 
 
 
 def create_app(
-    fake: FakeDrafts, stores: Path | None = None, documents: Path | None = None, learner: Learner | None = None
+    fake: FakeDrafts,
+    stores: Path | None = None,
+    documents: Path | None = None,
+    learner: Learner | None = None,
+    access: Access | None = None,
 ) -> FastAPI:
     """The routes that the page knows, with `fake` behind them; `stores` and `documents` are folders of real ones. What
-    guards the real routes guards these, but for the token."""
+    guards the real routes guards these; without `access` no token is needed."""
     prepare_gradio()
     from app.web.page import STATIC, STATIC_URL, mount
 
     app, held = FastAPI(), HeldTexts()
+    format_errors(app)
+    pairing.add_routes(app, access)
     add_document_routes(app, DocumentFolder(documents or Path(tempfile.mkdtemp()) / "documents"))
     if stores is not None:
-        format_errors(app)
 
         def opened() -> PersonalStores:
             """One of its own for each request, as the service gives, because requests run in several threads."""
@@ -258,7 +265,7 @@ def create_app(
 
     app.mount(STATIC_URL, StaticFiles(directory=STATIC))
     mounted = mount(app)
-    mounted.add_middleware(Guard, access=None)
+    mounted.add_middleware(Guard, access=access)
     return mounted
 
 

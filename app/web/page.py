@@ -212,7 +212,10 @@ def editor_markup() -> str:
         "".join(_control(by_name[name]) for name in SIMPLE)
         + MODEL
         + (
+            '<div class="pd-doors">'
+            '<button type="button" data-do="pair" aria-haspopup="dialog">Pair browser…</button>'
             '<button type="button" data-do="more" aria-controls="pd-more" aria-expanded="false">For experts</button>'
+            "</div>"
             f'<div class="pd-more" id="pd-more" hidden>{"".join(map(_control, more))}{CHANCES}'
             '<button type="button" data-do="reset">Reset all</button></div>'
         )

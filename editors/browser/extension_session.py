@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from playwright.sync_api import BrowserContext, Page, Worker, expect, sync_playwright
 
@@ -36,21 +32,6 @@ def bundle(folder: Path) -> None:
     page = (HERE / "pages/editor.html").read_text(encoding="utf-8")
     for name in EDITORS:
         (folder / f"{name}.html").write_text(f'{page}<script src="{name}.js"></script>\n', encoding="utf-8")
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@contextmanager
-def pages(folder: Path) -> Iterator[str]:
-    """Serves a folder; yields the address."""
-    handler = functools.partial(_Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 class Browser:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extension_session import EDITORS, HERE, Browser, bundle, chromium, pages
+from extension_session import EDITORS, HERE, Browser, bundle, chromium
 from playwright.sync_api import CDPSession, Page, expect
 
 from app.cli.pair import code_of
 from app.learning.personal import PersonalStores
-from tests.editor import Drafting, drafting_server
+from tests.editor import Drafting
+from tests.folder_server import served
 
 log = logging.getLogger(__name__)
 ONE, TWO = " one" * 12, " two" * 12  # the scripted drafts
@@ -26,19 +27,6 @@ SECRET = (
     "password", "beside-password", "in-search-form", "search", "query", "email", "number", "role", "readonly", "card",
     "beside-card", "cvc", "otp", "iban", "masked", "filled",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def drafting(own_data: None) -> Iterator[Drafting]:
-    with drafting_server() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +39,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Iterator[str]:
     """The address of a site where the extension is on."""
-    with pages(folder) as address:
+    with served(folder) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def elsewhere(folder: Path) -> Iterator[str]:
     """The address of another site."""
-    with pages(folder) as address:
+    with served(folder) as address:
         yield address
 
 
@@ -494,7 +482,7 @@ def badge(browser: Browser, page: Page) -> tuple[str, str]:
 def test_a_wrong_code_is_refused_in_words(browser: Browser, drafting: Drafting) -> None:
     page = browser.pair("AAAAAA", drafting.port)
     expect(page.get_by_role("status")).to_contain_text(
-        "This code is not the valid one. `polydraft pair` prints a new one."
+        "This code is not the valid one. Polydraft's page has a new one: Settings, Pair browser."
     )
     page.close()
 

@@ -14,10 +14,11 @@ from typing import Any
 import aiohttp
 import pytest
 from build import FIREFOX_ID, build
-from extension_session import bundle, pages
+from extension_session import bundle
 
 from app.cli.pair import code_of
 from tests.editor import Drafting, drafting_server
+from tests.folder_server import served
 
 ONE = " one" * 12  # the scripted draft
 TAB, CONTROL, RIGHT = "\ue004", "\ue009", "\ue014"
@@ -180,5 +181,5 @@ def test_it_drafts_in_firefox_where_it_is_on(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / "pages").mkdir()
     bundle(tmp_path / "pages")
-    with drafting_server() as drafting, pages(tmp_path / "pages") as site, pages(tmp_path / "pages") as elsewhere:
+    with drafting_server() as drafting, served(tmp_path / "pages") as site, served(tmp_path / "pages") as elsewhere:
         asyncio.run(writes(tmp_path, site, elsewhere, drafting))

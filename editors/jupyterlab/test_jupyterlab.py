@@ -15,10 +15,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from app.web import running
-from app.web.browser import chromium
 from app.web.security import access
 from measure.bench.child import free_port
-from tests.editor import Drafting, drafting_server
+from tests.editor import Drafting
 
 PROGRAMS = os.environ.get("POLYDRAFT_JUPYTERLAB", "")  # the folder of jupyter-lab
 CELL = ".jp-MarkdownCell .cm-content"
@@ -78,33 +77,13 @@ class Lab:
         return page
 
 
-@pytest.fixture(scope="module", autouse=True)
-def own_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    if not PROGRAMS:
-        pytest.fail("Run this with `make test-jupyterlab`.")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
-        yield
-
-
-@pytest.fixture(scope="module")
-def drafting(own_data: None) -> Iterator[Drafting]:
-    with drafting_server() as made:
-        yield made
-
-
 @pytest.fixture(scope="module")
 def lab(drafting: Drafting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    assert PROGRAMS, "Run this with `make test-jupyterlab`."
     made = Lab(tmp_path_factory.mktemp("lab"), drafting.port)
     yield made
     made.process.terminate()
     made.process.wait(20)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium(shell=True) as started:
-        yield started
 
 
 @pytest.fixture

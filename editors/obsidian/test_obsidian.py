@@ -12,21 +12,12 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page
 
-from app.web.browser import chromium
 from app.web.security.access import token
-from tests.editor import Drafting, drafting_server
+from tests.editor import Drafting
 
 HERE = Path(__file__).parent
 ONE, TWO = " one" * 12, " two" * 12  # the scripted drafts
 GHOST = ".polydraft-ghost"
-
-
-@pytest.fixture(scope="module")
-def drafting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drafting]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
-        with drafting_server() as made:
-            yield made
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +26,6 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
     command = [str(HERE / "node_modules/.bin/esbuild"), str(HERE / "pages/app.js"), "--bundle", f"--outfile={out}"]
     subprocess.run([*command, f"--alias:obsidian={HERE / 'pages/obsidian.js'}", "--log-level=warning"], check=True)
     return out.read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium(shell=True) as started:
-        yield started
 
 
 def ask_outside(request: dict[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ import { Notices } from "./notices.js";
 import { setUpSampling } from "./panel.js";
 import { PrivateText } from "./privacy.js";
 import { Pace } from "./pace.js";
+import { setUpPairing } from "./pairing.js";
 import { Revisiting } from "./revisiting.js";
 import { Rows } from "./rows.js";
 import { Showing } from "./showing.js";
@@ -187,6 +188,7 @@ function startPanels(root, editor, documents) {
     connection.check();
     drafts.settingsChanged(); // requests drafts of the new model
   });
+  setUpPairing(root);
   setUpSampling(root, {
     options,
     toast,

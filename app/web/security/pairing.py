@@ -1,4 +1,4 @@
-"""Pairs an extension of a browser with this server, by a code that the user reads here and types there.
+"""Pairs an extension of a browser with this server, by a code that the user reads on the page and types there.
 
     POST /pair/code   with the token: the response is a new code
     POST /pair        from an extension of a browser, without a token: {"code"}; the response is the extension's key
@@ -96,6 +96,6 @@ def add_routes(app: FastAPI, access: Access | None) -> None:
         if origin is None:
             raise Refused(403, "Only an extension of a browser can be paired.", "Type the code into the extension.")
         if not pairing.use(body.code):
-            fix = "`polydraft pair` prints a new one. A code is valid for two minutes, once."
+            fix = "Polydraft's page has a new one: Settings, Pair browser. A code is valid for two minutes, once."
             raise Refused(403, "This code is not the valid one.", fix)
         return {"key": required().key_of(origin)}

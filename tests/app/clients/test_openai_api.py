@@ -17,6 +17,8 @@ from app.clients.options import FIELDS, in_fields
 from app.service.given import ALL_FLAGS
 from app.service.service import DraftService
 from app.web.security.access import Access
+from app.web.security.allowed import Allowed
+from app.web.security.guard import NONE_ALLOWED
 from app.web.site import create_app, create_service_app
 from core.autocomplete import Autocomplete
 from core.errors import Mention, OptionError
@@ -28,12 +30,13 @@ from tests.table_model import TableModel
 class Site:
     """A server for programs over some autocomplete, and the official client of it."""
 
-    def __init__(self, autocomplete: Any, page: bool = False) -> None:
+    def __init__(self, autocomplete: Any, page: bool = False, allowed: Allowed = NONE_ALLOWED) -> None:
         self.autocomplete = autocomplete
         self.service = DraftService(lambda _: autocomplete, "scripted")
         self.service.start()
         self.access = Access(secrets.token_urlsafe(32))
-        made = create_app(self.service, self.access) if page else create_service_app(self.service, self.access)
+        create = create_app if page else create_service_app
+        made = create(self.service, self.access, allowed=allowed)
         self.server = Server(made)
         self.base = f"http://127.0.0.1:{self.server.port}/v1"
         self.client = openai.OpenAI(base_url=self.base, api_key=self.access.token)

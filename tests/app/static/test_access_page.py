@@ -125,6 +125,11 @@ def test_axe_finds_nothing_serious_where_one_writes(open_page: Callable[..., Pag
     assert serious(page) == []
     page.get_by_role("button", name="Keys").click()
     assert serious(page) == []
+    page.keyboard.press("Escape")
+    open_settings(page)
+    page.get_by_role("button", name="Pair browser").click()
+    expect(page.get_by_role("dialog", name="Pair your browser")).to_be_visible()
+    assert serious(page) == []
 
 
 @SCHEMES

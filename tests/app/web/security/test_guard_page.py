@@ -16,7 +16,6 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from app.web.page import NEEDED
 from app.web.security.access import Access
-from app.web.security.guard import Guard
 from tests.app.static.editor.test_page import ENOUGH
 from tests.fake_drafts import FakeDrafts, Server, create_app
 
@@ -35,10 +34,7 @@ class Site:
 
     def __init__(self) -> None:
         self.access = Access(secrets.token_urlsafe(32))
-        app = create_app(FakeDrafts())
-        app.user_middleware[:] = [middleware for middleware in app.user_middleware if middleware.cls is not Guard]
-        app.add_middleware(Guard, access=self.access)
-        self.server = Server(app)
+        self.server = Server(create_app(FakeDrafts(), access=self.access))
         self.url = self.server.url + "/"
 
     @property

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from app.cli.main import app as command_line
 from app.web import running
 from app.web.security import guard, pairing
-from app.web.security.access import token
+from app.web.security.access import cookie_name, token
+from app.web.security.allowed import allowed
 from app.web.security.pairing import LENGTH, LETTERS, SECONDS, TRIES, Pairing
 from tests.app.clients.test_other_servers import Programs
 from tests.app.web.test_server import Site as Asking
@@ -31,7 +32,7 @@ BODY = {"prompt": "Once", "max_tokens": 1}
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Programs]:
-    made = Programs(FakeAutocomplete())
+    made = Programs(FakeAutocomplete(), allowed=allowed(["app://obsidian.md"]))
     yield made
     made.close()
 
@@ -119,6 +120,16 @@ def test_a_program_of_another_user_cannot_pair(site: Programs, monkeypatch: pyte
 
 def test_a_code_needs_the_token(site: Programs) -> None:
     assert ask(site, "/pair/code", {}, None)[0] == 401
+
+
+@pytest.mark.parametrize("origin", [OURS, *OTHERS[:3], "app://obsidian.md"])
+def test_no_other_origin_is_given_a_code(site: Programs, origin: str) -> None:
+    code = code_of(site)
+    for body in ({}, None):
+        assert ask(site, "/pair/code", body, origin, site.access.token)[0] == 403, "not even with the token"
+    cookie = {"Cookie": f"{cookie_name(site.port)}={site.access.token}", "Sec-Fetch-Site": "cross-site"}
+    assert ask(site, "/pair/code", {}, None, **cookie)[0] == 403
+    assert ask(site, "/pair", {"code": code})[0] == 200, "and the one that is shown stays valid"
 
 
 def test_the_command_prints_a_code_of_the_running_server(site: Programs) -> None:
