@@ -239,6 +239,7 @@ def desktop(
 
 @app.command()
 def service(
+    ctx: typer.Context,
     what: Annotated[
         Literal["install", "status", "remove"],
         typer.Argument(
@@ -248,12 +249,27 @@ def service(
     ],
     port: Annotated[int, typer.Option(help="The port of the server.", min=1, max=65535, metavar="N")] = PORT,
     model: Model = "default",
+    allow_origin: AllowOrigin = None,
+    allow_host: AllowHost = None,
 ) -> None:
-    """Let the system start the server for programs: systemd on Linux, launchd on a Mac."""
-    from app.cli import service
+    """Let the system start the server for programs: systemd on Linux, launchd on a Mac.
 
+    Its file keeps the options; a further [bold]install[/] replaces them.
+    """
+    from app.cli import service
+    from app.web.security.allowed import allowed
+
+    given = [
+        each.opts[0] for each in ctx.command.params if each.name != "what" and flags.was_given(ctx, each.name or "")
+    ]
+    if given and what != "install":
+        raise typer.BadParameter(f"{', '.join(given)} given, which only `polydraft service install` takes.")
     if what == "install":
-        file = service.install(["--port", str(port), "--model", model])
+        allowed(allow_origin or (), allow_host or ())  # what is wrong is said here, not at the next login
+        more = [("--allow-origin", one) for one in allow_origin or ()] + [
+            ("--allow-host", one) for one in allow_host or ()
+        ]
+        file = service.install(["--port", str(port), "--model", model, *(word for pair in more for word in pair)])
         typer.echo(file)
         typer.echo(f"Polydraft serves drafts at http://127.0.0.1:{port}, now and after every login.", err=True)
     elif what == "remove":

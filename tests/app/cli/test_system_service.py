@@ -66,16 +66,43 @@ def test_systemd_starts_the_server_with_the_session(machine: Machine, monkeypatc
     assert [call.split(" --user ")[1] for call in machine.calls] == [
         "daemon-reload", "enable polydraft", "restart polydraft",
     ]  # fmt: skip
-    unit = ConfigParser(interpolation=None)
-    unit.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]
-    unit.read(file)
-    assert shlex.split(unit["Service"]["ExecStart"])[-5:] == ["serve", "--port", "8000", "--model", "default"]
-    assert unit["Install"]["WantedBy"] == "default.target"
+    assert command_of(file) == ["serve", "--port", "8000", "--model", "default"]
+    assert "WantedBy=default.target" in file.read_text()
     assert machine.run("status") == (0, f"The service runs. Its file is {file}.\n")
     code, said = machine.run("remove")
     assert (code, said, file.exists()) == (0, f"{file}\n", False)
     assert [call.split(" --user ")[1] for call in machine.calls] == ["disable --now polydraft", "daemon-reload"]
     assert machine.run("remove") == (0, "There was no service.\n")
+
+
+def command_of(file: Path) -> list[str]:
+    """The command that a unit runs, after the program's name."""
+    unit = ConfigParser(interpolation=None)
+    unit.read(file)
+    words = shlex.split(unit["Service"]["ExecStart"])
+    return words[words.index("serve") :]
+
+
+def test_the_file_keeps_the_origins_and_names_that_may_connect(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    file = machine.folder / "config/systemd/user/polydraft.service"
+    origins = ["app://obsidian.md", "http://localhost:3000"]
+    options = [word for origin in origins for word in ("--allow-origin", origin)] + ["--allow-host", "drafts"]
+    assert machine.run("install", *options)[0] == 0
+    assert command_of(file) == ["serve", "--port", "7893", "--model", "default", *options]
+    code, said = machine.run("install", "--allow-origin", "*")
+    assert (code, said.startswith("Error: --allow-origin * given")) == (1, True)
+    assert (machine.calls, command_of(file)[-6:]) == ([], options[-6:]), "nothing was changed"
+    assert machine.run("install")[0] == 0
+    assert command_of(file) == ["serve", "--port", "7893", "--model", "default"], "an installation replaces the options"
+
+
+@pytest.mark.parametrize("what", ["status", "remove"])
+def test_an_option_that_would_change_nothing_is_refused(machine: Machine, what: str) -> None:
+    code, said = machine.run(what, "--port", "8000", "--allow-origin", "app://obsidian.md")
+    assert (code, "--port, --allow-origin given" in said, machine.calls) == (2, True, [])
 
 
 def test_launchd_starts_an_agent(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
