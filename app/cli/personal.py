@@ -45,8 +45,10 @@ _SHOWN = 20  # damaged places, or documents, that are listed individually
 
 def register(app: typer.Typer) -> None:
     """Adds the commands for personal stores to `polydraft ngram`."""
-    for command in (add, forget, export, compile_, switch, delete):
+    for command in (add, export, compile_, switch, delete):
         app.command(name=command.__name__.rstrip("_"))(command)
+    # Words without a flag: the command says which flag to use.
+    app.command(name="forget", context_settings={"allow_extra_args": True})(forget)
     app.command(name="import")(import_)
 
 
@@ -95,8 +97,8 @@ def add(
 
 
 def forget(
+    ctx: typer.Context,
     store: Store,
-    what: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="")] = None,  # of earlier versions
     document: Annotated[
         str | None, typer.Option(help="Forget this document, as `stats` lists it.", metavar="NAME")
     ] = None,
@@ -110,7 +112,7 @@ def forget(
     """Remove a document, or every occurrence of a phrase: its text and its counts. This cannot be undone."""
     from ngram_builder.personal import origin_of
 
-    if what or (document is None) == (phrase is None):
+    if ctx.args or (document is None) == (phrase is None):
         raise InputError(
             "Say what to forget: `polydraft ngram forget --document NAME` for a document, or "
             "`polydraft ngram forget --phrase TEXT` for every place of a phrase."

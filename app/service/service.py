@@ -289,9 +289,9 @@ class DraftService:
     def _run_load(self, name: str, precision: Precision | None, done: Pending[None]) -> None:
         try:
             loaded = self._load_model(name) if precision is None else self._load_model(name, precision)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged below, without control characters
             if not isinstance(error, PolydraftError):
-                log.warning("The model %s could not be loaded: %r", name, error, exc_info=error)
+                log.warning("The model %r could not be loaded: %r\n%s", name, error, traced(error))
             self._load_failed(name, load_failure(error), done)
             return
         with self._wake:

@@ -17,7 +17,7 @@ PROBE = "x"
 
 
 def is_prose(language: str, settings: EditorSettings) -> bool:
-    return language in settings.prose or ALL in settings.prose
+    return language in settings.prose_languages or ALL in settings.prose_languages
 
 
 def in_comment(text: str, caret: int, language: str, path: str) -> bool:

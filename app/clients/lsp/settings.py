@@ -28,7 +28,7 @@ class EditorSettings(BaseModel):
         show: when drafts appear by themselves: those that save time, all, all after a pause, or none. Drafts that the
             user requests are all shown.
         k, length: the number of drafts, and the highest number of their tokens.
-        prose: the languages that have drafts everywhere, by the editor's identifiers; "*" stands for all.
+        prose_languages: the languages that have drafts everywhere, by the editor's identifiers; "*" stands for all.
         comments: whether all other languages have drafts within comments.
         background: patterns of the names of open files that the model reads before the text, the nearest last:
             "notes.md", "mail/*.txt".
@@ -42,7 +42,7 @@ class EditorSettings(BaseModel):
     show: Literal["time", "always", "pause", "demand"] = "time"
     k: int = Field(int(DRAFTING["k"].default), ge=DRAFTING["k"].low, le=DRAFTING["k"].high)
     length: int = Field(int(DRAFTING["length"].default), ge=DRAFTING["length"].low, le=LONGEST)
-    prose: list[str] = PROSE
+    prose_languages: list[str] = PROSE
     comments: bool = True
     background: list[str] = []
     port: int = Field(PORT, ge=1, le=65535)

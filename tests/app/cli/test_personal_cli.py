@@ -86,6 +86,11 @@ def test_what_is_called_neither_document_nor_phrase_is_not_forgotten(given: list
     assert rows("stats", "--store", "me")[0]["tokens"] == 3
 
 
+def test_the_help_of_forget_names_flags_alone() -> None:
+    usage = ngram("forget", "--help").split("Remove a document")[0].split()
+    assert usage[2:] == ["ngram", "forget", "[OPTIONS]"]
+
+
 def test_delete_needs_confirmation_and_works_for_a_damaged_store(data: Path) -> None:
     ngram("add", "--store", "me", "--phrase", "7 8 9")
     assert runner.invoke(app, ["ngram", "delete", "me"], input="n\n").exit_code == 1

