@@ -46,6 +46,15 @@ class CutCalibration:
 UNCHANGED = CutCalibration()
 
 
+def with_offset(logprob: float, offset: float) -> float:
+    """Returns ln p after log-odds of `offset` are added: ln σ(logit p + offset). A writer's own offset follows from how
+    many of the rows that were shown came true."""
+    if offset == 0 or logprob in (0.0, -math.inf):
+        return logprob
+    logit = logprob - math.log(-math.expm1(logprob))
+    return -math.log1p(math.exp(-logit - offset))
+
+
 @dataclass(frozen=True)
 class Making:
     """How a draft was made.

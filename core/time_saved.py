@@ -30,9 +30,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from core.calibration import UNCHANGED, CutCalibration
+from core.calibration import UNCHANGED, CutCalibration, with_offset
 from core.errors import InputError
 from core.present import TextDraft
 
@@ -129,6 +129,10 @@ class RowPath:
             if inside or 0 < end == len(text):
                 cuts[end] = calibration.log(min(logprob, 0.0))
         return cls(draft.id, draft.text, tuple(Cut(end, cuts[end]) for end in sorted(cuts)))
+
+    def with_offset(self, offset: float) -> RowPath:
+        """The same row for a writer with this offset of log-odds (`core.calibration.with_offset`)."""
+        return replace(self, cuts=tuple(Cut(cut.end, with_offset(cut.logprob, offset)) for cut in self.cuts))
 
 
 @dataclass(frozen=True)

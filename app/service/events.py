@@ -20,7 +20,7 @@ def drafts_of(completion: Completion, request: DraftRequest) -> list[Event]:
     rows = [_row(draft, request.detailed) for draft in completion.drafts if _likely(draft, request)]
     if request.show is None:
         return rows
-    chances = chances_of(completion.paths)
+    chances = chances_of(completion.paths, request.show)
     return [row | {"chance": chances[row["id"]]} for row in rows]
 
 

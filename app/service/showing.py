@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from core.time_saved import Costs, RowPath
 
 LONGEST_MS = 10_000.0  # of one key, look or taking
+MOST_OFFSET = 2.0  # log-odds
 
 
 class Showing(Strict):
@@ -25,12 +26,14 @@ class Showing(Strict):
             ends them.
         shown: the rows on the screen, each without what has been typed of it. Rows that continue to be shown cost no
             look.
+        offset: log-odds that are added to the probabilities, from how many of this writer's rows came true.
     """
 
     key_ms: float = Field(default=157.0, ge=20, le=LONGEST_MS)
     look_ms: float = Field(default=50.0, ge=0, le=LONGEST_MS)
     take_ms: float = Field(default=700.0, ge=0, le=LONGEST_MS)
     word_ms: float = Field(default=120.0, ge=0, le=LONGEST_MS)
+    offset: float = Field(default=0.0, ge=-MOST_OFFSET, le=MOST_OFFSET)
     only: bool = False
     shown: list[Line] = Field(default_factory=list, max_length=int(DRAFTING["k"].high))
 
@@ -41,10 +44,11 @@ class Showing(Strict):
         return Costs(self.key_ms, self.look_ms, self.take_ms, self.word_ms)
 
 
-def chances_of(paths: list[RowPath]) -> dict[int, float]:
-    """For each row by number, the calibrated probability that the writer goes on as it does where it branches."""
+def chances_of(paths: list[RowPath], showing: Showing) -> dict[int, float]:
+    """For each row by number, the calibrated probability that this writer goes on as it does where it branches."""
     from core.time_saved import branch_chances
 
+    paths = [path.with_offset(showing.offset) for path in paths]
     return {path.id: round(chance, 4) for path, chance in zip(paths, branch_chances(paths), strict=True)}
 
 
@@ -58,6 +62,7 @@ def decided(paths: list[RowPath], showing: Showing, sure: float) -> dict[str, An
     """
     from core.time_saved import FITTED, Fitted, expected_ms, rows_that_pay
 
+    paths = [path.with_offset(showing.offset) for path in paths]
     costs, constants = showing.costs, Fitted(FITTED.looks * sure / float(DRAFTING["end_below"].default))
     pays = [
         {"id": row.id, "text": row.text, "chance": round(row.probability, 4), "saved_ms": round(row.saved_ms, 1)}

@@ -13,6 +13,7 @@
  */
 
 import { hasEnoughLeft } from "./drafting.js";
+import { Outcomes } from "./outcomes.js";
 import { Requests } from "./requests.js";
 import { emit } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
@@ -39,6 +40,7 @@ export class DraftsController {
     this.root = root;
     this.showing = showing;
     this.pace = showing.pace;
+    this.outcomes = new Outcomes((chance, right) => this.pace.judge(chance, right));
     this.field = field;
     this.rows = rows;
     this.view = view;
@@ -155,6 +157,7 @@ export class DraftsController {
       this.clear();
       return;
     }
+    this.outcomes.follow(before);
     this.rows.resize(this.k);
     this.rows.follow(before);
     if (this.showing.when !== "always") {
@@ -232,6 +235,7 @@ export class DraftsController {
    * @param {number[][]} privateRanges the ranges of it that were typed in incognito
    */
   openText(text, caret, privateRanges) {
+    this.outcomes.forget();
     this.clear();
     this.forgetAnswers(); // the document may use other stores
     const { privacy } = this.field;
@@ -262,7 +266,7 @@ export class DraftsController {
     const settings = { ...this.settings, ...this.sampling };
     const keeps = refill && (keep || grow) && !decides;
     const kept = keeps ? { kept: this.rows.kept(), removed: this.removed } : {};
-    const show = { ...this.pace.costs, only: decides, shown: this.rows.shown };
+    const show = { ...this.pace.costs, offset: this.pace.offset, only: decides, shown: this.rows.shown };
     const freed = this.rows.all.filter(({ live }) => !live).length;
     const after = this.field.after();
     const extra = {
@@ -365,6 +369,7 @@ export class DraftsController {
         return draft ? [{ ...draft, text: shown, chance, best: pays[0].id === id }] : [];
       });
       this.rows.decide(anchor, before, paying);
+      for (const { draft } of this.rows.all) if (draft) this.outcomes.displayed(draft);
       return;
     }
     this.rows.receive(anchor, before, { drafts, settled, growing });

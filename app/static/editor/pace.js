@@ -20,15 +20,23 @@ const WEEKS = 8; // for which saved time is stored
 const FIRST = 20; // ms, the lower end of the first bin
 const RATIO = 1.17; // of the ends of a bin
 const BINS = 40;
+const TENTHS = 10;
+const DOUBT = 4; // how many judged rows the assumption weighs that the chances are right, at a chance of 50 %
+const MOST_OFFSET = 2; // log-odds
 
 /**
  * `keys` and `takes`: counts by time, in bins whose ends grow by RATIO; `shown`: rows that stood on the screen for
- * READ_AFTER; `weeks`: ms saved by the Monday of the week.
- * @typedef {{keys: number[], takes: number[], shown: number, taken: number, weeks: Record<string, number>}} Numbers
+ * READ_AFTER; `weeks`: ms saved by the Monday of the week; `judged` and `right`: rows that saved time by their chance, in
+ * tenths, and how many of them the writer's text then agreed with.
+ * @typedef {{keys: number[], takes: number[], shown: number, taken: number, weeks: Record<string, number>,
+ *            judged: number[], right: number[]}} Numbers
  */
 
 /** @returns {Numbers} */
-const none = () => ({ keys: Array(BINS).fill(0), takes: Array(BINS).fill(0), shown: 0, taken: 0, weeks: {} });
+const none = () => ({
+  keys: Array(BINS).fill(0), takes: Array(BINS).fill(0), shown: 0, taken: 0, weeks: {},
+  judged: Array(TENTHS).fill(0), right: Array(TENTHS).fill(0),
+});
 
 export class Pace {
   /** @param {() => boolean} isIncognito */
@@ -110,6 +118,24 @@ export class Pace {
     this.save(length * key_ms - (further ? word_ms : take_ms));
   }
 
+  /**
+   * It is known whether a row that was displayed came true.
+   * @param {number} chance of the row, as the server sent it, with the `offset` of this writer
+   * @param {boolean} right
+   */
+  judge(chance, right) {
+    if (this.isIncognito()) return;
+    const { judged } = this.numbers;
+    const tenth = Math.min(TENTHS - 1, Math.floor(withOffset(chance, -this.offset) * TENTHS));
+    judged[tenth] += 1;
+    if (right) this.numbers.right[tenth] += 1;
+    if (sum(judged) >= FORGET_AT) {
+      this.numbers.judged = judged.map((count) => count / 2);
+      this.numbers.right = this.numbers.right.map((count) => count / 2);
+    }
+    this.keepLater();
+  }
+
   /** @param {number} ms saved; below 0: lost */
   save(ms) {
     if (this.isIncognito()) return;
@@ -131,6 +157,23 @@ export class Pace {
   /** Whether the writer's own time between keys is known. */
   get known() {
     return this.keys >= KNOWN_AFTER;
+  }
+
+  /**
+   * What the server adds to the log-odds of every chance, so that as many rows come true as their chances say: the value
+   * at which the expected number of right rows is the number counted, with a prior of DOUBT rows around 0.
+   */
+  get offset() {
+    const { judged, right } = this.numbers;
+    const surplus = (/** @type {number} */ offset) =>
+      judged.reduce((total, n, tenth) => total + n * withOffset((tenth + 0.5) / TENTHS, offset) - right[tenth], DOUBT * offset / 4);
+    let [low, high] = [-MOST_OFFSET, MOST_OFFSET];
+    for (let step = 0; step < 20; step++) {
+      const middle = (low + high) / 2;
+      if (surplus(middle) > 0) high = middle;
+      else low = middle;
+    }
+    return Math.round(50 * (low + high)) / 100;
   }
 
   /** The costs of this writer, in ms, as the server takes them: the published means where they are not known. */
@@ -160,10 +203,11 @@ export class Pace {
 /** The numbers of the last visit; new ones if there are none, or what is stored has another form. */
 function stored() {
   const found = attempt(() => JSON.parse(localStorage.getItem(KEPT) ?? "null"));
-  const counts = (/** @type {unknown} */ list) =>
-    Array.isArray(list) && list.length === BINS && list.every((count) => Number.isFinite(count) && count >= 0);
+  const counts = (/** @type {unknown} */ list, length = BINS) =>
+    Array.isArray(list) && list.length === length && list.every((count) => Number.isFinite(count) && count >= 0);
+  const judged = found && counts(found.judged, TENTHS) && counts(found.right, TENTHS);
   const usable =
-    found && counts(found.keys) && counts(found.takes) && Number.isFinite(found.shown) && Number.isFinite(found.taken) &&
+    judged && counts(found.keys) && counts(found.takes) && Number.isFinite(found.shown) && Number.isFinite(found.taken) &&
     typeof found.weeks === "object" && found.weeks && Object.values(found.weeks).every(Number.isFinite);
   return /** @type {Numbers} */ (usable ? found : none());
 }
@@ -179,6 +223,13 @@ const sum = (counts) => counts.reduce((total, count) => total + count, 0);
 
 /** @param {number[]} counts by bin */
 const meanOf = (counts) => counts.reduce((total, count, bin) => total + count * middle(bin), 0) / Math.max(1, sum(counts));
+
+/**
+ * A probability after log-odds are added to it: σ(logit p + offset).
+ * @param {number} p
+ * @param {number} offset
+ */
+const withOffset = (p, offset) => (p > 0 ? 1 / (1 + ((1 - p) / p) * Math.exp(-offset)) : 0);
 
 /**
  * @param {number[]} counts by bin

@@ -17,7 +17,8 @@ export function drawNumbers(root, pace) {
 
   function draw() {
     const { costs, keys, known, minutes, pause } = pace;
-    const { shown, taken, takes } = pace.numbers;
+    const { shown, taken, takes, judged, right } = pace.numbers;
+    const [all, written] = [judged, right].map((counts) => Math.round(counts.reduce((a, b) => a + b, 0)));
     const guess = known ? "" : " (a published mean, until 200 keys are measured)";
     const words = Math.round(60_000 / (costs.key_ms * WORD));
     const rows = [
@@ -25,6 +26,7 @@ export function drawNumbers(root, pace) {
       ["Keys measured", String(Math.round(keys))],
       ["From a draft to taking it", `${costs.take_ms} ms${takes.some(Boolean) ? "" : " (a published mean)"}`],
       ["Drafts taken", `${taken} of ${plural(shown, "row")} that you could read`],
+      ["Shown rows that you then wrote", `${written} of ${all}; chances are corrected by this`],
       ["A pause", `${(pause / 1000).toFixed(1)} s without a key`],
       ["Time saved this week", `${minutes.toFixed(1)} min (estimated)`],
     ];

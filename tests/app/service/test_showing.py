@@ -25,7 +25,15 @@ def test_the_rows_that_pay_and_the_ghost_are_sent_with_their_chances() -> None:
         "ghost": 2,
     }
     assert decided(ROWS[:1], Showing(), sure=0.3) == {"pays": [], "ghost": None}
-    assert chances_of(ROWS) == {0: 0.4, 2: 0.2}
+    assert chances_of(ROWS, Showing()) == {0: 0.4, 2: 0.2}
+
+
+def test_the_writers_own_offset_moves_every_probability_by_the_same_log_odds() -> None:
+    """σ(logit .4 + ln 3) = 2/3 and σ(logit .2 + ln 3) = 3/7."""
+    own = Showing(offset=math.log(3))
+    assert chances_of(ROWS, own) == {0: 0.6667, 2: 0.4286}
+    assert decided(ROWS[1:], own, sure=0.3)["pays"][0]["chance"] == 0.4286
+    assert decided(ROWS, Showing(offset=-2), sure=0.3)["pays"] == []
 
 
 def test_the_surer_the_fewer_rows() -> None:

@@ -218,6 +218,41 @@ def test_the_writers_numbers_are_measured_seen_and_reset(page: Editor) -> None:
     assert page.page.evaluate("localStorage.getItem('polydraft.pace')") is None
 
 
+def test_rows_that_come_true_or_not_correct_the_chances_and_can_be_forgotten(page: Editor) -> None:
+    """The stand-in gives every row a chance of 50 %, so two of three that come true add to it."""
+    choose(page, "time")
+
+    def judged() -> list[int]:
+        total = "(name) => polydraft.pace.numbers[name].reduce((a, b) => a + b)"
+        return page.page.evaluate(f"['judged', 'right'].map({total})")
+
+    def shown_in(text: str) -> None:
+        page.put(text[:-1])
+        page.write(text[-1])
+        page.wait(lambda: page.ghost() == " to the", "the row")
+
+    page.page.evaluate("Object.defineProperty(polydraft.pace, 'pause', { value: 1e6 })")
+    page.fake.pays = {0: " to the"}
+    shown_in(BEFORE)
+    page.write(" to the")  # comes true
+    page.wait(lambda: judged() == [1, 1], "the outcome")
+    shown_in("We " + BEFORE)
+    page.page.wait_for_timeout(200)  # Tab takes no row that has just appeared
+    page.press("Tab")
+    page.wait(lambda: judged() == [2, 2], "the outcome")
+    shown_in("They " + BEFORE)
+    page.write(" ta")  # another word
+    page.wait(lambda: judged() == [3, 2], "the outcome")
+    offset = page.page.evaluate("polydraft.pace.offset")
+    assert 0.1 < offset < 0.5
+    page.write("x")
+    page.wait(lambda: page.fake.requests[-1]["show"]["offset"] == offset, "the offset")
+    page.page.get_by_role("tab", name="My writing").click()
+    expect(page.page.locator(".ps-numbers")).to_contain_text("2 of 3")
+    page.page.locator(".ps-reset-numbers").click()
+    page.wait(lambda: judged() == [0, 0], "the outcome")
+
+
 def test_nothing_is_measured_in_incognito(page: Editor) -> None:
     page.page.get_by_role("button", name="Incognito").click()
     before = json.dumps(numbers(page))
