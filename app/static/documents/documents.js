@@ -12,11 +12,13 @@ import { newDocument, openingOf, titleOf } from "./document.js";
 import { OWN_WAIT, TabLock, lockDocument, withLock } from "./document_lock.js";
 import { Saving } from "./saving.js";
 import { StoredDocuments, copyOf } from "./stored_documents.js";
-import { emit } from "../shared/dom.js";
+import { emit, newElement } from "../shared/dom.js";
 import { UNSAVED, keepLastDocument, lastDocument, recallPlace } from "../shared/memory.js";
 
 /** @typedef {import("./document.js").Document} Document */
 
+const LONG = 300_000; // characters; the browser takes noticeable time to lay out a longer text
+const SCREEN = 10_000; // characters that fill a screen, of a long text
 const MOST_STORES = 64; // that one document uses
 
 export class Documents {
@@ -74,7 +76,9 @@ export class Documents {
     const found = await this.stored.find(id);
     if (!found || found.binned !== null) return release?.();
     if (!release) return this.waitFor(found);
+    const shown = await this.preview(found);
     this.show(found, release, own ? place : null, this.editor.textarea.value);
+    shown();
   }
 
   // ---------------------------------------------------------------- opening
@@ -134,13 +138,33 @@ export class Documents {
    * @param {(() => void) | null} release
    */
   async replaceBy(document, release) {
+    const shown = await this.preview(document);
     try {
       await this.putAside();
+      this.show(document, release);
     } catch (error) {
       release?.();
       throw error;
+    } finally {
+      shown();
     }
-    this.show(document, release);
+  }
+
+  /**
+   * Draw the first screen of a long text, because the browser takes a second or more to lay out the whole text.
+   * @param {Document} document
+   * @returns {Promise<() => void>} resolved when it is drawn; removes it once the whole text is
+   */
+  async preview({ text, caret }) {
+    const sheet = this.root.querySelector(".pd-sheet");
+    if (text.length < LONG || !sheet) return () => {};
+    const start = caret[0] < SCREEN / 4 ? 0 : text.lastIndexOf("\n", caret[0] - SCREEN / 8) + 1;
+    const drawn = newElement("div", "pd-preview pd-face");
+    drawn.ariaHidden = "true";
+    drawn.textContent = text.slice(start, start + SCREEN);
+    sheet.append(drawn);
+    await frames();
+    return () => frames().then(() => drawn.remove());
   }
 
   /** Show an empty page. The document is created when it is first saved. */
@@ -311,6 +335,12 @@ export class Documents {
     this.saving.current = this.saving.saved({ ...this.current, revision: "", ...found }, found?.text ?? "");
     await this.saving.save();
   }
+}
+
+/** Two frames: the browser has drawn what the page showed before. In a hidden tab there are none. */
+function frames() {
+  const drawn = new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  return Promise.race([drawn, new Promise((done) => setTimeout(done, 1000))]);
 }
 
 /** The id of the document in the address, which is then removed from it: `recallPlace` keeps the tab's document. */

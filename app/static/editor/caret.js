@@ -32,12 +32,18 @@ export class CaretMap {
     this.oneDirection = false;
     /** Height in px of all text before a paragraph. @type {{before: string, y: number}} */
     this.paragraph = { before: "", y: 0 };
+    /**
+     * The paragraph that was located last, and the height above it: a long text is not compared at every drawing.
+     * @type {{text: string, start: number, y: number | null}}
+     */
+    this.latest = { text: "", start: -1, y: null };
     this.reset();
   }
 
   /** Clear all measurements: call when width or font have changed. */
   reset() {
     this.paragraph = { before: "", y: 0 };
+    this.latest = { text: "", start: -1, y: null };
     /** A line start inside a long paragraph, and its y. @type {{before: string, y: number} | null} */
     this.line = null;
     this.metrics = null;
@@ -73,7 +79,10 @@ export class CaretMap {
     const start = text.lastIndexOf("\n", caret - 1) + 1;
     const side = this.oneDirection ? 0 : start;
     const rtl = isRightToLeft(text.slice(side, side + 2000));
-    const top = this.paragraphTop(text.slice(0, start));
+    if (text !== this.latest.text || start !== this.latest.start) {
+      this.latest = { text, start, y: this.paragraphTop(text.slice(0, start)) };
+    }
+    const { y: top } = this.latest;
     if (top === null) return null;
 
     const before = text.slice(0, caret);

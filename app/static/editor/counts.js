@@ -10,11 +10,32 @@
  */
 
 import { countWords } from "../documents/document.js";
+import { difference } from "./privacy.js";
 import { disclose } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
 import { Timers } from "../shared/timers.js";
 
+const NEAR = 1000; // characters around a change in which its words are counted
 const COUNT_AFTER = 150; // ms without a change until words are counted
+
+/**
+ * How many words a small change has added to a text, counted around the change; null after a large one.
+ * @param {string} old
+ * @param {string} now
+ * @param {number} caret
+ */
+function wordsAdded(old, now, caret) {
+  if (Math.abs(now.length - old.length) > NEAR) return null;
+  const { at, removed, inserted } = difference(old, now, caret);
+  if (removed > NEAR || inserted > NEAR) return null;
+  const before = now.slice(Math.max(0, at - NEAR), at);
+  const start = Math.max(before.search(/\S*$/), 0);
+  const from = at - before.length + start;
+  const after = now.slice(at + inserted, at + inserted + NEAR).search(/\s|$/);
+  if ((start === 0 && from > 0) || after === NEAR) return null; // a word without an end in sight
+  const wordsIn = (/** @type {string} */ text, /** @type {number} */ end) => text.slice(from, end).match(/\S+/g)?.length ?? 0;
+  return wordsIn(now, at + inserted + after) - wordsIn(old, at + removed + after);
+}
 
 /**
  * @param {HTMLElement} root
@@ -28,6 +49,8 @@ export function setUpCounts(root, field, keysPressed, typed) {
   const technical = /** @type {HTMLElement} */ (root.querySelector(".pd-technical"));
   const timers = new Timers();
   let words = 0;
+  /** The text in which `words` were counted. */
+  let counted = "";
   let counting = 0;
   /** The draft that was taken last, unless it was undone. @type {{at: number, text: string} | null} */
   let last = null;
@@ -62,9 +85,10 @@ export function setUpCounts(root, field, keysPressed, typed) {
   async function count() {
     const n = ++counting;
     const { text } = field;
-    const found = await countWords(text, () => n !== counting && field.text !== text);
+    const changed = wordsAdded(counted, text, field.caret);
+    const found = changed === null ? await countWords(text, () => n !== counting && field.text !== text) : words + changed;
     if (n !== counting) return;
-    words = found;
+    [words, counted] = [found, text];
     draw();
   }
 

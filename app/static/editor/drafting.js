@@ -24,7 +24,8 @@
  */
 
 /**
- * The rest of a draft after `before`: "" if all of it is written; null if it does not continue `before`.
+ * The rest of a draft after `before`: "" if all of it is written; null if it does not continue `before`. Of a long text
+ * only the last part is compared, which requests contain.
  * @param {PlacedDraft} draft
  * @param {string} before
  * @returns {string | null}
@@ -32,10 +33,12 @@
 export function restOf({ anchor, origin, text }, before) {
   const typed = before.length - anchor.length;
   if (typed < 0) {
-    const back = before.length >= origin && anchor.slice(0, before.length) === before;
+    const from = Math.max(0, before.length - WINDOW);
+    const back = before.length >= origin && anchor.startsWith(before.slice(from), from);
     return back ? anchor.slice(before.length) + text : null;
   }
-  if (before.slice(0, anchor.length) !== anchor || !text.startsWith(before.slice(anchor.length))) return null;
+  const from = Math.max(0, anchor.length - WINDOW);
+  if (!before.startsWith(anchor.slice(from), from) || !text.startsWith(before.slice(anchor.length))) return null;
   return text.slice(typed);
 }
 

@@ -33,6 +33,8 @@ export class TextField {
     this.timers = new Timers();
     this.text = "";
     this.caret = 0;
+    /** The text before the caret as of the last call of `before`, which of a long text takes time. */
+    this.latest = { text: "", caret: 0, before: /** @type {string | null} */ (null) };
     /** The caret after the last change of the text. */
     this.edited = -1;
     this.composing = false;
@@ -154,8 +156,12 @@ export class TextField {
     const { selectionStart, selectionEnd } = this.textarea;
     if (this.composing && !ANDROID) return null;
     if (selectionStart !== selectionEnd) return null;
-    const before = this.text.slice(0, selectionStart);
-    return before.trim() ? before : null;
+    const { text, latest } = this;
+    if (text !== latest.text || selectionStart !== latest.caret) {
+      const before = text.slice(0, selectionStart);
+      this.latest = { text, caret: selectionStart, before: /\S/.test(before) ? before : null };
+    }
+    return this.latest.before;
   }
 
   /** The beginning of the text after the caret, for requests; "" if it is only white space. */

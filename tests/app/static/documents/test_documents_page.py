@@ -698,6 +698,7 @@ def test_a_damaged_export_is_refused_in_words(editor: Editor) -> None:
 
 PARAGRAPH = "The keeper read it twice and then sat down by the window to think about what it said. " * 6 + "\n"
 BIG = PARAGRAPH * (5_000_000 // len(PARAGRAPH))
+LONG = PARAGRAPH * (1_000_000 // len(PARAGRAPH))
 
 
 def test_five_megabytes_are_opened_kept_and_typed_into(editor: Editor) -> None:
@@ -737,6 +738,103 @@ def test_five_megabytes_are_opened_kept_and_typed_into(editor: Editor) -> None:
     assert editor.box.evaluate("box => box.value.slice(box.value.length / 2 - 30, box.value.length / 2 + 30)").count(
         "x"
     )
+
+
+# Counts what is done with texts that are nearly as long as the whole one: strings made of it, and searches through it;
+# and the characters that the hidden copy lays out. A long search counts by its share of the text.
+COUNTED = """() => {
+    const whole = polydraft.editor.text.length;
+    window.work = { texts: 0, laidOut: 0 };
+    const wrap = (owner, name, cost) => {
+        const original = owner[name];
+        owner[name] = function (...given) {
+            const found = original.apply(this, given);
+            const n = cost(this, found, given);
+            if (n > 50_000) window.work.texts += n / whole;
+            return found;
+        };
+    };
+    const text = (of) => (typeof of === 'string' || of instanceof String ? of.length : 0);
+    for (const name of ['slice', 'trim', 'trimEnd']) wrap(String.prototype, name, (_, found) => text(found));
+    for (const name of ['match', 'search', 'replace', 'split']) wrap(String.prototype, name, text);
+    for (const name of ['startsWith', 'endsWith']) wrap(String.prototype, name, (_, found, [part]) => text(part));
+    for (const name of ['indexOf', 'lastIndexOf']) {
+        wrap(String.prototype, name, (of, found, [, from]) => Math.abs((found < 0 ? 0 : found) - (from ?? 0)));
+    }
+    const value = Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value').get;
+    Object.defineProperty(polydraft.editor.textarea, 'value', { configurable: true, get() {
+        window.work.texts++;
+        return value.call(this);
+    } });
+    const mirror = document.querySelector('.pd-mirror');
+    new MutationObserver((changes) => {
+        for (const { target } of changes) window.work.laidOut += text(target.data);
+    }).observe(mirror, { characterData: true, subtree: true });
+}"""
+
+
+def test_a_key_in_a_megabyte_does_little_with_the_whole_text(editor: Editor) -> None:
+    editor.put(LONG, len(LONG) // 2)
+    editor.press("x")
+    editor.page.wait_for_timeout(1000)  # the words are counted, and the drafts are there
+    editor.page.evaluate(COUNTED)
+    metrics = editor.page.context.new_cdp_session(editor.page)
+    metrics.send("Performance.enable")
+
+    def layouts() -> float:
+        return next(m["value"] for m in metrics.send("Performance.getMetrics")["metrics"] if m["name"] == "LayoutCount")
+
+    before, keys = layouts(), 6
+    for _ in range(keys):
+        editor.press("x")
+        editor.page.wait_for_timeout(200)
+    editor.wait(lambda: editor.page.evaluate("!polydraft.editor.request"), "the drafts")
+    work = editor.page.evaluate("work")
+    assert work["texts"] / keys <= 60, work  # most of them are parts of a string, which the browser does not copy
+    assert work["laidOut"] / keys <= 5_000, work
+    assert (layouts() - before) / keys <= 40
+
+
+def test_the_first_screen_of_a_long_text_is_drawn_before_the_text_is_laid_out(editor: Editor) -> None:
+    editor.page.evaluate(
+        """() => {
+            window.screens = [];
+            const look = () => {
+                const drawn = document.querySelector('.pd-preview');
+                if (drawn) screens.push([drawn.textContent, polydraft.editor.textarea.value.length]);
+                requestAnimationFrame(look);
+            };
+            look();
+        }"""
+    )
+    open_files(editor, payload("Novel.txt", LONG.encode()))
+    editor.wait(lambda: editor.box.evaluate("box => box.value.length") == len(LONG), "the text")
+    shown, length = editor.page.evaluate("screens[0]")
+    assert length == 0
+    assert LONG.startswith(shown)
+    assert 2_000 < len(shown) <= 10_000
+    expect(editor.page.locator(".pd-preview")).to_have_count(0)
+    editor.press("y")
+    assert editor.box.evaluate("box => box.value[0]") == "y"
+
+
+def test_words_are_counted_around_a_change(editor: Editor) -> None:
+    words = editor.page.locator(".pd-counts")
+    for text, caret, keys, count in (
+        ("one two three", 3, "x y", 4),
+        ("one two three", 3, "Delete", 2),
+        ("one two three", 13, " four", 4),
+        ("one two three", 0, "Delete", 3),
+        ("word " * 500, 1000, " ", 500),
+        ("x" * 3000, 1500, " ", 2),
+    ):
+        editor.put(text, caret)
+        expect(words).to_contain_text(f"{len(text.split()):,} word")
+        if keys == "Delete":
+            editor.press(keys)
+        else:
+            editor.write(keys)
+        expect(words).to_contain_text(f"{count:,} word")
 
 
 # ---------------------------------------------------------------- the first ten seconds
