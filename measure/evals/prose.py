@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from hashlib import sha256
+from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean, median
 
@@ -59,13 +60,14 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     adapter, documents = load(options.adapter), texts_of(options)
     autocomplete = loaded(options, adapted=False)
     model = autocomplete.model
-    plan = {
-        f"{kind}: {name}": figures
+    plans = [
+        [(f"{kind}: {name}", figures) for name, figures in planned(autocomplete, of_kind, options).items()]
         for kind, of_kind in documents.items()
-        for name, figures in planned(autocomplete, of_kind, options).items()
-    }
+    ]
+    # The kinds in turn, so that a run that was stopped has as many places of each.
+    plan = dict(each for turn in zip_longest(*plans) for each in turn if each)
     digest = sha256("\n".join(text for of_kind in documents.values() for text in of_kind).encode()).hexdigest()
-    identity = json.dumps([adapter.identity, digest, str(options.store), options.context])
+    identity = json.dumps([adapter.identity, digest, str(options.store), options.context, options.repetitions])
     path = None if options.learned is None else options.learned / RESULTS
     results = read_results(path, identity) if path else {}
     for number, (name, figures) in enumerate(plan.items()):
@@ -179,13 +181,15 @@ def judged(results: Mapping[str, Sequence[Mapping[str, float]]]) -> Report:
 
 
 def read_results(path: Path, identity: str) -> Results:
-    """Returns the results of earlier runs. Raises InputError if they are of another adapter, text or store."""
+    """Returns the results of earlier runs. Raises InputError if they are of another adapter, text, store or number of
+    places."""
     kept = read_json(path)
     if kept is None:
         return {}
     if kept["identity"] != identity:
         raise InputError(
-            f"{path} has results of another adapter, text or store; give another folder with --learned, or delete it."
+            f"{path} has results of another adapter, text, store or number of places; give another folder with "
+            "--learned, or delete it."
         )
     return kept["results"]
 

@@ -75,7 +75,7 @@ def test_a_stopped_run_resumes_and_another_adapter_begins_anew(
     assert figures["ln p"][prose.MODEL] != figures["ln p"][prose.ADAPTED]
     again = prose.measure(options, said.append)
     assert again.rows == report.rows
-    with pytest.raises(InputError, match="another adapter, text or store"):
+    with pytest.raises(InputError, match="another adapter, text, store"):
         prose.measure(replace(options, context=31), said.append)
     with pytest.raises(InputError, match="No adapter"):
         prose.measure(replace(options, adapter=None), said.append)
