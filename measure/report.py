@@ -61,10 +61,14 @@ class BenchOptions:
 
     text: Annotated[
         Path | None,
-        Use("A file or folder of text to measure on; .txt or .jsonl.zst.", but=("startup", "cpu-torch", "models")),
+        Use(
+            "A file or folder of text to measure on; .txt or .jsonl.zst.", but=("startup", "cpu-torch", "models", "lsp")
+        ),
     ] = None
-    backend: Annotated[Backend, Use("The backend to measure.", but=("cpu-torch", "models", "gpu", "ngram"))] = "auto"
-    model: Annotated[str, Use("A model's name, file or folder.", but=("cpu-torch", "models", "gpu"))] = "default"
+    backend: Annotated[Backend, Use("The backend to measure.", but=("cpu-torch", "models", "gpu", "ngram", "lsp"))] = (
+        "auto"
+    )
+    model: Annotated[str, Use("A model's name, file or folder.", but=("cpu-torch", "models", "gpu", "lsp"))] = "default"
     base_store: Annotated[
         str | None,
         Use("An n-gram store's file, or none.", ("drafts", "healing", "gpu", "speculative"), metavar="FILE|none"),

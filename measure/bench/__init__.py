@@ -17,5 +17,6 @@ BENCHES = {
     "ngram": "n-gram stores: bytes, look-ups, opening, building, beside dict, SQLite, KenLM and infini-gram",
     "speculative": "tokens per second, accept length and speed-up over plain decoding, method by method",
     "serve": "editors that request completions at every key, 1 to 64 at once, beside llama-cpp-python and vLLM",
+    "lsp": "the language server follows a document of 4 MB, by changes beside whole texts",
     "soak": "many typists at once on a real server, for minutes: waits, fairness, memory, leaks",
 }

@@ -5,7 +5,7 @@ pygls' own documents split at more line ends than the protocol, and split the wh
 
 from __future__ import annotations
 
-import re
+import io
 from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
@@ -14,16 +14,11 @@ from urllib.parse import unquote
 from lsprotocol import types
 from pygls.workspace import PositionCodec, TextDocument, Workspace
 
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
-
 
 def lines_of(text: str) -> list[str]:
     """The lines with their ends; the last one has none, and may be empty."""
-    if "\r" not in text:
-        *whole, last = text.split("\n")
-        return [*(line + "\n" for line in whole), last]
-    lines = _LINE.findall(text)  # after a last line without an end it finds an empty one
-    return lines[:-1] if len(lines) > 1 and not lines[-2].endswith(("\r", "\n")) else lines
+    lines = list(io.StringIO(text, newline=""))  # splits at the three line ends of the protocol, and keeps them
+    return lines if lines and not lines[-1].endswith(("\r", "\n")) else [*lines, ""]
 
 
 class EditedDocument(TextDocument):
