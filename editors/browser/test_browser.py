@@ -17,6 +17,7 @@ from playwright.sync_api import CDPSession, Page, expect
 
 from app.cli.pair import code_of
 from app.learning.personal import PersonalStores
+from app.web.security.access import token
 from tests.editor import Drafting
 from tests.folder_server import served
 
@@ -413,6 +414,28 @@ def test_the_script_in_a_page_cannot_read_the_key(page: Page, browser: Browser) 
     value = found["result"].get("value", json.dumps(found))
     assert "key" not in value
     assert "Access to storage is not allowed from this context" in value
+
+
+def test_another_extension_with_the_right_to_a_page_sees_what_is_shown_there_and_no_more(
+    page: Page, browser: Browser, drafting: Drafting
+) -> None:
+    """docs/security.md states this limit: the browser opens a closed shadow root to such an extension."""
+    write(page, "Once upon")
+    asked(page, drafting, "Once upon")
+    stored = browser.worker().evaluate("chrome.storage.local.get()")
+    seen = browser.worker(1).evaluate(
+        """async () => {
+          const [tab] = await chrome.tabs.query({ active: true });
+          const func = () => {
+            const root = chrome.dom.openOrClosedShadowRoot(document.querySelector("polydraft-drafts"));
+            return [...root.querySelectorAll("*")].map((each) => each.outerHTML).join("\\n");
+          };
+          return (await chrome.scripting.executeScript({ target: { tabId: tab.id }, func }))[0].result;
+        }"""
+    )
+    assert "one one" in seen
+    assert stored["key"] not in seen
+    assert token() not in seen
 
 
 def test_another_extension_learns_nothing(page: Page, browser: Browser, drafting: Drafting) -> None:
