@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,19 @@ class Browser:
         found = {one["name"]: one["id"] for one in self.devtools.send("Extensions.getExtensions")["extensions"]}
         self.ids = [found[name] for name in names]
         self.id = self.ids[0] if names else ""
+        if names:
+            self._wait_for_options()
+
+    def _wait_for_options(self) -> None:
+        """Waits for the options page, which opens at installation; it may take the tab of another navigation to it."""
+        deadline = time.monotonic() + 60
+        while not any(page.url == self.options for page in self.context.pages):
+            assert time.monotonic() < deadline, "the options page opens at installation"
+            self.context.pages[0].wait_for_timeout(50)
+
+    @property
+    def options(self) -> str:
+        return f"chrome-extension://{self.id}/options.html"
 
     def worker(self, at: int = 0) -> Worker:
         """The worker of an extension."""
@@ -64,7 +78,7 @@ class Browser:
     def pair(self, code: str, port: int) -> Page:
         """Types a code into the options page, and waits for the outcome."""
         page = self.context.new_page()
-        page.goto(f"chrome-extension://{self.id}/options.html")
+        page.goto(self.options)
         page.get_by_label("Port").fill(str(port))
         page.get_by_label("Code").fill(code)
         page.get_by_role("button", name="Pair").click()
