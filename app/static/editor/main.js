@@ -199,6 +199,7 @@ function startPanels(root, editor, documents) {
     },
     refill: () => drafts.requestDrafts({ keep: true }),
     isWriting: () => drafts.before() !== null,
+    before: () => drafts.before(),
     whyNothing: () => nothingNext(textarea),
     requests: () => ({ running: drafts.request, answered: drafts.answered }),
     drawList: () => view.drawList(),

@@ -154,30 +154,33 @@ export const tokens = (n) => `${counted(n)} token${n === 1 ? "" : "s"}`;
 
 // ---------------------------------------------------------------- temperature
 
-const WIDE = 380, HIGH = 300, LEFT = 44, RIGHT = 78, TOP = 12, BOTTOM = 34;
+const WIDE = 380, HIGH = 300, LEFT = 44, TOP = 12, BOTTOM = 34;
 
 /**
  * Draw the number of kept tokens by temperature, one line per rule.
  * @param {HTMLElement} box
  * @param {Sweep} sweep
  * @param {{rule: string, temperature: number, titles: Record<string, string>, possible: number}} now
+ * @param {{wide: number, high: number}} size in px
  */
-export function drawSweep(box, sweep, { rule, temperature, titles, possible }) {
+export function drawSweep(box, sweep, { rule, temperature, titles, possible }, { wide, high: tall } = { wide: WIDE, high: HIGH }) {
+  const right = wide > WIDE ? 150 : 78; // the room for the names
+
   const { temperatures, counts } = sweep;
   const [low, high] = [temperatures[0], temperatures[temperatures.length - 1]];
   const most = Math.max(possible, 10);
-  const x = (/** @type {number} */ t) => LEFT + (Math.log(t / low) / Math.log(high / low)) * (WIDE - LEFT - RIGHT);
-  const y = (/** @type {number} */ n) => TOP + (1 - Math.log(Math.max(n, 1)) / Math.log(most)) * (HIGH - TOP - BOTTOM);
+  const x = (/** @type {number} */ t) => LEFT + (Math.log(t / low) / Math.log(high / low)) * (wide - LEFT - right);
+  const y = (/** @type {number} */ n) => TOP + (1 - Math.log(Math.max(n, 1)) / Math.log(most)) * (tall - TOP - BOTTOM);
   let drawn = "";
   for (let n = 1; n <= most; n *= 10) {
-    drawn += `<path class="sm-rule" d="M${LEFT} ${y(n)}H${WIDE - RIGHT}"/><text class="sm-tick" x="${LEFT - 8}" y="${y(n) + 4}" text-anchor="end">${shortened(n)}</text>`;
+    drawn += `<path class="sm-rule" d="M${LEFT} ${y(n)}H${wide - right}"/><text class="sm-tick" x="${LEFT - 8}" y="${y(n) + 4}" text-anchor="end">${shortened(n)}</text>`;
   }
   for (const t of [0.5, 1, 2, 3, 5, 10]) {
-    drawn += `<text class="sm-tick" x="${x(t)}" y="${HIGH - BOTTOM + 17}" text-anchor="middle">${t}</text>`;
+    drawn += `<text class="sm-tick" x="${x(t)}" y="${tall - BOTTOM + 17}" text-anchor="middle">${t}</text>`;
   }
   const present = Math.min(Math.max(temperature, low), high);
-  drawn += `<path class="sm-now" d="M${x(present)} ${TOP}V${HIGH - BOTTOM}"/>`;
-  drawn += `<text class="sm-axis" x="${(LEFT + WIDE - RIGHT) / 2}" y="${HIGH - 2}" text-anchor="middle">Temperature</text>`;
+  drawn += `<path class="sm-now" d="M${x(present)} ${TOP}V${tall - BOTTOM}"/>`;
+  drawn += `<text class="sm-axis" x="${(LEFT + wide - right) / 2}" y="${tall - 2}" text-anchor="middle">Temperature</text>`;
   const endOf = (/** @type {string} */ name) => {
     const at = y(counts[name][temperatures.length - 1]);
     return { name, end: at, at };
@@ -188,14 +191,14 @@ export function drawSweep(box, sweep, { rule, temperature, titles, possible }) {
     const words = counts[name].map((n, i) => `${temperatures[i]}: ${counted(n)}`).join(", ");
     drawn += `<g class="sm-line${name === rule ? " sm-chosen" : ""}"><path class="sm-reach" d="${line}"/><path d="${line}"/><title>${titles[name]}. ${words}</title></g>`;
   }
-  for (const { name, end, at } of spread(names.map((name) => endOf(name)))) {
-    drawn += `<path class="sm-lead" d="M${WIDE - RIGHT + 1} ${end.toFixed(1)}L${WIDE - RIGHT + 9} ${at.toFixed(1)}"/>`;
-    drawn += `<text class="sm-label${name === rule ? " sm-chosen" : ""}" x="${WIDE - RIGHT + 12}" y="${(at + 4).toFixed(1)}">${titles[name]}</text>`;
+  for (const { name, end, at } of spread(names.map((name) => endOf(name)), tall)) {
+    drawn += `<path class="sm-lead" d="M${wide - right + 1} ${end.toFixed(1)}L${wide - right + 9} ${at.toFixed(1)}"/>`;
+    drawn += `<text class="sm-label${name === rule ? " sm-chosen" : ""}" x="${wide - right + 12}" y="${(at + 4).toFixed(1)}">${titles[name]}</text>`;
   }
   const spoken = names.map((name) => `${titles[name]} ${counts[name][0]} to ${counts[name][temperatures.length - 1]}`).join("; ");
   box.innerHTML =
     `<p class="sm-note">How many tokens each rule keeps here, by temperature.</p>` +
-    `<svg class="sm-sweep" viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label="Kept tokens from temperature ${low} to ${high}: ${spoken}">${drawn}</svg>`;
+    `<svg class="sm-sweep" viewBox="0 0 ${wide} ${tall}" role="img" aria-label="Kept tokens from temperature ${low} to ${high}: ${spoken}">${drawn}</svg>`;
 }
 
 /** @param {number} n */
@@ -204,13 +207,14 @@ const shortened = (n) => (n >= 1000 ? `${n / 1000}k` : String(n));
 /**
  * Move labels apart so that none overlap, and keep their order from top to bottom.
  * @param {{name: string, end: number, at: number}[]} labels
+ * @param {number} tall the height of the drawing
  */
-function spread(labels) {
+function spread(labels, tall) {
   const apart = 15;
   const sorted = [...labels].sort((a, b) => a.at - b.at);
   for (let i = 1; i < sorted.length; i++) sorted[i].at = Math.max(sorted[i].at, sorted[i - 1].at + apart);
   // Move labels that were pushed out at the bottom up again.
-  let floor = HIGH - BOTTOM + 8;
+  let floor = tall - BOTTOM + 8;
   for (let i = sorted.length - 1; i >= 0 && sorted[i].at > floor; i--, floor -= apart) sorted[i].at = floor;
   return sorted;
 }

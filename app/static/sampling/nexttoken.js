@@ -12,6 +12,7 @@ import { ConnectionLost, ServerError, TAB, postJson } from "../shared/transport.
 const SWEEP_AFTER = 150; // ms without a change until the sweep over temperatures is requested
 const ANNOUNCE_AFTER = 700; // ms without a change until the summary is announced to screen readers
 const EMPTY_AFTER = 300; // ms without drafts until the drawings are removed
+const WIDE = { wide: 940, high: 500 }; // the wide view of the temperatures
 const DRAWINGS = [["bars", "Tokens"], ["rules", "All rules"], ["sweep", "Temperatures"], ["map", "Map"]];
 
 export class NextToken {
@@ -32,6 +33,8 @@ export class NextToken {
     this.loading = false;
     this.again = false;
     this.timers = new Timers();
+    /** Draws the latest sweep in the wide view. */
+    this.drawWide = () => {};
     /**
      * For tests and benchmarks; `viewMs`: ms from requesting a view to having drawn it.
      * @type {{views: number, sweeps: number, viewMs: number[]}}
@@ -46,7 +49,16 @@ export class NextToken {
         ${DRAWINGS.map(([name, title]) => `<button type="button" role="tab" id="sm-tab-${name}" data-shown="${name}" aria-controls="sm-${name}">${title}</button>`).join("")}
       </div>
       ${DRAWINGS.map(([name]) => `<div class="sm-drawing" id="sm-${name}" role="tabpanel" aria-labelledby="sm-tab-${name}" hidden></div>`).join("")}
+      <dialog class="pd-keys sm-wide" aria-labelledby="sm-wide-title"><h2 id="sm-wide-title">Temperatures</h2>
+        <div></div><form method="dialog"><button>Close</button></form></dialog>
       <p class="sm-live pd-unseen" aria-live="polite"></p>`;
+    this.find("#sm-sweep").innerHTML = `<div class="sm-sweep-here"></div><button type="button" class="sm-widen">Wide view</button>`;
+    const dialog = /** @type {HTMLDialogElement} */ (this.find(".sm-wide"));
+    this.find(".sm-widen").addEventListener("click", () => {
+      this.drawWide();
+      dialog.showModal();
+    });
+    dialog.addEventListener("close", () => dialog.querySelector("div")?.replaceChildren());
     for (const tab of this.tabs()) tab.addEventListener("click", () => this.show(tab.dataset.shown ?? ""));
     this.find(".sm-tabs").addEventListener("keydown", (event) => this.moveTab(event));
     for (const event of ["pd-drafts", "pd-along", "pd-cleared"]) {
@@ -73,7 +85,7 @@ export class NextToken {
   }
 
   render() {
-    if (!this.panel.advanced || (this.shown === "map" && this.rule !== "top-w")) this.shown = "bars";
+    if (this.shown === "map" && this.rule !== "top-w") this.shown = "bars";
     this.find("#sm-tab-map").hidden = this.rule !== "top-w";
     for (const tab of this.tabs()) {
       const selected = tab.dataset.shown === this.shown;
@@ -97,7 +109,8 @@ export class NextToken {
   // ---------------------------------------------------------------- requests
 
   visible() {
-    return this.panel.isOpen() && !document.hidden && this.panel.root.dataset.tab !== "stores";
+    const { panel } = this;
+    return panel.isOpen() && panel.advanced && !document.hidden && panel.root.dataset.tab !== "stores";
   }
 
   /** @param {string} event of the page; see main.js */
@@ -177,7 +190,10 @@ export class NextToken {
       const found = await postJson("/api/sweep", { tab: TAB, rules });
       const titles = Object.fromEntries(Object.keys(rules).map((rule) => [rule, this.panel.choice.titleOf(rule)]));
       const temperature = Number(this.panel.options.values.temperature);
-      drawSweep(this.find("#sm-sweep"), found, { rule: this.rule, temperature, titles, possible: this.view?.possible ?? 1 });
+      const now = { rule: this.rule, temperature, titles, possible: this.view?.possible ?? 1 };
+      drawSweep(this.find(".sm-sweep-here"), found, now);
+      this.drawWide = () => drawSweep(this.find(".sm-wide > div"), found, now, WIDE);
+      if (/** @type {HTMLDialogElement} */ (this.find(".sm-wide")).open) this.drawWide();
     } catch (error) {
       if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
     }
@@ -213,7 +229,7 @@ export class NextToken {
     this.box.classList.add("sm-empty");
     setText(this.find(".sm-summary"), why);
     this.find(".sm-geometry").hidden = true;
-    for (const [name] of DRAWINGS) this.find(`#sm-${name}`).replaceChildren();
+    for (const drawing of ["#sm-bars", "#sm-rules", ".sm-sweep-here", "#sm-map"]) this.find(drawing).replaceChildren();
   }
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The sampling panel: three styles; under For experts the rules that truncate the model's distributions, their controls, the
- * method that computes drafts, and presets; and charts of the next token. Rules, controls and their ranges come from the
+ * The sampling panel: three styles, each with an example; under For experts the rules that truncate the model's
+ * distributions, their controls, the method that computes drafts, presets, and charts of the next token. Rules, controls and their ranges come from the
  * server's catalogue.
  *
  *   slider ──► settings of the next request for drafts
@@ -28,10 +28,10 @@ const USUAL = "Balanced"; // the default style, which the button does not name
 /**
  * What the panel needs of the page. `setSampling` sets the fields of further requests for drafts, and may request drafts
  * with them at once; `refill` requests drafts at the caret for the rows that do not agree; `isWriting`: whether drafts
- * belong at the caret; `whyNothing`: a sentence on why there are none; `requests`: the running request and the newest one that was answered; `drawList` draws the rows.
+ * belong at the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none; `requests`: the running request and the newest one that was answered; `drawList` draws the rows.
  * @typedef {{options: import("../shared/options.js").Options, toast: (message: string) => void, focusText: () => void,
  *            setSampling: (fields: {sampling?: object}, redraft: boolean) => void, refill: () => void,
- *            isWriting: () => boolean, whyNothing: () => string, requests: () => {running: Position | null, answered: Position | null},
+ *            isWriting: () => boolean, before: () => string | null, whyNothing: () => string, requests: () => {running: Position | null, answered: Position | null},
  *            drawList: () => void}} Page
  * @typedef {{n: number, before: string}} Position
  */
@@ -106,8 +106,8 @@ export class Sampling {
             <button type="button" aria-label="New seed">New</button></span>
         </div>
         <div class="sm-speculation" hidden></div>
-      </div>
-      <section class="sm-see" aria-labelledby="sm-see-title"></section>`;
+        <section class="sm-see" aria-labelledby="sm-see-title"></section>
+      </div>`;
 
     const on = (/** @type {string} */ selector, /** @type {string} */ event, /** @type {(event: any) => void} */ action) =>
       this.find(selector).addEventListener(event, action);
@@ -291,6 +291,7 @@ export class Sampling {
     // A small screen has room for the settings or the panel, not for both.
     const settings = /** @type {HTMLButtonElement} */ (this.root.querySelector("[data-do=settings]"));
     if (matchMedia("(max-width: 819px)").matches) disclose(settings, false);
+    this.styles.examples.later();
     this.see.refresh();
   }
 
@@ -301,7 +302,6 @@ export class Sampling {
   /** @param {boolean} open whether to show the papers' rules and methods, or only the styles */
   advance(open) {
     disclose(this.find(".sm-advanced-button"), open);
-    this.box.toggleAttribute("data-advanced", open);
     this.see.render();
     this.see.refresh();
   }

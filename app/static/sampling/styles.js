@@ -1,7 +1,10 @@
 // @ts-check
-/** The styles Precise, Balanced and Wild: the presets at the top of the sampling panel, as radio buttons. */
+/**
+ * The styles Precise, Balanced and Wild: the presets at the top of the sampling panel, as radio buttons, each with an
+ * example.
+ */
 
-import { setText } from "../shared/dom.js";
+import { Examples } from "./examples.js";
 
 export class Styles {
   /**
@@ -12,11 +15,14 @@ export class Styles {
     this.panel = panel;
     this.known = panel.catalogue.styles;
     box.innerHTML =
-      `<div class="sm-styles" role="radiogroup" aria-label="Style" aria-describedby="sm-style-description">${this.known
-        .map(({ name }) => `<label><input type="radio" name="sm-style" value="${name}"><span>${name}</span></label>`)
-        .join("")}</div><p class="sm-description" id="sm-style-description"></p>`;
+      `<div class="sm-styles" role="radiogroup" aria-label="Style">${this.known
+        .map(({ name, description }) => `<label><input type="radio" name="sm-style" value="${name}" aria-label="${name}"
+          aria-describedby="sm-style-${name}"><span class="sm-style"><b>${name}</b>
+          <small id="sm-style-${name}">${description}</small><q class="sm-example" data-style="${name}"></q></span></label>`)
+        .join("")}</div><p class="sm-description" id="sm-style-own">Your own setting: see For experts.</p>`;
+    this.examples = new Examples(box, panel);
     this.inputs = [...box.querySelectorAll("input")];
-    this.description = /** @type {HTMLElement} */ (box.querySelector(".sm-description"));
+    this.own = /** @type {HTMLElement} */ (box.querySelector("#sm-style-own"));
     box.addEventListener("change", (event) => {
       const { value } = /** @type {HTMLInputElement} */ (event.target);
       panel.presets.take(/** @type {import("./choice.js").Preset} */ (panel.catalogue.presets.find(({ name }) => name === value)));
@@ -32,6 +38,7 @@ export class Styles {
   render() {
     const present = this.present();
     for (const input of this.inputs) input.checked = input.value === present?.name;
-    setText(this.description, present?.description ?? "Your own setting: see For experts.");
+    this.own.hidden = present !== undefined;
+    this.examples.later();
   }
 }

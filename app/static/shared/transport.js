@@ -26,7 +26,7 @@ export const PAGE = freshId();
 
 /**
  * Request drafts and call `onLine` for every line of the answer as it arrives.
- * @param {{n: number, before: string, settings: object}} request
+ * @param {{n: number, before: string, settings: object, tab?: string, grow?: boolean}} request `tab`: instead of this one
  * @param {(line: any) => void} onLine
  * @param {AbortSignal} signal
  */
@@ -92,7 +92,8 @@ function post(path, body, signal) {
   return reach(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
-function freshId() {
+/** An id that no other tab has. */
+export function freshId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
@@ -108,8 +109,8 @@ export function leave() {
   leaveAs(PAGE);
 }
 
-/** @param {string} id `sendBeacon` still works while the page unloads. */
-function leaveAs(id) {
+/** @param {string} id of a tab. `sendBeacon` still works while the page unloads. */
+export function leaveAs(id) {
   navigator.sendBeacon("/api/leave", new Blob([JSON.stringify({ tab: id })], { type: "application/json" }));
 }
 

@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -63,11 +64,16 @@ class Panel(Editor):
     def __init__(self, page: Page) -> None:
         super().__init__(page, FakeDrafts())
         self.asked: list[tuple[str, Any]] = []
+        self.examples: list[Any] = []  # the requests for the styles' examples
         page.on("request", self._note)
 
     def _note(self, request: Any) -> None:
         if "/api/" in request.url and request.method == "POST" and not request.url.endswith("/leave"):
-            self.asked.append((request.url.partition("/api/")[2], json.loads(request.post_data or "{}")))
+            body = json.loads(request.post_data or "{}")
+            if body.get("settings", {}).get("k") == 1:
+                self.examples.append(body)
+            else:
+                self.asked.append((request.url.partition("/api/")[2], body))
 
     def begin(self, url: str) -> Panel:
         self.open(url)
@@ -87,9 +93,10 @@ class Panel(Editor):
     def show(self) -> None:
         """Open the panel, with what is under For experts."""
         self.button.click()
-        expect(self.region.get_by_role("row").nth(1)).to_be_visible()
+        expect(self.region).to_be_visible()
         if not self.advanced.is_visible():
             self.region.get_by_role("button", name="For experts").click()
+        expect(self.region.get_by_role("row").nth(1)).to_be_visible()
 
     @property
     def advanced(self) -> Locator:
@@ -399,7 +406,8 @@ def test_three_styles_come_first_and_the_papers_names_wait_under_advanced(
         preset = next(preset for preset in PRESETS if preset.name == name)
         panel.region.get_by_role("radiogroup", name="Style").get_by_role("radio", name=name).check()
         panel.rest()
-        expect(panel.region.locator("#sm-style-description")).to_have_text(description)
+        expect(panel.region.get_by_role("radio", name=name)).to_have_accessible_description(description)
+        expect(panel.region.get_by_text("Your own setting")).to_be_hidden()
         expect(panel.button).to_have_text("Style of drafts" if name == "Balanced" else f"Style of drafts · {name}")
         assert panel.last()["temperature"] == preset.temperature
         chosen = panel.last().get("sampling", {"rule": "none", "values": {}, "mode": "superposed"})
@@ -408,13 +416,71 @@ def test_three_styles_come_first_and_the_papers_names_wait_under_advanced(
     expect(panel.region.get_by_role("radio", name="Balanced")).to_be_checked()
     panel.region.get_by_role("button", name="For experts").click()
     panel.slide("Temperature", 1.35)
-    expect(panel.region.locator("#sm-style-description")).to_have_text("Your own setting: see For experts.")
+    expect(panel.region.get_by_text("Your own setting: see For experts.")).to_be_visible()
     expect(panel.button).to_have_text("Style of drafts · Custom")
     panel.page.get_by_role("button", name="Close the style of drafts").click()
     panel.reload()
     panel.button.click()
     expect(panel.advanced).to_be_visible()  # no style says what is set
     assert panel.errors == []
+
+
+def test_each_style_has_an_example_while_the_panel_is_open(context: BrowserContext, site: tuple[Server, Path]) -> None:
+    panel = Panel(context.new_page())
+    panel.open(site[0].url)
+    panel.put(TEXT)
+    panel.rest()
+    assert panel.examples == []
+    panel.button.click()
+    examples = panel.region.locator(".sm-example")
+
+    def complete() -> bool:
+        return len(panel.examples) == len(STYLES) and all(examples.all_text_contents())
+
+    panel.wait(complete, "the examples")
+    asked = {path for path, _ in panel.asked}
+    assert asked == {"drafts"}, "charts are for experts"
+    for name, body, example in zip(STYLES, panel.examples, examples.all_text_contents(), strict=True):
+        preset = next(preset for preset in PRESETS if preset.name == name)
+        sampling = body["settings"]["sampling"]
+        assert (sampling["rule"], sampling["mode"]) == (preset.rule, preset.mode)
+        assert body["settings"]["temperature"] == preset.temperature
+        assert body["tab"] != panel.asked[-1][1]["tab"]
+        assert TEXT.endswith(body["before"])
+        assert example.startswith(f"… {TEXT.split()[-1]}")
+    panel.examples.clear()
+    panel.box.focus()
+    panel.write(" and then")
+    panel.wait(complete, "new examples")
+    assert "then" in examples.first.text_content()
+    panel.page.get_by_role("button", name="Close the style of drafts").click()
+    panel.examples.clear()
+    panel.box.focus()
+    panel.write(" again")
+    panel.rest()
+    panel.page.wait_for_timeout(1500)
+    assert panel.examples == []
+    assert panel.errors == []
+
+
+def test_temperatures_have_a_wide_view(panel: Panel) -> None:
+    panel.rule("top-n-sigma")
+    panel.region.get_by_role("tab", name="Temperatures").click()
+    panel.region.get_by_role("button", name="Wide view").click()
+    dialog = panel.page.get_by_role("dialog", name="Temperatures")
+    expect(dialog.locator(".sm-line")).to_have_count(len(CATALOG) - 1)
+    # Letters of at least 14 px, and no name over another.
+    drawing = dialog.get_by_role("img")
+    tops: list[float] = sorted(
+        drawing.locator(".sm-label").evaluate_all("all => all.map((e) => e.getBoundingClientRect().top)")
+    )
+    heights: list[float] = drawing.locator(".sm-label").evaluate_all(
+        "all => all.map((e) => e.getBoundingClientRect().height)"
+    )
+    assert min(heights) >= 13
+    assert all(b - a >= 13 for a, b in pairwise(tops))
+    dialog.get_by_role("button", name="Close").click()
+    expect(panel.region.locator(".sm-line")).to_have_count(len(CATALOG) - 1)
 
 
 def test_labels_begin_with_a_capital_and_each_word_has_one_meaning(panel: Panel) -> None:
