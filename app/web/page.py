@@ -34,15 +34,23 @@ STATIC_URL = "/page"
 
 # The options that are shown at first, in the words of a writer.
 SIMPLE = ("k", "length", "end_below")
-# All others are for experts, in the order in which a draft is made: what is mixed, how tokens are chosen, where drafts
-# branch, how they grow and end, and when they are made anew.
-EXPERTS = (
-    "ngrams", "mixing", "alpha", "personal_weight",
-    "temperature", "tau",
-    "distinct", "forks",
-    "exact_steps", "verify", "reset_every",
-    "refill",
-)  # fmt: skip
+# All others are for experts, in the order in which a draft is made: what is done to the model's logits, what is mixed
+# in, where drafts branch, how they grow and end, and when they are made anew. Each with its symbol and its source: a
+# place in the paper on Superposed Decoding (arXiv 2405.18400), or a page of docs/ if Polydraft adds it.
+EXPERTS = {
+    "temperature": "T · divides the logits before the rule",
+    "tau": "τ · Superposed Decoding, appendix B",
+    "ngrams": "p_ngram · Superposed Decoding, eq. 5",
+    "mixing": "p_f · Superposed Decoding, eqs. 6 and 7; linear: Polydraft’s, ngram-stores.md",
+    "alpha": "α · Superposed Decoding, eq. 6",
+    "personal_weight": "α of your stores · Polydraft’s, personal-stores.md",
+    "distinct": "Off: Superposed Decoding, eq. 2. On: Polydraft’s, superposed-decoding.md",
+    "forks": "Polydraft’s, superposed-decoding.md",
+    "exact_steps": "r · Polydraft’s, superposed-decoding.md. 0: Superposed Decoding, eqs. 3 and 4",
+    "verify": "Polydraft’s, superposed-decoding.md",
+    "reset_every": "s · Superposed Decoding, section 5.3",
+    "refill": "When rows are made anew",
+}
 TOKEN = 0.75  # words of English
 
 # How the page shows how likely drafts are; the server does not need this setting.
@@ -56,10 +64,11 @@ CHANCES = (
 
 # Opens the choice of the model.
 MODEL = (
-    '<div class="pd-option"><span><span id="pd-models-label">Model</span></span>'
+    '<div class="pd-option"><span><span id="pd-models-label">Model</span>'
     '<button type="button" id="pd-models-open" data-do="models" aria-haspopup="dialog" '
-    'aria-labelledby="pd-models-label pd-models-open" '
-    'aria-describedby="pd-models-how">Change…</button>'
+    'aria-labelledby="pd-models-label pd-models-name pd-models-open" '
+    'aria-describedby="pd-models-how">Change…</button></span>'
+    '<span class="pd-model-name" id="pd-models-name"></span>'
     '<small id="pd-models-how">Load another model while this one goes on drafting.</small></div>'
 )
 
@@ -234,7 +243,8 @@ def _control(control: Control) -> str:
     """One option as a labelled native input, which supports keyboard, touch and screen reader."""
     name, label, explain = (escape(text) for text in (control.name, control.label, control.explain))
     described = f'id="pd-{name}" name="{name}" title="{explain}" aria-describedby="pd-{name}-how"'
-    how = f'<small id="pd-{name}-how">{explain}</small>'
+    paper = f"<cite>{escape(EXPERTS[control.name])}</cite>" if control.name in EXPERTS else ""
+    how = f'<small id="pd-{name}-how">{explain}{paper}</small>'
     if control.kind == "bool":
         checked = " checked" if control.default else ""
         return (

@@ -101,8 +101,9 @@ export function setUpModels(root, loaded) {
 
   root.addEventListener("pd-status", (event) => {
     const { model, backend } = /** @type {CustomEvent} */ (event).detail;
-    const known = backend === "loading" || backend === "unavailable" ? "" : `${model} · `;
-    setText(root.querySelector("[data-do=models]"), `${known}Change…`);
+    const name = /** @type {HTMLElement} */ (root.querySelector(".pd-model-name"));
+    setText(name, backend === "loading" || backend === "unavailable" ? "" : model);
+    name.title = name.textContent ?? "";
   });
   root.querySelector("[data-do=models]")?.addEventListener("click", () => {
     setText(form.querySelector("span"), "");

@@ -155,9 +155,23 @@ def test_settings_begin_with_a_writers_words_and_experts_find_the_order_of_makin
     first = editor.page.locator("#pd-options > .pd-option > span :is(label, #pd-models-label)")
     labels = [text.strip() for text in first.all_text_contents()]
     assert labels == ["Drafts", "How far ahead", "How sure", "Model"]
+    tops = first.evaluate_all("all => all.map((e) => e.getBoundingClientRect().top)")
+    assert max(tops) - min(tops) < 2, tops
+    long = "A model with a long name " + 9 * "and more "
+    editor.page.locator(".pd-model-name").evaluate("(e, name) => { e.textContent = name }", long)
+    whole = "e => e.getBoundingClientRect().right <= e.closest('.pd-option').getBoundingClientRect().right + 12"
+    assert editor.page.locator("[data-do=models]").evaluate(f"e => e.scrollWidth <= e.clientWidth && ({whole})(e)")
+    editor.page.locator(".pd-model-name").evaluate("e => { e.textContent = 'Scripted' }")
     expect(editor.page.locator("output[for=pd-length]")).to_have_text("about 8 words")
-    expect(editor.page.get_by_role("button", name="Change…")).to_have_text("Scripted · Change…")
+    expect(editor.page.get_by_role("button", name="Model Scripted Change…")).to_be_visible()
     editor.page.get_by_role("button", name="For experts").click()
     names = editor.page.locator("#pd-more [name]").evaluate_all("all => all.map(({name}) => name)")
-    order = ["ngrams", "temperature", "tau", "forks", "exact_steps", "verify", "reset_every"]
+    order = ["temperature", "tau", "ngrams", "mixing", "alpha", "personal_weight", "distinct", "forks", "exact_steps"]
     assert [name for name in names if name in order] == order
+    for name, source in (
+        ("alpha", "α · Superposed Decoding, eq. 6"),
+        ("tau", "τ · Superposed Decoding, appendix B"),
+        ("reset_every", "s · Superposed Decoding, section 5.3"),
+    ):
+        expect(editor.page.locator(f"#pd-{name}-how cite")).to_have_text(source)
+    assert editor.page.locator("#pd-more > .pd-option:not(:has(cite)) [name]").count() <= 1  # an option of the model
