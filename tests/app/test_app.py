@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from app.cli import main as cli
 from app.web.page import EXAMPLES
-from core.autocomplete import Autocomplete
+from core.autocomplete import Autocomplete, load_autocomplete
 from core.samplers.view import look
 from measure.bench.child import free_port
 from tests.app.static.editor.test_page import HOSTILE, Editor
@@ -119,9 +119,10 @@ def test_three_drafts_appear_and_tab_takes_the_best(page: Page, app: App) -> Non
     drafts = wait_until_done(editor)
     assert len(drafts) == len(set(drafts)) == 3
     assert all(draft.startswith(" ") and "\ufffd" not in draft for draft in drafts)
-    assert editor.ghost() == drafts[0]
+    best = editor.ghost()
+    assert best in drafts  # rows keep their places while one types, so it may be any of them
     editor.press("Tab")
-    assert editor.text == TEXT + drafts[0]
+    assert editor.text == TEXT + best
     editor.press("Control+z")
     assert editor.text == TEXT
     assert editor.errors == []
@@ -165,8 +166,9 @@ def test_sliders_act_on_the_next_drafts(page: Page, app: App) -> None:
     assert longest < 40
 
 
-def test_the_panels_chart_is_what_the_core_computes(page: Page, app: App, autocomplete: Autocomplete) -> None:
-    autocomplete = autocomplete
+def test_the_panels_chart_is_what_the_core_computes(page: Page, app: App) -> None:
+    autocomplete = load_autocomplete(prose=True)
+    autocomplete.adapt([])
     session = autocomplete.open()
     completion = session.complete(TEXT)
     while completion.next_logits is None:

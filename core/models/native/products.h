@@ -69,6 +69,7 @@ void into_low_rank(const LowRank& low, const float* x, int64_t rows, int64_t K, 
       Vec totals[2] = {};
       int64_t k = 0;
       for (; k + 2 * LANES <= K; k += 2 * LANES) {
+        if (r == 0) __builtin_prefetch(a + k + 2 * K);  // the processor's own prefetching ends at each page
         totals[0] += load(a + k) * load(x + r * K + k);
         totals[1] += load(a + k + LANES) * load(x + r * K + k + LANES);
       }
@@ -95,6 +96,13 @@ void out_of_low_rank(const LowRank& low, int64_t panel, const float* inner, int 
     store(values + r * PANEL, one);
     store(values + r * PANEL + LANES, other);
   }
+}
+
+// Prefetches the columns of B of one panel, while the panel itself is computed.
+void fetch_low_rank(const LowRank& low, int64_t panel) {
+  const int64_t bytes = low.count * PANEL * (low.kind == BFLOAT16 ? sizeof(uint16_t) : sizeof(float));
+  const char* b = static_cast<const char*>(low.b) + panel * bytes;
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(b + at);
 }
 
 // Values of the inputs x (rows, K) of a product with one matrix.
@@ -144,6 +152,7 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
         const int64_t each = (bytes[i] + K - 1) / K, step = whole ? (each + blocks - 1) / blocks : each;
         const Fetch fetch{w + (whole ? bytes[i] + block * step * K : AHEAD), step};
         const float* sums = inputs.sums + row * (K / BLOCK);
+        if (block == 0 && matrices[i]->low) fetch_low_rank(*matrices[i]->low, first_panel + p);
         if (rounded[i]) {
           rounded[i](formats[i]->layout, w, inputs.rounded + row, rows, some, K, values);
         } else if (decode && formats[i]->coded()) {
