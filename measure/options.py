@@ -123,7 +123,7 @@ class EvalOptions(BenchOptions):
         Path | None,
         Use(
             "Draft with this adapter, a folder that `polydraft train prose` wrote.",
-            ("drafts", "typing", "keytype", "prose", "tune-base"),
+            ("drafts", "typing", "time", "keytype", "prose", "tune-base"),
             metavar="FOLDER",
         ),
     ] = None

@@ -29,10 +29,10 @@ from statistics import fmean
 from app.learning.typist import Passage, passages
 from app.service.sampling import drafting
 from app.service.settings import DraftSettings
-from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session, load_autocomplete
+from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session
 from core.calibration import UNCHANGED, Making, calibration_of, fitted
 from core.time_saved import END_BELOW, FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends
-from measure.options import EvalOptions, texts
+from measure.options import EvalOptions, loaded, texts
 from measure.plots import PlotPoint, page, points, scatter
 from measure.report import Progress, Report, ReportRow, counted, number_in
 from measure.scores import half_interval
@@ -142,7 +142,7 @@ class WrittenPassage:
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
-    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
+    autocomplete = loaded(options)
     chosen = passages(texts(options.text, options.part), options.repetitions or CHARACTERS)
     ngrams = autocomplete.ngrams is not None
     report = Report("eval time")
