@@ -23,6 +23,7 @@ from core.calibration import Making, calibration_of
 from core.chains import names_of
 from core.chances import Chances, TokenChances
 from core.drafting.boundaries import only
+from core.drafting.candidates import log_total
 from core.drafting.drafts import Drafts, Figures, Kept, Options
 from core.drafting.driver import Drafting
 from core.drafting.reuse import KnownLogits
@@ -38,7 +39,8 @@ from core.models.prose import prose_of
 from core.modes.start import Mode, start
 from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.base import BASE_STORE, BaseShelf, base_store
-from core.ngram.interpolation import Store
+from core.ngram.earned import Earned
+from core.ngram.interpolation import Linear, Store
 from core.ngram.shelf import ALPHA, Shelf, interpolation
 from core.options import OPTIONS, Backend, Precision, Value
 from core.present import SHORT, KeptRow, Presentation, TextDraft, kept_rows, present
@@ -51,6 +53,7 @@ from core.time_saved import RowPath
 
 WINDOW = 1024  # tokens of text before the caret that the model reads
 BACKGROUND = 32  # characters of a background's end that are encoded for each token that is read
+PART = 32  # tokens of a pass that gives the probability of each: their logits are large
 REMEMBERED = 64  # rows that a session stores; kept rows take their probabilities from them
 
 
@@ -214,6 +217,8 @@ class CompleteOptions(Options):
         unasked: whether the writer has not requested the drafts: then fewer are shown where they would disturb. Where
             a paragraph begins, only drafts in the document's form (`core.forms`); where text follows on the line, only
             drafts that join it, each up to the next punctuation.
+        earned: whether the stores of `mixture` earn their weights in the text before the caret (`core.ngram.earned`).
+            Those in `ngrams` keep theirs, as do all of them in a prompt that fills in the middle.
         corrects: whether rows may correct a slip of the finger in the half-typed word (`core.slips`). They have
             `TextDraft.replace`; for superposed drafts of distinct lineages without text after the caret on the line.
         merge_alike: whether rows that differ only in case, number or spelling count as one (`core.text.alike`).
@@ -235,6 +240,7 @@ class CompleteOptions(Options):
     background: str = ""
     after: str = ""
     unasked: bool = False
+    earned: bool = True
     merge_alike: bool = False
     corrects: bool = False
     likeliest: int | None = None
@@ -254,6 +260,7 @@ class Session:
         self.sequence = autocomplete.model.open() if sequence is None else sequence
         self.word_logits = WordLogits()
         self.known = KnownLogits()
+        self.earned = Earned()
         self._read: tuple[str, list[int]] = "", []  # the background, and its tokens
         self.suspect = ""  # the latest text whose last word may contain a slip
         self.shown: list[tuple[str, TextDraft]] = []  # the rows of the latest completions, with the text before each
@@ -294,6 +301,8 @@ class Session:
         healing = a.healer.plan(before, **plan)
         if healing.prefix_ids != healing.before_ids and (ngrams := o.interpolation()) is not None:
             o = replace(o, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
+        earned = options.earned and "ngrams" in changes and healing.prefix_ids == healing.before_ids
+        o = replace(o, earned=earned and isinstance(o.interpolation(), Linear))
         keeps = o.mode.name == "superposed" and o.distinct
         return Completion(self, healing, o, kept if keeps else (), before, check_tails)
 
@@ -313,7 +322,9 @@ class Session:
 
     def fork(self) -> Session:
         """Returns another session with the same text, also while a completion runs. Raises ContextFull."""
-        return Session(self.autocomplete, self.sequence.fork())
+        made = Session(self.autocomplete, self.sequence.fork())
+        made.earned = self.earned.copy()
+        return made
 
     def close(self) -> None:
         self.sequence.close()
@@ -472,13 +483,23 @@ class Completion:
             # 1. The text before the half-typed word.
             if mode.speculation is not None and mode.speculation.by.drafter.layers:
                 sequence.reveal()
-            logits = session.word_logits.logits if session.word_logits.match(healing, sequence) else []
-            known = None if logits else sequence.resume(healing.prefix_ids)
-            self.reused = sequence.length
-            if known is None and not logits:
-                rest = healing.prefix_ids[sequence.length :]
-                (known,) = yield [Row(sequence, rest)], None
-                self.fed += len(rest)
+            prefix, known = healing.prefix_ids, None
+            unread = session.earned.unread(prefix, healing.begins) if options.earned else len(prefix)
+            matches = unread == len(prefix) and session.word_logits.match(healing, sequence)
+            logits = session.word_logits.logits if matches else []
+            if unread < len(prefix):
+                known = yield from self._weighed(prefix, unread)
+            elif not logits:
+                known = sequence.resume(prefix)
+                self.reused = sequence.length
+                if known is None:
+                    rest = prefix[sequence.length :]
+                    (known,) = yield [Row(sequence, rest)], None
+                    self.fed += len(rest)
+            else:
+                self.reused = sequence.length
+            if options.earned and isinstance(rule := options.interpolation(), Linear):
+                options = replace(options, ngrams=session.earned.rule(rule, len(prefix)))
 
             # 2. The half-typed word, if drafts may begin at a token boundary inside it.
             if known is not None:
@@ -487,6 +508,8 @@ class Completion:
                     (inside,) = yield [Row(sequence, list(healing.word_ids), every=True)], None
                     self.fed += len(healing.word_ids)
                     logits += [*inside]
+                    if options.earned:
+                        session.earned.read(len(prefix), healing.word_ids, _told(logits, healing.word_ids))
             if len(logits) > 1:
                 session.word_logits = WordLogits(healing.prefix_ids, healing.word_ids, logits)
                 branch = sequence.fork()
@@ -520,6 +543,30 @@ class Completion:
             if branch is not None:
                 branch.close()
             sequence.settle()
+
+    def _weighed(self, prefix: list[int], unread: int) -> Generator[tuple[list[Row], None], list[Tensor], Tensor]:
+        """Reads the prefix from its token `unread` on, with the probability of each token, by which the stores earn
+        their weights. Returns the logits (V,) after the prefix."""
+        sequence, earned = self._session.sequence, self._session.earned
+        ahead = sequence.resume(prefix[:unread])
+        self.reused = sequence.length
+        if ahead is None and (before := prefix[sequence.length : unread - 1]):
+            yield [Row(sequence, before, silent=True)], None
+            self.fed += len(before)
+        while part := prefix[sequence.length :][:PART]:
+            (after,) = yield [Row(sequence, part, every=True)], None
+            self.fed += len(part)
+            lines = [*after] if ahead is None else [ahead, *after]
+            tokens = prefix[unread : sequence.length]
+            earned.read(unread, tokens, _told(lines, tokens))
+            unread, ahead = unread + len(tokens), after[-1].clone()
+        assert ahead is not None, "some token was unread"
+        return ahead
+
+
+def _told(lines: Ids[Tensor], tokens: Ids[int]) -> list[float]:
+    """ln p of each token by the logits (V,) before it."""
+    return [float(x[i]) - log_total(x.numpy(), 1.0) for x, i in zip(lines, tokens, strict=False)]
 
 
 def load_autocomplete(

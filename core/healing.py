@@ -50,12 +50,14 @@ class Healing:
         before_ids: the tokens of that text alone.
         word_ids: the usual tokens of the half-typed word; [] if no word is healed.
         rests: the bytes of the word that remain after its first i tokens; the last one is b"".
+        begins: the number of `before_ids` that are not the document's.
     """
 
     prefix_ids: list[int]
     before_ids: list[int]
     word_ids: list[int]
     rests: list[bytes]
+    begins: int
 
 
 @dataclass(frozen=True)
@@ -140,12 +142,12 @@ class Healer:
         if len(ids) > room:
             half = room // 2
             ids = ids[-(-(len(ids) - room) // half) * half :]
-        ids = [*background, *ids]
+        own, ids = len(ids), [*background, *ids]
         plain = (t.start_ids or []) + ids or self._beginning
         prompt = plain
         if after.strip() and self.fim is not None:
             prompt = (t.start_ids or []) + self.fim.around(ids, t.encode(after))
-        return Healing(prompt, plain, word, rests)
+        return Healing(prompt, plain, word, rests, len(plain) - own)
 
     def boundaries(self, healing: Healing) -> Boundaries:
         """Returns the token boundaries where drafts may begin: before the word and after each of its tokens."""

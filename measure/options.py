@@ -63,8 +63,11 @@ class EvalOptions(BenchOptions):
         Use("A file or folder of text to test on (tune-adapter: text by others); .txt or .jsonl.zst.", but=_TEMPLATED),
     ] = None
     past: Annotated[  # None is the first half of `text`
-        Path | None, Use("The writer's earlier text.", ("personal", "adapter", "tune", "tune-adapter"))
+        Path | None, Use("The writer's earlier text.", ("personal", "weights", "adapter", "tune", "tune-adapter"))
     ] = None
+    counted: Annotated[
+        bool, Use("The text is part of what the base store counted: its counts are left out.", ("weights",))
+    ] = False
     share: Annotated[
         float, Use("Percent of the earlier text that is learned, the newest.", _ADAPTER, low=0.1, high=100)
     ] = 100.0
@@ -79,8 +82,8 @@ class EvalOptions(BenchOptions):
     repetitions: Annotated[
         int | None,
         Use(
-            "Places per kind of text (typing, time: characters; prose, tune-base: also characters; tune-adapter: per "
-            "fold); each has its default.",
+            "Places per kind of text (typing, time: characters; prose, tune-base: also characters; weights: tokens; "
+            "tune-adapter: per fold); each has its default.",
             flags=("--prefixes", "--repetitions"),
             low=2,
         ),
@@ -131,7 +134,7 @@ class EvalOptions(BenchOptions):
         Path | None,
         Use(
             "A file of names, as training/set_aside.json; only the documents of these names, each a kind of text.",
-            ("prose",),
+            ("prose", "weights"),
             metavar="FILE",
         ),
     ] = None

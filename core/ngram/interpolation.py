@@ -184,8 +184,20 @@ class Trust:
         """The factor floor + (1 - floor)·familiarity for drafts after a text."""
         return 1.0 if self.floor == 1 else self.floor + (1 - self.floor) * familiarity(store, text)
 
-    def weights(self, known: Evidence, familiar: float) -> np.ndarray:
-        """w without α for every context and order, (d, N)."""
+    def familiar_at(self, store: Store, text: Sequence[int], start: int) -> np.ndarray:
+        """`familiar` before each token of a text from `start` on."""
+        if self.floor == 1:
+            return np.ones(len(text) - start)
+        n, low = _familiar_order(store), max(start - _FAMILIAR_WINDOW - _FAMILIAR_ORDER, 0)
+        known = [store.count(text[i : i + n]) > 0 for i in range(low, len(text) - n)]
+        sums = np.concatenate([[0], np.cumsum(known)])  # of the n-grams that begin before a place
+        ends = np.maximum(np.arange(start, len(text)) - low - n + 1, 0)
+        begins = np.maximum(ends - _FAMILIAR_WINDOW, 0)
+        shares = (sums[ends] - sums[begins]) / np.maximum(ends - begins, 1)
+        return self.floor + (1 - self.floor) * shares
+
+    def weights(self, known: Evidence, familiar: float | np.ndarray) -> np.ndarray:
+        """w without α for every context and order, (d, N); `familiar` may differ by context, (d, 1)."""
         below = np.maximum(known.seen, known.totals) + self.offset
         if self.types_weight and isinstance(known, TypedEvidence):
             below = below + self.types_weight * known.types
@@ -252,6 +264,7 @@ class Linear(Interpolation):
         listed = stores if isinstance(stores, Sequence) else [(stores, 1.0)]
         self.stores = [s if isinstance(s, Mixed) else Mixed(s[0], alpha * s[1], trust) for s in listed]
         self._familiar: list[float] | None = None  # by store, after the text of `after`
+        self._offsets: list[np.ndarray] | None = None  # by store and order, see `earned`
         for mixed in self.stores:
             _check_share("a store's factor", mixed.alpha)
 
@@ -260,6 +273,12 @@ class Linear(Interpolation):
         words do not count: they would only confirm the store that proposed them."""
         made = copy(self)
         made._familiar = self._familiar_after(text)
+        return made
+
+    def earned(self, offsets: list[np.ndarray]) -> Linear:
+        """The rule with other weights: w' = σ(logit w + b), with b (N,) for each store; see `core.ngram.earned`."""
+        made = copy(self)
+        made._offsets = offsets
         return made
 
     def knows(self, ids: Sequence[int]) -> bool:
@@ -292,11 +311,14 @@ class Linear(Interpolation):
         others = p
         # Without a text, the common beginning of the contexts counts as the text.
         factors = self._familiar or self._familiar_after(_shared_tail(contexts))
-        for mixed, familiar in zip(self.stores, factors, strict=True):
+        for n, (mixed, familiar) in enumerate(zip(self.stores, factors, strict=True)):
             if not mixed.alpha:
                 continue
             known = mixed.store.evidence(contexts, candidates, [n for n in mixed.store.orders if n > 1])
             w = mixed.alpha * mixed.trust.weights(known, familiar)  # (d, N)
+            if self._offsets is not None:
+                raised = w * np.exp(self._offsets[n])
+                w = raised / (1 - w + raised)
             fractions = known.fractions()  # (d, N, m)
             together = others is p  # no personal store so far
             p = _mixed_in(p, w, fractions)
@@ -326,10 +348,14 @@ class Linear(Interpolation):
 
 def familiarity(store: Store, ids: Sequence[int]) -> float:
     """The share of the last 4-grams of a text that the store contains, 0 to 1."""
-    n = min(_FAMILIAR_ORDER, store.orders[-1])
+    n = _familiar_order(store)
     tail = ids[-(_FAMILIAR_WINDOW + n - 1) :]
     windows = range(len(tail) - n + 1)
     return sum(store.count(tail[i : i + n]) > 0 for i in windows) / len(windows) if windows else 0.0
+
+
+def _familiar_order(store: Store) -> int:
+    return min(_FAMILIAR_ORDER, store.orders[-1])
 
 
 def _mixed_in(p: np.ndarray, w: np.ndarray, fractions: np.ndarray) -> np.ndarray:
