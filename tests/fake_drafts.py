@@ -60,6 +60,9 @@ class FakeDrafts:
     tail: str = "own"
     ends_after: int = 99  # words; a draft that shall grow goes on to its end
     gains: dict[int, float] = field(default_factory=dict)  # place -> how much its draft leads to what follows
+    replaces: dict[str, int] = field(
+        default_factory=dict
+    )  # draft -> typed letters that it replaces, for who can delete
     first_thought: str = ""  # every row's text after the first step, where the choice replaces it
     personal: dict[str, tuple[int, int]] = field(default_factory=dict)  # draft -> what a personal store chose of it
     removed: str = "a"  # the mark of what was removed from the stores
@@ -135,6 +138,7 @@ class FakeDrafts:
                     "finished": step >= len(words[i]),
                     "personal": self.marks(text),
                 }
+                | ({"replace": self.replaces[text]} if text in self.replaces and body.get("corrects") else {})
                 | ({"gain": self.gains[i]} if i in self.gains and body.get("after") else {})
                 for i, text in sorted(rows.items())
                 if chance[i] >= settings.get("min_confidence", 0)

@@ -20,6 +20,7 @@ from core.errors import InputError
 
 OPENING = 80  # characters of the first line used as a title
 MOST_STORES = 64  # that one document uses
+MOST_BACKGROUND = 1 << 18  # characters
 MOST_NOTE = 4 << 20  # bytes; 10,000 private ranges are 300 kB
 ID = re.compile(r"[0-9a-f][0-9a-f-]{7,63}")
 
@@ -61,6 +62,7 @@ class Entry:
         keys: the page's counters for the number of keys that drafts have saved.
         stores: files of base stores that this document uses beside those that every document uses; "default" is the one
             that comes with Polydraft.
+        background: text that the model reads before the document, and that is no part of it.
         created, changed: ms since 1970.
         binned: when the document went into the bin, in ms since 1970; None outside the bin.
         file: the text's name in the folder, or in bin/.
@@ -82,6 +84,7 @@ class Entry:
     unsure: bool = False
     keys: Annotated[dict[str, _Whole], Field(max_length=8)] = field(default_factory=dict)
     stores: Annotated[list[_File], Field(max_length=MOST_STORES)] = field(default_factory=list)
+    background: Annotated[str, Field(max_length=MOST_BACKGROUND)] = ""
     created: _Time = 0
     changed: _Time = 0
     binned: _Time | None = None

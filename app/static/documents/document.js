@@ -13,7 +13,7 @@
  *            changed: number, binned: number | null, revision: string}} Entry
  */
 
-/** @typedef {Entry & {text: string}} Document */
+/** With its text, and with text that the model reads before it. @typedef {Entry & {text: string, background: string}} Document */
 
 /**
  * A store of documents, implemented by `file_documents.js` and `browser_documents.js`. `write` replaces a text only if
@@ -38,6 +38,7 @@ export function newDocument(known = {}) {
   return {
     id: crypto.randomUUID(), title: "", opening: "", words: 0, caret: [0, 0], privateRanges: [], unsure: false,
     keys: { typed: 0, taken: 0, takes: 0 }, stores: [], created: now, changed: now, binned: null, revision: "", text: "",
+    background: "",
     ...known,
   };
 }

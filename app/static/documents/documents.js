@@ -237,10 +237,20 @@ export class Documents {
     });
   }
 
+  /**
+   * Change the text that the model reads before this document. It is saved with the document.
+   * @param {string} text
+   */
+  setBackground(text) {
+    this.current.background = text;
+    this.saving.amended = true;
+    this.saving.textChanged({ opened: false });
+  }
+
   /** What this document decides in every request for drafts. */
   requestFields() {
-    const { stores } = this.current;
-    return stores.length ? { base_stores: stores } : {};
+    const { stores, background } = this.current;
+    return { ...(stores.length ? { base_stores: stores } : {}), ...(background.trim() ? { background: background.toWellFormed() } : {}) };
   }
 
   // ---------------------------------------------------------------- any document

@@ -57,9 +57,10 @@ export class FileDocuments {
    * @param {string} base
    * @returns {Promise<Entry>}
    */
-  async write({ id, title, text, caret, privateRanges, unsure, keys, stores, created, changed, binned }, base) {
+  async write({ id, title, text, caret, privateRanges, unsure, keys, stores, background, created, changed, binned }, base) {
     const body = {
-      id, title, text, caret, private: privateRanges, unsure, keys, stores, created, changed, binned, base: base || null,
+      id, title, text, caret, private: privateRanges, unsure, keys, stores, background, created, changed, binned,
+      base: base || null,
     };
     try {
       return fromServer(await postJson("/api/documents/write", body));

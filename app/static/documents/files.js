@@ -117,6 +117,7 @@ function checked(given, where) {
     privateRanges: Array.isArray(document.privateRanges) && document.privateRanges.every(numbers),
     privacy: typeof document.unsure === "boolean",
     stores: Array.isArray(document.stores) && document.stores.every((/** @type {unknown} */ file) => file && typeof file === "string"),
+    background: typeof document.background === "string",
     keys: numbers(Object.values(document.keys ?? [null])),
     dates: numbers([document.created, document.changed]) && (document.binned === null || Number.isInteger(document.binned)),
   };

@@ -67,7 +67,8 @@ export class Saving {
 
   /** Another document is shown. @param {Document} document */
   begin(document) {
-    this.current = { ...document, stores: document.stores ?? [] }; // earlier versions stored none
+    const { stores = [], background = "" } = document; // earlier versions stored none
+    this.current = { ...document, stores, background };
     this.amended = false;
   }
 
@@ -140,8 +141,8 @@ export class Saving {
    * @returns {Document}
    */
   saved(entry, text) {
-    const { title, keys, stores } = this.current;
-    return { ...entry, title: entry.id === this.current.id ? title : entry.title, keys, stores, text };
+    const { title, keys, stores, background } = this.current;
+    return { ...entry, title: entry.id === this.current.id ? title : entry.title, keys, stores, background, text };
   }
 
   /** Store the documents that this tab wrote in incognito. */

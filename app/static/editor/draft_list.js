@@ -5,7 +5,7 @@
  */
 
 import { newElement, setText } from "../shared/dom.js";
-import { branches, commonEnds, isRightToLeft, percent, upToWord } from "./drafting.js";
+import { branches, commonEnds, isRightToLeft, percent, slipOf, upToWord } from "./drafting.js";
 import { drawMarked, marks, tokens } from "./marks.js";
 
 /** @typedef {import("./rows.js").Row} Row */
@@ -55,7 +55,8 @@ export class DraftList {
     while (box.children.length > rows.length) box.lastElementChild?.remove();
     while (box.children.length < rows.length) box.append(this.newOption(box.children.length));
 
-    const texts = rows.map(({ rest, live }) => (live ? rest : ""));
+    // The beginning of a row that corrects a slip is not that of the others, so it is shown whole.
+    const texts = rows.map(({ draft, rest, live }) => (live && !draft?.replace ? rest : ""));
     const starts = branches(texts);
     const ends = commonEnds(texts, starts.map(({ shared }) => shared));
     const parts = starts.map((part, i) => ({ ...part, end: ends[i] }));
@@ -77,6 +78,7 @@ export class DraftList {
       const mine = draft ? marks(draft, rest) : [];
       marked ||= mine.length > 0;
       this.drawText(option, rest, draft && coloured ? tokens(draft, rest) : mine, parts, i, stem);
+      this.drawStruck(option, draft);
       option.dataset.text = rest;
       const title = draft ? described(draft, mine.length > 0) : "";
       if (option.title !== title) option.title = title;
@@ -118,6 +120,20 @@ export class DraftList {
     if (shared) option.style.setProperty("--rise", String(i - parent));
   }
 
+  /**
+   * Show the word with a slip that the row replaces, struck out, and the letters of it that stay. The style sheet draws
+   * both, as the stem of the other rows.
+   * @param {HTMLElement} option
+   * @param {import("./drafting.js").PlacedDraft | null} draft
+   */
+  drawStruck(option, draft) {
+    const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
+    const { word, stays } = draft?.replace ? slipOf(draft) : { word: null, stays: null };
+    set(text, "data-struck", word);
+    set(/** @type {HTMLElement} */ (text.firstElementChild), "data-stays", stays);
+    if (word !== null) text.dataset.stem = "";
+  }
+
   /** @param {number} i */
   show(i) {
     this.box.children[i].scrollIntoView({ block: "nearest" });
@@ -155,12 +171,14 @@ export class DraftList {
 
 /**
  * The description of a row: how probable its draft is, and how it was made.
- * @param {import("./drafting.js").Draft} draft
+ * @param {import("./drafting.js").PlacedDraft} draft
  * @param {boolean} personal whether personal stores decided parts of it
  */
-function described({ whole, tail }, personal) {
+function described(draft, personal) {
+  const { whole, tail } = draft;
+  const corrected = draft.replace ? `In place of “${slipOf(draft).word}”. ` : "";
   const made = tail ? `; ${TAILS[tail]}` : "";
-  return `The whole draft: ${percent(whole)}${personal ? "; underlined: from your stores" : ""}${made}`;
+  return `${corrected}The whole draft: ${percent(whole)}${personal ? "; underlined: from your stores" : ""}${made}`;
 }
 
 /**

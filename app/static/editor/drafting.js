@@ -7,11 +7,12 @@
 /**
  * One draft as the server sends it. `text` is the text that taking it inserts at the caret; `personal` lists the ranges
  * that a personal store decided, as [start, end) in characters (not UTF-16 units); `how` lists for each token its range,
- * how speculation produced it, and its LTS; `tail` is how its tokens were computed; `gain` is how much the draft raises ln P of the text after the caret;
+ * how speculation produced it, and its LTS; `replace`: how many letters before the caret it replaces, because they
+ * contain a slip; `tail` is how its tokens were computed; `gain` is how much the draft raises ln P of the text after the caret;
  * `chance` is how often such a row comes true up to its end or, in a row of full length, to where it branches; `best`:
  * whether it is expected to save most time.
  * @typedef {{id: number, text: string, probability: number, whole: number, finished: boolean, gain?: number,
- *            chance?: number, best?: boolean,
+ *            chance?: number, best?: boolean, replace?: number,
  *            tail?: "own" | "superposed" | "checked",
  *            personal?: [number, number][], how?: [number, number, string, number | null][]}} Draft
  */
@@ -25,13 +26,14 @@
 
 /**
  * The rest of a draft after `before`: "" if all of it is written; null if it does not continue `before`. Of a long text
- * only the last part is compared, which requests contain.
+ * only the last part is compared, which requests contain. A draft that replaces letters continues its own text alone.
  * @param {PlacedDraft} draft
  * @param {string} before
  * @returns {string | null}
  */
-export function restOf({ anchor, origin, text }, before) {
+export function restOf({ anchor, origin, text, replace }, before) {
   const typed = before.length - anchor.length;
+  if (replace && typed) return null;
   if (typed < 0) {
     const from = Math.max(0, before.length - WINDOW);
     const back = before.length >= origin && anchor.startsWith(before.slice(from), from);
@@ -136,6 +138,15 @@ export function firstWord(rest) {
  */
 export function wordStem(before) {
   return before.slice(-40).match(/\S+$/u)?.[0] ?? "";
+}
+
+/**
+ * The word with a slip that a draft replaces, and the letters of it that stay.
+ * @param {PlacedDraft} draft
+ */
+export function slipOf({ anchor, replace = 0 }) {
+  const word = anchor.slice(-40).match(/\S+\s?$/u)?.[0] ?? "";
+  return { word: word.trimEnd(), stays: word.slice(0, Math.max(0, word.length - replace)) };
 }
 
 /**

@@ -16,6 +16,7 @@ import { hasEnoughLeft } from "./drafting.js";
 import { Outcomes } from "./outcomes.js";
 import { Requests } from "./requests.js";
 import { emit } from "../shared/dom.js";
+import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
 import { beginAnew } from "../shared/transport.js";
 
@@ -50,7 +51,7 @@ export class DraftsController {
     this.settings = settings;
     /** The settings of the sampling panel. @type {{sampling?: object}} */
     this.sampling = {};
-    /** What the document decides in every request. @type {() => {base_stores?: string[]}} */
+    /** What the document decides in every request. @type {() => {base_stores?: string[], background?: string}} */
     this.documentFields = () => ({});
     this.timers = new Timers();
     /** Whether the drafts must grow as soon as the running request has ended. */
@@ -272,6 +273,7 @@ export class DraftsController {
     const extra = {
       show, ...this.documentFields(), ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}),
       ...(wanted ? {} : { unasked: true }), merge_alike: true,
+      ...(ANDROID ? {} : { corrects: true }), // its keyboards correct slips themselves
     };
     this.requests.send(before, settings, extra, {
       pressed, forSettings, wanted, freed, decides, k: this.k, keeps: keep || grow,
@@ -369,7 +371,7 @@ export class DraftsController {
         return draft ? [{ ...draft, text: shown, chance, best: pays[0].id === id }] : [];
       });
       this.rows.decide(anchor, before, paying);
-      for (const { draft } of this.rows.all) if (draft) this.outcomes.displayed(draft);
+      for (const { draft } of this.rows.all) if (draft && !draft.replace) this.outcomes.displayed(draft);
       return;
     }
     this.rows.receive(anchor, before, { drafts, settled, growing });

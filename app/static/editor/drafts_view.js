@@ -4,7 +4,7 @@
  * the same while its draft is shown.
  */
 
-import { fitted, wordStem } from "./drafting.js";
+import { fitted, slipOf, wordStem } from "./drafting.js";
 import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
 
@@ -102,13 +102,15 @@ export class DraftsView {
   }
 
   /**
-   * The rows in the list. A single row that saves time is the ghost alone; on a touch screen it is a row to tap, too.
+   * The rows in the list. A single row that saves time is the ghost alone; on a touch screen it is a row to tap, too. One
+   * that corrects a slip is always a row, because the ghost cannot strike letters out.
    * Where text follows the caret, a list appears only if the writer has asked for it.
    */
   get listed() {
     const { all, shown } = this.rows;
     if (all.length && this.layout.textFollows && !(this.asked && all.some(({ draft }) => draft))) return [];
-    return this.decides && shown.length < (TOUCH.matches ? 1 : 2) ? [] : all;
+    const alone = !TOUCH.matches && !all.some(({ draft, live }) => live && draft?.replace);
+    return this.decides && shown.length < (alone ? 2 : 1) ? [] : all;
   }
 
   drawList() {
@@ -129,6 +131,10 @@ export class DraftsView {
     if (this.isRevisiting()) {
       // A ghost would cover the selection; the lines below it make room for the list.
       if (room) this.ghost.show("", text, textarea.selectionEnd, { room });
+      else this.ghost.hide();
+    } else if (row?.draft?.replace) {
+      this.lastGhost = null;
+      if (room) this.ghost.show("", text, caret, { room });
       else this.ghost.hide();
     } else if (row) {
       this.lastGhost = { text: fitted(row.rest, text.slice(textarea.selectionEnd)), caret };
@@ -160,7 +166,9 @@ export class DraftsView {
   /** Announce the best draft to screen readers when the writer pauses, unless it was the last announcement. */
   announceLater() {
     this.timers.later("announce", ANNOUNCE_AFTER, () => {
-      const best = this.rows.all[this.active]?.rest.trim();
+      const { draft, rest } = this.rows.all[this.active] ?? {};
+      const slip = draft?.replace ? slipOf(draft) : null;
+      const best = slip ? `${slip.stays}${rest.trim()}, in place of ${slip.word}` : rest?.trim();
       if (!best || best === this.announced || document.activeElement !== this.field.textarea) return;
       this.announced = best;
       const live = this.rows.all.filter((row) => row.live).length;

@@ -24,6 +24,7 @@
  */
 
 import { setUpAppearance } from "./appearance.js";
+import { setUpBackground } from "../documents/background.js";
 import { CaretMap } from "./caret.js";
 import { setUpChances } from "./chances.js";
 import { Connection } from "./connection.js";
@@ -205,6 +206,7 @@ function startPanels(root, editor, documents) {
     drawList: () => view.drawList(),
   });
   setUpDocumentsPanel(root, documents, { text: () => field.text, focusText, toast });
+  setUpBackground(root, documents, drafts);
   setUpFind(root, textarea, map, addKeys);
   setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));

@@ -18,6 +18,13 @@ import { restOf } from "./drafting.js";
 
 let made = 0;
 
+/**
+ * Whether two drafts are inserted at the same place.
+ * @param {Draft} a
+ * @param {Draft} b
+ */
+const replacesAlike = (a, b) => (a.replace ?? 0) === (b.replace ?? 0);
+
 /** @returns {Row} */
 const empty = () => ({ draft: null, rest: "", live: false });
 
@@ -75,7 +82,7 @@ export class Rows {
     };
     for (const draft of drafts) {
       const id = this.all.findIndex((row, i) => {
-        const old = row.live && row.draft && !decided[i].live ? restOf(row.draft, anchor) : null;
+        const old = row.live && row.draft && !decided[i].live && replacesAlike(row.draft, draft) ? restOf(row.draft, anchor) : null;
         return old && (draft.text.startsWith(old) || old.startsWith(draft.text));
       });
       if (id >= 0) place(id, draft, this.all[id].draft);
@@ -113,7 +120,7 @@ export class Rows {
     this.all = this.all.map((row, id) => {
       const draft = fresh.get(id);
       if (!draft) return settled ? empty() : row;
-      const old = row.draft && restOf(row.draft, anchor);
+      const old = row.draft && replacesAlike(row.draft, draft) ? restOf(row.draft, anchor) : null;
       const continues = Boolean(old && (draft.text.startsWith(old) || old.startsWith(draft.text)));
       const text = growing && old?.startsWith(draft.text) ? old : draft.text;
       const same = continues ? row.draft : null;
@@ -124,11 +131,11 @@ export class Rows {
   }
 
   /**
-   * The field `kept` of a request: the rows that stay.
+   * The field `kept` of a request: the rows that stay. One that corrects a slip is found again, or not.
    * @returns {{id: number, text: string}[]}
    */
   kept() {
-    return this.all.flatMap(({ rest, live }, id) => (live ? [{ id, text: rest }] : []));
+    return this.all.flatMap(({ draft, rest, live }, id) => (live && !draft?.replace ? [{ id, text: rest }] : []));
   }
 
   /** The rests of the rows that can be taken. */

@@ -44,12 +44,17 @@ export class Taking {
     if (restOf(row.draft, before) !== row.rest) return false;
     const text = fitted(row.rest.slice(0, length), value.slice(selectionEnd));
     if (!text) return false;
-    const { lineage } = row.draft;
+    const { lineage, replace = 0 } = row.draft;
     this.pace.taken(text.length, this.shownFor(lineage), what === "word" && lineage === this.lineage);
     this.lineage = what === "word" ? lineage : 0;
-    revisiting.taken(before, text, rows, what === "word");
+    const kept = before.slice(0, before.length - replace);
+    if (replace) {
+      // The draft's letters take the place of those with the slip; what is left of it continues the corrected text.
+      row.draft = { ...row.draft, replace: 0, anchor: kept, origin: kept.length };
+      field.textarea.setSelectionRange(kept.length, selectionStart);
+    } else revisiting.taken(before, text, rows, what === "word");
     field.insert(text, what);
-    if (length >= row.rest.length) emit(this.root, "pd-taken", { before, text });
+    if (length >= row.rest.length) emit(this.root, "pd-taken", { before: kept, text });
     return true;
   }
 

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from app.documents.folder import Changed, DocumentFolder, Entry, Listing
 from app.service.settings import Strict
-from app.web.bounds import Counts, Document, Files, Label, Name, Range, Ranges, Whole
+from app.web.bounds import Counts, Document, Files, Label, Name, Range, Ranges, Text, Whole
 from app.web.refusals import post
 from core.errors import InputError
 from core.files import status
@@ -58,6 +58,7 @@ class Written(One):
     unsure: bool = False
     keys: Counts
     stores: Files = Field(default_factory=list)
+    background: Text = ""
     created: Whole
     changed: Whole
     binned: Whole | None
@@ -83,6 +84,8 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
         listing = folder.listing() if kept else Listing([], [])
         where = "files" if kept else "browser"
         documents, problems = list(map(_shown, listing.entries)), list(map(asdict, listing.problems))
+        for one in documents:
+            del one["background"]  # as its text
         return {"kept": where, "folder": str(folder.folder), "documents": documents, "problems": problems}
 
     @app.get("/api/documents/{id}")

@@ -262,7 +262,7 @@ def client(tmp_path: Path) -> TestClient:
 
 RECORD = {
     "id": KEEPER, "title": "", "text": TEXT, "base": None, "caret": [3, 3], "private": [[0, 3]], "keys": {"typed": 9},
-    "stores": ["default"], "created": 1, "changed": 2, "binned": None,
+    "stores": ["default"], "background": "Anna asks when.", "created": 1, "changed": 2, "binned": None,
 }  # fmt: skip
 
 
@@ -283,6 +283,7 @@ def test_a_document_goes_over_http_and_comes_back(client: TestClient) -> None:
     assert read == {**written, "text": TEXT}
     assert (read["caret"], read["private"], read["keys"], read["words"]) == ([3, 3], [[0, 3]], {"typed": 9}, 10)
     assert read["stores"] == ["default"]
+    assert read["background"] == "Anna asks when."
     conflict = client.post("/api/documents/write", json={**RECORD, "text": "Mine."})
     assert (conflict.status_code, conflict.json()["changed"]) == (409, True)
     client.post("/api/documents/bin", json={"id": KEEPER, "on": True})
