@@ -23,11 +23,12 @@ ranges. So a text that Polydraft did not write itself is compared with what the 
   it may be the missing file under another name. The same holds for a document that was missing and came back with
   another text, and for one that has changed since the file of a note with private ranges was last seen.
 
-`Entry.unsure` is true for a text that is private as a whole for such a reason; the writer can say on the page that it
-is not. The note of a missing file is kept for `KEPT` days, without the opening of its text and with a digest in place
-of the file's name, which may repeat that text. What remains undetected: less than `2 * BLOCK` units of a passage,
-copied while its document is present; less than a sentence of it, after its document was changed elsewhere; and an
-edited private text that replaces the file of another document later than its own file is found missing.
+`Entry.unsure` is true for a text that is private as a whole for such a reason; the writer can say on the page that
+it is not. The note of a missing file is kept for `KEPT` days, without the opening of its text and the background,
+and with a digest in place of the file's name, which may repeat that text. What remains undetected: less than
+`2 * BLOCK` units of a passage, copied while its document is present; less than a sentence of it, after its document was
+changed elsewhere; and an edited private text that replaces the file of another document later than its own file is
+found missing.
 
 A text has at most `MOST_TEXT` bytes. A larger file is listed as a problem, and not read.
 
@@ -347,6 +348,7 @@ class DocumentFolder:
         """Notes that a document's file is missing; a problem if it had private text."""
         if entry.missing is None:
             entry.missing, entry.opening, entry.file, entry.stamp = _now(), "", _hidden(entry.file), []
+            entry.background = ""
             self._note(entry)
         if not entry.private:
             return []

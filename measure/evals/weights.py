@@ -14,6 +14,7 @@ from statistics import fmean
 
 import numpy as np
 
+from core.autocomplete import load_autocomplete
 from core.errors import InputError
 from core.models import LanguageModel
 from core.ngram import NgramStore
@@ -23,7 +24,7 @@ from core.ngram.interpolation import Interpolation, Linear
 from core.ngram.shelf import interpolation
 from core.ngram.store import CandidateIds, Contexts, Evidence
 from measure.evals.prose import texts_of
-from measure.options import EvalOptions, loaded, texts
+from measure.options import EvalOptions, texts
 from measure.report import Progress, Report
 from measure.scores import half_interval
 from training.held_out import means_of_blocks
@@ -35,7 +36,8 @@ CONSTANT, EARNED = "constants", "earned"
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
-    autocomplete, documents = loaded(options), texts_of(options)
+    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
+    documents = texts_of(options)
     model, base = autocomplete.model, autocomplete.ngrams
     if options.counted and base is None:
         raise InputError("--counted given without a base store; leave it out, or give --base-store.")

@@ -14,6 +14,7 @@ from app.cli.main import app
 from core.errors import InputError
 from measure.evals import EVALS
 from measure.evals.personal import learn_and_test
+from measure.evals.prose import texts_of
 from measure.options import EvalOptions, loaded
 from measure.uses import uses_of
 
@@ -31,6 +32,8 @@ def used(name: str) -> set[str]:
     source = inspect.getsource(module)
     if "learn_and_test(options)" in source:
         source += inspect.getsource(learn_and_test)
+    if "texts_of(options)" in source:
+        source += inspect.getsource(texts_of)
     if "loaded(options" in source:
         source += inspect.getsource(loaded)
     found = {FIELDS.get(field, field) for field in re.findall(r"\boptions\.(\w+)", source)}
@@ -51,6 +54,7 @@ GIVEN = {
     "text": "x.txt", "past": "x.txt", "repetitions": "2", "timed": "1", "context": "32", "part": "all", "k": "3,8",
     "length": "10", "plot": "x.svg", "backend": "auto", "minutes": "1", "model": "default", "base_store": "none",
     "verify_with": "default", "share": "100", "learned": "x", "adapter": "x", "slips": "3", "only": "x.json",
+    "counted": "",
 }  # fmt: skip
 
 
@@ -60,7 +64,7 @@ def test_an_option_that_an_evaluation_does_not_use_is_refused(option: str) -> No
     flag = "--" + option.replace("_", "-")
     for name in EVALS:
         if not USES[option].by(name):
-            refused = run(name, flag, GIVEN[option])
+            refused = run(name, flag, *filter(None, [GIVEN[option]]))
             assert refused.exit_code == 1
             assert f"{flag} changes nothing in {name}; leave it out." in refused.stderr
             assert USES[option].but or f"It is for {', '.join(USES[option].only)}." in refused.stderr
