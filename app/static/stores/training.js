@@ -14,7 +14,7 @@ import { getJson, postJson } from "../shared/transport.js";
  */
 
 const [TRAINS, STEPS] = [3, 4]; // the step that trains, and all; see `stepOf`
-const MINUTES = 10; // that a training takes at most
+const ESTIMATING = "estimating the time left"; // until the training has measured how fast this machine is
 const EVERY = 1000; // ms between two requests for the progress
 const [WIDE, HIGH, MARGIN] = [132, 34, 3]; // of the curve
 
@@ -156,11 +156,11 @@ function isActive(row) {
 function doing({ state, paused, stopping, again, description, share, left }) {
   const begin = again ? "Text was forgotten: learning again from what is left. " : "";
   if (stopping) return `${begin}Stopping …`;
-  if (state === "waiting") return `${begin}Step 1 of ${STEPS}: begins in a moment, ${MINUTES} min left at most`;
+  if (state === "waiting") return `${begin}Step 1 of ${STEPS}: begins in a moment, ${ESTIMATING}`;
   if (paused) return `${begin}Paused while you type`;
   const step = stepOf({ description, share });
   const part = step === TRAINS && share > 0 && share < 1 ? `, ${Math.round(100 * share)}%` : "";
-  const time = left !== null ? `${remaining(left)} left` : step < TRAINS ? `${MINUTES} min left at most` : "about a minute left";
+  const time = left === null ? ESTIMATING : `${remaining(left)} left`;
   return `${begin}Step ${step} of ${STEPS}: ${description}${part}, ${time}`;
 }
 

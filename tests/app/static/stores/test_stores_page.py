@@ -157,6 +157,29 @@ def test_a_click_trains_a_store_and_another_one_stops_it(page: Page, stores: Per
     expect(me.locator(".ps-adapter")).to_have_text("The model has begun to learn this text, and has not finished.")
 
 
+def test_learning_says_its_step_and_moves_from_its_first_second(page: Page, stores: PersonalStores) -> None:
+    stores.create("me")
+    row = {"store": "me", "again": False, "state": "waiting", "paused": False, "stopping": False, "left": None}
+    row |= {"description": "Loading the model", "share": 0, "curve": [], "message": "", "failed": False}
+
+    def answer(route: Route) -> None:
+        real = route.fetch()
+        route.fulfill(response=real, json={**real.json(), "trainings": [row]})
+
+    page.route("**/api/stores", answer)
+    page.route("**/api/stores/trainings", lambda route: route.fulfill(json={"trainings": [row]}))
+    reopen(page)
+    doing = store(page, "me").locator(".ps-doing")
+    expect(doing).to_have_text("Step 1 of 4: begins in a moment, estimating the time left")
+    bar = store(page, "me").get_by_role("progressbar")
+    assert bar.evaluate("e => e.getAnimations().length") == 1
+    row |= {"state": "running", "description": "Evaluating the model"}
+    expect(doing).to_have_text("Step 2 of 4: Evaluating the model, estimating the time left")
+    row |= {"description": "Training", "share": 0.25, "left": 200}
+    expect(doing).to_have_text("Step 3 of 4: Training, 25%, 3 min left")
+    expect(bar).to_have_attribute("value", "0.25")
+
+
 def test_training_pauses_while_somebody_types(editor: Editor, stores: PersonalStores) -> None:
     stores.create("me")
     add_text(stores, "me", "a.txt", "abc " * 1500)
