@@ -280,7 +280,7 @@ def test_a_dropped_letter_shapes_the_very_next_drafts_and_is_forgotten(page: Pag
 def test_a_paragraph_is_learned_where_that_is_switched_on(page: Page, app: App) -> None:
     editor = opened(page, app)
     page.get_by_role("tab", name="My writing").click()
-    page.get_by_role("textbox", name="New store").fill("learner")
+    page.get_by_role("textbox", name="New collection").fill("learner")
     page.get_by_role("button", name="Create").click()
     page.get_by_role("switch", name="learner: learn as I write").check()
     expect(page.locator(".pd-learns")).to_have_text("Learning into learner")

@@ -67,6 +67,17 @@ export function plural(n, noun) {
   return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 }
 
+const WORDS = 0.75; // of a token, in English
+
+/**
+ * About how many words a number of tokens is.
+ * @param {number} tokens
+ */
+export function words(tokens) {
+  const n = Math.round(tokens * WORDS);
+  return n < 10 ? plural(n, "word") : `about ${plural(Number(n.toPrecision(2)), "word")}`;
+}
+
 /** @param {number} bytes */
 export function size(bytes) {
   if (bytes < 1e6) return `${Math.ceil(bytes / 1000).toLocaleString()} kB`;

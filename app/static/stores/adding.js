@@ -3,7 +3,7 @@
 
 import { setText } from "../shared/dom.js";
 import { ServerError, postJson, streamFile } from "../shared/transport.js";
-import { messageOf, plural } from "../shared/wording.js";
+import { messageOf, plural, words } from "../shared/wording.js";
 
 export class Adding {
   /** @param {import("./stores.js").StoresTab} tab */
@@ -101,7 +101,7 @@ export class Adding {
       this.upload = null;
       box.hidden = true;
     }
-    const added = read ? `Added ${plural(read, "file")} (${plural(tokens, "token")}) to ${store}.` : `Nothing was added to ${store}.`;
+    const added = read ? `Added ${plural(read, "file")} (${words(tokens)}) to ${store}.` : `Nothing was added to ${store}.`;
     this.tab.report(damage.length ? `${added} ${plural(damage.length, "problem")}:` : added, damage);
     await this.tab.refresh();
   }

@@ -6,7 +6,7 @@
 
 import { drawSlider, newElement, setText } from "../shared/dom.js";
 import { getJson, postJson } from "../shared/transport.js";
-import { field, plural, size } from "../shared/wording.js";
+import { field, plural, size, words } from "../shared/wording.js";
 
 /**
  * A chosen store as the server lists it; one that cannot be read has no description. A damaged entry of the list can only be removed.
@@ -132,7 +132,7 @@ export class BaseStores {
     const known = bytes !== undefined && orders !== undefined;
     const facts = store.damaged ? "" : known ? `${plural(ngrams ?? 0, "n-gram")} of ${orders[0]} to ${orders[1]} tokens · ${size(bytes)} · tokenizer of ${tokenizer}` : store.file;
     setText(item.querySelector(".ps-facts"), facts);
-    setText(item.querySelector(".ps-sources"), known ? `From ${plural(documents ?? 0, "document")}, ${plural(tokens ?? 0, "token")}: ${(sources ?? []).join(", ")}` : "");
+    setText(item.querySelector(".ps-sources"), known ? `From ${plural(documents ?? 0, "document")}, ${words(tokens ?? 0)}: ${(sources ?? []).join(", ")}` : "");
     /** @type {HTMLElement} */ (item.querySelector(".ps-facts")).title = store.file;
     const box = /** @type {HTMLElement} */ (item.querySelector(".ps-problem"));
     box.hidden = !problem;

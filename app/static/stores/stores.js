@@ -13,7 +13,7 @@ import { finder, newElement, setText } from "../shared/dom.js";
 import { Searching } from "./searching.js";
 import { Training } from "./training.js";
 import { PAGE, getJson, postJson } from "../shared/transport.js";
-import { ago, clearError, field, messageOf, originName, plural, showError, size } from "../shared/wording.js";
+import { ago, clearError, field, messageOf, originName, plural, showError, words } from "../shared/wording.js";
 
 /**
  * A store as the server lists it; one that cannot be used has only a name and a problem.
@@ -67,6 +67,8 @@ export class StoresTab {
     this.training = new Training(this);
     this.bases = new BaseStores(this);
     this.drawNumbers = drawNumbers(root, pace);
+    this.find(".ps-common-open").addEventListener("click", () => this.showCommon(true));
+    this.find(".ps-back").addEventListener("click", () => this.showCommon(false));
     /** What can be undone, newest last: the name, and the tickets by store. @type {{name: string, tickets: Map<string, string>}[]} */
     this.forgotten = [];
 
@@ -80,7 +82,7 @@ export class StoresTab {
       const store = field(form, "store").value.trim();
       await postJson("/api/stores/create", { store });
       form.reset();
-      this.announce(`Created the store ${store}.`);
+      this.announce(`Created the collection ${store}.`);
       await this.refresh();
       this.into.value = store;
     });
@@ -126,6 +128,15 @@ export class StoresTab {
     } catch (error) {
       showError(place, messageOf(error));
     }
+  }
+
+  /** Show the page of common phrases, or that of the writer's own collections. @param {boolean} on */
+  showCommon(on) {
+    for (const column of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll(".ps-column"))) {
+      column.hidden = column.matches(".ps-common") !== on;
+    }
+    this.root.scrollTop = 0;
+    this.find(on ? ".ps-back" : ".ps-common-open").focus();
   }
 
   /** @param {string} text for screen readers */
@@ -176,7 +187,7 @@ export class StoresTab {
         <summary></summary>
         <ul></ul>
         <p class="ps-more" hidden></p>
-        <button type="button" class="ps-delete">Delete this store</button>
+        <button type="button" class="ps-delete">Delete this collection</button>
       </details>`);
     item.dataset.store = store;
     item.querySelector(".ps-error")?.before(this.training.newPart(store));
@@ -195,7 +206,7 @@ export class StoresTab {
   newProblem({ store }) {
     const item = newElement("li", "ps-store", `
       <div class="ps-what"><h3></h3><p class="ps-problem"></p></div>
-      <button type="button" class="ps-delete">Delete this store</button>
+      <button type="button" class="ps-delete">Delete this collection</button>
       <p class="ps-error" role="alert" hidden></p>`);
     Object.assign(item.dataset, { store, problem: "" });
     setText(item.querySelector("h3"), store);
@@ -208,9 +219,9 @@ export class StoresTab {
    * @param {Store} row
    */
   draw(item, row) {
-    const { store, enabled, learning, bytes, changed, tokens, origins, unlisted } = row;
+    const { store, enabled, learning, changed, tokens, origins, unlisted } = row;
     const facts = /** @type {HTMLElement} */ (item.querySelector(".ps-facts"));
-    facts.textContent = `${plural(tokens, "token")} · ${size(bytes)} · changed ${ago(changed)}`;
+    facts.textContent = `${words(tokens)} · changed ${ago(changed)}`;
     facts.title = new Date(changed).toLocaleString();
     this.training.draw(/** @type {HTMLElement} */ (item.querySelector(".ps-style")), row);
     const on = /** @type {HTMLInputElement} */ (item.querySelector(".ps-on"));
@@ -229,7 +240,7 @@ export class StoresTab {
           <button type="button">Forget</button>`);
         setText(row.querySelector(".ps-name"), originName(origin));
         /** @type {HTMLElement} */ (row.querySelector(".ps-name")).title = origin;
-        setText(row.querySelector(".ps-facts"), `${plural(tokens, "token")}, ${ago(added)}`);
+        setText(row.querySelector(".ps-facts"), `${words(tokens)}, ${ago(added)}`);
         const button = /** @type {HTMLElement} */ (row.querySelector("button"));
         button.setAttribute("aria-label", `Forget ${originName(origin)}`);
         button.addEventListener("click", () => this.act(() => this.forget([store], "document", origin, originName(origin)), item));
@@ -238,7 +249,7 @@ export class StoresTab {
     );
     const more = /** @type {HTMLElement} */ (item.querySelector(".ps-more"));
     more.hidden = !unlisted;
-    more.textContent = `And ${unlisted} older ones: “polydraft ngram stats --store ${store}” lists them all.`;
+    more.textContent = `And ${unlisted} older ones.`;
   }
 
   /**
@@ -262,11 +273,11 @@ export class StoresTab {
   /** @param {string} store */
   async delete(store) {
     const confirmed = await this.confirm(
-      `Delete the store ${store}?`, "Its texts and counts, and what the model learned from them, are overwritten and removed. This cannot be undone.", "Delete",
+      `Delete the collection ${store}?`, "Its texts and counts, and what the model learned from them, are overwritten and removed. This cannot be undone.", "Delete",
     );
     if (!confirmed) return;
     await postJson("/api/stores/delete", { store });
-    this.announce(`Deleted the store ${store}.`);
+    this.announce(`Deleted the collection ${store}.`);
     this.learning.removed();
     await this.refresh();
     await this.learning.refresh({ anew: true });
@@ -307,7 +318,7 @@ export class StoresTab {
     if (tickets.size) this.forgotten.push({ name, tickets });
     this.drawForgotten();
     const removed = kind === "document" ? plural(documents, "document") : plural(removedOccurrences, "place");
-    const rest = complete ? "" : " Another program has the store open, or the disk is full; the last traces are removed when the store is next opened.";
+    const rest = complete ? "" : " Another program has the collection open, or the disk is full; the last traces are removed when it is next opened.";
     const again = unlearned.map((store) => ` What the model had learned from ${store} is deleted; it learns again from what is left.`);
     this.report(`Forgot ${name}: removed ${removed}.${again.join("")}${rest}`, []);
     await this.refresh();

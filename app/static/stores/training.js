@@ -142,7 +142,7 @@ export class Training {
     find(".ps-ended").hidden = !ended;
     find(".ps-ended").classList.toggle("ps-problem", row?.failed ?? false);
     setText(find(".ps-train"), !adapter ? "Learn my style" : adapter.finished ? "Learn what is new" : "Go on learning");
-    const hint = "The model adapts to this store's text, here on this machine: ten minutes at most, paused while you type.";
+    const hint = "The model adapts to this collection's text, here on this machine: ten minutes at most, paused while you type.";
     setText(find(".ps-begin .ps-facts"), adapter ? "" : hint);
   }
 }

@@ -93,9 +93,10 @@ def serious(page: Page) -> list[str]:
 def open_sampling(page: Page, advanced: bool = True) -> Locator:
     page.locator(".pd-sampling-button").click()
     panel = page.get_by_role("complementary", name="Style of drafts")
-    expect(panel.get_by_role("row").nth(1)).to_be_visible()
+    expect(panel.get_by_role("radio", name="Balanced")).to_be_checked()
     if advanced:
         panel.get_by_role("button", name="For experts").click()
+        expect(panel.get_by_role("row").nth(1)).to_be_visible()
     return panel
 
 
@@ -158,11 +159,11 @@ def test_axe_finds_nothing_serious_in_my_writing(open_page: Callable[..., Page],
     page.get_by_role("searchbox").fill("thank you for")
     page.keyboard.press("Enter")
     expect(page.locator(".ps-result")).to_be_visible()
-    page.get_by_role("textbox", name="New store").fill("../evil")
+    page.get_by_role("textbox", name="New collection").fill("../evil")
     page.get_by_role("button", name="Create").click()
     expect(page.locator("#pd-stores [role=alert]:not([hidden])")).to_be_visible()
     assert serious(page) == []
-    page.get_by_role("button", name="Delete this store").click()
+    page.get_by_role("button", name="Delete this collection").click()
     assert serious(page) == []
 
 

@@ -102,6 +102,18 @@ def report(page: Page) -> Locator:
     return page.locator(".ps-report")
 
 
+def said(tokens: int) -> str:
+    """A number of tokens in a writer's words."""
+    words = round(tokens * 0.75)
+    return f"{words} words" if words < 10 else f"about {float(f'{words:.2g}'):,.0f} words"
+
+
+def common(page: Page) -> Locator:
+    """The page of common phrases, opened."""
+    page.get_by_role("button", name="Common phrases").click()
+    return page.get_by_role("region", name="Common phrases")
+
+
 def add(page: Page, *names: str) -> None:
     files = [FilePayload(name=name, mimeType="", buffer=FILES[name]) for name in names]
     page.get_by_label("Files to add").set_input_files(files)
@@ -263,7 +275,7 @@ def harbour(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_domains_store_is_added_weighed_and_removed(page: Page, harbour: Path) -> None:
-    section = page.get_by_role("region", name="Common phrases")
+    section = common(page)
     items = section.locator(".ps-base")
     expect(items).to_have_count(1)
     expect(items.first).to_contain_text("General English")
@@ -282,6 +294,7 @@ def test_a_domains_store_is_added_weighed_and_removed(page: Page, harbour: Path)
     error = section.get_by_role("alert").filter(has_text="polydraft ngram build SOURCE -o FILE --tokenizer MODEL")
     expect(error).to_be_visible()
     reopen(page)
+    section = common(page)
     expect(section.get_by_role("slider", name="harbour: weight")).to_have_value("0.4")
     expect(section.get_by_label("General English: use in")).to_have_value("")
     section.get_by_role("button", name="Remove harbour").click()
@@ -304,6 +317,7 @@ def test_a_base_store_is_used_in_the_documents_that_one_chooses(editor: Editor, 
     editor.write("The quay warden ")
     assert named() is None
     page = opened(editor)
+    common(page)
     page.get_by_role("textbox", name="Add a store").fill(store)
     page.get_by_role("button", name="Add store").click()
     page.get_by_label("harbour: use in").select_option("this document")
@@ -328,7 +342,7 @@ def test_a_base_store_is_used_in_the_documents_that_one_chooses(editor: Editor, 
     editor.reload()
     expect(editor.box).to_have_value(first)
     assert named() == [store, "default"]
-    opened(editor)
+    common(opened(editor))
     page.get_by_label("General English: use in").select_option("all documents")
     expect(page.get_by_label("General English: use in")).to_have_value("all")
     page.get_by_role("button", name="Remove harbour").click()
@@ -341,7 +355,7 @@ def test_a_damaged_entry_of_the_choice_can_only_be_removed(
     choice = [{"file": str(harbour / "harbour.ngram"), "weight": 1, "on": True}, {"file": 3}]
     (shared[2] / "base-stores.json").write_text(json.dumps({"version": 1, "stores": choice}))
     reopen(page)
-    section = page.get_by_role("region", name="Common phrases")
+    section = common(page)
     items = section.locator(".ps-base")
     expect(items).to_have_count(2)
     expect(items.nth(0)).to_contain_text("manuals.txt")
@@ -385,27 +399,27 @@ def test_arrow_keys_move_between_the_tabs_and_the_text_stays(editor: Editor) -> 
 
 
 def test_a_store_is_made_listed_and_deleted(page: Page, stores: PersonalStores) -> None:
-    expect(page.get_by_text("No stores yet")).to_be_visible()
-    page.get_by_role("textbox", name="New store").fill("work")
+    expect(page.get_by_text("No collections yet")).to_be_visible()
+    page.get_by_role("textbox", name="New collection").fill("work")
     page.get_by_role("button", name="Create").click()
-    expect(store(page, "work")).to_contain_text("0 tokens · ")
-    expect(store(page, "work")).to_contain_text("kB · changed just now")
-    expect(page.get_by_text("No stores yet")).to_be_hidden()
+    expect(store(page, "work")).to_contain_text("0 words · ")
+    expect(store(page, "work")).to_contain_text("changed just now")
+    expect(page.get_by_text("No collections yet")).to_be_hidden()
     for answer, left in (("Cancel", 1), ("Delete", 0)):
         if not store(page, "work").locator("details[open]").count():
             store(page, "work").locator("summary").click()
-        page.get_by_role("button", name="Delete this store").click()
+        page.get_by_role("button", name="Delete this collection").click()
         sure(page, answer)
         expect(store(page, "work")).to_have_count(left)
         assert len(stores.list()) == left
 
 
 def test_a_name_that_is_none_is_refused_in_words(page: Page) -> None:
-    page.get_by_role("textbox", name="New store").fill("../evil")
+    page.get_by_role("textbox", name="New collection").fill("../evil")
     page.get_by_role("button", name="Create").click()
     error = page.get_by_role("alert").filter(has_text="'../evil' given as the name of a store")
     expect(error).to_be_visible()
-    field = page.get_by_role("textbox", name="New store")
+    field = page.get_by_role("textbox", name="New collection")
     expect(field).to_be_focused()
     expect(field).to_have_attribute("aria-invalid", "true")
     expect(field).to_have_accessible_description(re.compile("name of a store"))
@@ -422,7 +436,7 @@ def test_an_unusable_store_shows_the_reason_and_can_be_deleted(
     (shared[2] / "junk.sqlite").write_text("junk" * 2000)
     page = opened(editor)
     expect(store(page, "junk")).to_contain_text("damaged or not a personal store")
-    store(page, "junk").get_by_role("button", name="Delete this store").click()
+    store(page, "junk").get_by_role("button", name="Delete this collection").click()
     sure(page, "Delete")
     expect(store(page, "junk")).to_have_count(0)
 
@@ -438,7 +452,7 @@ def test_what_others_change_shows_when_the_reader_comes_back(page: Page, stores:
 
 def test_files_go_in_and_what_is_damaged_is_named_with_its_reason(page: Page, stores: PersonalStores) -> None:
     add(page, *FILES)
-    expect(report(page)).to_contain_text(re.compile(r"Added 3 files \(\d+ tokens\) to me\. 3 problems:"))
+    expect(report(page)).to_contain_text(re.compile(r"Added 3 files \(about \d+ words\) to me\. 3 problems:"))
     told = report(page).get_by_role("listitem").all_text_contents()
     assert [line.split(" ", 1)[0].rstrip(",") for line in told] == ["broken.docx", "half.jsonl", "picture.png"]
     assert "not an intact Word document" in told[0]
@@ -464,7 +478,7 @@ def test_files_are_dropped_and_replace_what_was_there(page: Page, stores: Person
             }""",
             text,
         )
-        expect(report(page)).to_contain_text(f"Added 1 file ({len(text)} tokens) to me.")
+        expect(report(page)).to_contain_text(f"Added 1 file ({said(len(text))}) to me.")
     assert stores.list()[0]["tokens"] == len("one")
 
 
@@ -545,7 +559,7 @@ def test_a_phrase_goes_in_by_hand(page: Page, stores: PersonalStores) -> None:
     stores.create("work")
     stores.create("letters")
     page.evaluate("dispatchEvent(new Event('focus'))")
-    page.get_by_label("Store to add to").select_option("letters")
+    page.get_by_label("Collection to add to").select_option("letters")
     page.get_by_role("textbox", name="Or add a phrase").fill("Yours ever, Wilhelmina")
     page.get_by_role("button", name="Add", exact=True).click()
     expect(report(page)).to_contain_text("Added “Yours ever, Wilhelmina” to letters; drafts will use it from now on.")
