@@ -17,7 +17,7 @@ from gguf.constants import GGMLQuantizationType
 from core.errors import ModelFileError
 from core.models.families import COMMON, FAMILIES, Family
 from core.models.gguf_file import GGUFFile
-from core.models.recurrent import refuse_recurrent
+from core.models.recurrent import is_recurrent
 
 STRICT = "llama"  # the architecture of which no file may lack a tensor
 THETA = 10000.0  # of the rotation, if the file has none
@@ -102,7 +102,6 @@ def check(file: GGUFFile) -> None:
     """Raises ModelFileError, in one sentence, if tensors and metadata disagree or are incomplete."""
     if not isinstance(file.architecture, str):
         _wrong(file, f"its general.architecture is {file.architecture!r}, where a name is expected")
-    refuse_recurrent(file.architecture, file.path)
     tokens = file.fields.get("tokenizer.ggml.tokens")
     for key in ("token_type", "scores"):
         of_tokens = file.fields.get(f"tokenizer.ggml.{key}")
@@ -294,7 +293,9 @@ def _check_common(file: GGUFFile) -> None:
     if table.shape != expected:
         _wrong(file, f"token_embd.weight has the shape {table.shape}, where its metadata gives {expected}")
     for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length", "context_length"):
-        if isinstance(file.stated(key), int):  # some architectures have a list, one entry per layer, with zeros in it
+        # Some architectures have a list, one entry per layer, with zeros in it; one without attention has no heads.
+        stated = file.stated(key)
+        if isinstance(stated, int) and not (_is_zero(stated) and is_recurrent(file.architecture)):
             _size(file, key)
 
 

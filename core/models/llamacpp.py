@@ -4,6 +4,9 @@ One context with one unified cache serves every sequence: a fork is a second seq
 copies nothing. A pass is one `llama_batch`, of tokens, or of embeddings if any row is a mixture; feeding
 a token's embedding gives the token's logits. In a tree of tokens, each leaf has its own sequence id, which the
 tokens on its path share. This module does not import transformers.
+
+Models with a recurrent memory have one state for each sequence id, which cannot be cut back to an earlier position. A
+fork copies it. Going back returns to a copy that was kept before a pass, and reads the tokens after it again.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import ctypes
 import os
 import weakref
 from collections import deque
+from collections.abc import Iterator
 from collections.abc import Sequence as Ordered
 from pathlib import Path
 from typing import Any
@@ -45,6 +49,15 @@ MAX_CELLS = 8192  # positions in the cache, all sequences together; fewer where 
 LEAST_CELLS = 512
 MAX_SEQUENCES = 128  # sequence ids; llama.cpp itself allows 256
 BATCH = 512  # inputs per native call; longer rows are cut
+# Of models with a recurrent memory:
+STATES = 24  # sequence ids, as each takes the memory of a state
+KEPT = 3  # states that a sequence keeps to go back to
+TAIL = 8  # a state is kept so many tokens before the end of what is read, because words are finished and corrected
+
+CANNOT_GO_BACK = (
+    "The memory of {} cannot be cut back: what you delete is read again from a little earlier, and speculation "
+    "proposes single lines instead of trees."
+)
 
 # Its ctypes annotations name pointer classes that ctypes itself never creates; so no types.
 lib: Any = llama_cpp.llama_cpp
@@ -149,7 +162,11 @@ class LlamaCppModel(LanguageModel):
         params = lib.llama_context_default_params()
         params.n_ctx = self.context_length
         params.n_batch = params.n_ubatch = BATCH
-        params.n_seq_max = MAX_SEQUENCES
+        self.recurrent = bool(lib.llama_model_is_recurrent(pointer) or lib.llama_model_is_hybrid(pointer))
+        self.takes_trees = not self.recurrent
+        self.notice = CANNOT_GO_BACK.format(name) if self.recurrent else None
+        self._ids = STATES if self.recurrent else MAX_SEQUENCES
+        params.n_seq_max = self._ids
         params.kv_unified = True  # forks share cells
         params.n_threads = params.n_threads_batch = cores()
         self._context = lib.llama_init_from_model(pointer, params)
@@ -161,7 +178,7 @@ class LlamaCppModel(LanguageModel):
         self._projections = llamacpp_adapter.projections(file)
         self._layout = str(file.architecture), llamacpp_adapter.head_width(file)
         self._adapters: dict[int, tuple[Adapter, Any]] = {}  # by identity, with llama.cpp's pointers
-        self._free_ids = list(range(MAX_SEQUENCES - 1, -1, -1))
+        self._free_ids = list(range(self._ids - 1, -1, -1))
         self._dropped: deque[int] = deque()  # ids of sequences that were never closed, to be released
         self._token_batch = lib.llama_batch_init(BATCH, 0, MAX_SEQUENCES)
         self._embedding_batch = lib.llama_batch_init(BATCH, self.dim, MAX_SEQUENCES)
@@ -211,7 +228,7 @@ class LlamaCppModel(LanguageModel):
     def _take_id(self) -> int:
         self._collect()
         if not self._free_ids:
-            raise ContextFull(f"All {MAX_SEQUENCES} sequences of the cache are in use; close one first.")
+            raise ContextFull(f"All {self._ids} sequences of the cache are in use; close one first.")
         return self._free_ids.pop()
 
     def _collect(self) -> None:
@@ -236,32 +253,51 @@ class LlamaCppModel(LanguageModel):
         self._collect()
         positions = self._positions(rows)
         mixed = any(isinstance(row.inputs, Tensor) for row in rows)
-        # One entry per input: (row, position in the row), split into native batches of at most BATCH.
-        entries = [(r, i) for r, row in enumerate(rows) for i in range(len(row.inputs))]
-        values = (
-            np.concatenate([as_embeddings(self, row.inputs).numpy() for row in rows])
-            if mixed
-            else [token for row in rows for token in row.inputs]
-        )
         logits: list[list[Tensor]] = [[] for _ in rows]
-        for at in range(0, len(entries), BATCH):
-            part = entries[at : at + BATCH]
-            code = self._decode(rows, part, values[at : at + BATCH], mixed, positions)
-            if code != 0:
-                if code == 1:
-                    raise ContextFull(
-                        f"The cache of {self.context_length} positions is full of other texts; close a tab or wait."
-                    )
-                raise ModelFileError(
-                    f"llama.cpp failed on {self.name} (code {code}); restart, and run `polydraft doctor`."
+        for entries in self._stages(rows):
+            chosen = [[i for which, i in entries if which == r] for r in range(len(rows))]
+            values = (
+                np.concatenate(
+                    [as_embeddings(self, _some(row.inputs, of_row)) for row, of_row in zip(rows, chosen, strict=True)]
                 )
-            for b, (r, i) in enumerate(part):
-                if _wants_logits(rows[r], i):
-                    logits[r].append(self._logits(b))
+                if mixed
+                else [rows[r].inputs[i] for r, i in entries]
+            )
+            for at in range(0, len(entries), BATCH):
+                part = entries[at : at + BATCH]
+                self._decode(rows, part, values[at : at + BATCH], mixed, positions)
+                for b, (r, i) in enumerate(part):
+                    if _wants_logits(rows[r], i):
+                        logits[r].append(self._logits(b))
         return [
             torch.empty(0) if row.silent else torch.stack(found) if wants_every(row) else found[0]
             for row, found in zip(rows, logits, strict=True)
         ]
+
+    def _stages(self, rows: list[Row]) -> Iterator[list[tuple[int, int]]]:
+        """The inputs of the rows, as (row, position in the row), in the order in which they are computed. Between two
+        stages, the states are kept to which a sequence may have to go back."""
+        entries = [(r, i) for r, row in enumerate(rows) for i in range(len(row.inputs))]
+        if not self.recurrent:
+            yield entries
+            return
+        ends = [0 if isinstance(row.inputs, Tensor) else max(len(row.inputs) - TAIL, 0) for row in rows]
+        for row in rows:
+            _sequence(row).keep_state(row.sequence.length)
+        if first := [(r, i) for r, i in entries if i < ends[r]]:
+            yield first
+            for row, end in zip(rows, ends, strict=True):
+                if end:
+                    _sequence(row).keep_state(row.sequence.length + end)
+        yield [(r, i) for r, i in entries if i >= ends[r]]
+
+    def read_again(self, sequence: LlamaCppSequence, ids: list[int], at: int) -> None:
+        """Computes tokens of a sequence anew, from position `at` on, without logits."""
+        row = Row(sequence, ids, silent=True)
+        positions = [[(at + i, [sequence.id]) for i in range(len(ids))]]
+        for start in range(0, len(ids), BATCH):
+            part = [(0, i) for i in range(start, min(start + BATCH, len(ids)))]
+            self._decode([row], part, ids[start : start + BATCH], False, positions)
 
     def _positions(self, rows: list[Row]) -> list[list[tuple[int, list[int]]]]:
         """For each input of each row: position, and sequence ids that see it. Allocates ids for a tree's leaves."""
@@ -296,7 +332,8 @@ class LlamaCppModel(LanguageModel):
         values: object,
         mixed: bool,
         positions: list[list[tuple[int, list[int]]]],
-    ) -> int:
+    ) -> None:
+        """One native call. Raises ContextFull, ModelFileError."""
         batch = self._embedding_batch if mixed else self._token_batch
         batch.n_tokens = len(part)
         if mixed:
@@ -310,7 +347,13 @@ class LlamaCppModel(LanguageModel):
             for n, id in enumerate(ids):
                 batch.seq_id[b][n] = id
             batch.logits[b] = _wants_logits(rows[r], i)
-        return lib.llama_decode(self._context, batch)
+        code = lib.llama_decode(self._context, batch)
+        if code == 1:
+            raise ContextFull(
+                f"The cache of {self.context_length} positions is full of other texts; close a tab or wait."
+            )
+        if code:
+            raise ModelFileError(f"llama.cpp failed on {self.name} (code {code}); restart, and run `polydraft doctor`.")
 
     def _logits(self, b: int) -> Tensor:
         pointer = lib.llama_get_logits_ith(self._context, b)
@@ -326,6 +369,15 @@ def _affordable(model: Any) -> int:
     return max(LEAST_CELLS, int(CACHE_SHARE * free_bytes(torch.device("cpu"))) // max(cell, 1))
 
 
+def _some(inputs: list[int] | Tensor, at: list[int]) -> list[int] | Tensor:
+    return inputs[at] if isinstance(inputs, Tensor) else [inputs[i] for i in at]
+
+
+def _sequence(row: Row) -> LlamaCppSequence:
+    assert isinstance(row.sequence, LlamaCppSequence)
+    return row.sequence
+
+
 def _wants_logits(row: Row, position: int) -> bool:
     return not row.silent and position in wanted(row)
 
@@ -339,12 +391,52 @@ class LlamaCppSequence(Sequence):
         super().__init__(model)
         self.id = id
         self.branches: list[tuple[int, list[int]]] = []  # of a tree: the id of each leaf, the nodes on its path
+        self._states: dict[int, int] = {}  # of a recurrent memory: kept states, by length; the id of each
         self._open = True
+
+    def keep_state(self, length: int) -> None:
+        """Keeps the present state of a recurrent memory, after `length` inputs, to go back to it. Not after mixtures,
+        to which nothing goes back, nor where half of all ids are in use."""
+        model = self.model
+        mixed = length == self.length and self.inputs[-1:] == [None]
+        if not length or mixed or length in self._states or len(model._free_ids) <= model._ids // 2:
+            return
+        self._states[length] = model._take_id()
+        lib.llama_memory_seq_cp(model._memory, self.id, self._states[length], 0, -1)
+        while len(self._states) > KEPT:
+            model._give_id(self._states.pop(next(iter(self._states))))
+
+    def _go_back(self, length: int) -> None:
+        """Brings a recurrent memory to its state after `length` inputs. Raises InputError if there are mixtures among
+        those that would have to be read again."""
+        at = self._kept_before(length)
+        if None in self.inputs[at:length]:
+            raise InputError(f"Cannot rewind to {length}: superposed positions before it cannot be computed again.")
+        memory = self.model._memory
+        for later in [kept for kept in self._states if kept > length]:
+            self.model._give_id(self._states.pop(later))
+        lib.llama_memory_seq_rm(memory, self.id, -1, -1)
+        if at:
+            lib.llama_memory_seq_cp(memory, self._states[at], self.id, 0, -1)
+        self.model.read_again(self, [token for token in self.inputs[at:length] if token is not None], at)
+
+    def _kept_before(self, length: int) -> int:
+        return max((kept for kept in self._states if kept <= length), default=0)
+
+    def _restore(self, length: int) -> None:
+        at = self._kept_before(length)
+        # After an error a recurrent memory goes back farther where mixtures are in between.
+        super()._restore(at if self.model.recurrent and None in self.inputs[at:length] else length)
 
     def _keep(self, path: list[int]) -> None:
         if not self._open or not self.model._context:  # the id may belong to another sequence by now
             return
         memory, end = self.model._memory, self.length + len(path)
+        if self.model.recurrent:
+            if self._tree is not None and len(path) < len(self._tree.ids):  # a chain, of which a part stays
+                self._go_back(self.length)
+                self.model.read_again(self, self._tree.ids[: len(path)], self.length)
+            return
         if not self.branches:  # a chain: fed like any row
             lib.llama_memory_seq_rm(memory, self.id, end, -1)
         elif path:
@@ -355,7 +447,11 @@ class LlamaCppSequence(Sequence):
         self.branches = []
 
     def _rewind(self, length: int) -> None:
-        if self._open and self.model._context:
+        if not self._open or not self.model._context:
+            return
+        if self.model.recurrent:
+            self._go_back(length)
+        else:
             lib.llama_memory_seq_rm(self.model._memory, self.id, length, -1)
 
     def _fork(self) -> LlamaCppSequence:
@@ -366,10 +462,12 @@ class LlamaCppSequence(Sequence):
     def close(self) -> None:
         if self._open and self.model._context:
             self.forget_tree()
-            self.model._give_id(self.id)
+            for id in (self.id, *self._states.values()):
+                self.model._give_id(id)
+            self._states = {}
         self._open = False
 
     def __del__(self) -> None:
         # A fork dropped by an error must not keep its id. Any thread may run this.
         if getattr(self, "_open", False):
-            self.model._dropped.extend([self.id, *(id for id, _ in self.branches)])
+            self.model._dropped.extend([self.id, *(id for id, _ in self.branches), *self._states.values()])

@@ -16,6 +16,7 @@ from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNot
 from core.files import answered, check_regular, is_folder, named_path, open_regular, status
 from core.models import gguf_check, gguf_file
 from core.models.base import LanguageModel
+from core.models.recurrent import refuse_recurrent
 from core.options import Backend, Precision
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
         why_not = _llama_cpp_problem(file)
         if not why_not:
             model = _with_llama_cpp(file, label, precision)
-            model.notice = slower(reason)
+            model.notice = " ".join(filter(None, [slower(reason), model.notice]))
             return model
         notice = f"llama.cpp is not available ({why_not}); running on torch, which is slower."
     model = _with_torch(source, label, precision)
@@ -212,6 +213,8 @@ def _with_llama_cpp(path: Path, label: str, precision: Precision) -> LanguageMod
 
 
 def _with_torch(source: Path | str, label: str, precision: Precision) -> LanguageModel:
+    if isinstance(source, Path) and source.is_file():
+        refuse_recurrent(gguf_file.read(source).architecture, source)
     try:
         from core.models import hf
     except ImportError as error:

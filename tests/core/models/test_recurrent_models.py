@@ -1,0 +1,186 @@
+"""Models with a recurrent memory, in llama.cpp: going back, forks, joint passes and drafts give what a fresh sequence
+gives."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_families import VOCAB
+from tiny_recurrent import NAMES, file_of
+
+from core.errors import ContextFull, InputError, ModelFileError
+from core.models import Row, llamacpp, load_model
+from core.models.llamacpp import STATES, LlamaCppModel
+from core.superposed import superpose
+
+CLOSE = 5e-3  # keys and values are kept in 16 bits
+IDS = st.integers(3, VOCAB - 1)
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppModel]:
+    path = tmp_path_factory.mktemp("models") / f"{request.param}.gguf"
+    path.write_bytes(file_of(request.param)[0].written())
+    made = llamacpp.load(path, request.param)
+    yield made
+    made.close()
+
+
+def fresh(model: LlamaCppModel, ids: list[int]) -> torch.Tensor:
+    sequence = model.open()
+    try:
+        return sequence.feed(ids)
+    finally:
+        sequence.close()
+
+
+def test_the_logits_are_those_of_transformers(model: LlamaCppModel) -> None:
+    ids = [5, 17, 33, 60, 9, 2, 44, 70, 21, 8, 3, 90]
+    sequence = model.open()
+    found = sequence.feed_every(ids)
+    sequence.close()
+    expected = file_of(model.name)[1](torch.tensor([ids])).logits[0]
+    assert (found - expected).abs().max() < (1e-4 if model.name == "mamba" else CLOSE)
+
+
+MOVE = st.one_of(
+    st.tuples(st.just("feed"), st.lists(IDS, min_size=1, max_size=20)),
+    st.tuples(st.just("back"), st.integers(0, 30)),
+    st.tuples(st.just("chain"), st.lists(IDS, min_size=2, max_size=12)),
+    st.tuples(st.just("mix"), st.integers(1, 3)),
+    st.tuples(st.just("fork"), IDS),
+)
+
+
+@settings(max_examples=15)
+@given(moves=st.lists(MOVE, min_size=3, max_size=12))
+def test_whatever_was_done_before_the_logits_are_those_of_a_fresh_sequence(
+    model: LlamaCppModel, moves: list[tuple[str, object]]
+) -> None:
+    with ExitStack() as held:
+        sequence, ids = held.enter_context(closing(model.open())), [4, 9]
+        sequence.feed(ids)
+        forks = []
+        for what, given_ in moves:
+            if isinstance(given_, list) and what == "feed":
+                sequence.feed(given_)
+                ids = ids + given_
+            elif isinstance(given_, list):
+                sequence.feed_tree(given_, list(range(-1, len(given_) - 1)))
+                kept = len(given_) // 2
+                sequence.keep(list(range(kept)))
+                ids = ids + given_[:kept]
+            elif what == "back" and isinstance(given_, int):
+                ids = ids[: max(len(ids) - given_, 1)]
+                sequence.rewind(len(ids))
+            elif what == "mix" and isinstance(given_, int):
+                for n in range(given_):
+                    sequence.feed_embedding(model.embeddings[n + 5 : n + 8].mean(0))
+                sequence.rewind(len(ids))
+            elif isinstance(given_, int):
+                forks.append((held.enter_context(closing(sequence.fork())), [*ids, given_]))
+                forks[-1][0].feed([given_])
+        forks.append((sequence, ids))
+        together = model.forward([Row(each, [7]) for each, _ in forks])
+        for (_, path), logits in zip(forks, together, strict=True):
+            assert (logits - fresh(model, [*path, 7])).abs().max() < CLOSE
+    assert len(model._free_ids) == STATES, "every id was given back"
+
+
+def test_going_back_a_few_tokens_of_a_long_text_reads_few_again(
+    model: LlamaCppModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again: list[int] = []
+    read = model.read_again
+    monkeypatch.setattr(model, "read_again", lambda s, ids, at: (again.append(len(ids)), read(s, ids, at)))
+    ids = [3 + i * 7 % 90 for i in range(300)]
+    sequence = model.open()
+    sequence.feed(ids)
+    sequence.rewind(296)
+    assert again == [4]
+    for step in range(6):  # a key, drafts, the next key
+        sequence.feed([10 + step])
+        sequence.feed_embedding(model.embeddings[:3].mean(0))
+        sequence.rewind(297 + step)
+    assert sum(again) == 4
+    sequence.rewind(10)
+    assert (sequence.feed([5]) - fresh(model, [*ids[:10], 5])).abs().max() < CLOSE
+    sequence.close()
+
+
+def test_superposed_positions_are_no_place_to_go_back_to(model: LlamaCppModel) -> None:
+    sequence = model.open()
+    sequence.feed([4, 9])
+    for n in (5, 6):
+        sequence.feed_embedding(model.embeddings[n])
+    with pytest.raises(InputError, match="superposed positions before it cannot be computed again"):
+        sequence.rewind(3)
+    sequence.rewind(2)
+    assert (sequence.feed([7]) - fresh(model, [4, 9, 7])).abs().max() < CLOSE
+    sequence.close()
+
+
+def test_after_a_failed_pass_a_sequence_goes_on(model: LlamaCppModel) -> None:
+    sequence = model.open()
+    sequence.feed([4, 9])
+    with pytest.raises(ContextFull):
+        sequence.feed([5] * model.context_length)
+    assert (sequence.feed([7]) - fresh(model, [4, 9, 7])).abs().max() < CLOSE
+    sequence.close()
+
+
+def test_states_that_are_kept_never_take_the_last_ids(model: LlamaCppModel) -> None:
+    held = [model.open() for _ in range(STATES)]
+    for sequence in held:
+        sequence.feed([4, 9])
+        sequence.feed([5])
+        sequence.rewind(1)
+    with pytest.raises(ContextFull, match=f"All {STATES} sequences"):
+        model.open()
+    while held:
+        held.pop().close()
+    lost = model.open()
+    for token in range(3, 9):
+        lost.feed([token])
+    del lost
+    gc.collect()
+    model.open().close()
+    assert len(model._free_ids) == STATES
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"exact_steps": 3}, {"exact_steps": 0, "distinct": False, "mixing": "geometric"}]
+)
+def test_several_drafts_are_the_same_after_others(model: LlamaCppModel, options: dict[str, object]) -> None:
+    def drafts(ids: list[int]) -> list[list[int]]:
+        *_, last = superpose(model, ids, k=3, length=6, **options)  # pyright: ignore[reportArgumentType]
+        return last.ids
+
+    ids = [5, 17, 33, 60, 9, 2, 44]
+    first = drafts(ids)
+    drafts([8, *ids])
+    assert drafts(ids) == first
+    assert len(first) == 3
+    assert len(model._free_ids) == STATES
+
+
+def test_such_a_file_is_loaded_with_llama_cpp_and_the_page_says_what_it_cannot_do(tmp_path: Path) -> None:
+    path = tmp_path / "one.gguf"
+    path.write_bytes(file_of("lfm2")[0].written())
+    made = load_model(str(path))
+    try:
+        assert made.backend == "llama.cpp"
+        assert made.notice
+        assert "The memory of one cannot be cut back" in made.notice
+        assert not made.takes_trees
+    finally:
+        made.close()
+    with pytest.raises(ModelFileError, match=r"one\.gguf is of the recurrent architecture lfm2"):
+        load_model(str(path), backend="torch")
