@@ -313,3 +313,39 @@ def test_a_click_on_a_tool_leaves_the_focus_in_the_text_and_a_key_does_not(open_
     page.get_by_role("button", name="Copy", exact=True).focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Copy", exact=True)).to_be_focused()
+
+
+# ---------------------------------------------------------------- Chromium's accessibility tree
+
+
+def test_the_accessibility_tree_names_the_text_and_the_drafts_and_announces_nothing_unasked(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page()
+    page.evaluate(
+        """() => {
+            window.announced = [];
+            for (const live of document.querySelectorAll('#pd :is([aria-live], [role=status], [role=alert])')) {
+                new MutationObserver(() => live.textContent.trim() && live.checkVisibility()
+                    && announced.push(live.className + ': ' + live.textContent))
+                    .observe(live, { childList: true, characterData: true, subtree: true });
+            }
+        }"""
+    )
+    page.locator("#pd-text").press("End")
+    page.keyboard.type(" and on ")
+    page.wait_for_timeout(300)
+    expect(page.get_by_role("option").first).to_be_visible()
+    client = page.context.new_cdp_session(page)
+    tree = client.send("Accessibility.getFullAXTree")["nodes"]
+
+    def nodes(role: str) -> list[dict[str, Any]]:
+        return [node for node in tree if not node["ignored"] and node["role"]["value"] == role]
+
+    (text,) = [node for node in nodes("textbox") if node["name"]["value"] == "Your text"]
+    described = text["description"]["value"]
+    assert described.count(".") == 1 and described.endswith("Keys lists all keys."), described
+    (drafts,) = nodes("listbox")
+    assert drafts["name"]["value"] == "Drafts"
+    assert len(nodes("option")) == 3
+    assert page.evaluate("announced.filter((one) => !one.startsWith('pd-counts'))") == []
