@@ -138,7 +138,12 @@ export class DraftsController {
 
   /** Whether every key requests drafts. */
   get requestsAtKeys() {
-    return this.showing.when === "always" || this.showing.when === "time";
+    return this.showing.when !== "demand";
+  }
+
+  /** Whether drafts are computed, and displayed only after a pause. */
+  get waits() {
+    return this.showing.when === "pause" && !this.pausing;
   }
 
   // ---------------------------------------------------------------- following the text and the caret
@@ -168,7 +173,7 @@ export class DraftsController {
     const known = this.requestsAtKeys ? this.requests.recall(before, this.field.after()) : undefined;
     if (known) {
       this.abort();
-      this.place(before, before, known, { settled: true, growing: false });
+      if (!this.waits) this.place(before, before, known, { settled: true, growing: false });
     }
     this.draw();
     if (this.settings.refill && this.showing.when === "always") this.timers.later("grow", GROW_AFTER, () => this.grow());
@@ -177,7 +182,7 @@ export class DraftsController {
       this.abort();
       if (!this.rows.open) this.close();
     } else if (known) this.along();
-    else if (this.decides) this.requestDrafts({ pressed });
+    else if (this.decides || this.waits) this.requestDrafts({ pressed });
     else if (this.settings.refill) this.requestDrafts({ pressed, keep: true });
     else this.requestIfNoneAgrees(before, pressed);
   }
@@ -292,8 +297,14 @@ export class DraftsController {
 
   /** The writer has paused: display all drafts with their full length. */
   paused() {
-    if (this.dismissed || this.before() === null) return;
+    const before = this.before();
+    if (this.dismissed || before === null) return;
     this.pausing = true;
+    const known = this.requests.recall(before, this.field.after());
+    if (known && this.showing.when === "pause") {
+      this.place(before, before, known, { settled: true, growing: false });
+      this.draw();
+    }
     this.requestDrafts({ grow: true, ...this.included });
   }
 
@@ -345,7 +356,7 @@ export class DraftsController {
     if (this.settingsWait) this.settingsChanged();
 
     const before = this.before();
-    if (before === null) return;
+    if (before === null || this.waits) return;
     const { settled } = line;
     const growing = !line.done && !request.keeps;
     if (line.done || !request.decides) this.place(request.before, before, line, { settled, growing });
@@ -485,7 +496,7 @@ export class DraftsController {
     const wanted = this.rows.open || this.request !== null;
     this.clear();
     drop();
-    if (wanted) this.requestDrafts({ wanted: !this.requestsAtKeys });
+    if (wanted) this.requestDrafts({ wanted: !this.requestsAtKeys || this.waits });
   }
 
   /** The same after incognito was switched: the server forgets the text of this tab, too. */
