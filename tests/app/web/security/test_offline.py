@@ -1,0 +1,62 @@
+"""Which commands connect to another machine: two, each with the address that the user names."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(240)
+
+# Commands in one process, under an audit hook that notes whom they look for. `.invalid` is a name that nobody can have.
+WATCHED = """
+import json, sys
+from typer.testing import CliRunner
+LOCAL = {"127.0.0.1", "::1", "localhost", None, ""}
+outside = []
+def watch(event, arguments):
+    if event in ("socket.connect", "socket.sendto") and isinstance(arguments[1], tuple):
+        if arguments[1][0] not in LOCAL:
+            outside.append(arguments[1][0])
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0] not in LOCAL:
+        outside.append(arguments[0])
+sys.addaudithook(watch)
+from app.cli.main import app
+found = []
+for command in json.loads(sys.argv[1]):
+    outside.clear()
+    CliRunner().invoke(app, command)
+    found.append(sorted({host.decode() if isinstance(host, bytes) else host for host in outside}))
+print(json.dumps(found))
+"""
+QUIET = [
+    ["models"],
+    ["ngram", "stats", "--store", "none"],
+    ["ngram", "add", "--store", "me", "--phrase", "words"],
+    ["pair", "--port", "1"],
+    ["token"],
+]
+BUILD = ["ngram", "build", "http://books.invalid/a.txt", "--out", "a.ngram"]
+GET = ["models", "get", "someone/some-model:Q4_K_M"]
+
+
+def hosts(commands: list[list[str]], folder: Path) -> list[list[str]]:
+    """For each command, the names of other machines that it looked for."""
+    folders = {name: str(folder) for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME")}
+    env = os.environ | folders | {"HF_ENDPOINT": "http://hub.invalid"}
+    command = [sys.executable, "-c", WATCHED, json.dumps(commands)]
+    root = Path(__file__).parents[4]
+    done = subprocess.run(
+        command, env=env | {"PYTHONPATH": str(root)}, cwd=folder, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_two_commands_connect_and_only_to_what_they_name(tmp_path: Path) -> None:
+    assert hosts([*QUIET, BUILD], tmp_path) == [[] for _ in QUIET] + [["books.invalid"]]
+    assert hosts([GET], tmp_path) == [["hub.invalid"]]
