@@ -147,7 +147,7 @@ def test_text_of_incognito_is_still_private_in_the_bin(editor: Editor) -> None:
     saved(editor)
     editor.press("Control+a", "Delete")
     saved(editor)
-    panel(editor).locator("summary").click()
+    panel(editor).locator(".dc-bin summary").click()
     button(editor, f"Put “{STORY}” back").click()
     editor.wait(lambda: STORY in titles(editor), "the text to be back")
     panel(editor).get_by_text(STORY, exact=True).click()
@@ -180,7 +180,7 @@ def test_clear_and_reload_loses_nothing(editor: Editor) -> None:
     saved(editor)
     editor.reload()
     assert editor.text == ""
-    panel(editor).locator("summary").click()
+    panel(editor).locator(".dc-bin summary").click()
     lists(editor, STORY, where=".dc-binned")
     button(editor, f"Put “{STORY}” back").click()
     editor.wait(lambda: STORY in titles(editor), "the text to be back")
@@ -289,7 +289,7 @@ def test_what_is_in_the_bin_is_deleted_only_by_a_second_click(editor: Editor) ->
     for title in (STORY, "Third."):
         panel(editor).get_by_role("button", name=f"Move “{title}” to the bin").click()
         editor.wait(lambda title=title: title not in titles(editor), "the bin")
-    panel(editor).locator("summary").click()
+    panel(editor).locator(".dc-bin summary").click()
     delete = button(editor, "Delete “Third.” for good")
     delete.click()
     sure = button(editor, "This cannot be undone. Delete?")
