@@ -296,6 +296,13 @@ def test_damaged_numbers_are_none(page: Editor) -> None:
         assert page.page.evaluate("polydraft.pace.keys") == 0
 
 
+# From the end of each draft to its number, in pixels.
+GAPS = """rows => rows.map((row) => {
+    const [draft, number] = [".pd-draft", ".pd-chance"].map((part) => row.querySelector(part).getBoundingClientRect());
+    return number.left - draft.right;
+})"""
+
+
 def test_likely_drafts_are_darker_and_what_no_longer_agrees_has_no_number(page: Editor) -> None:
     choose(page, "always")
     page.fake.chances = {0: 0.6, 1: 0.3, 2: 0.1}
@@ -307,6 +314,7 @@ def test_likely_drafts_are_darker_and_what_no_longer_agrees_has_no_number(page: 
     page.page.evaluate("document.querySelector('.polydraft').dataset.chances = 'number'")
     numbers = page.page.locator(".pd-chance")
     assert numbers.all_text_contents() == ["60%", "30%", "10%"]
+    assert all(0 <= gap <= 16 for gap in page.page.locator(".pd-option-row").evaluate_all(GAPS))
     page.fake.held_after = 0
     page.write(" t")
     page.wait(lambda: len(page.freed()) == 2, "rows that no longer agree")
