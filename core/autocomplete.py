@@ -294,15 +294,15 @@ class Session:
             changes["exact_steps"], check_tails = chosen.exact_steps, chosen.checked
         if o.mode.drawn:  # the additional token shows whether the last word is whole
             changes["length"] = o.length + 1
-        o = replace(o, **changes)
         read = self._background(o.background)
         finished = o.corrects and bool(self.suspect) and before == self.suspect + " "
         plan = {"window": a.window, "heal": o.heal, "after": o.after, "background": read, "finished": finished}
         healing = a.healer.plan(before, **plan)
-        if healing.prefix_ids != healing.before_ids and (ngrams := o.interpolation()) is not None:
+        across = healing.prefix_ids != healing.before_ids
+        changes["earned"] = o.earned and not across and isinstance(changes.get("ngrams"), Linear)
+        o = replace(o, **changes)
+        if across and (ngrams := o.interpolation()) is not None:
             o = replace(o, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
-        earned = options.earned and "ngrams" in changes and healing.prefix_ids == healing.before_ids
-        o = replace(o, earned=earned and isinstance(o.interpolation(), Linear))
         keeps = o.mode.name == "superposed" and o.distinct
         return Completion(self, healing, o, kept if keeps else (), before, check_tails)
 

@@ -69,6 +69,8 @@ export class StoresTab {
     this.drawNumbers = drawNumbers(root, pace);
     this.find(".ps-common-open").addEventListener("click", () => this.showCommon(true));
     this.find(".ps-back").addEventListener("click", () => this.showCommon(false));
+    /** Switches whose change the server has not confirmed: an older list must not turn them back. @type {Set<Element>} */
+    this.switching = new Set();
     /** What can be undone, newest last: the name, and the tickets by store. @type {{name: string, tickets: Map<string, string>}[]} */
     this.forgotten = [];
 
@@ -226,8 +228,8 @@ export class StoresTab {
     this.training.draw(/** @type {HTMLElement} */ (item.querySelector(".ps-style")), row);
     const on = /** @type {HTMLInputElement} */ (item.querySelector(".ps-on"));
     const learns = /** @type {HTMLInputElement} */ (item.querySelector(".ps-learns"));
-    on.checked = enabled;
-    learns.checked = learning;
+    if (!this.switching.has(on)) on.checked = enabled;
+    if (!this.switching.has(learns)) learns.checked = learning;
     learns.disabled = !enabled;
     /** @type {HTMLElement} */ (learns.parentElement).title = enabled
       ? "Drafts that you accept and paragraphs that you finish are added. Incognito pauses this in a tab."
@@ -261,9 +263,11 @@ export class StoresTab {
   switch(action, store, box, item) {
     return this.act(async () => {
       const on = box.checked;
+      this.switching.add(box);
       try {
         await postJson(`/api/stores/${action}`, { store, on });
       } finally {
+        this.switching.delete(box);
         await this.refresh();
       }
       await this.learning.refresh({ anew: true });

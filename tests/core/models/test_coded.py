@@ -206,7 +206,7 @@ def test_a_file_in_types_of_llama_cpp_alone_goes_there_and_says_why(
     path.write_bytes(made.written())
     assert load.why_not_compiled(path) == "its weights are IQ4_XS"
     monkeypatch.setattr(load, "_llama_cpp_problem", lambda _: "")
-    monkeypatch.setattr(load, "_with_llama_cpp", lambda *_: SimpleNamespace())
+    monkeypatch.setattr(load, "_with_llama_cpp", lambda *_: SimpleNamespace(notice=None))
     notice = load.load_model(str(path)).notice
     assert notice is not None and notice.endswith("its weights are IQ4_XS.")
 
