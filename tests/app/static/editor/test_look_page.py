@@ -35,6 +35,26 @@ def test_in_forced_colours_a_draft_differs_from_typed_text_and_the_open_tab_is_m
     editor.page.emulate_media(forced_colors="none")
 
 
+@pytest.mark.chromium("forced colours")
+def test_in_forced_colours_a_draft_of_two_lines_leaves_the_typed_text_visible(editor: Editor) -> None:
+    page = editor.page
+    page.emulate_media(forced_colors="active")
+    page.set_viewport_size({"width": 400, "height": 700})
+    editor.put(BEFORE[:-1])
+    editor.write(BEFORE[-1])
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    assert page.locator(".pd-ghost-text").evaluate("e => e.getClientRects().length") > 1
+    box = editor.box.bounding_box()
+    assert box is not None
+    left, above = editor.box.evaluate("e => ['paddingLeft', 'paddingTop'].map(x => parseFloat(getComputedStyle(e)[x]))")
+    typed = {"x": box["x"] + left, "y": box["y"] + above, "width": 80.0, "height": 28.0}
+    beside = page.screenshot(clip=typed)  # pyright: ignore[reportArgumentType]
+    editor.press("Escape")
+    editor.wait(lambda: editor.ghost() == "", "the draft to go")
+    assert page.screenshot(clip=typed) == beside  # pyright: ignore[reportArgumentType]
+    page.emulate_media(forced_colors="none")
+
+
 def test_the_header_is_one_line_at_every_width(editor: Editor) -> None:
     for width in (720, 768, 820, 900, 1280):
         editor.page.set_viewport_size({"width": width, "height": 700})
