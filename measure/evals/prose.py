@@ -18,7 +18,6 @@ from contextlib import closing
 from functools import partial
 from hashlib import sha256
 from itertools import zip_longest
-from pathlib import Path
 from statistics import fmean, median
 
 from torch import Tensor
@@ -33,15 +32,16 @@ from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
 from measure.evals.adapter import timed_passes
 from measure.evals.methods import AS_SHIPPED, NamedMethod, methods
+from measure.learned import read_results, write_results
 from measure.options import EvalOptions, Place, loaded, places, texts
 from measure.report import Progress, Report
 from measure.scores import half_interval, scored
-from ngram_builder.work import read_json, write_json
 from training.held_out import CONTEXT, WINDOW, held_out_windows, mixed, spaced
 from training.prose import by_name, names_in
 from training.texts import named
 
 RESULTS = "prose.json"
+MADE_OF = "adapter, text, store or number of places"
 CHARACTERS = 5000  # typed per kind of text, in passages of 250
 TOKENS = 6000  # of each kind of text whose ln p is measured
 DRAFTED = 120  # places per kind of text at which drafts are compared, at most
@@ -69,7 +69,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     digest = sha256("\n".join(text for of_kind in documents.values() for text in of_kind).encode()).hexdigest()
     identity = json.dumps([adapter.identity, digest, str(options.store), options.context, options.repetitions])
     path = None if options.learned is None else options.learned / RESULTS
-    results = read_results(path, identity) if path else {}
+    results: Results = (read_results(path, identity, MADE_OF) or {}) if path else {}
     for number, (name, figures) in enumerate(plan.items()):
         if name in results:
             continue
@@ -178,22 +178,3 @@ def judged(results: Mapping[str, Sequence[Mapping[str, float]]]) -> Report:
             ratio = fmean(after for _, after in ours) / max(fmean(before for before, _ in peers), 1e-9)
             report.target(f"match of {k} {ADAPTED} / {PEER}'s {MODEL}", ratio, f">= {1.16 if k == 3 else 1.10}")
     return report
-
-
-def read_results(path: Path, identity: str) -> Results:
-    """Returns the results of earlier runs. Raises InputError if they are of another adapter, text, store or number of
-    places."""
-    kept = read_json(path)
-    if kept is None:
-        return {}
-    if kept["identity"] != identity:
-        raise InputError(
-            f"{path} has results of another adapter, text, store or number of places; give another folder with "
-            "--learned, or delete it."
-        )
-    return kept["results"]
-
-
-def write_results(path: Path, identity: str, results: Results) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"identity": identity, "results": results})

@@ -29,9 +29,9 @@ from core.ngram.counts import Counts
 from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
 from measure.evals.personal import newest
+from measure.learned import read_results, write_results
 from measure.options import EvalOptions, texts
 from measure.report import Progress, Report, ReportRow
-from ngram_builder.work import read_json, write_json
 from training.adapter import AdapterRecipe, Student, Trainer
 from training.held_out import (
     CONTEXT,
@@ -164,7 +164,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     store = "" if base is None else str(options.store)
     identity = sha256(json.dumps([model.fingerprint, texts_read, store]).encode()).hexdigest()
     path = None if options.learned is None else options.learned / RESULTS
-    results = read_results(path, identity, every) if path else {}
+    results = known_results(path, identity, every) if path else {}
 
     plain = model.layers.module.to("cpu", torch.float32)
     alone = Student(deepcopy(plain), every[0].recipe, torch.float32)
@@ -187,7 +187,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
             seconds = time.monotonic() - began
             results[setting, number] = Judged(logp, gains, changes[1.0], strength, tokens, seconds)
             if path:
-                write_results(path, identity, results)
+                write_results(path, identity, as_rows(results))
     return judged(results, every)
 
 
@@ -286,24 +286,16 @@ def judged(results: Results, every: Sequence[AdapterSetting]) -> Report:
     return report
 
 
-def read_results(path: Path, identity: str, every: Sequence[AdapterSetting]) -> Results:
+def known_results(path: Path, identity: str, every: Sequence[AdapterSetting]) -> Results:
     """Returns the results of earlier runs with these settings. Raises InputError if they are of another model or
     text."""
-    kept = read_json(path)
-    if kept is None:
-        return {}
-    if kept["identity"] != identity:
-        raise InputError(
-            f"{path} has results of another model or text; give another folder with --learned, or delete the file."
-        )
     known = {_key(setting): setting for setting in every}
-    return {(known[key], fold): Judged(**each) for key, fold, each in kept["results"] if key in known}
+    kept = read_results(path, identity, "model or text") or []
+    return {(known[key], fold): Judged(**each) for key, fold, each in kept if key in known}
 
 
-def write_results(path: Path, identity: str, results: Results) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [[_key(setting), fold, asdict(each)] for (setting, fold), each in results.items()]
-    write_json(path, {"identity": identity, "results": rows})
+def as_rows(results: Results) -> list[list[object]]:
+    return [[_key(setting), fold, asdict(each)] for (setting, fold), each in results.items()]
 
 
 def _key(setting: AdapterSetting) -> str:
