@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from core.errors import InputError
 from core.options import Backend
@@ -16,13 +17,14 @@ if TYPE_CHECKING:  # imports torch, which the command line does not need
     from core.autocomplete import Autocomplete
     from core.models import Tokenizer
 
+T = TypeVar("T")
 PREFIX = 32  # tokens of context before a draft
 LENGTH = 10  # tokens of a draft
 KS = (3, 8)  # numbers of drafts
 MOST_DRAFTS = 16
 
 
-_TEMPLATED = ("coverage", "answers", "arc-answers")  # they make their questions themselves
+_TEMPLATED = ("arc-answers",)  # it makes its questions itself
 _ADAPTER = ("adapter", "tune-adapter")
 _AT_PLACES = (
     "drafts",
@@ -60,7 +62,11 @@ class EvalOptions(BenchOptions):
 
     text: Annotated[
         Path | None,
-        Use("A file or folder of text to test on (tune-adapter: text by others); .txt or .jsonl.zst.", but=_TEMPLATED),
+        Use(
+            "A file or folder of text to test on (tune-adapter: text by others), .txt or .jsonl.zst; for coverage and "
+            'answers a .jsonl file of questions, {"question": …, "answer": …}.',
+            but=_TEMPLATED,
+        ),
     ] = None
     past: Annotated[  # None is the first half of `text`
         Path | None, Use("The writer's earlier text.", ("personal", "weights", "adapter", "tune", "tune-adapter"))
@@ -112,7 +118,22 @@ class EvalOptions(BenchOptions):
             metavar="N,N,…",
         ),
     ] = None
-    length: Annotated[int, Use("Tokens of a draft.", ("drafts", "tails"), low=1, high=100)] = LENGTH
+    length: Annotated[
+        int | None,
+        Use(
+            "Tokens of a draft, by default 10; of an answer by default 4, or of a file's 16 and of a reply 256.",
+            ("drafts", "tails", "answers"),
+            low=1,
+            high=1000,
+        ),
+    ] = None
+    votes: Annotated[int | None, Use("Answers to each question; by default 8.", ("answers",), low=1, high=256)] = None
+    rules: Annotated[
+        str | None, Use("Only these rows of the table, with commas.", ("answers",), metavar="NAME,NAME,…")
+    ] = None
+    temperatures: Annotated[str | None, Use("Only these temperatures, with commas.", ("answers",), metavar="T,T,…")] = (
+        None
+    )
     plot: Annotated[Path | None, Use("Draw to this SVG file.", _PLOTTED, metavar="FILE")] = None
     backend: Annotated[Backend, Use("Which backend to use.", but=("tune-adapter",))] = "auto"
     minutes: Annotated[
@@ -155,6 +176,29 @@ class EvalOptions(BenchOptions):
         if not all(part.isascii() and part.isdigit() and 1 <= int(part) <= MOST_DRAFTS for part in parts):
             raise InputError(f"k {self.k!r} given; numbers from 1 to {MOST_DRAFTS} with commas between them expected.")
         return tuple(sorted({int(part) for part in parts}))
+
+
+def numbers(name: str, text: str | None, low: float, high: float) -> tuple[float, ...]:
+    """Returns the numbers of an option, ascending; () if none are given. Raises InputError for another text."""
+    if text is None:
+        return ()
+    try:
+        found = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or not all(low <= number <= high for number in found):
+        raise InputError(f"{name} {text!r} given; numbers from {low:g} to {high:g} with commas between them expected.")
+    return tuple(found)
+
+
+def chosen(name: str, text: str | None, known: Mapping[str, T]) -> dict[str, T]:
+    """Returns those of `known` that an option names; all if it is not given. Raises InputError for an unknown name."""
+    if text is None:
+        return dict(known)
+    names = [part.strip() for part in text.split(",")]
+    if unknown := [part for part in names if part not in known]:
+        raise InputError(f"{name}: {unknown[0]!r} given; {', '.join(known)} are known.")
+    return {part: known[part] for part in names}
 
 
 def loaded(options: EvalOptions, adapted: bool = True) -> Autocomplete:

@@ -1,14 +1,15 @@
 """`eval answers`: correct answers of sampling rules against the temperature (Top-nσ, Table 1, Figures 4 and 5; Top-W,
 Table 1).
 
-The questions are those of `templated`. Every rule samples N answers to each question. `exact_match` is the share of
-correct answers; `majority` the share of questions whose most frequent answer is correct (majority@N). The rows `n = …`
-are the map of n × T of Top-nσ's Figure 5; `greedy` is the deterministic peer.
+The questions are those of `templated`, or those of a file (`measure.questions`), for a larger model. Every rule samples
+N answers to each question (`--votes`). `exact_match` is the share of correct answers; `majority` the share of questions
+whose most frequent answer is correct (majority@N); `difference` is in exact match to Top-nσ at the same temperature, by
+the same questions. `_ci` is half of the 95 % confidence interval over questions. The rows `n = …` are the map of n × T
+of Top-nσ's Figure 5; `greedy` is the deterministic peer.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from statistics import fmean
 from typing import Any
@@ -17,17 +18,20 @@ from core.autocomplete import load_autocomplete
 from core.controls import PRESETS
 from core.modes.start import draft
 from core.options import Value
-from measure.evals.templated import KINDS, Question, questions
-from measure.options import EvalOptions
+from measure.evals.templated import KINDS, questions
+from measure.options import EvalOptions, chosen, numbers
 from measure.plots import heat_map, lines, page, series
+from measure.questions import Question, read
 from measure.report import Progress, Report, ReportRow, number_in, text_in
 from measure.scores import half_interval
 
 QUESTIONS = 16  # per kind
 N = 8
-LENGTH = 4  # tokens of an answer
+LENGTH = 4  # tokens of an answer to a question of `templated`
+CONTINUED, REPLY = 16, 256  # the same for a file: of a continuation, of a reply
 TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 SIGMAS = (0.3, 0.5, 0.8, 1.3, 2.0, 3.0)  # n of Top-nσ, beside its default
+PEER = "top-n-sigma"
 NEVER = frozenset[int]()  # no token ends an answer
 
 
@@ -37,65 +41,102 @@ def settings() -> dict[str, tuple[str, dict[str, Value]]]:
     by_name: dict[str, tuple[str, dict[str, Value]]] = {
         name: (name, {}) for name in ("none", "top-p", "min-p", "top-h")
     }
-    by_name |= {"top-n-sigma": ("top-n-sigma", {}), "top-w": ("top-w", {}), paper.name: ("top-w", dict(paper.values))}
+    by_name |= {PEER: (PEER, {}), "top-w": ("top-w", {}), "top-w (the paper's)": ("top-w", dict(paper.values))}
     for n in SIGMAS:
         by_name[f"n = {n:g}"] = ("top-n-sigma", {"n": n})
     return by_name
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
+    rules = chosen("rules", options.rules, settings())
+    temperatures = numbers("temperatures", options.temperatures, 0.05, 10) or TEMPERATURES
+    asked = (
+        read(options.text, options.repetitions)
+        if options.text is not None
+        else {kind: questions(kind, options.repetitions or QUESTIONS) for kind in KINDS}
+    )
+    chat = None
+    if any(question.asked for of_kind in asked.values() for question in of_kind):
+        from core.models.chat import chat_template
+
+        chat = chat_template(options.model)
     autocomplete = load_autocomplete(options.model, options.backend, None)
-    model, report = autocomplete.model, Report("eval answers")
+    model, report, votes = autocomplete.model, Report("eval answers"), options.votes or N
     sequence = model.open()
-    for kind in KINDS:
-        sample = [(q, model.tokenizer.encode(q.prompt)) for q in questions(kind, options.repetitions or QUESTIONS)]
+    for kind, of_kind in asked.items():
+        sample = [(question, question.ids(model.tokenizer, chat)) for question in of_kind]
 
         def answers(question: Question, ids: list[int], mode: str, k: int, **how: Any) -> list[str]:
-            how |= {"k": k, "length": LENGTH, "stop_ids": NEVER, "end_below": 0.0}
-            *_, last = draft(model, ids, mode, sequence=sequence, **how)
-            return [answer_of(model.tokenizer.decode(sampled)) for sampled in last.ids]
+            if options.text is None:
+                how |= {"length": options.length or LENGTH, "stop_ids": NEVER}
+            else:
+                how |= {"length": options.length or (REPLY if question.asked else CONTINUED)}
+            *_, last = draft(model, ids, mode, sequence=sequence, k=k, end_below=0.0, **how)
+            return [question.answer_in(model.tokenizer.decode(sampled)) for sampled in last.ids]
 
         greedy = [answers(question, ids, "greedy", 1) for question, ids in sample]
-        report.rows.append(row(kind, "greedy", 0.0, [q for q, _ in sample], greedy))
-        for name, (rule, values) in settings().items():
-            for temperature in TEMPERATURES:
+        report.rows.append(row(kind, "greedy", 0.0, of_kind, greedy))
+        for temperature in temperatures:
+            given: dict[str, list[list[str]]] = {}
+            for name, (rule, values) in rules.items():
                 progress(f"{kind}: {name}, T = {temperature:g}")
                 sampler = autocomplete.sampler(rule, values, temperature)
-                answered = [answers(q, ids, "sampled", N, rule=sampler, seed=i) for i, (q, ids) in enumerate(sample)]
-                report.rows.append(row(kind, name, temperature, [q for q, _ in sample], answered))
+                given[name] = [
+                    answers(q, ids, "sampled", votes, rule=sampler, seed=i) for i, (q, ids) in enumerate(sample)
+                ]
+            report.rows += [
+                row(kind, name, temperature, of_kind, each, given.get(PEER)) for name, each in given.items()
+            ]
     sequence.close()
     model.close()
     return report
 
 
-def answer_of(text: str) -> str:
-    """Returns the word or number at the beginning of a continuation; "" if there is none."""
-    match = re.match(r"\s*(\w+)", text)
-    return match[1] if match else ""
-
-
-def row(kind: str, rule: str, temperature: float, sample: list[Question], answers: list[list[str]]) -> ReportRow:
-    """Returns one line of the table. `answers[i]` are the answers to `sample[i]`."""
-    shares = [fmean(text == question.answer for text in votes) for question, votes in zip(sample, answers, strict=True)]
-    ballots = [Counter(votes).most_common(1)[0][0] for votes in answers]
-    return {
+def row(
+    kind: str,
+    rule: str,
+    temperature: float,
+    sample: list[Question],
+    answers: list[list[str]],
+    peers: list[list[str]] | None = None,
+) -> ReportRow:
+    """Returns one line of the table. `answers[i]` are the answers to `sample[i]`, `peers[i]` those of PEER."""
+    shares = _shares(sample, answers)
+    most = [
+        float(Counter(votes).most_common(1)[0][0] == question.answer) if votes else 0.0
+        for question, votes in zip(sample, answers, strict=True)
+    ]
+    found: ReportRow = {
         "kind": kind,
         "rule": rule,
         "T": temperature,
         "questions": len(sample),
         "exact_match": fmean(shares),
         "exact_match_ci": half_interval(shares),
-        "majority": fmean(most == question.answer for most, question in zip(ballots, sample, strict=True)),
+        "majority": fmean(most),
+        "majority_ci": half_interval(most),
     }
+    if peers is not None:
+        apart = [ours - theirs for ours, theirs in zip(shares, _shares(sample, peers), strict=True)]
+        found |= {"difference": fmean(apart), "difference_ci": half_interval(apart)}
+    return found
+
+
+def _shares(sample: list[Question], answers: list[list[str]]) -> list[float]:
+    """Returns the share of correct answers to each question; 0 if all ended at once."""
+    return [
+        fmean(text == question.answer for text in votes) if votes else 0.0
+        for question, votes in zip(sample, answers, strict=True)
+    ]
 
 
 def plots(report: Report) -> str:
     """Exact match and majority against T for every rule, and Top-nσ's exact match as a map of n × T (its Figure 5)."""
     charts = []
-    for kind in KINDS:
+    for kind in dict.fromkeys(text_in(row, "kind") for row in report.rows):
         rows = [r for r in report.rows if r["kind"] == kind and r["rule"] != "greedy"]
         rules = [r for r in rows if not text_in(r, "rule").startswith("n =")]
-        for figure in ("exact_match", "majority"):
+        for figure in ("exact_match", "majority") if rules else ():
             title = f"{kind}: {figure.replace('_', ' ')}"
             charts.append(lines(title, "temperature", series(rules, "rule", "T", figure)))
         of_n = {
@@ -103,5 +144,6 @@ def plots(report: Report) -> str:
             for r in rows
             if text_in(r, "rule").startswith("n =")
         }
-        charts.append(heat_map(f"{kind}: exact match of Top-nσ", "n", "T", of_n))
+        if of_n:
+            charts.append(heat_map(f"{kind}: exact match of Top-nσ", "n", "T", of_n))
     return page(charts, across=3)

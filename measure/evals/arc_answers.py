@@ -17,9 +17,9 @@ from core.speculative import Drafter, Statistics, generate
 from core.speculative.calibration import Calibration, for_model
 from core.speculative.options import SpeculationMode
 from measure.drafters import accept_length, base_stores, best_drafter
-from measure.evals.answers import answer_of
-from measure.evals.templated import KINDS, Question, questions
+from measure.evals.templated import KINDS, questions
 from measure.options import EvalOptions
+from measure.questions import Question
 from measure.report import Progress, Report, ReportRow, counted
 from measure.scores import half_interval
 
@@ -70,7 +70,7 @@ def answered(
         options = {**how, "length": LENGTH, "seed": seed, "tree_size": TREE, "stop_ids": frozenset()}
         generation = generate(model, drafter, ids, mode, sequence=sequence, **options)
         text = model.tokenizer.decode([token.id for token in generation])
-        right.append(answer_of(text) == question.answer)
+        right.append(question.is_answered_by(text))
         counts.append(generation.statistics)
     sequence.close()
     return fmean(right), counts

@@ -1,9 +1,10 @@
 """`eval coverage`: the share of questions for which one of several drafts is correct (Superposed Decoding, Figure 5 and
 Table 2).
 
-The questions are those of `templated`, because a small model can answer hardly any question of TriviaQA. A draft is
-correct if it begins with the answer. P@k is the share of questions with a correct draft among the first k of one method
-(Figure 5).
+The questions are those of `templated`, because a small model can answer hardly any question of TriviaQA, or those of a
+file (`measure.questions`), for a larger model. A draft is correct if it begins with the answer. P@k is the share of
+questions with a correct draft among the first k of one method (Figure 5). `_ci` is half of the 95 % confidence
+interval.
 
 For Table 2, nucleus sampling draws n drafts (NS). NS_SPDk keeps the first SAMPLED tokens of each, and Superposed
 Decoding continues them with k drafts, at the cost of as many passes of one row. As in the paper, n-grams are off.
@@ -15,10 +16,12 @@ from statistics import fmean
 
 from core.models import Sequence, load_model
 from measure.evals.methods import SHIPPED, Method, by_the_paper, methods, nucleus, superposed
-from measure.evals.templated import KINDS, Question, questions
+from measure.evals.templated import KINDS, questions
 from measure.options import EvalOptions
 from measure.plots import lines, page
+from measure.questions import Question, read
 from measure.report import Progress, Report, ReportRow, counted, number_in, text_in
+from measure.scores import half_interval
 
 QUESTIONS = 40  # per kind
 LENGTH = 6  # tokens of a draft
@@ -38,13 +41,17 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
         f"superposed, r={SHIPPED.exact_steps}": superposed(None, SHIPPED.exact_steps),
     }
     report, sequence = Report("eval coverage"), model.open()
-    for kind in KINDS:
-        sample = questions(kind, options.repetitions or QUESTIONS)
+    asked = (
+        read(options.text, options.repetitions)
+        if options.text is not None
+        else {kind: questions(kind, options.repetitions or QUESTIONS) for kind in KINDS}
+    )
+    for kind, sample in asked.items():
         precise: dict[str, list[list[bool]]] = {name: [] for name in compared}
         spread: dict[str, list[list[bool]]] = {name: [] for name in ("NS", *PAPER.values())}
         sampled = nucleus(None)
         for question in counted(sample, f"{kind}: question", progress):
-            ids = model.tokenizer.encode(question.prompt)
+            ids = question.ids(model.tokenizer)
             for name, draft in compared.items():
                 sequence.sync(ids)
                 precise[name].append(correct(question, sequence, draft(sequence, ids, max(KS), LENGTH)))
@@ -81,18 +88,23 @@ def spread_out(question: Question, sequence: Sequence, ids: list[int], sampled: 
 
 def _row(kind: str, method: str, marks: list[list[bool]], name: str, numbers: tuple[int, ...]) -> ReportRow:
     """Returns the shares of questions with a correct draft among the first n, for each number n."""
-    figures = {f"{name}{n}": fmean(any(each[:n]) for each in marks) for n in numbers}
-    return {"kind": kind, "method": method, "questions": len(marks)} | figures
+    row: ReportRow = {"kind": kind, "method": method, "questions": len(marks)}
+    for n in numbers:
+        found = [float(any(each[:n])) for each in marks]
+        row |= {f"{name}{n}": fmean(found), f"{name}{n}_ci": half_interval(found)}
+    return row
 
 
 def plots(report: Report) -> str:
     """Draws P@k by method (Figure 5), and the coverage against the number of nucleus samples (Table 2)."""
     charts = []
-    for kind in KINDS:
+    for kind in dict.fromkeys(text_in(row, "kind") for row in report.rows):
         for prefix, x_label in (("P@", "k"), ("n=", "n")):
             rows = [row for row in report.rows if row["kind"] == kind and f"{prefix}1" in row]
             of_kind = {text_in(row, "method"): row for row in rows}
-            columns = [name for name in next(iter(of_kind.values())) if name.startswith(prefix)]
+            columns = [
+                name for name in next(iter(of_kind.values())) if name.startswith(prefix) and not name.endswith("_ci")
+            ]
             drawn = {method: [(int(c[2:]), number_in(row, c)) for c in columns] for method, row in of_kind.items()}
             charts.append(lines(f"{kind}: share with a correct draft", x_label, drawn))
     return page(charts)

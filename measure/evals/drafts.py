@@ -39,7 +39,7 @@ Results = dict[tuple[str, bool, int], list[Score]]  # method, with n-grams, k
 def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = loaded(options)
     model, base = autocomplete.model, autocomplete.ngrams
-    by_kind, ks, length = texts(options.text, options.part), options.ks or KS, options.length
+    by_kind, ks, length = texts(options.text, options.part), options.ks or KS, options.length or LENGTH
     chosen = places(model.tokenizer, by_kind, options.repetitions or PLACES, options.context, length=length)
     compared = methods(base, interpolation(base))
     results: Results = {}

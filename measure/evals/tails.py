@@ -22,7 +22,7 @@ from core.modes.start import Mode, start
 from core.ngram.shelf import interpolation
 from measure.evals.methods import SHIPPED
 from measure.evals.verified import logprobs
-from measure.options import EvalOptions, places, texts
+from measure.options import LENGTH, EvalOptions, places, texts
 from measure.report import Progress, Report, counted, turned
 from measure.scores import mean, scored, summary
 
@@ -36,7 +36,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     for _ in autocomplete.time_rows():
         pass
-    model, length = autocomplete.model, options.length
+    model, length = autocomplete.model, options.length or LENGTH
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context, length=length)
     shown = Options(
         length=length,

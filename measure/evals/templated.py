@@ -8,8 +8,8 @@ the prompt states.
 from __future__ import annotations
 
 import random
-import re
-from dataclasses import dataclass
+
+from measure.questions import Question
 
 KINDS = ("sums", "facts")
 SHOTS = 4  # solved examples before a sum, as for GSM8K in ARC's appendix A.4
@@ -17,17 +17,6 @@ PEOPLE = ("Anna", "Ben", "Carla", "David", "Elena", "Farid", "Greta", "Hugo", "I
 CITIES = ("Bergen", "Cordoba", "Dresden", "Edinburgh", "Florence", "Gdansk", "Helsinki", "Krakow", "Lisbon", "Montreal")
 FACTS = 6  # people of a list, with a city each
 REPEATED = 2  # of them stand again before the question, so a guess among the other cities is right in one of four
-
-
-@dataclass(frozen=True)
-class Question:
-    kind: str
-    prompt: str
-    answer: str
-
-    def is_answered_by(self, text: str) -> bool:
-        """Whether a continuation of the prompt begins with the answer, as a whole word or number."""
-        return re.match(rf"\s*{re.escape(self.answer)}(?!\w)", text) is not None
 
 
 def questions(kind: str, count: int, seed: int = 0) -> list[Question]:

@@ -54,7 +54,7 @@ GIVEN = {
     "text": "x.txt", "past": "x.txt", "repetitions": "2", "timed": "1", "context": "32", "part": "all", "k": "3,8",
     "length": "10", "plot": "x.svg", "backend": "auto", "minutes": "1", "model": "default", "base_store": "none",
     "verify_with": "default", "share": "100", "learned": "x", "adapter": "x", "slips": "3", "only": "x.json",
-    "counted": "",
+    "counted": "", "votes": "8", "rules": "top-p", "temperatures": "1",
 }  # fmt: skip
 
 
