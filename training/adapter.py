@@ -153,6 +153,19 @@ class Student:
         """Returns copies of the adapters' matrices."""
         return {place: LowRank(each.a.detach().clone(), each.b.detach().clone()) for place, each in self.places.items()}
 
+    def begin_with(self, adapter: Adapter) -> None:
+        """Sets the matrices to those of an adapter. Raises InputError if it has others."""
+        some = next(iter(self.places.values()))
+        rank, scale = len(some.a), some.scale
+        if adapter.maps.keys() != self.places.keys() or (adapter.rank, adapter.scale) != (rank, scale):
+            raise InputError(
+                f"An adapter of rank {adapter.rank} and alpha {adapter.alpha:g} in {len(adapter.maps)} projections "
+                f"to begin with given; rank {rank} and alpha {rank * scale:g} in {len(self.places)} expected."
+            )
+        for place, each in self.places.items():
+            each.a.data.copy_(adapter.maps[place].a)
+            each.b.data.copy_(adapter.maps[place].b)
+
     def loss(self, ids: Tensor, counted: Tensor | None = None) -> Tensor:
         """Returns the mean of -ln p over the next tokens of pieces (N, T), with gradients; over those alone that are
         `counted` (N, T), if given."""
@@ -251,13 +264,13 @@ class _Adapted(nn.Module):
         bound = 1 / math.sqrt(inputs)  # A is initialised as in `peft`; B is zero, so training begins with the model
         a = (2 * torch.rand(rank, inputs, generator=chance) - 1) * bound
         self.a, self.b = nn.Parameter(a), nn.Parameter(torch.zeros(out, rank))
-        self._scale = alpha / max(rank, 1)
+        self.scale = alpha / max(rank, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.linear(x.to(self._weight.dtype), self._weight).to(x.dtype)
         if self._bias is not None:
             y = y + self._bias
-        scale = self.strength * self._scale
+        scale = self.strength * self.scale
         return y + scale * F.linear(F.linear(x, self.a), self.b) if scale else y
 
 

@@ -7,7 +7,9 @@
 
 A training that was stopped resumes from there and gives the same adapter as one that was not.
 
-Pieces have T ids. Pieces of all kinds of text are equally many. A part of them begins where a document begins, as a
+Pieces have T ids. Pieces of all kinds of text are equally many, unless weights say otherwise. A kind of its own may be
+the model's answers to instructions, without the instructions: they keep it able to write what the other text lacks,
+such as letters. A part of them begins where a document begins, as a
 text in the editor does; the others begin anywhere in a document, because the editor keeps the end of a long text. Some
 words are half-typed, as the model reads them between two keys: the tokens of the typed letters, then the token of the
 rest. The typed tokens are read only; nobody wants them predicted.
@@ -37,11 +39,14 @@ from core.models import Tokenizer
 from core.models import adapter as files
 from core.models.adapter import PROJECTIONS, Adapter, Result
 from core.models.base import common
+from core.models.llama import why_not
 from core.models.torch_model import TorchModel
 from core.ngram.interpolation import Store
 from core.ngram.shelf import interpolation
 from training.adapter import AdapterRecipe, State, Student, Trainer, saving
 from training.held_out import held_out_windows, mean_and_error, mean_of, mixed, spaced
+from training.instructions import instructions
+from training.teacher import CompiledTeacher
 from training.texts import NamedText
 
 RUN, PIECES, STATE, CURVE = "run.json", "pieces.npz", "state.safetensors", "curve.jsonl"
@@ -51,6 +56,7 @@ USUAL = 4  # characters per token, between the beginnings of two pieces of a doc
 HELD_OUT = 50  # of so many documents of each kind one is held out, if no text is given for that
 CURVE_WINDOWS = 8  # held-out windows of each kind during the training
 BEFORE = 64  # tokens before a half-typed word, on which its own may depend
+ANSWERS, ANSWER, BATCH = "answers", 256, 64  # the kind of own answers, their tokens, and how many are written at once
 _WORD = re.compile(rb" ?[A-Za-z]{3,}")
 
 
@@ -63,6 +69,8 @@ class ProseRecipe:
         beginnings: the share of pieces that begin where a document begins.
         half_typed: the share of tokens of words that are half-typed.
         adapter: of the training. Its `epochs` is 1, because pieces differ in every round through the text.
+        weights: how many pieces of a kind are trained for each one of a kind that is not named.
+        answers: the number of the model's own answers, a kind of text named `ANSWERS`.
     """
 
     tokens: int = 250_000
@@ -71,11 +79,16 @@ class ProseRecipe:
     adapter: AdapterRecipe = field(
         default_factory=lambda: AdapterRecipe(rank=16, places=tuple(PROJECTIONS), length=512)
     )
+    weights: dict[str, int] = field(default_factory=dict[str, int])
+    answers: int = 0
 
     def __post_init__(self) -> None:
         for name in ("beginnings", "half_typed"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} {getattr(self, name)} given; 0 to 1 expected.")
+        for kind, weight in self.weights.items():
+            if weight < 1:
+                raise InputError(f"Weight {weight} of {kind} given; at least 1 expected.")
         if self.tokens < self.adapter.length * self.adapter.batch:
             raise InputError(
                 f"{self.tokens:,} tokens given; at least one step of {self.adapter.batch} pieces of "
@@ -170,11 +183,14 @@ def pieces_of(
 ) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
     """Returns the pieces (N, T) of ids, which of them are predicted (N, T), and the number of pieces of each kind.
 
-    The kinds take turns. Within a kind, a document has as many pieces as its length allows, and no place comes again
-    before every other place of the kind has come. Short documents share a piece, with a blank line between them.
+    The kinds take turns, one with a weight several times in a round. Within a kind, a document has as many pieces as
+    its length allows, and no place comes again before every other place of the kind has come. Short documents share a
+    piece, with a blank line between them.
     """
     length, seed = recipe.adapter.length, recipe.adapter.seed
     kinds = by_kind(texts)
+    if unknown := sorted(recipe.weights.keys() - kinds.keys()):
+        raise InputError(f"Weights of {', '.join(unknown)} given; the kinds of text are {', '.join(kinds)}.")
     sources = {
         kind: _Source([each.text for each in of_kind], length, recipe.beginnings, np.random.default_rng((seed, number)))
         for number, (kind, of_kind) in enumerate(kinds.items())
@@ -185,7 +201,7 @@ def pieces_of(
     count = recipe.tokens // length
     ids, counted = np.zeros((count, length), np.int32), np.zeros((count, length), bool)
     counts = dict.fromkeys(kinds, 0)
-    for row, kind in zip(range(count), _in_turns(list(kinds)), strict=False):
+    for row, kind in zip(range(count), _in_turns(list(kinds), recipe.weights), strict=False):
         found: list[int] = []
         for text in sources[kind].windows():
             # A blank piece of text has no ids.
@@ -198,9 +214,32 @@ def pieces_of(
     return ids, counted, counts
 
 
-def _in_turns(kinds: list[str]) -> Iterator[str]:
+def _in_turns(kinds: list[str], weights: dict[str, int]) -> Iterator[str]:
+    turns = range(max(weights.values(), default=1))
     while True:
-        yield from kinds
+        yield from (kind for turn in turns for kind in kinds if turn < weights.get(kind, 1))
+
+
+def answers_of(model: TorchModel, count: int, seed: int, length: int = ANSWER) -> Iterator[NamedText]:
+    """Yields the model's answers at T = 1 to `count` instructions for prose, each without the instruction.
+
+    Args:
+        length: tokens of an instruction and its answer.
+    Raises: InputError if compiled code does not know the model's family.
+    """
+    module, tokenizer = model.layers.module, model.tokenizer
+    if reason := why_not(module):
+        raise InputError(f"The model's own answers need a model that compiled code knows: {reason}")
+    teacher = CompiledTeacher(module, remembered=0)
+    prompts = sorted(
+        ([*tokenizer.start_ids, *tokenizer.encode(each)] for each in instructions(count, seed, ("ask",))), key=len
+    )
+    for at in range(0, count, BATCH):
+        some = prompts[at : at + BATCH]
+        shortest = min(map(len, some))
+        even = np.array([ids[-shortest:] for ids in some], np.int32)
+        for row, ids in enumerate(teacher.continued(even, length, seed=at)[:, shortest:].tolist()):
+            yield NamedText(ANSWERS, f"{ANSWERS}/{at + row}", tokenizer.decode(ids).lstrip())
 
 
 class _Source:
@@ -286,6 +325,7 @@ def train(
     out: Path,
     work: Path,
     base: Store | None = None,
+    begin_with: Adapter | None = None,
     minutes: float | None = None,
     memory: float = 3.0,
     clock: Callable[[], float] = time.monotonic,
@@ -298,6 +338,7 @@ def train(
         texts: returns the text to learn and the text to hold out; called by the first call only.
         about: what identifies the text, for the provenance.
         base: the n-gram store that drafts use, for the figures at the end.
+        begin_with: an adapter to train further, of the same rank, alpha and projections.
         minutes: of this call, after which the training waits for the next call; None is no limit.
         memory: the largest size of this process in GB.
     Raises: InputError if there is too little text or memory, or `work` is of another training; AdapterError.
@@ -309,7 +350,7 @@ def train(
     except filelock.Timeout as error:
         raise InputError(f"Another process trains in {work}; wait for it, or give another --work.") from error
     try:
-        yield from _train(model, texts, about, recipe, out, work, base, minutes, memory, clock)
+        yield from _train(model, texts, about, recipe, out, work, base, begin_with, minutes, memory, clock)
     finally:
         lock.release()
 
@@ -322,16 +363,23 @@ def _train(
     out: Path,
     work: Path,
     base: Store | None,
+    begin_with: Adapter | None,
     minutes: float | None,
     memory: float,
     clock: Callable[[], float],
 ) -> Generator[ProseStage | ProseOutcome]:
     began = clock()
+    if begin_with is not None:
+        begin_with.check({model.fingerprint}, model.layers.projections)
+        about = {**about, "begin_with": begin_with.identity}
     wanted = json.loads(json.dumps({"model": model.fingerprint, "recipe": asdict(recipe), "text": about}))
     run = _known_run(work / RUN, wanted)
     if run is None:
         yield ProseStage("Reading the text")
         learnt, held = texts()
+        for answer in answers_of(model, recipe.answers, recipe.adapter.seed):
+            learnt = [*learnt, answer]
+            yield ProseStage("Writing the model's own answers", 0.0)
         windows = _windows(held, model.tokenizer)
         ids, counted, counts = pieces_of(learnt, model.tokenizer, recipe)
         with replacing(work / PIECES) as file:
@@ -343,6 +391,8 @@ def _train(
     else:
         dtype = getattr(torch, run["dtype"].removeprefix("torch."))
         student = Student(model.layers.module.to("cpu", torch.float32), recipe.adapter, dtype)
+    if begin_with is not None:
+        student.begin_with(begin_with)
     student.check_memory(recipe.adapter.length, memory, "polydraft train prose")
     with np.load(work / PIECES) as stored:
         ids, counted = stored["ids"], stored["counted"]

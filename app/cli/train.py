@@ -204,6 +204,21 @@ def prose(
         float, typer.Option(min=0, max=1, help="Share of pieces that begin where a document begins.")
     ] = 0.25,
     half_typed: Annotated[float, typer.Option(min=0, max=1, help="Share of words that are half-typed.")] = 0.05,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="So many pieces of a kind for each one of the others; may be given several times.", metavar="KIND=N"
+        ),
+    ] = None,
+    answers: Annotated[
+        int,
+        typer.Option(
+            min=0, help='Add a kind, "answers": so many answers of the model to instructions that come with the app.'
+        ),
+    ] = 0,
+    begin_with: Annotated[
+        Path | None, typer.Option(help="An adapter for the same model to train further, of the same rank.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Chooses the pieces, their order and the first matrices.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")] = False,
 ) -> None:
@@ -212,6 +227,7 @@ def prose(
 
     Example: [bold]polydraft train prose --text corpus/train --text corpus/more --held-out corpus/heldout -o prose[/]
     """
+    from core.models import adapter as adapters
     from core.models.adapter import PROJECTIONS
     from core.models.load import load_module
     from core.ngram.base import base_store
@@ -221,7 +237,7 @@ def prose(
 
     names = tuple(PROJECTIONS) if places is None else tuple(part.strip() for part in places.split(","))
     adapter = AdapterRecipe(rank, alpha, names, rate, length, batch, seed=seed)
-    recipe = training.ProseRecipe(tokens, beginnings, half_typed, adapter)
+    recipe = training.ProseRecipe(tokens, beginnings, half_typed, adapter, _weights(weight or []), answers)
     set_aside = [] if without is None else training.names_in(without)
     console = Console(stderr=True)
 
@@ -231,6 +247,7 @@ def prose(
             console.print(f"Set aside: {name}, {count:,} documents")
         return (found, named(held_out)) if held_out else training.divided(found)
 
+    first = None if begin_with is None else adapters.load(begin_with)
     console.print("Loading the model …")
     loaded = load_module(model)
     base, _ = base_store(loaded.tokenizer.fingerprint)
@@ -244,7 +261,7 @@ def prose(
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}")
     with (
         Progress(*columns, console=console) as bar,
-        closing(training.train(loaded, texts, about, recipe, out, work, base, minutes, memory)) as steps,
+        closing(training.train(loaded, texts, about, recipe, out, work, base, first, minutes, memory)) as steps,
     ):
         task = bar.add_task("", total=1.0, left="")
         for stage in steps:
@@ -265,6 +282,17 @@ def prose(
     else:
         typer.echo(_prose_table(outcome.rows))
         typer.echo(f"{out}: the adapter, and {training.PROVENANCE}; the curve is {work / training.CURVE}.")
+
+
+def _weights(given: list[str]) -> dict[str, int]:
+    """Returns N by KIND of values KIND=N. Raises InputError."""
+    found: dict[str, int] = {}
+    for each in given:
+        kind, mark, number = each.partition("=")
+        if not (kind and mark and number.isascii() and number.isdigit()):
+            raise InputError(f"--weight {each} given; a kind of text and a whole number expected, such as book=2.")
+        found[kind] = int(number)
+    return found
 
 
 def _prose_table(rows: list[dict[str, Any]]) -> str:

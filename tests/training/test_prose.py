@@ -102,6 +102,28 @@ def test_kinds_take_turns_whatever_their_size_and_beginnings_have_their_share(to
     assert np.array_equal(ids, again)
 
 
+def test_a_kind_with_a_weight_has_as_many_pieces_more(tokenizer: Tokenizer) -> None:
+    texts = [NamedText(kind, kind, story(900, i)) for i, kind in enumerate(("book", "docs", "talk"))]
+    recipe = ProseRecipe(64 * 50, 0.5, 0.0, QUICK, {"book": 2, "docs": 2})
+    *_, counts = prose.pieces_of(texts, tokenizer, recipe)
+    assert counts == {"book": 20, "docs": 20, "talk": 10}
+    with pytest.raises(InputError, match="Weights of bok given; the kinds of text are book, docs, talk"):
+        prose.pieces_of(texts, tokenizer, replace(recipe, weights={"bok": 2}))
+    with pytest.raises(InputError, match="Weight 0 of book"):
+        replace(recipe, weights={"book": 0})
+
+
+def test_own_answers_are_text_without_the_instructions(
+    tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prose, "instructions", lambda *_: ["Write a letter to my aunt.\n\n", "What is tea?\n\n"])
+    model = hf.load(tiny_folder("compiled llama"), "tiny", plain=True)
+    found = list(prose.answers_of(model, 2, 0, length=48))
+    assert [each.kind for each in found] == [prose.ANSWERS] * 2
+    assert all(each.text and not each.text.startswith(("Write", "What")) for each in found)
+    assert found == list(prose.answers_of(model, 2, 0, length=48))
+
+
 def test_half_typed_words_are_what_the_model_reads_between_two_keys(tokenizer: Tokenizer) -> None:
     texts = [NamedText("book", "b", story(5000))]
     (row,), (predicted,), _ = prose.pieces_of(
@@ -176,6 +198,27 @@ def test_only_counted_tokens_are_trained(tiny_folder: Callable[[str], Path]) -> 
 def texts_of() -> tuple[list[NamedText], list[NamedText]]:
     learnt = [NamedText(kind, f"{kind}{i}", story(200, i)) for kind in ("book", "talk") for i in range(4)]
     return learnt, [NamedText(kind, f"held {kind}", story(150, 99)) for kind in ("book", "talk")]
+
+
+def test_a_training_begins_with_an_adapter_of_the_same_shape(
+    tiny_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    def trained(name: str, recipe: ProseRecipe, begin_with: Adapter | None) -> list[ProseStage | ProseOutcome]:
+        model = hf.load(tiny_folder("compiled llama"), "tiny", plain=True)
+        places = tmp_path / name, tmp_path / f"{name}.work"
+        return list(prose.train(model, texts_of, {"text": "test"}, recipe, *places, begin_with=begin_with))
+
+    def first(stages: list[ProseStage | ProseOutcome]) -> dict[str, float]:
+        return next(each.held_out for each in stages if isinstance(each, ProseStage) and each.held_out)
+
+    *_, outcome = alone = trained("alone", FEW, None)
+    assert isinstance(outcome, ProseOutcome)
+    onwards = trained("onwards", replace(FEW, adapter=replace(QUICK, seed=1)), load(tmp_path / "alone"))
+    last = [each.held_out for each in alone if isinstance(each, ProseStage) and each.held_out][-1]
+    assert first(onwards) == pytest.approx(last, abs=0.2)  # two steps later, in bfloat16
+    assert first(onwards)["talk"] > first(alone)["talk"] + 0.1
+    with pytest.raises(InputError, match=r"rank 2 and alpha 16 .*rank 3"):
+        trained("other", replace(FEW, adapter=replace(QUICK, rank=3)), load(tmp_path / "alone"))
 
 
 def test_a_training_that_is_stopped_again_and_again_gives_the_same_adapter(

@@ -55,6 +55,7 @@ def test_the_page_shows_a_code_that_pairs_once_and_forgets_it(page: Page, site: 
     newer = shown(page)
     dialog.get_by_role("button", name="Close").click()
     expect(dialog).to_be_hidden()
+    expect(page.locator(".pr-code")).to_be_empty()
     assert newer not in page.content()
     assert pair(site, newer) == 200
     page.get_by_role("button", name="Pair browser").click()
