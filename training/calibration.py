@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -81,6 +81,7 @@ def collect(
     temperature: float = 1.0,
     per_prompt: int = 16,
     candidates: int = 10,
+    published: bool = False,
     batch: int = 8,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Sample]:
@@ -92,6 +93,8 @@ def collect(
     out.
 
     Args:
+        published: samples as Algorithm 1 does: one candidate at each position, uniformly among the TOP_K most probable
+            tokens except the first (the paper has one K, that of the divergence), and no token is left out.
         drafter: proposes the trees that give each position its depth; None looks up the text itself. It must not need
             the model's hidden states.
     Raises: InputError for a drafter that does.
@@ -105,13 +108,18 @@ def collect(
     listed = [list(prompt) for prompt in prompts]
     # Prompts of similar length share a pass; the samples of each do not depend on its neighbours.
     order = sorted(range(len(listed)), key=lambda i: len(listed[i]))
-    w = whitening(model.embeddings)
-    never = exact_only(model.tokenizer)
+    among = _Among(
+        model.embeddings,
+        whitening(model.embeddings),
+        TOP_K if published else candidates,
+        0 if published else NEAREST,
+        frozenset() if published else exact_only(model.tokenizer),
+    )
     samples: list[Sample] = []
     for at in range(0, len(order), batch):
         running = [_Text(model, listed[i], np.random.default_rng([0, i])) for i in order[at : at + batch]]
         try:
-            samples += _continue(model, running, w, never, TargetSampling(temperature), drafter, per_prompt, candidates)
+            samples += _continue(model, running, among, TargetSampling(temperature), drafter, per_prompt)
         finally:
             for text in running:
                 text.sequence.close()
@@ -141,12 +149,10 @@ class _Text:
 def _continue(
     model: LanguageModel,
     running: list[_Text],
-    w: np.ndarray,
-    never: frozenset[int],
+    among: _Among,
     choice: TargetSampling,
     drafter: Drafter,
     positions: int,
-    candidates: int,
 ) -> list[Sample]:
     """Continues the texts, and samples pairs at so many positions of each."""
     samples: list[Sample] = []
@@ -161,7 +167,7 @@ def _continue(
             text.fed = len(text.ids)
             text.place(drafter, choice.temperature or 1.0)
             if step % EVERY == 0:
-                pairs = _candidates(model.embeddings, w, p, candidates, never, text.chance)
+                pairs = among.pairs(p, text.chance)
                 drawn += [(text, p, pairs)] if len(pairs) > 1 else []
             token = draw(p, text.chance)
             if token not in model.tokenizer.eos_ids:
@@ -175,7 +181,7 @@ def _continue(
                 samples.append(
                     Sample(
                         divergence(after[1 + number], after[0], choice.temperature, TOP_K),
-                        whitened_distance(model.embeddings, w, t_m, t_d),
+                        among.distance(t_m, t_d),
                         math.log(p[t_m] / max(p[t_d], 1e-9)) ** 2,
                         normalised_entropy(p),
                         text.depth,
@@ -186,23 +192,37 @@ def _continue(
     return samples
 
 
-def _candidates(
-    embeddings: Tensor,
-    w: np.ndarray,
-    p: np.ndarray,
-    candidates: int,
-    never: frozenset[int],
-    chance: np.random.Generator,
-) -> list[int]:
-    """Returns t_m, then a probable token sampled uniformly, then the NEAREST probable ones to t_m; [] if t_m is never
-    replaced."""
-    best = [int(i) for i in np.argsort(-p, kind="stable")[: candidates + 1] if p[i] > 0]
-    t_m, others = best[0], [t_d for t_d in best[1:] if t_d not in never]
-    if t_m in never or not others:
-        return []
-    drawn = int(chance.choice(others))
-    others.sort(key=lambda t_d: whitened_distance(embeddings, w, t_m, t_d))
-    return list(dict.fromkeys([t_m, drawn, *others[:NEAREST]]))
+@dataclass(frozen=True)
+class _Among:
+    """Which tokens are candidates.
+
+    Attributes:
+        embeddings: (V, D). w: (D,) the whitening.
+        most: among so many of the most probable tokens after the first.
+        nearest: the number of candidates with the nearest embeddings, beside the one that is sampled.
+        never: tokens that are in no pair.
+    """
+
+    embeddings: Tensor
+    w: np.ndarray
+    most: int
+    nearest: int
+    never: frozenset[int]
+
+    def distance(self, t_m: int, t_d: int) -> float:
+        return whitened_distance(self.embeddings, self.w, t_m, t_d)
+
+    def pairs(self, p: np.ndarray, chance: np.random.Generator) -> list[int]:
+        """Returns t_m, then a probable token sampled uniformly, then the probable ones nearest to t_m; [] if t_m is
+        never replaced."""
+        best = [int(i) for i in np.argsort(-p, kind="stable")[: self.most + 1] if p[i] > 0]
+        t_m, others = best[0], [t_d for t_d in best[1:] if t_d not in self.never]
+        if t_m in self.never or not others:
+            return []
+        drawn = int(chance.choice(others))
+        if self.nearest:
+            others.sort(key=lambda t_d: self.distance(t_m, t_d))
+        return list(dict.fromkeys([t_m, drawn, *others[: self.nearest]]))
 
 
 def fit_constants(samples: Sequence[Sample], delta: float = 0.05, corrected: bool = False) -> Constants:
@@ -273,6 +293,7 @@ def calibrate(
     buckets: int = 0,
     prompts: int = 0,
     temperature: float = 1.0,
+    positions: int | None = None,
 ) -> Calibration:
     """Computes the constants, and returns them with the model's fingerprint.
 
@@ -282,24 +303,71 @@ def calibrate(
         buckets: with the paper's constants, the number of entropy classes, each divided into early and late depths,
             with separate constants and the finite-sample correction; 0 for one set of constants.
         prompts, temperature: of the samples.
+        positions: with the paper's constants, the number of positions of a text that share δ (corollary ii).
+    Raises: InputError for too few samples, or for `positions` with a budget.
     """
-    if budget is not None:
-        overall, made = fit_accepted(samples, delta, budget)
-    else:
-        drawn = [s for s in samples if s.drawn]
-        overall, made = fit_constants(drawn, delta), _fit_classes(drawn, delta, buckets)
-    return Calibration(
+    if budget is not None and positions is not None:
+        raise InputError("positions given with a budget; a text's share of δ is a part of the paper's constants alone.")
+    made = Calibration(
         fingerprint(model),
         model.name,
         whitening(model.embeddings),
-        overall,
-        made,
+        Constants(1.0, 1.0, 1.0),  # replaced below
+        [],
         delta,
         temperature,
         TOP_K,
         len(samples),
         prompts,
         budget,
+        positions,
+    )
+    if budget is not None:
+        overall, classes = fit_accepted(samples, delta, budget)
+    else:
+        drawn, each = [s for s in samples if s.drawn], made.each_delta
+        if len(drawn) * each < 1:
+            raise InputError(
+                f"{len(drawn)} samples given for a risk of {each:.2g} at each position; at least {1 / each:.0f} "
+                "expected. Give more prompts, or fewer positions."
+            )
+        overall, classes = fit_constants(drawn, each), _fit_classes(drawn, each, buckets)
+    return replace(made, overall=overall, buckets=classes)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What constants say of pairs.
+
+    Attributes:
+        held: the share of all pairs with JS ≤ U.
+        accepted: the share with LTS ≥ θ.
+        held_accepted, tolerable: of these, the share with JS ≤ U, and that with JS ≤ τ_δ.
+        mean_js: of these, in nats.
+    """
+
+    held: float
+    accepted: float
+    held_accepted: float
+    tolerable: float
+    mean_js: float
+
+
+def coverage(samples: Sequence[Sample], calibration: Calibration, theta: float) -> Coverage:
+    """Applies constants to pairs. Shares of no pairs are nan."""
+    judged = [(s.js, calibration.constants(s.entropy, s.depth, s.emb), s) for s in samples]
+    pairs = [(js, constants.bound(s.emb, s.logit), constants.tau) for js, constants, s in judged]
+    accepted = [(js, u, tau) for js, u, tau in pairs if 1 - u / tau >= theta]
+
+    def share(hits: Sequence[bool]) -> float:
+        return sum(hits) / len(hits) if hits else math.nan
+
+    return Coverage(
+        share([js <= u for js, u, _ in pairs]),
+        len(accepted) / max(len(pairs), 1),
+        share([js <= u for js, u, _ in accepted]),
+        share([js <= tau for js, _, tau in accepted]),
+        sum(js for js, _, _ in accepted) / len(accepted) if accepted else math.nan,
     )
 
 

@@ -26,6 +26,7 @@ from app.cli.shared import AllowHost, AllowOrigin, Backend, BaseStores, DraftMod
 from app.service.given import ALL_FLAGS, RULE_FLAGS
 from app.web.running import PORT
 from app.web.security.offline import stay_offline
+from core.controls import THETA
 from core.errors import InputError, PolydraftError
 from core.options import DRAFTING
 
@@ -155,7 +156,12 @@ def calibrate(
         float,
         typer.Option(min=0.01, max=1, help="The divergence to tolerate, in bits; 1 tolerates everything.", metavar="N"),
     ] = 0.5,
-    paper: Annotated[bool, typer.Option("--paper", help="Use the paper's constants, whatever the result.")] = False,
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper", help="Measure the paper's constants, for `polydraft eval` and `bench`; the app does not use them."
+        ),
+    ] = False,
     buckets: Annotated[
         int,
         typer.Option(
@@ -164,6 +170,14 @@ def calibrate(
             metavar="N",
         ),
     ] = 0,
+    positions: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --paper: the number of positions of a text that share the risk delta; by default each has it.",
+            metavar="N",
+        ),
+    ] = None,
     prose: Annotated[
         bool, typer.Option("--prose/--no-prose", help="With the adapter to prose, if the model has one, or without.")
     ] = bool(DRAFTING["prose"].default),
@@ -174,7 +188,7 @@ def calibrate(
     from app.cli import calibrate
 
     with Console(stderr=True).status("calibrating …") as status:
-        made, file = calibrate.run(
+        made, held, file = calibrate.run(
             model,
             backend,
             text,
@@ -184,11 +198,16 @@ def calibrate(
             temperature,
             None if paper else budget,
             buckets,
+            positions,
             prose,
             lambda what: status.update(f"{what} …"),
         )
     c = made.overall
     typer.echo(f"{made.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from {made.samples} pairs")
+    typer.echo(
+        f"JS ≤ U for {held.held:.1%} of them. At θ = {THETA:g} it accepts {held.accepted:.1%}, of which JS ≤ U for "
+        f"{held.held_accepted:.1%} and JS ≤ τ_δ for {held.tolerable:.1%}; their mean JS is {held.mean_js:.3f} nats."
+    )
     typer.echo(str(file))
 
 

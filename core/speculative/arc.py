@@ -165,20 +165,21 @@ def risk(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, 
     emb = whitened_distance(embeddings, calibration.whitening, t_m, t_d)
     logit = margin(p, t_m, t_d) ** 2
     constants = calibration.constants(normalised_entropy(p), depth, emb)
-    # A bound whose factor is ∞ is left out, because ∞ · 0 is not a number.
-    sides = [f * raw for f, raw in ((constants.c_s, emb), (constants.alpha_kappa, logit)) if f < math.inf]
-    return Risk(min(sides, default=math.inf), constants.tau)
+    return Risk(constants.bound(emb, logit), constants.tau)
 
 
-def local_tolerance_score(p: np.ndarray, model: LanguageModel, calibration: Calibration, t_d: int, depth: int) -> float:
+def local_tolerance_score(
+    p: np.ndarray, model: LanguageModel, calibration: Calibration, t_d: int, depth: int, every: bool = False
+) -> float:
     """Returns LTS = 1 - U / τ_δ (eq. 15): 1 for the target's most probable token, below 0 beyond the tolerated risk,
     -∞ for tokens that may not replace another (`exact_only`).
 
     Args:
         model: the target. The other arguments are those of `risk`.
+        every: whether every token may replace any other, as in the paper.
     """
     t_m = int(p.argmax())
-    if t_d != t_m and not {t_d, t_m}.isdisjoint(exact_only(model.tokenizer)):
+    if not every and t_d != t_m and not {t_d, t_m}.isdisjoint(exact_only(model.tokenizer)):
         return -math.inf
     bounded = risk(p, model.embeddings, calibration, t_d, depth)
     return 1.0 - bounded.bound / bounded.tolerance

@@ -40,6 +40,12 @@ class Constants:
     alpha_kappa: float
     tau: float
 
+    def bound(self, emb: float, logit: float) -> float:
+        """Returns U = min(c'_s·‖W Δe‖², ακ·(Δℓ̃)²) (eq. 14)."""
+        # A side whose factor is ∞ is left out, because ∞ · 0 is not a number.
+        sides = [f * raw for f, raw in ((self.c_s, emb), (self.alpha_kappa, logit)) if f < math.inf]
+        return min(sides, default=math.inf)
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -62,11 +68,13 @@ class Calibration:
         whitening: (D,) the diagonal of W = diag(1/σ̂).
         overall: the constants for positions outside all buckets.
         buckets: constants for narrower conditions; the first bucket that fits is used.
-        delta: δ, the share of positions at which the bound may fail.
+        delta: δ, the share of positions at which the bound may fail; with `positions`, the share of texts in which it
+            may fail anywhere.
         temperature: T of p̃.
         top_k: K, the number of most probable tokens of either distribution that enter the divergence.
         samples, prompts: the number of pairs and of prompts measured.
         budget: the upper limit of τ_δ in bits of divergence; None for the paper's quantile without a limit.
+        positions: the number of positions of a text that share δ (corollary ii); None: each has its own.
     """
 
     fingerprint: str
@@ -80,6 +88,17 @@ class Calibration:
     samples: int = 0
     prompts: int = 0
     budget: float | None = None
+    positions: int | None = None
+
+    @property
+    def each_delta(self) -> float:
+        """δ₁ = δ₂ of one position. By the union bound of corollary ii, Pr[JS > τ_δ anywhere] ≤ n·(δ₁ + δ₂) in a text
+        of n positions."""
+        return self.delta if self.positions is None else self.delta / (2 * self.positions)
+
+    def text_bound(self, positions: int) -> float:
+        """Returns that bound, at most 1."""
+        return min(1.0, 2 * positions * self.each_delta)
 
     def constants(self, normalised_entropy: float, depth: int, emb: float = 0.0) -> Constants:
         """Returns the constants of the first bucket that fits."""
@@ -155,11 +174,14 @@ class Calibration:
                 int(fields["samples"]),
                 int(fields["prompts"]),
                 None if fields["budget"] is None else float(fields["budget"]),
+                None if fields.get("positions") is None else int(fields["positions"]),
             )
             if made.whitening.ndim != 1 or not np.isfinite(made.whitening).all():
                 raise ValueError("whitening is not a list of numbers")
             if not 0 < made.delta < 1 or not 0 < made.temperature < math.inf or made.top_k < 1:
                 raise ValueError("delta, temperature or top_k out of range")
+            if made.positions is not None and made.positions < 1:
+                raise ValueError("positions out of range")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CalibrationError(
                 f"{path} is not a calibration of version {VERSION} ({error}); run `polydraft calibrate` again."
@@ -193,10 +215,14 @@ def _without_infinity(value: Any) -> Any:
     return None if isinstance(value, float) and math.isinf(value) else value
 
 
-def user_file(model: LanguageModel, temperature: float = 1.0) -> Path:
-    """Returns the path of the calibration made on this machine for a temperature."""
+def user_file(
+    model: LanguageModel, temperature: float = 1.0, paper: bool = False, positions: int | None = None
+) -> Path:
+    """Returns the path of the calibration made on this machine for a temperature: ours, or one by the paper, which has
+    a file of its own, because the app does not use it."""
     folder = platformdirs.user_data_path("polydraft", appauthor=False) / "calibrations"
     suffix = "" if temperature == 1 else f"-T{temperature:g}"
+    suffix += "-paper" * paper + ("" if positions is None else f"-{positions}")
     return folder / f"{fingerprint(model)[:32]}{suffix}.json"
 
 
@@ -217,6 +243,27 @@ def for_model(model: LanguageModel, sampling: TargetSampling | None = None) -> C
     raise CalibrationError(
         f"{model.name} is not calibrated; {_how_to(sampling.overall_temperature, ' --model …')} once."
     )
+
+
+def published(model: LanguageModel, sampling: TargetSampling | None = None) -> dict[str, Calibration]:
+    """Returns by name the calibrations of a model by the paper's Algorithm 1 that were made on this machine for a way
+    of sampling: that of the paper's main text, and those whose δ is that of a text of n positions (corollary ii).
+
+    Args:
+        sampling: as for `Calibration.check`.
+    Raises: CalibrationError if there is none.
+    """
+    sampling = sampling or TargetSampling()
+    first = user_file(model, sampling.overall_temperature, paper=True)
+    found: dict[str, Calibration] = {}
+    for file in sorted(first.parent.glob(f"{first.stem}*.json"), key=lambda file: (len(file.stem), file.stem)):
+        made = Calibration.load(file).check(model, sampling)
+        found["as published" + ("" if made.positions is None else f", δ over {made.positions} positions")] = made
+    if not found:
+        raise CalibrationError(
+            f"{model.name} is not calibrated by the paper; {_how_to(sampling.overall_temperature, ' --paper')} once."
+        )
+    return found
 
 
 def _how_to(temperature: float, model: str = "") -> str:

@@ -140,13 +140,15 @@ def generate(
         temperature, rule: how the target's token is sampled; at 0 it takes the most probable. rule: of `core.samplers`.
         seed: of all samples.
         draws: "coupled": the target samples a token, which may be among the proposals, and the drafter knows the noise;
+            "independent": the drafter does not know it, and proposes what is most probable, as EAGLE-3's authors do;
             "rejection": proposals are samples of the drafter's own distribution, accepted with probability
-            min(1, p / q), for a `ModelDrafter` and a fixed tree_size. Both are lossless, but only coupled draws give
-            the text of plain decoding for each seed.
+            min(1, p / q), for a `ModelDrafter` and a fixed tree_size. All are lossless; only the text of the rejection
+            sampler is not that of plain decoding for each seed.
         tree_size: "auto", or the highest number of verified proposals; a fixed size disables automatic switching off.
         depth: the highest number of drafted levels.
-        tolerance: of mode "arc": "lts" (needs a `calibration` for this temperature, and no rule), "typical" (Medusa),
-            "none", or "fsd" (with `threshold`, for drafters with a distribution).
+        tolerance: of mode "arc": "lts" (needs a `calibration` for this temperature, and no rule), "published" (the same
+            as its paper has it; see `PUBLISHED` in `core.speculative.options`), "typical" (Medusa), "none", or "fsd"
+            (with `threshold`, for drafters with a distribution).
         theta: the lowest accepted LTS. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
             rule of `core.speculative.arc.RULES` that keeps the same number of proposals, for comparison; prune_alpha is
             its weight of the depth. prune_noise: whether pruning knows the noise of the samples, as the drafter does;
@@ -292,7 +294,7 @@ def cycles(
         while True:
             p = text.p = o.sampling.probabilities(after[at + 1], text.ids)
             nodes = children.get(at, [])
-            among, lts = [tree.ids[node] for node in nodes], None
+            among = [tree.ids[node] for node in nodes]
             if o.draws == "rejection" and text.noise is not None and nodes:
                 uniform = text.noise.uniform(len(text.ids), len(among))
                 which, left = rejection(p, tree.own[at].over(len(p)), among, uniform.tolist())
@@ -301,10 +303,9 @@ def cycles(
                 token = _drawn(p, text.noise, len(text.ids))
                 which = among.index(token) if token in among else None
             how: How = "accepted" if which is not None else "corrected" if nodes else "bonus" if path else "plain"
-            if which is None:
-                which, lts = o.tolerated(tree, nodes, p, target, len(path))
-                if which is not None:
-                    how, token = "tolerated", among[which]
+            tolerated, lts = o.tolerated(tree, nodes, p, target, len(path), token)
+            if tolerated is not None:
+                which, how, token = tolerated, "tolerated", among[tolerated]
             if nodes:
                 memory.learn(tree, nodes, None if which is None else nodes[which], len(path))
             text.ids.append(token)
@@ -373,7 +374,9 @@ def cycles(
 
 def _moment(text: Text, drafter: Drafter, o: SpeculationOptions, temperature: float | None) -> Moment:
     features, noise, sampled = text.sequence.features if drafter.layers else None, text.noise, False
-    if o.draws == "rejection" and noise is not None:
+    if o.draws == "independent":
+        noise = None
+    elif o.draws == "rejection" and noise is not None:
         noise, sampled = noise.other(SeededNoise.PROPOSALS), True
     divisor = temperature or o.sampling.overall_temperature or 1.0
     return Moment(text.ids, features, noise, divisor, o.needs_distributions, sampled)

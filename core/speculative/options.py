@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -21,10 +21,12 @@ from core.speculative.target import TargetSampling
 from core.speculative.tree import TokenTree
 
 SpeculationMode = Literal["off", "lossless", "arc"]
-Tolerance = Literal["lts", "typical", "fsd", "none"]
-Draws = Literal["coupled", "rejection"]
+Tolerance = Literal["lts", "published", "typical", "fsd", "none"]
+Draws = Literal["coupled", "independent", "rejection"]
 
 DEPTH = 8  # the highest number of drafted levels
+# The options of `generate` that make mode "arc" the paper's own, with constants of `calibration.published`.
+PUBLISHED: dict[str, Any] = {"draws": "independent", "tolerance": "published", "lam": 0.0}
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,12 @@ class SpeculationOptions:
             raise InputError(f"mode {self.mode!r} given; 'off', 'lossless' or 'arc' expected.")
         if self.prune_by not in ("entropy", *arc.RULES):
             raise InputError(f"prune_by {self.prune_by!r} given; 'entropy' or one of {', '.join(arc.RULES)} expected.")
-        if self.tolerance not in ("lts", "typical", "fsd", "none"):
-            raise InputError(f"tolerance {self.tolerance!r} given; 'lts', 'typical', 'fsd' or 'none' expected.")
-        if self.draws not in ("coupled", "rejection"):
-            raise InputError(f"draws {self.draws!r} given; 'coupled' or 'rejection' expected.")
+        for name, value, known in (
+            ("tolerance", self.tolerance, get_args(Tolerance)),
+            ("draws", self.draws, get_args(Draws)),
+        ):
+            if value not in known:
+                raise InputError(f"{name} {value!r} given; one of {', '.join(known)} expected.")
         if self.draws == "rejection" and (self.mode == "arc" or self.tree_size == "auto"):
             raise InputError(
                 f"draws 'rejection' given with mode {self.mode!r} and tree_size {self.tree_size!r}; it needs "
@@ -86,7 +90,7 @@ class SpeculationOptions:
         Args:
             sampling: how tokens are sampled, if `rule` is a function that does not show it; None: as in these options.
         """
-        if self.mode == "arc" and self.tolerance == "lts":
+        if self.mode == "arc" and self.tolerance in ("lts", "published"):
             self._calibration.check(target, sampling or self.sampling)
         if self.draws == "rejection" and not drafter.samples:
             raise InputError(
@@ -122,18 +126,34 @@ class SpeculationOptions:
         return tree.only(kept)
 
     def tolerated(
-        self, tree: TokenTree, indices: list[int], p: np.ndarray, target: LanguageModel, depth: int
+        self, tree: TokenTree, indices: list[int], p: np.ndarray, target: LanguageModel, depth: int, drawn: int
     ) -> tuple[int | None, float | None]:
-        """Returns the index of the safest tolerated proposal among those at `indices`, and its LTS; None and None
-        without one. p (V,) is the target's distribution there."""
+        """Returns the index of the tolerated proposal among those at `indices`, and its LTS; None and None without one.
+
+        Ours is the safest of all, and none where the target draws a proposal. ARC as published takes the first one in
+        the drafter's order whose LTS is at least θ, unless the one that the target draws precedes it.
+
+        Args:
+            p: (V,) the target's distribution there.
+            drawn: the token that the target draws.
+        """
         ids = [tree.ids[node] for node in indices]
-        if self.mode != "arc" or not indices:
+        published = self.tolerance == "published"
+        if self.mode != "arc" or not indices or (drawn in ids and not published):
+            return None, None
+
+        def lts(x: int) -> float:
+            if p[x] <= 0:
+                return -math.inf
+            return arc.local_tolerance_score(p, target, self._calibration, x, depth, every=published)
+
+        if published:
+            for which, x in enumerate(ids[: ids.index(drawn) if drawn in ids else None]):
+                if (score := lts(x)) >= self.theta:
+                    return which, score
             return None, None
         if self.tolerance == "lts":
-            scores = [
-                arc.local_tolerance_score(p, target, self._calibration, x, depth) if p[x] > 0 else -math.inf
-                for x in ids
-            ]
+            scores = [lts(x) for x in ids]
             best = int(np.argmax(scores))
             return (best, scores[best]) if scores[best] >= self.theta else (None, None)
         fits: list[int] = []

@@ -21,9 +21,9 @@ class Moment:
         features: for drafters with `layers`, the target's hidden states (len(ids) - 1, 3·D) that enter those layers,
             concatenated, at every position of the text except the last token's, which is not fed yet. A view: a caller
             that needs it after the call copies it.
-        noise: the noise with which the target's tokens are sampled; None if it takes the most probable token. With
-            `sampled` it is the drafter's own.
-        temperature: T of the target's samples; 1 without noise.
+        noise: the noise with which the target's tokens are sampled; None if it takes the most probable token, or if
+            the drafter may not know it. With `sampled` it is the drafter's own.
+        temperature: T of the target's samples; 1 if it takes the most probable token.
         sampled: whether the proposals must be samples of the drafter's own distributions, for the rejection sampler.
         distributions: whether the tree must contain the drafter's own distributions and likelihoods.
     """
