@@ -87,7 +87,7 @@ class Autocomplete:
         self.healer = Healer(model.tokenizer)
         self.window = min(WINDOW, model.context_length // 2)
         self.pace = Pace()
-        self.geometries = {metric: Geometry(model.embeddings, metric) for metric in METRICS}
+        self.geometries = {metric: Geometry(lambda: model.embeddings, metric) for metric in METRICS}
 
     @property
     def base_stores(self) -> list[tuple[Store, float]]:

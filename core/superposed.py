@@ -40,9 +40,9 @@ from core.options import LIBRARY
 TOGETHER = 2
 
 
-def mixed_embedding(embeddings: Tensor, ids: list[int], gamma: np.ndarray) -> Tensor:
+def mixed_embedding(model: LanguageModel, ids: list[int], gamma: np.ndarray) -> Tensor:
     """The superposed embedding (1, D): Σ γ_i z(id_i), eq. 3."""
-    return torch.from_numpy(gamma.astype(np.float32)[None] @ embeddings.numpy()[ids])
+    return torch.from_numpy(gamma.astype(np.float32)[None] @ model.embedded(ids).numpy())
 
 
 def weights(logprobs: Ids[float]) -> np.ndarray:
@@ -70,7 +70,7 @@ def superposed(
     """
     o, prefix, floor = options, list(prefix_ids), len(prefix_ids)
     boundaries, score = boundaries or Boundaries.of(o), Candidates(o, prefix)
-    embeddings, pieces = sequence.model.embeddings, sequence.model.tokenizer.pieces
+    model, pieces = sequence.model, sequence.model.tokenizer.pieces
     stop = o.stops(sequence.model)
     random = np.random.default_rng(o.seed)
     settled_on = Draft([], [], 0)  # the drafts that resets have appended to the prefix
@@ -128,7 +128,7 @@ def superposed(
                 if len(exact) < len(due):
                     # The superposed row begins where its first draft does, and feeds all tokens since its last pass.
                     before = before_mixtures(sequence, prefix, mixed[0]) if not fed else []
-                    rows.insert(0, Row(sequence, torch.cat([*before, *mixtures(mixed, range(fed, at), embeddings)])))
+                    rows.insert(0, Row(sequence, torch.cat([*before, *mixtures(mixed, range(fed, at), model)])))
                     fed = at
                 logits = yield rows, so_far()
                 step += 1
@@ -162,11 +162,11 @@ def superposed(
             sequence.rewind(floor)
 
 
-def mixtures(growing: Ids[Draft], positions: range, embeddings: Tensor) -> list[Tensor]:
+def mixtures(growing: Ids[Draft], positions: range, model: LanguageModel) -> list[Tensor]:
     """The inputs of the superposed row at these positions: the drafts' tokens, mixed by eqs. 3-4."""
     tokens = [[d.ids[d.start + i] for d in growing] for i in positions]
     gammas = [weights([d.totals[i] for d in growing]) for i in positions]
-    return [mixed_embedding(embeddings, *both) for both in zip(tokens, gammas, strict=True)]
+    return [mixed_embedding(model, *both) for both in zip(tokens, gammas, strict=True)]
 
 
 def best_of_each(drafts: list[Draft], growth: Growth, by_score: bool) -> list[Draft]:

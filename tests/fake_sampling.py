@@ -14,6 +14,7 @@ from torch import Tensor
 
 from core.autocomplete import AS_SET, CompleteOptions
 from core.drafting.drafts import Figures
+from core.models.embeddings import Embeddings
 from core.present import Origin, TextDraft
 from core.samplers import Geometry
 from core.samplers.catalog import sampler
@@ -39,7 +40,8 @@ class SamplingAutocomplete(FakeAutocomplete):
     def __init__(self) -> None:
         super().__init__()
         embeddings = torch.randn(len(PIECES), 16, generator=torch.Generator().manual_seed(5))
-        vars(self.model).update(tokenizer=Tokenizer(), vocab_size=len(PIECES), dim=16, embeddings=embeddings)
+        table = Embeddings.of_tensor(embeddings)
+        vars(self.model).update(tokenizer=Tokenizer(), vocab_size=len(PIECES), dim=16, _table=table)
         self.geometries = {"l2": Geometry(embeddings), "cosine": Geometry(embeddings, "cosine")}
         self.geometries["uniform"] = Geometry(None, "uniform")
 

@@ -102,7 +102,7 @@ def computed(
     lines = [Line(block, past, n, None if seen is None else seen[b].contiguous()) for b, block in enumerate(cache)]
     positions = torch.arange(past, past + n).repeat(B) if positions is None else positions.flatten()
     with torch.no_grad():
-        logits, _ = module(module.get_input_embeddings()(ids.flatten()), positions, lines)
+        logits, _ = module(module.embeddings.rows(ids.flatten()), positions, lines)
     return logits.view(B, n, -1)
 
 

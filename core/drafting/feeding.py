@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
-import torch
 from torch import Tensor
 
 from core.drafting.drafts import Draft
-from core.models.base import Row, Sequence
+from core.models.base import Row, Sequence, as_embeddings
 
 
 def row_of(sequence: Sequence, prefix: list[int], ids: list[int]) -> Row:
@@ -43,4 +42,4 @@ def before_mixtures(sequence: Sequence, prefix: list[int], best: Draft) -> list[
         sequence.rewind(len(prefix))
         return []
     missing = row_of(sequence, prefix, best.ids[: best.start + 1]).inputs
-    return [sequence.model.embeddings[torch.tensor(missing[:-1])]] if len(missing) > 1 else []
+    return [as_embeddings(sequence.model, missing[:-1])] if len(missing) > 1 else []

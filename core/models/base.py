@@ -24,6 +24,7 @@ from torch import Tensor
 from core.errors import BackendUnavailable, InputError, NotFinite
 from core.models.adapter import Adapter, AdapterError, Place
 from core.models.capture import sent
+from core.models.embeddings import Embeddings, Ids
 from core.models.tokenizer import Tokenizer
 
 SAMPLED = 1024  # rows of the embedding table in a fingerprint
@@ -61,7 +62,6 @@ class LanguageModel(ABC):
         arithmetic: how this backend computes with the weights, if there are several ways; the cost of a pass depends
             on it.
         vocab_size, dim: V and D.
-        embeddings: (V, D) float32 tensor on the CPU. Feeding `embeddings[i]` is equivalent to feeding token i.
         context_length: positions that one sequence can hold.
         tokenizer: see `Tokenizer`.
         adapters: those with which it computes, with their strengths; see `adapt`.
@@ -74,7 +74,7 @@ class LanguageModel(ABC):
     device: str
     vocab_size: int
     dim: int
-    embeddings: Tensor
+    _table: Embeddings
     context_length: int
     tokenizer: Tokenizer
     arithmetic: str = ""
@@ -85,6 +85,20 @@ class LanguageModel(ABC):
     depth: int = 0  # number of layers, if the backend provides it
     watched: tuple[int, ...] = ()  # see `watch`
     adapters: tuple[tuple[Adapter, float], ...] = ()
+
+    @property
+    def embeddings(self) -> Tensor:
+        """(V, D) float32 tensor on the CPU; a file in another form is decoded by the first use, so most callers need
+        `embedded`. Feeding `embeddings[i]` is equivalent to feeding token i."""
+        return self._table.whole()
+
+    @embeddings.setter
+    def embeddings(self, table: Tensor) -> None:
+        self._table = Embeddings.of_tensor(table)
+
+    def embedded(self, ids: Ids) -> Tensor:
+        """Rows (n, D) of `embeddings`, a copy; the others are not decoded."""
+        return self._table.rows(ids)
 
     @abstractmethod
     def open(self) -> Sequence:
@@ -153,7 +167,7 @@ class LanguageModel(ABC):
         all engines."""
         size = f"{self.tokenizer.fingerprint} {self.vocab_size} {self.dim}"
         rows = torch.linspace(0, self.vocab_size - 1, min(SAMPLED, self.vocab_size)).long()
-        sample = self.embeddings[rows].to(torch.bfloat16).contiguous().view(torch.int16).numpy()
+        sample = self.embedded(rows).to(torch.bfloat16).contiguous().view(torch.int16).numpy()
         return hashlib.sha256(size.encode() + sample.astype("<i2").tobytes()).hexdigest()
 
     @abstractmethod
@@ -462,7 +476,7 @@ def as_embeddings(model: LanguageModel, inputs: list[int] | Tensor) -> Tensor:
     """Inputs (n,) or (n, D) as embeddings (n, D) float32, so that tokens and mixtures can share one pass."""
     if isinstance(inputs, Tensor):
         return inputs.to(torch.float32)
-    return model.embeddings[torch.tensor(inputs)]
+    return model.embedded(inputs)
 
 
 def _rows(x: Tensor, positions: list[int]) -> Tensor:

@@ -79,11 +79,13 @@ class GGUFTensor:
             raise ModelFileError(f"{self._file.name} was truncated while it was read; download it again.")
         return data.view(_PLAIN.get(self.kind, np.uint8)).reshape(*self.shape[:-1], -1)
 
-    def unpacked(self) -> np.ndarray:
-        """The decoded data, float32 of this shape. Raises ModelFileError."""
+    def unpacked(self, data: np.ndarray | None = None) -> np.ndarray:
+        """The decoded data, or rows of it, float32 of this shape. Raises ModelFileError."""
         try:
             with np.errstate(all="ignore"):  # a scale may be NaN; loading the model then reports it
-                return np.ascontiguousarray(dequantize(self.data(), self.kind), dtype=np.float32)
+                return np.ascontiguousarray(
+                    dequantize(self.data() if data is None else data, self.kind), dtype=np.float32
+                )
         except NotImplementedError:
             raise ModelFileError(
                 f"{self._file.name} has {self.name} in the type {self.kind.name}, which cannot be unpacked here; "

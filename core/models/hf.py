@@ -134,7 +134,7 @@ def _load_straight(path: Path, name: str, rounded: bool) -> TorchModel | None:
     if module is None:
         return None
     with _reading(path, "the tokenizer of "):
-        tokenizer = from_gguf(file.fields, module.embed_tokens.num_embeddings)
+        tokenizer = from_gguf(file.fields, module.embeddings.shape[0])
     if tokenizer is None:
         return None
     forget()

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from core.models.adapter import Adapter, Place
 from core.models.coded import Weight, float32, rows_of
+from core.models.embeddings import Embeddings, largest
 from core.models.native import Change, Compiled, LayerMaps, Line, Map, Shape, why_not_width
 
 if TYPE_CHECKING:
@@ -66,17 +67,18 @@ class NativeLlama(nn.Module):
 
     Attributes:
         config: transformers' configuration of the model.
-        dtype: float32, of embeddings and cache.
+        dtype, device: float32 on the CPU, of embeddings and cache.
         planes: (heads, width) of each layer's keys and values.
+        embeddings: of the inputs.
     """
 
-    dtype = torch.float32
+    dtype, device = torch.float32, torch.device("cpu")
 
     def __init__(
         self,
         config: Any,
         shape: Shape,
-        embeddings: nn.Embedding,
+        embeddings: Embeddings | float,
         rotary: nn.Module,
         layers: list[LayerMaps],
         output: Map,
@@ -87,15 +89,20 @@ class NativeLlama(nn.Module):
 
         Args:
             config: transformers' configuration, or an object with the same attributes.
+            embeddings: of the inputs; a number if they are the output rows, times that number.
             rotary: computes cosines and sines, as transformers' module does, of each kind of rotation.
             output, norm: the output rows, and the weight (D,) of the norm before them.
             rounded: inputs are rounded to 8 bits where there are many, see `Compiled`.
         """
         super().__init__()
         self.config, self._shape = config, shape
-        self.embed_tokens, self._rotary = embeddings, rotary
+        self._rotary = rotary
         self.planes = [(shape.key_heads, shape.width)] * (2 * len(layers))
-        self._compiled = Compiled(shape, layers, output, norm, rounded=rounded)
+        self._compiled = compiled = Compiled(shape, layers, output, norm, rounded=rounded)
+        if not isinstance(embeddings, Embeddings):
+            rows = compiled.output_rows
+            embeddings = Embeddings(rows.shape, rows, embeddings, largest(output[0]))
+        self.embeddings = embeddings
 
     @classmethod
     def of(
@@ -119,7 +126,8 @@ class NativeLlama(nn.Module):
         separate = find("output.weight")
         weight = as_stored(weight, find("token_embd.weight") if separate is None else separate, width, dtype)
         layers = [_maps(layer, f"blk.{i}", find, width, dtype) for i, layer in enumerate(body.layers)]
-        return cls(c, shape, body.embed_tokens, body.rotary_emb, layers, (weight, bias), body.norm.weight.detach())
+        embeddings = Embeddings.of_tensor(body.embed_tokens.weight.detach())
+        return cls(c, shape, embeddings, body.rotary_emb, layers, (weight, bias), body.norm.weight.detach())
 
     @property
     def projections(self) -> dict[Place, tuple[int, int]]:
@@ -156,13 +164,6 @@ class NativeLlama(nn.Module):
     @property
     def arithmetic(self) -> str:
         return f"compiled, {self.bytes} bytes"
-
-    @property
-    def device(self) -> torch.device:
-        return self.embed_tokens.weight.device
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embed_tokens
 
     def forward(
         self,

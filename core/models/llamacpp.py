@@ -30,6 +30,7 @@ from core.files import scratch
 from core.models import gguf_check, gguf_file, llamacpp_adapter
 from core.models.adapter import Adapter, AdapterError
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings, depths, is_chain, path_to
+from core.models.embeddings import Embeddings
 from core.models.gguf_file import GGUFFile
 from core.models.memory import CACHE_SHARE, free_bytes
 from core.models.processor import cores
@@ -139,8 +140,8 @@ class LlamaCppModel(LanguageModel):
                 "give the main model file."
             )
         # Exactly the values in the graph: feeding a row of it is equivalent to feeding the token.
-        self.embeddings = torch.from_numpy(table.unpacked())
-        self.vocab_size, self.dim = self.embeddings.shape
+        self._table = Embeddings.of_gguf(table)
+        self.vocab_size, self.dim = self._table.shape
 
         params = lib.llama_model_default_params()
         # The AMX buffer type of the default build dies with SIGSEGV on CPUs that have AMX.
@@ -153,9 +154,9 @@ class LlamaCppModel(LanguageModel):
             )
         weights = _Weights(pointer)
         sizes = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(pointer)), lib.llama_model_n_embd(pointer)
-        if sizes != self.embeddings.shape:  # native code receives arrays of these sizes
+        if sizes != self._table.shape:  # native code receives arrays of these sizes
             raise ModelFileError(
-                f"{path} has token embeddings of the shape {tuple(self.embeddings.shape)}, where llama.cpp finds "
+                f"{path} has token embeddings of the shape {self._table.shape}, where llama.cpp finds "
                 f"{sizes}; download it again."
             )
         self.context_length = min(MAX_CELLS, lib.llama_model_n_ctx_train(pointer), _affordable(pointer))

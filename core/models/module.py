@@ -16,6 +16,7 @@ from torch.utils.hooks import RemovableHandle
 
 from core.errors import InputError, ModelFileError
 from core.models.adapter import Adapter, LowRank, Place, projections
+from core.models.embeddings import Embeddings
 from core.models.llama import NativeLlama
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Layers:
         compiled: whether it is `NativeLlama`, which is called with lines (`native.Line`); the others by `__call__`.
         device, dtype: of its weights.
         arithmetic: how it computes, see `LanguageModel`.
-        table: (V, D) float32 on the CPU, the output of the embedding layer for each id; some models scale its weights.
+        table: (V, D), the output of the embedding layer for each id; some models scale its weights.
         planes: (heads, width) of each layer's keys and of its values, in turn.
         windows: the attention window of each kind of layer, in positions; None for unlimited.
         takes_positions: whether positions can be given; else the module counts them from the mask.
@@ -45,10 +46,10 @@ class Layers:
         """Raises ModelFileError for layers whose memory cannot be rewound."""
         self.module: Any = module.eval().requires_grad_(False)
         self.compiled = isinstance(module, NativeLlama)
-        self.device: torch.device = next(module.parameters()).device
+        self.device: torch.device = module.device
         self.dtype: torch.dtype = module.dtype
         self.arithmetic = str(getattr(module, "arithmetic", module.dtype))
-        self.table = _embedding_table(module)
+        self.table = module.embeddings if isinstance(module, NativeLlama) else _embedding_table(module)
         self.planes = module.planes if isinstance(module, NativeLlama) else _probe_planes(module, name)
         self.windows = _windows(module)
         self._name = name
@@ -149,19 +150,21 @@ def _adding(low: LowRank, scale: float, device: torch.device, dtype: torch.dtype
     return add
 
 
-def embedding_weight(module: Module) -> Tensor:
+def embedding_weight(module: PreTrainedModel) -> Tensor:
     """The embedding layer's own table, (V, D)."""
     weight = module.get_input_embeddings().weight
     assert isinstance(weight, Tensor)
     return weight
 
 
-def _embedding_table(module: Module) -> Tensor:
+def _embedding_table(module: PreTrainedModel) -> Embeddings:
     layer, weight = module.get_input_embeddings(), embedding_weight(module)
     if type(layer) is nn.Embedding:
-        return weight.detach().to(device="cpu", dtype=torch.float32)  # no copy if it has this form already
-    with torch.no_grad():
-        return layer(torch.arange(weight.shape[0], device=weight.device)).to(device="cpu", dtype=torch.float32)
+        table = weight.detach()
+    else:
+        with torch.no_grad():
+            table = layer(torch.arange(weight.shape[0], device=weight.device))
+    return Embeddings.of_tensor(table.to(device="cpu", dtype=torch.float32))  # no copy if it has this form already
 
 
 def _probe_planes(module: PreTrainedModel, name: str) -> list[tuple[int, int]]:

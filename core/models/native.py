@@ -61,6 +61,16 @@ class _Matrix(Structure):
     ]
 
 
+class _Rows(Structure):
+    _fields_ = [
+        ("part", _Part),
+        ("inputs", c_int64),
+        ("ids", c_void_p),
+        ("count", c_int64),
+        ("rows", c_void_p),
+    ]
+
+
 class _Layer(Structure):
     _fields_ = [
         *((name, _Matrix) for name in ("qkv", "out", "gate", "up", "down")),
@@ -109,6 +119,7 @@ def library() -> ctypes.CDLL:
     loaded = native_library.load(SOURCE, OPTIONS)
     loaded.polydraft_forward.argtypes = loaded.polydraft_fault.argtypes = [POINTER(_Model), POINTER(_Pass)]
     loaded.polydraft_fault.restype = c_char_p
+    loaded.polydraft_rows.argtypes = [POINTER(_Rows)]
     return loaded
 
 
@@ -278,6 +289,7 @@ class Compiled:
             layer=(_Layer * len(layers))(*(self._layer(layer) for layer in layers)),
             head=self._matrix([output], norm),
         )
+        self.output_rows = StoredRows(self._model.head.part[0], shape.dim, self._held)
         if fault := self._library.polydraft_fault(self._model, None):
             raise ValueError(f"The weights do not fit together: {fault.decode()}.")
 
@@ -455,15 +467,9 @@ class Compiled:
         return _Matrix(parts, len(weights), self._address(bias, out), self._address(norm, inputs), out, inputs)
 
     def _part(self, weight: Weight) -> _Part:
-        if isinstance(weight, Coded):
-            panels, kind = weight.panels(self._panel), weight.form
-        else:
-            panels, kind = in_panels(weight, self._panel).transpose(1, 2), weight.dtype  # (panels, in, panel)
-            if kind.itemsize == 2:  # two inputs in a word
-                panels = F.pad(panels, (0, 0, 0, weight.shape[1] % 2)).unflatten(1, (-1, 2)).transpose(2, 3)
-            panels = panels.contiguous()
+        panels = panels_of(weight, self._panel)
         self._held.append(panels)
-        return _Part(panels.data_ptr(), len(weight), KINDS.index(kind), panels.nbytes)
+        return _part_of(weight, panels)
 
     def _address(self, x: Tensor | None, numbers: int) -> int | None:
         if x is None:
@@ -472,6 +478,43 @@ class Compiled:
             raise ValueError(f"A bias or norm of {x.numel()} numbers given; {numbers} expected.")
         self._held.append(x.to(torch.float32).contiguous())
         return self._held[-1].data_ptr()
+
+
+class StoredRows:
+    """A matrix (out, in) in the order of compiled code, of which single rows are read."""
+
+    def __init__(self, part: _Part, inputs: int, held: object) -> None:
+        """`held` keeps the memory of the part alive."""
+        self.shape, self._part, self._held, self._library = (part.out, inputs), part, held, library()
+
+    @staticmethod
+    def of(weight: Weight) -> StoredRows:
+        panels = panels_of(weight, library().polydraft_panel())
+        return StoredRows(_part_of(weight, panels), weight.shape[1], panels)
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Row numbers (n,) -> rows (n, in) float32, decoded. Numbers below 0 count from the end. Raises IndexError."""
+        ids = torch.where(ids < 0, ids + self.shape[0], ids).contiguous()
+        rows = torch.empty(len(ids), self.shape[1])
+        given = _Rows(self._part, self.shape[1], ids.data_ptr(), len(ids), rows.data_ptr())
+        if ids.dtype != torch.int64 or (len(ids) and self._library.polydraft_rows(given)):
+            raise IndexError(f"Rows of a matrix of {self.shape[0]} given that it does not have.")
+        return rows
+
+
+def panels_of(weight: Weight, panel: int) -> Tensor:
+    """A weight (out, in) as compiled code reads it, in panels of so many outputs."""
+    if isinstance(weight, Coded):
+        return weight.panels(panel)
+    panels = in_panels(weight, panel).transpose(1, 2)  # (panels, in, panel)
+    if weight.dtype.itemsize == 2:  # two inputs in a word
+        panels = F.pad(panels, (0, 0, 0, weight.shape[1] % 2)).unflatten(1, (-1, 2)).transpose(2, 3)
+    return panels.contiguous()
+
+
+def _part_of(weight: Weight, panels: Tensor) -> _Part:
+    kind = weight.form if isinstance(weight, Coded) else weight.dtype
+    return _Part(panels.data_ptr(), len(weight), KINDS.index(kind), panels.nbytes)
 
 
 def _outputs(matrix: _Matrix) -> list[int]:

@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from core.models import gguf_check
-from core.models.coded import PLAIN, TYPES, Weight, float32, rows_of, split, weight_of
+from core.models.coded import PLAIN, TYPES, Weight, rows_of, split, weight_of
+from core.models.embeddings import Embeddings, largest
 from core.models.families import FAMILIES
 from core.models.gguf_check import Config, Scaling, config_of, table
 from core.models.gguf_file import GGUFFile
 from core.models.hf_tokenizer import is_built
 from core.models.llama import NativeLlama, unpaired
-from core.models.native import LayerMaps, Map, Shape, why_not_width
+from core.models.native import LayerMaps, Map, Shape, StoredRows, why_not_width
 
 
 def why_not(file: GGUFFile) -> str:
@@ -87,12 +88,13 @@ class _Reader:
             logit_cap=c.logit_cap,
         )
         layers = [self._layer(i, len(tables)) for i in range(c.num_hidden_layers)]
-        embeddings = self._weight("token_embd")
-        output = self._weight("output") if "output.weight" in self._tensors else embeddings
+        tied, stored = "output.weight" not in self._tensors, self._weight("token_embd")
+        output = stored if tied else self._weight("output")
         norm = self._numbers("output_norm.weight")
         assert norm is not None
-        embedded = nn.Embedding.from_pretrained(float32(embeddings).mul(c.embeddings))
-        return NativeLlama(c, shape, embedded, _Rotation(tables), layers, (output, None), norm, rounded)
+        rows = None if tied else StoredRows.of(stored)
+        embeddings = c.embeddings if rows is None else Embeddings(rows.shape, rows, c.embeddings, largest(stored))
+        return NativeLlama(c, shape, embeddings, _Rotation(tables), layers, (output, None), norm, rounded)
 
     def _layer(self, i: int, tables: int) -> LayerMaps:
         c, name = self._config, f"blk.{i}"

@@ -218,7 +218,7 @@ def measure(model: LanguageModel) -> ProbeResult:
         by_token = sequence.feed(ids[-1:])  # (V,)
         sequence.rewind(len(ids) - 1)
         _say({"stage": "evaluating an embedding"})
-        by_embedding = sequence.feed_embedding(model.embeddings[ids[-1]])  # (V,)
+        by_embedding = sequence.feed_embedding(model.embedded(ids[-1:])[0])  # (V,)
         apart = float((by_token - by_embedding).abs().max())
         span = float(by_token.max() - by_token.min())
         if not span > 0:

@@ -121,7 +121,7 @@ class StaticModel(LanguageModel):
         self.layers.check_watched(layers)
         self.watched = tuple(layers)
 
-    def embedded(self, ids: Tensor) -> Tensor:
+    def embedded_there(self, ids: Tensor) -> Tensor:
         """The embedding layer's output for ids (…,) on the device: (…, D) there."""
         return self.layers.module.get_input_embeddings()(ids)
 
@@ -203,7 +203,7 @@ class StaticModel(LanguageModel):
     def _branching(self, fed: Tensor, first: int, columns: int, n: int) -> tuple[Tensor, ...]:
         """ids (B, n), length (B, 1), depths (B, n), which inputs see which (B, n·n), side by side -> logits (B, n, V),
         watched layers (B, n, W) if there are any."""
-        vectors = self.embedded(fed[:, :n]).to(self.layers.dtype)
+        vectors = self.embedded_there(fed[:, :n]).to(self.layers.dtype)
         tree = fed[:, n + 1 : 2 * n + 1], fed[:, 2 * n + 1 :].view(-1, n, n).bool()
         every = torch.arange(n, device=self.layers.device)
         logits, seen = self._run(vectors, fed[:, n], first, columns, every, tree)

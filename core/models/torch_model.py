@@ -53,8 +53,8 @@ class TorchModel(LanguageModel):
         self.device = str(layers.device)
         self.arithmetic = layers.arithmetic
         self.compiled_as = layers.module.shape_and_types if layers.compiled else ""
-        self.embeddings = layers.table  # (V, D)
-        self.vocab_size, self.dim = self.embeddings.shape
+        self._table = layers.table
+        self.vocab_size, self.dim = self._table.shape
         self.depth = layers.depth
         self._stores: WeakSet[KeyValueStore] = WeakSet()
         self._check_embeddings()
@@ -187,7 +187,7 @@ class TorchModel(LanguageModel):
             first += n
         with torch.no_grad():
             logits, features = self.layers.module(
-                torch.cat([as_embeddings(self, row.inputs) for row in rows]),
+                self._embedded(rows),
                 torch.cat(positions),
                 lines,
                 torch.tensor([i for of_row in kept for i in of_row], dtype=torch.long),
@@ -204,6 +204,16 @@ class TorchModel(LanguageModel):
             found[:0].flatten() if row.silent else (found if wants_every(row) else found[0]).clone()
             for row, found in zip(rows, of_rows, strict=True)
         ]
+
+    def _embedded(self, rows: list[Row]) -> Tensor:
+        """The inputs of all rows (N, D); those that are ids are looked up at once."""
+        ids = [token for row in rows if not isinstance(row.inputs, Tensor) for token in row.inputs]
+        found = self.embedded(ids)
+        if len(ids) == sum(len(row.inputs) for row in rows):
+            return found
+        sizes = [len(row.inputs) for row in rows if not isinstance(row.inputs, Tensor)]
+        of_ids = iter(found.split(sizes))
+        return torch.cat([row.inputs.float() if isinstance(row.inputs, Tensor) else next(of_ids) for row in rows])
 
     def _adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
         self._check_adapters(adapters, self.layers.projections)
@@ -271,12 +281,12 @@ class TorchModel(LanguageModel):
         try:
             by_id, by_vector = self.open(), self.open()
             logits = self._forward([Row(by_id, [token])])[0]
-            same = self._forward([Row(by_vector, self.embeddings[token : token + 1])])[0]
+            same = self._forward([Row(by_vector, self.embedded([token]))])[0]
         except DOES_NOT_RUN as error:
             raise ModelFileError(
                 f"{self.name} does not run with our cache ({first_line(error)}); choose another model."
             ) from error
-        if not finite(self.embeddings) or not finite(logits):
+        if not self._table.finite or not finite(logits):
             raise ModelFileError(f"{self.name} computes numbers that are not finite; download it again.")
         if logits.shape != (self.vocab_size,) or not torch.allclose(logits, same, rtol=1e-2, atol=1e-2):
             raise ModelFileError(

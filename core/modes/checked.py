@@ -240,7 +240,7 @@ def check(
 def _mixture(rows: list[_Row], at: int, sequence: Sequence) -> Tensor:
     some = [row for row in rows if len(row.ids) > at]
     gamma = weights([sum(row.logprobs[: at + 1]) for row in some])
-    return mixed_embedding(sequence.model.embeddings, [row.ids[at] for row in some], gamma)
+    return mixed_embedding(sequence.model, [row.ids[at] for row in some], gamma)
 
 
 def _open_rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | None) -> list[_Row]:

@@ -6,6 +6,8 @@ demand. Shapes: V vocabulary, D width, n rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -26,20 +28,25 @@ class Geometry:
     the first normalisation, and d = 1 - cos(u, v) = |u - v|²/2. "uniform" needs no embeddings: d = 1 between any two.
     """
 
-    def __init__(self, embeddings: Tensor | None, metric: Metric = "l2") -> None:
+    def __init__(self, embeddings: Tensor | Callable[[], Tensor] | None, metric: Metric = "l2") -> None:
         """
         Args:
-            embeddings: (V, D) float; shared, not copied. None only for "uniform".
+            embeddings: (V, D) float; shared, not copied; or what returns them when they are first needed. None only for
+                "uniform".
         Raises: InputError.
         """
         if metric not in METRICS:
             raise InputError(f"metric {metric!r} given; one of {', '.join(METRICS)} expected.")
-        if metric != "uniform" and (embeddings is None or embeddings.ndim != 2):
-            given = "none" if embeddings is None else f"shape {tuple(embeddings.shape)}"
+        if metric != "uniform" and (embeddings is None or (isinstance(embeddings, Tensor) and embeddings.ndim != 2)):
+            given = f"shape {tuple(embeddings.shape)}" if isinstance(embeddings, Tensor) else "none"
             raise InputError(f"Embeddings: {given} given; the model's (V, D) expected for the metric {metric!r}.")
         self.metric: Metric = metric
-        self.embeddings = torch.empty(0, 0) if metric == "uniform" or embeddings is None else embeddings.detach()
+        self._given = torch.empty(0, 0) if metric == "uniform" or embeddings is None else embeddings
         self._whitening: tuple[Tensor, Tensor] | None = None
+
+    @cached_property
+    def embeddings(self) -> Tensor:
+        return (self._given if isinstance(self._given, Tensor) else self._given()).detach()
 
     def vectors(self, ids: Tensor) -> Tensor:
         """Unit vectors (…, D) float32 of token ids (…)."""

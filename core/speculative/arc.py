@@ -150,19 +150,19 @@ class Risk(NamedTuple):
     tolerance: float
 
 
-def risk(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, depth: int) -> Risk:
+def risk(p: np.ndarray, model: LanguageModel, calibration: Calibration, t_d: int, depth: int) -> Risk:
     """Computes the risk of one proposal.
 
     Args:
         p: (V,) the target's probabilities p̃ at this position, after temperature and rule.
-        embeddings: (V, D) of the target.
+        model: the target.
         t_d: the proposed token; t_m is the most probable in p.
         depth: of the proposal in its tree, which selects the bucket of constants.
     """
     t_m = int(p.argmax())
     if t_d == t_m:
         return Risk(0.0, calibration.overall.tau)
-    emb = whitened_distance(embeddings, calibration.whitening, t_m, t_d)
+    emb = whitened_distance(model.embedded([t_m, t_d]), calibration.whitening, 0, 1)
     logit = margin(p, t_m, t_d) ** 2
     constants = calibration.constants(normalised_entropy(p), depth, emb)
     return Risk(constants.bound(emb, logit), constants.tau)
@@ -181,5 +181,5 @@ def local_tolerance_score(
     t_m = int(p.argmax())
     if not every and t_d != t_m and not {t_d, t_m}.isdisjoint(exact_only(model.tokenizer)):
         return -math.inf
-    bounded = risk(p, model.embeddings, calibration, t_d, depth)
+    bounded = risk(p, model, calibration, t_d, depth)
     return 1.0 - bounded.bound / bounded.tolerance

@@ -141,7 +141,7 @@ def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, floa
     for k in KS:
 
         def run(k: int = k) -> None:
-            mixed = mixed_embedding(static.embeddings, prefix[:k], np.full(k, 1 / k))
+            mixed = mixed_embedding(static, prefix[:k], np.full(k, 1 / k))
             likeliest(static.forward([Row(sequence, mixed)])[0].numpy(), 3 * k)
             sequence.rewind(len(prefix))
 

@@ -118,7 +118,7 @@ def audited(
     sequence.close()
     proposals = [
         Audited(
-            *risk(p[at], model.embeddings, calibration, text[at], depth[at]),
+            *risk(p[at], model, calibration, text[at], depth[at]),
             divergence(before[at + 1], after_other[at], temperature, calibration.top_k) if at in other else 0.0,
             at not in other,
             tokens[at].how == "tolerated",

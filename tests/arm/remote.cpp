@@ -1,7 +1,7 @@
 // Runs compiled code for another processor, under an emulator: `remote.py` sends the memory of a call and receives it
 // back. Numbers are int64.
 //
-//      call: 0 sizes, 1 fault, 2 forward    model, pass: where they are in the memory; -1 for none
+//      call: 0 sizes, 1 fault, 2 forward, 3 rows (in place of the model)    model, pass: where they are in the memory; -1 for none
 //      bytes of the memory, how many addresses are in it, where each is, the memory; addresses are places in it
 
 #include <cstdint>
@@ -48,6 +48,9 @@ int main() {
       const char* fault = polydraft_fault(m, p);
       put(fault ? std::strlen(fault) : -1);
       if (fault) put(fault, std::strlen(fault));
+    } else if (call == 3) {
+      put(polydraft_rows(reinterpret_cast<const Rows*>(memory + model)));
+      put(memory, bytes);
     } else {
       put(polydraft_forward(m, p));
       put(memory, bytes);

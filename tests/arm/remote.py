@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 # NEON with dot products, as Apple's processors from the M1 and most others since 2018 have it.
 OPTIONS = ("-std=c++17", "-O2", "-march=armv8.2-a+dotprod", "-fopenmp", "-static")
-SIZES, FAULT, FORWARD = 0, 1, 2
+SIZES, FAULT, FORWARD, ROWS = 0, 1, 2, 3
 
 
 class Remote:
@@ -46,6 +46,12 @@ class Remote:
 
     def polydraft_forward(self, model: Structure, given: Structure) -> int:
         memory = self._ask(FORWARD, model, given)
+        (result,) = self._numbers(1)
+        memory.take(self._out.read(memory.bytes))
+        return result
+
+    def polydraft_rows(self, given: Structure) -> int:
+        memory = self._ask(ROWS, given, None)
         (result,) = self._numbers(1)
         memory.take(self._out.read(memory.bytes))
         return result
@@ -139,6 +145,10 @@ class Memory:
                 self._refers(of, "logits", 4 * of.kept_count * m.head.out, written=True)
                 self._refers(of, "watched", 8 * of.watched_count)
                 self._refers(of, "features", 4 * of.inputs * of.watched_count * m.dim, written=True)
+            case native._Rows():
+                self._refers(of.part, "panels", of.part.bytes)
+                self._refers(of, "ids", 8 * of.count)
+                self._refers(of, "rows", 4 * of.count * of.inputs, written=True)
             case native._Line():
                 self._refers(of, "cache", 4 * of.cache_size, written=True)
                 for name in ("seen", "near"):

@@ -34,20 +34,31 @@ bool fits(const LowRank& low, int64_t panels, int64_t in) {
   return std::all_of(low.first, low.first + panels, [&](int64_t first) { return -1 <= first && first <= most; });
 }
 
+// Whether a part has at most `most` outputs, and its panels the number of bytes that they require.
+bool fits(const Part& part, int64_t most, int64_t in) {
+  if (!part.panels || part.out < 1 || part.out > most || part.kind < 0 || part.kind >= KINDS) return false;
+  const Format& format = FORMATS[part.kind];
+  const int64_t bytes = times(panels_of(part), format.bytes(in));
+  return in % format.multiple() == 0 && bytes < MOST && part.bytes == bytes;
+}
+
 // Whether a matrix has this shape, and the panels of its parts have the number of bytes that it requires.
 bool fits(const Matrix& m, int64_t out, int64_t in) {
   if (m.out != out || m.in != in || !sizes({out, in}) || m.parts < 1 || m.parts > 3) return false;
   int64_t left = out, panels = 0;
   for (int64_t i = 0; i < m.parts; i++) {
     const Part& part = m.part[i];
-    if (!part.panels || part.out < 1 || part.out > left || part.kind < 0 || part.kind >= KINDS) return false;
-    const Format& format = FORMATS[part.kind];
-    const int64_t bytes = times(panels_of(part), format.bytes(in));
-    if (in % format.multiple() || bytes >= MOST || part.bytes != bytes) return false;
+    if (!fits(part, left, in)) return false;
     left -= part.out;
     panels += panels_of(part);
   }
   return left == 0 && (!m.low || fits(*m.low, panels, in));
+}
+
+bool fits(const Rows& of) {
+  if (!sizes({of.part.out, of.in}) || of.count < 0 || !of.ids || !of.rows) return false;
+  return fits(of.part, LARGEST, of.in) &&
+         std::all_of(of.ids, of.ids + of.count, [&](int64_t id) { return 0 <= id && id < of.part.out; });
 }
 
 const char* fault_of(const Model& m) {

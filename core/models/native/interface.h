@@ -39,6 +39,15 @@ struct Matrix {
   const LowRank* low;  // or null; with panels of all parts
 };
 
+// Rows of a matrix of one part, to be decoded.
+struct Rows {
+  Part part;
+  int64_t in;          // as of a matrix
+  const int64_t* ids;  // (count,) of outputs
+  int64_t count;
+  float* rows;         // (count, in)
+};
+
 struct Layer {
   Matrix qkv;   // D -> (H + 2 key heads) · w; the first layer's may have other inputs, those of `entering`
   Matrix out;   // H · w -> D

@@ -44,6 +44,13 @@ struct Layout {
   constexpr int64_t bytes(int64_t K) const { return K / BLOCK * block() + K / SUPER_BLOCK * factors(); }
 };
 
+// The code of input `at` of the block, of output `o` of the panel.
+inline int32_t code_at(const Layout& layout, const uint32_t* words, int64_t at, int64_t o) {
+  const char* bytes = reinterpret_cast<const char*>(words + (layout.bits == 8 ? at / 4 : at / 8) * PANEL + o) + at % 4;
+  if (layout.bits == 8) return *reinterpret_cast<const int8_t*>(bytes);
+  return *reinterpret_cast<const uint8_t*>(bytes) >> (at % 8 / 4 * 4) & 15;
+}
+
 // The blocks of one panel, in order.
 struct Blocks {
   const Layout& layout;

@@ -227,6 +227,18 @@ int64_t polydraft_panel() { return PANEL; }
 
 int64_t polydraft_lanes() { return LANES; }
 
+// Decodes rows of a matrix. Returns 0; or 2 for a field that is invalid, and then it changes nothing.
+int polydraft_rows(const Rows* given) {
+  const Rows& of = *given;
+  if (!fits(of)) return 2;
+  const int64_t bytes = FORMATS[of.part.kind].bytes(of.in);
+  for (int64_t i = 0; i < of.count; i++) {
+    const int64_t panel = of.ids[i] / PANEL, o = of.ids[i] % PANEL;
+    decode_output(of.part.kind, of.part.panels + panel * bytes, of.in, o, of.rows + i * of.in);
+  }
+  return 0;
+}
+
 // A description of the first invalid field of the model, or of the pass if one is given; null if all are valid.
 const char* polydraft_fault(const Model* model, const Pass* pass) {
   const char* found = fault_of(*model);

@@ -66,13 +66,6 @@ void round_inputs(const float* x, int64_t rows, int64_t K, Rounded* to) {
 using RoundedPanel = void (*)(const Layout&, const char*, const Rounded* x, int64_t stride, int64_t rows, int64_t K,
                               float* found);
 
-// The code of input `at` of the block, of output `o` of the panel.
-inline int32_t code_at(const Layout& layout, const uint32_t* words, int64_t at, int64_t o) {
-  const char* bytes = reinterpret_cast<const char*>(words + (layout.bits == 8 ? at / 4 : at / 8) * PANEL + o) + at % 4;
-  if (layout.bits == 8) return *reinterpret_cast<const int8_t*>(bytes);
-  return *reinterpret_cast<const uint8_t*>(bytes) >> (at % 8 / 4 * 4) & 15;
-}
-
 void reference(const Layout& layout, const char* w, const Rounded* x, int64_t stride, int64_t rows, int64_t K,
                float* found) {
   std::fill_n(found, rows * PANEL, 0.0f);

@@ -205,6 +205,38 @@ const Format FORMATS[] = {
     coded<4>(true, true), coded<8>(true, true), coded<8>(false, true, 16),
 };
 
+// The weights (K,) of output `o` of a panel, as float32.
+void decode_output(int64_t kind, const char* w, int64_t K, int64_t o, float* to) {
+  const Layout& layout = FORMATS[kind].layout;
+  const int64_t lane = o % LANES;
+  const int half_panel = static_cast<int>(o / LANES);
+  if (FORMATS[kind].coded()) {
+    Blocks blocks{layout, w};
+    for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block()) {
+      blocks.begin(k);
+      for (int64_t at = 0; at < BLOCK; at += layout.group) {
+        const float scale = blocks.scale(half_panel, at)[lane];
+        for (int64_t i = at; i < at + layout.group; i++) {
+          to[k + i] = scale * static_cast<float>(code_at(layout, blocks.codes(), i, o));
+        }
+      }
+      if (!layout.offsets) continue;
+      const float offset = blocks.offset(half_panel)[lane];
+      for (int64_t i = 0; i < BLOCK; i++) to[k + i] += offset;
+    }
+    return;
+  }
+  const uint32_t* words = reinterpret_cast<const uint32_t*>(w) + o;
+  for (int64_t k = 0; k < K; k++) {
+    if (kind == FLOAT32) {
+      std::memcpy(to + k, words + k * PANEL, sizeof(float));
+      continue;
+    }
+    const Word word = Word{} + (words[k / 2 * PANEL] >> k % 2 * 16 & 0xffff);
+    to[k] = kind == BFLOAT16 ? Bits16<false>::lower(word)[0] : Bits16<true>::lower(word)[0];
+  }
+}
+
 int64_t panels_of(const Part& part) { return (part.out + PANEL - 1) / PANEL; }
 
 }  // namespace

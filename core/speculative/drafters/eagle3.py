@@ -63,7 +63,7 @@ class Eagle3Drafter(Drafter):
         if isinstance(target, StaticModel):
             self._trees = StaticTrees(head, target, beam, depth, most)
         else:
-            self._trees = CpuTrees(head, target.embeddings, beam, most)
+            self._trees = CpuTrees(head, target, beam, most)
         self._vocabulary = head.vocabulary.numpy()
 
     def draft(self, moment: Moment, depth: int) -> TokenTree:

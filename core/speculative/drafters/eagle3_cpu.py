@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from core.models.base import LanguageModel
 from core.models.native import Compiled, LayerMaps, Line, Shape, why_not_width
 from core.speculative.drafters.eagle3_columns import Known, arrange
 from core.speculative.drafters.eagle3_tree import HeadText, grow, tree_of
@@ -28,9 +29,9 @@ ROOM = 256  # columns by which the cache grows
 class CpuTrees:
     """The engine of `Eagle3Drafter` for targets on the CPU."""
 
-    def __init__(self, head: Eagle3Head, embeddings: Tensor, beam: int, most: int) -> None:
+    def __init__(self, head: Eagle3Head, target: LanguageModel, beam: int, most: int) -> None:
         self._head = PlainHead(head) if why_not_width(head.config.width) else CompiledHead(head)
-        self._vocabulary, self._embeddings = head.vocabulary, embeddings
+        self._vocabulary, self._embedded = head.vocabulary, target.embedded
         self._beam, self._most = beam, most
         self._known: list[Known] = []  # the texts in the head's cache
 
@@ -63,7 +64,7 @@ class CpuTrees:
             ]
             mask = torch.cat((sees[:active, None].expand(-1, beam, -1), *trees), 2).flatten(0, 1)
             at = (positions[:active] + level - 1).expand(-1, beam).flatten()
-            computed = self._head(self._embeddings[tokens.flatten()], outputs.flatten(0, 1), at, past, mask)
+            computed = self._head(self._embedded(tokens.flatten()), outputs.flatten(0, 1), at, past, mask)
             return computed[0].unflatten(0, (active, beam)), computed[1].unflatten(0, (active, beam))
 
         noises = [text.noise for text in texts if text.noise is not None]
@@ -101,7 +102,7 @@ class CpuTrees:
             mask[begin : begin + n, past + begin : past + begin + n].tril_()
         # Equal texts have one last position.
         last, of_text = torch.tensor([columns[-1] - past for _, columns in placed]).unique(return_inverse=True)
-        outputs, logits = self._head(self._embeddings[ids], self._head.fuse(features), positions, past, mask, last)
+        outputs, logits = self._head(self._embedded(ids), self._head.fuse(features), positions, past, mask, last)
         return outputs[last][of_text], logits[of_text], sees
 
     def close(self) -> None:

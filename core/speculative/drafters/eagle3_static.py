@@ -166,5 +166,5 @@ class StaticTrees:
             mixed = F.scaled_dot_product_attention(q[None], keys[None], values[None], attn_mask=sees.repeat(group, 1))
             return mixed.view(-1, group, n, w).permute(2, 0, 1, 3).flatten(1, 2)  # (n, H, w)
 
-        of_tokens = self._head.of_tokens(self._target.embedded(ids), self._joined)
+        of_tokens = self._head.of_tokens(self._target.embedded_there(ids), self._joined)
         return self._head.layer(of_tokens, features, positions, self._joined, attend)

@@ -99,7 +99,7 @@ def test_lines_of_any_past_advance_by_any_number_of_inputs_on_any_number_of_thre
     caches = [cache_of(made, 1, past + n + 1) for past, n in sizes]
     total = sum(n for _, n in sizes)
     wanted = torch.arange(total)[torch.rand(total) < 0.5]
-    embeddings = made.get_input_embeddings()
+    embeddings = made.embeddings.rows
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -1,0 +1,98 @@
+"""Embeddings stay as a file has them: rows are decoded when they are read, the whole table only where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_coded import PLAIN, TYPES, in_a_file
+from tiny_families import file_of, module_of
+
+from core.models import load_model
+from core.models.base import LanguageModel
+from core.models.coded import Coded, Weight, float32, weight_of
+from core.models.embeddings import Embeddings
+from core.models.gguf_file import GGUFTensor
+from core.models.native import StoredRows
+from core.speculative import calibration
+from core.superposed import superpose
+
+OUT = 75  # rows: the last panel is not full
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[GGUFTensor, Weight, StoredRows]]:
+    torch.manual_seed(1)
+    table = torch.randn(OUT, 512)
+    tensors = in_a_file(tmp_path_factory.mktemp("rows") / "x.gguf", {kind: (table, kind) for kind in (*TYPES, *PLAIN)})
+    weights = {kind: weight_of(tensor) for kind, tensor in tensors.items()}
+    return {kind: (tensors[kind], weight, StoredRows.of(weight)) for kind, weight in weights.items()}
+
+
+@pytest.mark.parametrize("kind", [*TYPES, *PLAIN])
+@settings(max_examples=15)
+@given(ids=st.lists(st.integers(-OUT, OUT - 1), max_size=9))
+def test_rows_have_the_bits_of_the_decoded_table(
+    stored: dict[str, tuple[GGUFTensor, Weight, StoredRows]], kind: str, ids: list[int]
+) -> None:
+    tensor, weight, rows = stored[kind]
+    asked, places = torch.tensor(ids, dtype=torch.int64), np.array(ids, dtype=int)
+    found, unpacked = rows(asked).numpy(), tensor.unpacked()[places]
+    assert np.array_equal(found.view(np.int32), float32(weight)[asked].numpy().view(np.int32))
+    assert np.array_equal(found, unpacked), "the sign of a zero may differ"
+    assert np.array_equal(Embeddings.of_gguf(tensor).rows(ids).numpy().view(np.int32), unpacked.view(np.int32))
+
+
+def test_other_rows_are_refused(stored: dict[str, tuple[GGUFTensor, Weight, StoredRows]]) -> None:
+    for _, _, rows in stored.values():
+        for wrong in (torch.tensor([0, OUT]), torch.tensor([-OUT - 1])):
+            with pytest.raises(IndexError, match=f"{OUT} rows"):
+                rows(wrong)
+
+
+def test_numbers_that_a_factor_makes_infinite_are_not_finite() -> None:
+    def rows(ids: torch.Tensor) -> torch.Tensor:
+        return torch.ones(len(ids), 2)
+
+    assert Embeddings((3, 2), rows, 1e30, 1e8).finite
+    assert not Embeddings((3, 2), rows, 1e30, 1e9).finite
+    assert not Embeddings.of_tensor(torch.tensor([[1.0, torch.nan]])).finite
+    assert not Embeddings.of_tensor(torch.tensor([[1.0, -torch.inf]])).finite
+    assert Embeddings.of_tensor(torch.tensor([[1.0, -2.0]])).finite
+
+
+@pytest.fixture(params=["gemma3, tied, times √D", "qwen3, untied", "llama.cpp"])
+def model(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LanguageModel]:
+    """A model that must not decode its table."""
+
+    def refused(_: object) -> None:
+        raise AssertionError("the whole table was decoded")
+
+    if request.param == "llama.cpp":
+        pytest.importorskip("llama_cpp", reason="llama.cpp is not built here")
+    monkeypatch.setattr(Embeddings, "whole", refused)
+    monkeypatch.setattr(Coded, "decoded", refused)
+    family = request.param.split(",")[0] if "," in request.param else "qwen3"
+    module = module_of(family, tie_word_embeddings="untied" not in request.param)
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(file_of(family, module).written())
+    loaded = load_model(str(path), "llama.cpp" if request.param == "llama.cpp" else "torch")
+    yield loaded
+    loaded.close()
+
+
+def test_opening_a_model_and_drafting_decode_no_more_than_the_rows_that_are_read(model: LanguageModel) -> None:
+    ids = [*range(5, 30)]
+    *_, drafts = superpose(model, ids, k=3, length=5)
+    assert len(drafts.ids) == 3
+    assert len(model.fingerprint) == len(calibration.fingerprint(model)) == 64
+    rows = model.embedded([3, 7, 3])
+    sequence, other = model.open(), model.open()
+    torch.testing.assert_close(sequence.feed([3, 7]), other.feed_embedding(rows[0]) * 0 + other.feed_embedding(rows[1]))
+    rows.zero_()
+    assert model.embedded([3]).abs().sum() > 0, "rows are copies"
