@@ -73,9 +73,7 @@ def run(
     return calibration, coverage(samples, calibration, THETA), file
 
 
-def cut(
-    tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0, longest: int = LONGEST
-) -> list[list[int]]:
+def cut(tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0, longest: int = LONGEST) -> list[list[int]]:
     """`count` passages of 32 to `longest` tokens, spread over the documents as evenly as possible."""
     chance = random.Random(seed)
     documents = [document for file in load_text(text) for document in file]

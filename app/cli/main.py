@@ -159,7 +159,7 @@ def calibrate(
     paper: Annotated[
         bool,
         typer.Option(
-            "--paper", help="Measure the paper's constants, for `polydraft eval` and `bench`; the app does not use them."
+            "--paper", help="Measure the paper's constants, for evaluations and benchmarks; the app does not use them."
         ),
     ] = False,
     buckets: Annotated[

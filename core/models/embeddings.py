@@ -6,7 +6,6 @@ few rows of each pass. Shapes: V vocabulary, D width, n rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -39,7 +38,7 @@ class Embeddings:
             largest: a bound of the size of the stored numbers.
         """
         self.shape, self._read, self._factor = shape, read, factor
-        self.finite = math.isfinite(np.float32(min(largest * abs(factor), float("inf"))))
+        self.finite = largest * abs(factor) <= torch.finfo(torch.float32).max
         self._whole: Tensor | None = None
 
     @staticmethod
@@ -62,6 +61,8 @@ class Embeddings:
         chosen = ids if isinstance(ids, Tensor) else torch.tensor(list(ids), dtype=torch.int64)
         if self._whole is not None:
             return self._whole[chosen]
+        if not len(chosen):
+            return torch.empty(0, self.shape[1])
         rows = self._read(chosen)
         return rows if self._factor == 1 else rows.mul_(self._factor)
 

@@ -498,7 +498,7 @@ class StoredRows:
         rows = torch.empty(len(ids), self.shape[1])
         given = _Rows(self._part, self.shape[1], ids.data_ptr(), len(ids), rows.data_ptr())
         if ids.dtype != torch.int64 or (len(ids) and self._library.polydraft_rows(given)):
-            raise IndexError(f"Rows of a matrix of {self.shape[0]} given that it does not have.")
+            raise IndexError(f"A matrix of {self.shape[0]} rows has not all of the {len(ids)} given.")
         return rows
 
 
