@@ -69,8 +69,13 @@ def _command(command: str, known: Mapping[str, str], options: type[BenchOptions]
         refuse_unused(name, uses, ctx)
         given = values_of(ctx)
         as_json, module, chosen = given.pop("as_json"), module_of(command, name), options(**given)
-        with Console(stderr=True, soft_wrap=True).status(f"{name}: loading …") as status:
-            report = module.measure(chosen, lambda text: status.update(f"{name}: {text} …"))
+        console = Console(stderr=True, soft_wrap=True)
+        asks = getattr(module, "asks_a_person", None)
+        if asks is not None and asks(chosen):  # nothing else may draw where the person answers
+            report = module.measure(chosen, lambda text: console.print(f"{name}: {text}", markup=False))
+        else:
+            with console.status(f"{name}: loading …") as status:
+                report = module.measure(chosen, lambda text: status.update(f"{name}: {text} …"))
         if plot := given.get("plot"):
             write_whole(plot, module.plots(report).encode(), private=False)
         show(report, as_json)

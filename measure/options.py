@@ -39,6 +39,7 @@ _AT_PLACES = (
     "tails",
     "prose",
     "tune-base",
+    "judge",
 )
 _PLOTTED = (
     "drafts",
@@ -81,7 +82,7 @@ class EvalOptions(BenchOptions):
         Path | None,
         Use(
             "Keep the store and its adapter, or the results, in this folder; the next run resumes there.",
-            (*_ADAPTER, "prose"),
+            (*_ADAPTER, "prose", "judge"),
             metavar="FOLDER",
         ),
     ] = None
@@ -122,7 +123,7 @@ class EvalOptions(BenchOptions):
         int | None,
         Use(
             "Tokens of a draft, by default 10; of an answer by default 4, or of a file's 16 and of a reply 256.",
-            ("drafts", "tails", "answers"),
+            ("drafts", "tails", "answers", "judge"),
             low=1,
             high=1000,
         ),
@@ -147,7 +148,7 @@ class EvalOptions(BenchOptions):
         Path | None,
         Use(
             "Draft with this adapter, a folder that `polydraft train prose` wrote.",
-            ("drafts", "typing", "time", "keytype", "prose", "tune-base"),
+            ("drafts", "typing", "time", "keytype", "prose", "tune-base", "judge"),
             metavar="FOLDER",
         ),
     ] = None
@@ -162,6 +163,27 @@ class EvalOptions(BenchOptions):
     verify_with: Annotated[  # None is the model that drafts
         str | None,
         Use("A larger model with the same tokenizer that checks or judges drafts.", ("verified", "perplexity")),
+    ] = None
+
+    method: Annotated[
+        str | None, Use("The first method; by default Superposed by its paper.", ("judge",), metavar="NAME")
+    ] = None
+    beside: Annotated[
+        str | None, Use("The method that it is compared with; by default nucleus.", ("judge",), metavar="NAME")
+    ] = None
+    versus: Annotated[
+        str | None, Use("Drafts of both methods that are shown; by default 3v1.", ("judge",), metavar="NvN")
+    ] = None
+    server: Annotated[
+        str | None,
+        Use(
+            "Let a model at this OpenAI-compatible address judge, instead of you; it receives text and drafts.",
+            ("judge",),
+            metavar="URL",
+        ),
+    ] = None
+    judge_model: Annotated[
+        str | None, Use("The model's name at the server; by default its first.", ("judge",), metavar="NAME")
     ] = None
 
     def __post_init__(self) -> None:

@@ -26,6 +26,7 @@ EVALS = {
     "linearity": "how well a mixture's pass replaces one pass per draft, by step and layer (SPD, Figures 3 and 16)",
     "tails": "tokens at the ends of drafts that the model finds implausible, at every key and at full length; time",
     "answers": "correct answers to our questions or yours, by rule and T, and of n × T of Top-nσ; majority of N",
+    "judge": "which of two methods' drafts you, or a language model at a server, prefer (SPD, Figures 7 and 12)",
     "top-w": "where distances between tokens change Top-W's choice, and whether that improves it",
     "top-w-grid": "the match and its gain over a mass cut for every λ and β of Top-W's appendix M, and for ours",
     "top-n-sigma": "the logits' spread, and where nuclei end in standard deviations (Top-nσ, Figures 2, 3 and 6)",
