@@ -113,9 +113,10 @@ def test_wrong_inputs_are_named(llama_model):
 
 
 def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
-    """Mean KL ≤ 0.005 nats and top-1 agreement ≥ 95 % over 512 positions."""
+    """Mean KL ≤ 0.005 nats over 512 positions, and the same best token wherever it is ahead by 0.25 nats. Nearer ones
+    are decided by rounding, which differs between processors."""
     ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:512]
-    agree, divergence, n = 0, 0.0, 0
+    ahead, divergence, n = 0, 0.0, 0
     for at in range(0, len(ids), 256):
         chunk = ids[at : at + 256]
         a, b = torch_model.open(), llama_model.open()
@@ -123,12 +124,15 @@ def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
         q = torch.log_softmax(b.feed_every(chunk), -1)
         a.close()
         b.close()
-        agree += int((p.argmax(-1) == q.argmax(-1)).sum())
+        best = p.topk(2).values
+        clear = best[:, 0] - best[:, 1] >= 0.25
+        assert torch.equal(p[clear].argmax(-1), q[clear].argmax(-1))
+        ahead += int(clear.sum())
         divergence += float((p.exp() * (p - q)).sum())
         n += len(chunk)
     assert n == 512
     assert divergence / n <= 0.005
-    assert agree / n >= 0.95
+    assert ahead / n >= 0.7
 
 
 HOSTILE = [

@@ -124,7 +124,7 @@ def test_real_rows_are_cropped_as_by_transformers(real):
     for ours, theirs in peers():
         # Where they differ in float32, it is the rounding of a cumulative sum: in float64 they agree.
         differ = (ours(None, real) != theirs(None, real)).any(1)
-        assert int(differ.sum()) <= 1, ours.title
+        assert float(differ.float().mean()) <= 0.1, ours.title
         if bool(differ.any()):
             rest = real[differ].double()
             assert torch.equal(ours(None, rest), theirs(None, rest))

@@ -1173,7 +1173,7 @@ def test_texts_with_resets_may_be_long(drafting: Editor) -> None:
     length.fill("200")
     drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["length"] == 200)
     assert drafting.fake.requests[-1]["settings"]["reset_every"] == 10
-    drafting.page.reload()
+    drafting.reload()
     drafting.open_settings()
     expect(length).to_have_value("200")
     drafting.page.get_by_role("button", name="For experts").click()
@@ -1190,7 +1190,7 @@ def test_the_model_as_it_came_is_one_switch_away_if_there_is_an_adapter_to_prose
     switch.uncheck()
     drafting.wait(lambda: fake.requests[-1]["settings"]["prose"] is False)
     fake.prose = False
-    page.reload()
+    drafting.reload()
     drafting.open_settings()
     page.get_by_role("button", name="For experts").click()
     expect(page.get_by_role("switch", name="Common phrases")).to_be_visible()
