@@ -130,7 +130,7 @@ class BaseStores:
                 return
             at = self._place(stores, file)
             if stores[at].path == BASE_STORE:
-                raise InputError("The store that comes with Polydraft cannot be removed; switch it off.")
+                raise InputError("The common phrases that come with Polydraft cannot be removed; switch them off.")
             del stores[at]
 
     def _choice(self) -> StoreChoice:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ngram_builder.personal import Added
 
 FOLLOWING = 8  # next words that a search lists
+WORDS = 0.75  # of a token: the same number as in wording.js
 ENDING = 5  # length of the suffix that is looked up if the store has no continuation of the whole text
 
 
@@ -221,9 +222,19 @@ class PersonalStores:
             tokens = store.summary()["tokens"]
             if tokens < LEAST:
                 raise InputError(
-                    f"The store {name} has {tokens:,} tokens; learning needs at least {LEAST:,}. Add text to it first."
+                    f"The collection {name} has {about_words(tokens)}; learning needs {about_words(LEAST)}. "
+                    "Add text to it first."
                 )
             return store.path, store.removals
+
+
+def about_words(tokens: int) -> str:
+    """Says about how many words a number of tokens is."""
+    words = round(tokens * WORDS)
+    if words < 10:
+        return f"{words} word{'' if words == 1 else 's'}"
+    scale = 10 ** (len(str(words)) - 2)  # two digits that count
+    return f"about {round(words / scale) * scale:,} words"
 
 
 def about_adapter(store: PersonalStore) -> AdapterRow | None:
@@ -240,7 +251,7 @@ def about_adapter(store: PersonalStore) -> AdapterRow | None:
         result = load(store.learned).result
     except AdapterError as error:
         return {**about, "description": f"What the model has learned cannot be used: {error}"}
-    learned = f"The model has learned {result.tokens:,} tokens"
+    learned = f"The model has learned {about_words(result.tokens)}"
     if not result.better:
         return {**about, "description": f"{learned}; that is not enough yet to help, so drafts do not use it."}
     strength = result.strength if store.strength is None else store.strength
@@ -249,7 +260,9 @@ def about_adapter(store: PersonalStore) -> AdapterRow | None:
         keys = f"drafts save {result.keys:.0f}% of the keys instead of {result.keys_alone:.0f}%"
         description = f"{learned}: in {result.characters:,} characters of {newest} {keys}"
     else:
-        description = f"{learned}: each token of {newest} became {math.expm1(result.gain):.0%} more probable"
+        description = (
+            f"{learned}: each word or part of a word of {newest} became {math.expm1(result.gain):.0%} more probable"
+        )
     if result.loss is not None:
         loss = max(result.loss, 0.0)
         description += f", and its loss on text by others {f'grew by {loss:.1%}' if loss >= 0.0005 else 'did not grow'}"

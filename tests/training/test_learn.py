@@ -619,8 +619,8 @@ def test_the_list_of_stores_says_what_an_adapter_brought(tmp_path: Path, store: 
     assert "has not finished" in about()["description"]
     published(store, fresh(), gain=0.25, strength=0.8, general=-0.02, others=-4.0)
     assert about() == {
-        "description": "The model has learned 1 tokens: each token of your newest text, which it has not read, "
-        "became 28% more probable, and its loss on text by others grew by 0.5%.",
+        "description": "The model has learned 1 word: each word or part of a word of your newest text, which it has "
+        "not read, became 28% more probable, and its loss on text by others grew by 0.5%.",
         "finished": True,
         "better": True,
         "on": True,
@@ -630,7 +630,7 @@ def test_the_list_of_stores_says_what_an_adapter_brought(tmp_path: Path, store: 
     adapter = load(store.learned)
     save(replace(adapter, result=replace(adapter.result, characters=1250, keys_alone=44.4, keys=47.6)), store.learned)
     assert about()["description"].startswith(
-        "The model has learned 1 tokens: in 1,250 characters of your newest text, which it has not read, drafts save "
+        "The model has learned 1 word: in 1,250 characters of your newest text, which it has not read, drafts save "
         "48% of the keys instead of 44%, and its loss"
     )
     with stores.at("me") as opened:

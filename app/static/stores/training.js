@@ -14,7 +14,7 @@ import { getJson, postJson } from "../shared/transport.js";
  */
 
 const [TRAINS, STEPS] = [3, 4]; // the step that trains, and all; see `stepOf`
-const ESTIMATING = "estimating the time left"; // until the training has measured how fast this machine is
+const AT_MOST = "at most 10 min left"; // the time given to it, until it has measured how fast this machine is
 const EVERY = 1000; // ms between two requests for the progress
 const [WIDE, HIGH, MARGIN] = [132, 34, 3]; // of the curve
 
@@ -156,11 +156,11 @@ function isActive(row) {
 function doing({ state, paused, stopping, again, description, share, left }) {
   const begin = again ? "Text was forgotten: learning again from what is left. " : "";
   if (stopping) return `${begin}Stopping …`;
-  if (state === "waiting") return `${begin}Step 1 of ${STEPS}: begins in a moment, ${ESTIMATING}`;
+  if (state === "waiting") return `${begin}Step 1 of ${STEPS}: begins in a moment, ${AT_MOST}`;
   if (paused) return `${begin}Paused while you type`;
   const step = stepOf({ description, share });
   const part = step === TRAINS && share > 0 && share < 1 ? `, ${Math.round(100 * share)}%` : "";
-  const time = left === null ? ESTIMATING : `${remaining(left)} left`;
+  const time = left === null ? AT_MOST : `${remaining(left)} left`;
   return `${begin}Step ${step} of ${STEPS}: ${description}${part}, ${time}`;
 }
 
@@ -205,7 +205,7 @@ function drawCurve(box, curve) {
   const path = points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
   const [x, y] = points[points.length - 1];
   const gain = Math.expm1(values[values.length - 1] - values[0]);
-  const description = `Your newest text, which it does not read: ${Math.abs(Math.round(100 * gain))}% ${gain < 0 ? "less" : "more"} probable per token so far`;
+  const description = `Your newest text, which it does not read: ${Math.abs(Math.round(100 * gain))}% ${gain < 0 ? "less" : "more"} probable per word or part of a word so far`;
   box.innerHTML =
     `<svg viewBox="0 0 ${WIDE} ${HIGH}" width="${WIDE}" height="${HIGH}" aria-hidden="true"><polyline points="${path}"/>` +
     `<circle cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="2.5"/></svg><span class="ps-facts">${description}</span>`;

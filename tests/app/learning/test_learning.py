@@ -116,7 +116,7 @@ def test_a_click_trains_typing_pauses_it_another_click_stops_it_and_the_next_goe
     doing = me.locator(".ps-doing")
     me.get_by_role("button", name="Learn my style").click()
     expect(doing).to_have_text(re.compile(r"Training, \d+%, .* left"))
-    expect(me.locator(".ps-curve")).to_contain_text("more probable per token so far")
+    expect(me.locator(".ps-curve")).to_contain_text("more probable per word or part of a word so far")
 
     page.get_by_role("tab", name="Write").click()
     page.get_by_role("textbox", name="Your text").focus()

@@ -150,12 +150,12 @@ def test_a_click_trains_a_store_and_another_one_stops_it(page: Page, stores: Per
     me = store(page, "me")
     learn = me.get_by_role("button", name="Learn my style")
     learn.click()
-    expect(me.get_by_role("alert")).to_contain_text("learning needs at least 4,000. Add text to it first.")
+    expect(me.get_by_role("alert")).to_contain_text("learning needs about 3,000 words. Add text to it first.")
     add_text(stores, "me", "a.txt", "abc " * 1500)
     learn.click()
     expect(me.get_by_role("alert")).to_be_hidden()
     expect(me.locator(".ps-doing")).to_have_text("Step 3 of 4: Training, 50%, 60 s left")
-    expect(me.locator(".ps-curve")).to_contain_text("22% more probable per token so far")
+    expect(me.locator(".ps-curve")).to_contain_text("22% more probable per word or part of a word so far")
     expect(me.get_by_role("progressbar")).to_have_attribute("value", "0.5")
     expect(learn).to_be_hidden()
     me.get_by_role("button", name="Stop").click()
@@ -182,11 +182,11 @@ def test_learning_says_its_step_and_moves_from_its_first_second(page: Page, stor
     page.route("**/api/stores/trainings", lambda route: route.fulfill(json={"trainings": [row]}))
     reopen(page)
     doing = store(page, "me").locator(".ps-doing")
-    expect(doing).to_have_text("Step 1 of 4: begins in a moment, estimating the time left")
+    expect(doing).to_have_text("Step 1 of 4: begins in a moment, at most 10 min left")
     bar = store(page, "me").get_by_role("progressbar")
     assert bar.evaluate("e => e.getAnimations().length") == 1
     row |= {"state": "running", "description": "Evaluating the model"}
-    expect(doing).to_have_text("Step 2 of 4: Evaluating the model, estimating the time left")
+    expect(doing).to_have_text("Step 2 of 4: Evaluating the model, at most 10 min left")
     row |= {"description": "Training", "share": 0.25, "left": 200}
     expect(doing).to_have_text("Step 3 of 4: Training, 25%, 3 min left")
     expect(bar).to_have_attribute("value", "0.25")
@@ -214,8 +214,8 @@ def test_the_tab_says_what_an_adapter_brought_and_sets_its_strength(editor: Edit
     page = opened(editor)
     me = store(page, "me")
     expect(me.locator(".ps-adapter")).to_have_text(
-        "The model has learned 96,000 tokens: each token of your newest text, which it has not read, became 28% more "
-        "probable, and its loss on text by others grew by 0.5%."
+        "The model has learned about 72,000 words: each word or part of a word of your newest text, which it has not "
+        "read, became 28% more probable, and its loss on text by others grew by 0.5%."
     )
     strength = me.get_by_role("slider", name="me: strength")
     expect(strength).to_have_value("0.8")

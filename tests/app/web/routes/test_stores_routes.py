@@ -126,7 +126,7 @@ def adapted(stores: Stores) -> Path:
 
 def test_a_click_trains_a_store_and_another_one_stops_it(stores: Stores) -> None:
     refused = stores.post("train", 409, store="me")
-    assert refused["message"].startswith("The store me has 0 tokens; learning needs at least 4,000.")
+    assert refused["message"].startswith("The collection me has 0 words; learning needs about 3,000 words.")
     assert "no personal store" in stores.post("train", 409, store="you")["message"]
     stores.add("me", "a.txt", b"abc " * 1500)
     assert stores.post("train", store="me")["trainings"][0]["store"] == "me"
