@@ -1,8 +1,7 @@
 """Programs without the token that try to keep the server busy, for `bench soak`: each in its own process, on one core.
 
-An attacker reads orders from its standard input, one byte each: it starts, or it stops and prints what it has sent
-since, as JSON with `bytes`, `connections` and `seconds`. It ends with its standard input. It connects to 127.0.0.1
-only, to the port of the server that the measurement started.
+An attacker reads orders from its standard input, one byte each: it starts, or it stops and prints a `Sent` as JSON. It
+ends with its standard input. It connects to 127.0.0.1 only, to the port of the server that the measurement started.
 """
 
 from __future__ import annotations
@@ -31,11 +30,12 @@ STEP = 0.01  # seconds between two looks at the clock
 
 @dataclass(frozen=True)
 class Sent:
-    """What an attacker has sent in so many seconds."""
+    """What an attacker has sent in so many seconds, and the seconds of its core that this took."""
 
     bytes: int
     connections: int
     seconds: float
+    processor: float
 
 
 class Attacker:
@@ -143,7 +143,7 @@ def _main(kind: str, port: int) -> None:
     if hasattr(os, "sched_setaffinity"):  # Linux
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     _say("ready")
-    on, began, attack = False, 0.0, _Attack(port)
+    on, began, used, attack = False, 0.0, 0.0, _Attack(port)
     while True:
         if select.select([0], [], [], STEP if on else None)[0]:
             order = os.read(0, 1)
@@ -151,9 +151,9 @@ def _main(kind: str, port: int) -> None:
             if not order:
                 return
             if order == STOP:
-                said = Sent(attack.sent, attack.made, time.perf_counter() - began)
+                said = Sent(attack.sent, attack.made, time.perf_counter() - began, time.process_time() - used)
                 _say(json.dumps(vars(said)))
-            on, began = order == START, time.perf_counter()
+            on, began, used = order == START, time.perf_counter(), time.process_time()
             attack = {"bytes": _Bytes, "connections": _Connections}[kind](port)
         elif on:
             attack.step(time.perf_counter() - began)
