@@ -134,7 +134,7 @@ async def test_a_newer_request_of_a_document_ends_the_older_one_without_drafts(
     drafting: Drafting, writing: Editor
 ) -> None:
     uri = writing.write("An older text", name="newer.md")
-    drafting.autocomplete.model.step_s = 0.3
+    drafting.autocomplete.model.step_s = 1.5
     older = asyncio.create_task(writing.drafts(uri, 0, 8))
     await until(lambda: bool(drafting.bodies.seen))
     newer = asyncio.create_task(writing.drafts(uri, 0, 13))

@@ -29,8 +29,8 @@ def test_drafts_for_another_text_after_the_caret_are_requested_again(editor: Edi
     def write_before(after: str) -> int:
         editor.put(BEFORE[:-1] + after, len(BEFORE) - 1)
         editor.write(BEFORE[-1])
-        editor.wait(lambda: editor.page.evaluate("polydraft.editor.request") is None)
         editor.wait(lambda: editor.ghost() == MARKET)
+        editor.wait(lambda: editor.page.evaluate("polydraft.editor.request") is None)
         return len([request for request in editor.fake.requests if request["before"] == BEFORE])
 
     assert [write_before(after) for after in (" home.", " away.", " home.")] == [1, 2, 2]
