@@ -14,7 +14,7 @@ from core.ngram.base import BASE_STORE, BaseShelf, ChosenStore
 
 DOCS = sorted((Path(__file__).resolve().parents[3] / "docs").glob("*.md"))
 
-PASSAGES, CHARACTERS = 8, 50
+PASSAGES, CHARACTERS = 4, 30
 
 
 def test_a_store_of_half_of_a_manual_saves_keys_on_the_other_half(tiny_default: Path, tmp_path: Path) -> None:
@@ -33,6 +33,6 @@ def test_a_store_of_half_of_a_manual_saves_keys_on_the_other_half(tiny_default: 
             for part in others[:: len(others) // PASSAGES][:PASSAGES]:
                 at = part.index(" ", 100)
                 passage = Passage("manual", part[:at], part[at : at + CHARACTERS])
-                keys += sum(typed(autocomplete, passage, Way("", DraftSettings(k=3, length=6))).keys.values())
+                keys += sum(typed(autocomplete, passage, Way("", DraftSettings(k=3, length=4))).keys.values())
             saved[name] = 100 * (1 - keys / (PASSAGES * CHARACTERS))
     assert saved["domain"] > saved["general"] + 2, saved

@@ -14,7 +14,7 @@ LIMIT = 32
 def requests(draw: st.DrawFn) -> tuple[list[Queued], dict[str, int | None]]:
     """Requests in any state, and the number of inputs of each; a part of a long text has at most a whole pass's."""
     queued, inputs = [], {}
-    for i in range(draw(st.integers(0, 40))):
+    for i in range(draw(st.integers(0, 20))):
         first = draw(st.none() | st.tuples(st.floats(0, 9), st.integers(1, 9)))
         queued.append(Queued(f"t{i}", draw(st.floats(0, 9)), first, draw(st.integers(0, 900)), draw(st.booleans())))
         inputs[f"t{i}"] = draw(st.none() | st.integers(0, LIMIT))
