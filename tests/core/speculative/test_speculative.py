@@ -240,7 +240,7 @@ def test_a_drafter_with_the_targets_distribution_is_never_rejected() -> None:
         (NgramDrafter(), {"tree_size": 3}, "the drafter n-gram, which selects its proposals"),
         (ModelDrafter(TableModel(), MODEL), {}, "tree_size 'auto'; it needs 'lossless' and a fixed size"),
         (ModelDrafter(TableModel(), MODEL), {"tree_size": 3, "mode": "arc"}, "given with mode 'arc'"),
-        (ModelDrafter(TableModel(), MODEL), {"tree_size": 3, "draws": "best"}, "coupled, independent, rejection expected"),
+        (ModelDrafter(TableModel(), MODEL), {"tree_size": 3, "draws": "best"}, "coupled, independent, rejection"),
     ],
 )
 def test_rejection_is_refused_where_proposals_are_selected(drafter: Drafter, options: Any, said: str) -> None:
