@@ -32,7 +32,7 @@ from core.drafting.tails import tails
 from core.errors import InputError
 from core.fim import AcrossPrompt
 from core.healing import Healer, Healing, WordLogits
-from core.models import LanguageModel, Row, Sequence, load_model
+from core.models import LanguageModel, Row, Sequence, Tokenizer, load_model
 from core.models.adapter import Adapter, AdapterError
 from core.models.costs import CostCurve, are_calm, known_rows, remember_rows, timing_rows
 from core.models.prose import prose_of
@@ -252,6 +252,15 @@ READ = tuple(name for name, control in OPTIONS.items() if control.reader in Comp
 AS_SET = CompleteOptions()
 
 
+def background_ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Returns the tokens of a background and of the empty line after it, as they are where a word follows: many
+    tokenizers have a token for an empty line at the end of a text, after which models expect no word."""
+    if not text:
+        return []
+    ids = tokenizer.encode(f"{text}\n\nI")
+    return ids[:-1] if tokenizer.decode(ids[-1:]) == "I" else tokenizer.encode(f"{text}\n\n")
+
+
 class Session:
     """One text that is being typed, with a sequence in the model's cache that contains its tokens."""
 
@@ -312,7 +321,7 @@ class Session:
         most, text = self.autocomplete.window // 2, text.rstrip()
         if text != self._read[0]:
             end = text[-most * BACKGROUND :]  # no need to encode a whole book
-            self._read = text, self.autocomplete.model.tokenizer.encode(f"{end}\n\n")[-most:] if text else []
+            self._read = text, background_ids(self.autocomplete.model.tokenizer, end)[-most:]
         return self._read[1]
 
     def rest(self) -> None:

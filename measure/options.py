@@ -148,7 +148,7 @@ class EvalOptions(BenchOptions):
         Path | None,
         Use(
             "Draft with this adapter, a folder that `polydraft train prose` wrote.",
-            ("drafts", "typing", "time", "keytype", "prose", "tune-base", "judge"),
+            ("drafts", "typing", "background", "time", "keytype", "prose", "tune-base", "judge"),
             metavar="FOLDER",
         ),
     ] = None

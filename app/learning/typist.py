@@ -38,9 +38,12 @@ _PIECE = re.compile(r"""\s*(?:["“‘'«(\[{]*[^\W_]+(?:['’_.-][^\W_]+)*|[^\w
 
 @dataclass(frozen=True)
 class Passage:
+    """A text that is written: what precedes it in its document, and the background that the model reads."""
+
     kind: str
     before: str
     rest: str
+    background: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +101,8 @@ def typed(
     while at < len(passage.rest):
         check_cancelled()
         rest = passage.rest[at:]
-        drafts = drafted(autocomplete, session, passage.before + passage.rest[:at], way, rest, rows)
+        before = passage.before + passage.rest[:at]
+        drafts = drafted(autocomplete, session, before, way, rest, rows, passage.background)
         key, length = best_move([draft.text for draft in drafts], rest)
         written.keys[key] += 1
         at += length
@@ -119,11 +123,18 @@ def best_move(shown: list[str], rest: str) -> tuple[str, int]:
 
 
 def drafted(
-    autocomplete: Autocomplete, session: Session, before: str, way: Way, rest: str, rows: list[KeptRow] | None = None
+    autocomplete: Autocomplete,
+    session: Session,
+    before: str,
+    way: Way,
+    rest: str,
+    rows: list[KeptRow] | None = None,
+    background: str = "",
 ) -> list[TextDraft]:
     """Returns the drafts after `before`, computed only as far as they affect writing `rest`: they stop growing when
     none agrees with it."""
-    options = drafting(way.settings) if way.mode is None else drafting(way.settings, mode=Mode(way.mode))
+    more = {} if way.mode is None else {"mode": Mode(way.mode)}
+    options = drafting(way.settings, background=background, **more)
     completion = session.complete(before, rows if way.settings.refill and rows else [], options)
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session
+from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session, background_ids
 
 MAIL = "Anna asks whether the quay wardens may log the tide before noon."
 
@@ -51,7 +51,7 @@ def test_the_nearest_half_of_the_window_is_read_and_the_text_has_the_rest(sessio
     long = " ".join(f"note {n}" for n in range(4 * window))
     completed(session, "Dear Anna, thank", long)
     inputs = session.sequence.inputs
-    assert inputs[start : start + window // 2] == encode(f"{long}\n\n")[-(window // 2) :]
+    assert inputs[start : start + window // 2] == encode(f"{long}\n\nI")[-(window // 2) - 1 : -1]
     text = "The tide is high today. " * window
     lengths = set()
     for n in range(4):
@@ -60,6 +60,15 @@ def test_the_nearest_half_of_the_window_is_read_and_the_text_has_the_rest(sessio
         lengths.add(len(session.sequence.inputs))
     assert max(lengths) <= start + window + 8
     assert min(lengths) > window // 2 + window // 4
+
+
+def test_the_empty_line_has_the_tokens_that_it_has_before_a_text(session: Session) -> None:
+    tokenizer = session.autocomplete.model.tokenizer
+    ids = background_ids(tokenizer, MAIL)
+    assert tokenizer.decode(ids) == f"{MAIL}\n\n"
+    for text in ("Dear Anna", "The tide", "“No"):
+        assert tokenizer.encode(f"{MAIL}\n\n{text}")[: len(ids)] == ids
+    assert background_ids(tokenizer, "") == []
 
 
 def test_a_background_alone_begins_the_text(session: Session) -> None:
