@@ -1,18 +1,26 @@
-"""What measurements of speculation share: n-gram stores, drafters, and the accept length of several texts."""
+"""What measurements of speculation share: n-gram stores, drafters, the kinds of ARC, and the accept length of several
+texts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.errors import BackendUnavailable
 from core.models import LanguageModel
 from core.ngram import NgramStore
 from core.ngram.base import base_store
-from core.speculative import Drafter, NgramDrafter, Statistics
+from core.speculative import Calibration, CalibrationError, Drafter, NgramDrafter, Statistics, TargetSampling
+from core.speculative.calibration import for_model, published
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head, HeadError
+from core.speculative.options import PUBLISHED
 from measure.report import Progress
+
+ARC = "ARC"
+AS_PUBLISHED = "ARC as published"
 
 
 def base_stores(model: LanguageModel, path: Path | None) -> list[NgramStore]:
@@ -43,3 +51,37 @@ def best_drafter(
 ) -> Drafter:
     """Returns the drafter of an EAGLE-3 head, or that of n-grams if there is no head for this model."""
     return eagle3(model, progress, head) or NgramDrafter(stores)
+
+
+@dataclass(frozen=True)
+class Arc:
+    """A kind of ARC: its constants, and the options of `generate` beside them."""
+
+    calibration: Calibration
+    options: dict[str, Any]  # {} or PUBLISHED
+
+    @property
+    def published(self) -> bool:
+        """Whether it is the paper's own."""
+        return bool(self.options)
+
+    @property
+    def how(self) -> dict[str, Any]:
+        return {**self.options, "calibration": self.calibration}
+
+
+def arcs(model: LanguageModel, progress: Progress, sampling: TargetSampling | None = None) -> dict[str, Arc]:
+    """Returns by name the kinds of ARC for which the model is calibrated at a way of sampling: ours, the paper's own,
+    and the paper's with δ for a text (corollary ii). Reports the reasons why some are missing."""
+    found: dict[str, Arc] = {}
+    try:
+        found[ARC] = Arc(for_model(model, sampling), {})
+    except CalibrationError as error:
+        progress(str(error))
+    try:
+        of_paper = published(model, sampling)
+    except CalibrationError as error:
+        progress(str(error))
+    else:
+        found |= {f"{ARC} {name}": Arc(calibration, PUBLISHED) for name, calibration in of_paper.items()}
+    return found

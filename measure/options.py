@@ -132,9 +132,9 @@ class EvalOptions(BenchOptions):
     rules: Annotated[
         str | None, Use("Only these rows of the table, with commas.", ("answers",), metavar="NAME,NAME,…")
     ] = None
-    temperatures: Annotated[str | None, Use("Only these temperatures, with commas.", ("answers",), metavar="T,T,…")] = (
-        None
-    )
+    temperatures: Annotated[
+        str | None, Use("Only these temperatures, with commas.", ("answers", "arc-risk"), metavar="T,T,…")
+    ] = None
     plot: Annotated[Path | None, Use("Draw to this SVG file.", _PLOTTED, metavar="FILE")] = None
     backend: Annotated[Backend, Use("Which backend to use.", but=("tune-adapter",))] = "auto"
     minutes: Annotated[

@@ -83,8 +83,21 @@ class BenchOptions:
     prompts: Annotated[int | None, Use("Prompts of each kind.", _SPECULATIVE, low=1)] = None
     head: Annotated[Path | None, Use("The folder of an EAGLE-3 head.", _HEADS, metavar="FOLDER")] = None
     precision: Annotated[Precision, Use("Weights of torch on a CPU; see polydraft --help.", _HEADS)] = "file"
+    tree_size: Annotated[
+        int | None,
+        Use(
+            "Always verify so many proposals (the papers: 32), so that accept lengths do not depend on the machine; by "
+            "default as many as save most time.",
+            _SPECULATIVE,
+            low=1,
+            high=256,
+        ),
+    ] = None
     pruning: Annotated[bool, Use("Also measure other rules of pruning (the paper's Table 8).", _SPECULATIVE)] = False
     sweep: Annotated[bool, Use("Measure temperatures and θ, instead of all methods at T = 1.", _SPECULATIVE)] = False
+    temperatures: Annotated[
+        str | None, Use("With --sweep: only these temperatures, with commas.", _SPECULATIVE, metavar="T,T,…")
+    ] = None
     plots: Annotated[
         Path | None, Use("With --sweep: draw the curves to this SVG file.", _SPECULATIVE, metavar="FILE")
     ] = None
@@ -100,6 +113,8 @@ class BenchOptions:
     def __post_init__(self) -> None:
         if self.plots is not None and not self.sweep:
             raise InputError("--plots changes nothing without --sweep, whose curves it draws; add --sweep.")
+        if self.temperatures is not None and not self.sweep:
+            raise InputError("--temperatures changes nothing without --sweep; add --sweep.")
         if self.pruning and self.sweep:
             raise InputError("--pruning changes nothing with --sweep; leave one of them out.")
 

@@ -1,10 +1,15 @@
 """`bench speculative`: tokens per second, accept length τ and speed-up over plain decoding, method by method (Tables 2
-and 4 of the ARC-Decode paper), with the proposals γ of a pass and τ/(γ + 1); with `--sweep`, over temperatures and θ
-(Figures 4 and 5).
+and 4 of the ARC-Decode paper), with the proposals γ of a pass and τ/(γ + 1); with `--pruning`, other rules of pruning
+(Table 8); with `--sweep`, over temperatures and θ (Figures 4 and 5).
+
+The rows *as published* are the paper's own method: trees of one size whose drafter does not know the noise of sampling,
+the paper's acceptance, constants and pruning; its EAGLE-3 is what ARC is compared with there.
 
 All methods continue the same prompts, in turns, so that other load affects all equally. The target's pass over the
-prompt is not counted. Each method keeps its drafter's acceptance estimates from prompt to prompt, as the app does. The
-prompts of each kind are a sample, so τ is reported with the standard error of its mean over prompts.
+prompt is not counted. Each method keeps its drafter's acceptance estimates from prompt to prompt, as the app does; with
+`--sweep` they are made at each temperature before anything is counted, because acceptance depends on it. The prompts of
+each kind are a sample, so τ is reported with the standard error of its mean over prompts, and `to_lossless`, the mean
+difference of τ to the same drafter without ARC on the same prompts, with half of its 95 % interval.
 """
 
 from __future__ import annotations
@@ -20,19 +25,21 @@ import numpy as np
 
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
-from core.speculative import CalibrationError, Memory, NgramDrafter, SuperposedDrafter, TargetSampling, Token, generate
+from core.speculative import Memory, NgramDrafter, SuperposedDrafter, TargetSampling, Token, generate
 from core.speculative.arc import RULES
-from core.speculative.calibration import for_model
 from core.speculative.cost import CostCurve
 from core.speculative.cost import measure as measure_curve
 from core.speculative.drafters import Drafter
 from core.speculative.generate import Statistics
 from core.speculative.options import SpeculationMode
 from measure import plots
-from measure.drafters import accept_length, base_stores, eagle3
+from measure.drafters import ARC, AS_PUBLISHED, accept_length, arcs, base_stores, eagle3
 from measure.evals.verified import logprobs
+from measure.options import numbers
 from measure.prompts import prompts
 from measure.report import BenchOptions, Progress, Report, ReportRow, counted, turned
+from measure.scores import half_interval
+from measure.scores import mean as mean_of
 
 T = TypeVar("T")
 
@@ -43,7 +50,10 @@ TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.2, 1.5)
 THETAS = (0.3, 0.5, 0.7, 0.9)
 EAGLE = "EAGLE-3"
 WHOLE = "EAGLE-3, whole trees"  # verifies all proposals, even if fewer would be faster
+PAPERS = "as published: "  # before the name of a method
+WITH_ARC = " + ARC"
 ALL = "all"
+WARM = 1  # prompts of each kind with which estimates are made before a temperature is measured
 BY_DEPTH = "pruned by depth"
 ALPHAS = (0.25, 0.5, 1.0, 2.0, 4.0)  # weights of the depth that are searched: Table 8 has the best one
 
@@ -59,6 +69,7 @@ class SpeculativeMethod:
     memory: Memory = field(default_factory=Memory)
     statistics: dict[str, list[Statistics]] = field(default_factory=dict)  # by kind, of each prompt
     logprobs: dict[str, list[float]] = field(default_factory=dict)  # by kind, ln p of each token by the target at T = 1
+    lossless: SpeculativeMethod | None = None  # the same drafter without ARC
 
     def of(self, kind: str) -> list[Statistics]:
         """Returns the statistics of the prompts of a kind, or of ALL."""
@@ -75,40 +86,69 @@ class SpeculativeMethod:
 def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> list[SpeculativeMethod]:
     """Returns all methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is
     calibrated. Reports the reason for a missing method."""
+    fixed: dict[str, Any] = {} if options.tree_size is None else {"tree_size": options.tree_size}
     compared = [
         SpeculativeMethod(PLAIN, None, "off"),
-        SpeculativeMethod("n-gram", NgramDrafter(base_stores(model, options.store)), "lossless"),
-        SpeculativeMethod("superposed tree", SuperposedDrafter(model, 3), "lossless"),
+        SpeculativeMethod("n-gram", NgramDrafter(base_stores(model, options.store)), "lossless", fixed),
+        SpeculativeMethod("superposed tree", SuperposedDrafter(model, 3), "lossless", fixed),
     ]
     if drafter := eagle3(model, progress, options.head):  # all methods share one head, which can continue any text
-        compared.append(SpeculativeMethod(WHOLE, drafter, "lossless", {"tree_size": drafter.most}))
-        compared.append(SpeculativeMethod(EAGLE, drafter, "lossless"))
-    try:
-        calibration = for_model(model)
-    except CalibrationError as error:
-        progress(str(error))
-        calibration = None
-    ways: dict[str, dict[str, Any]] = {
-        "{} + typical": {"tolerance": "typical", "prune": False},
-        "{}, ARC prune-only": {"tolerance": "none"},
-    }
+        if not fixed:
+            compared.append(SpeculativeMethod(WHOLE, drafter, "lossless", {"tree_size": drafter.most}))
+        compared.append(SpeculativeMethod(EAGLE, drafter, "lossless", fixed))
     best = compared[-1] if compared[-1].name == EAGLE else compared[1]
-    if best.drafter is not None and best.drafter.has_distribution:
+    assert best.drafter is not None
+    ways = {"{} + typical": {"tolerance": "typical", "prune": False}, **_pruned_only(options.pruning)}
+    if best.drafter.has_distribution:
         ways |= {"{} + FSD": {"tolerance": "fsd", "prune": False}}
     if options.pruning:
         ways["{}, pruned by the paper's equations"] = {"tolerance": "none", "lam": 0.0, "prune_noise": False}
         ways["{}, pruned at λ = 0"] = {"tolerance": "none", "lam": 0.0}
+    return [*compared, *_after(best, ways), *with_arc(model, best, options, progress)]
+
+
+def with_arc(
+    model: LanguageModel, best: SpeculativeMethod, options: BenchOptions, progress: Progress, temperature: float = 1.0
+) -> list[SpeculativeMethod]:
+    """Returns ARC with this method's drafter: ours, and as published after the paper's EAGLE-3. Reports the reasons why
+    the model is not calibrated at this temperature, and leaves their rows out."""
+    assert best.drafter is not None
+    found = arcs(model, progress, TargetSampling(temperature))
+    made: list[SpeculativeMethod] = []
+    if ARC in found:
+        made += _after(best, _tolerant(found[ARC].how))
+    if AS_PUBLISHED in found:
+        paper = found[AS_PUBLISHED]
+        how = paper.options | {"tree_size": options.tree_size or best.drafter.most}
+        base = SpeculativeMethod(PAPERS + best.name, best.drafter, "lossless", how)
+        made += [base, *_after(base, _pruned_only(options.pruning) | _tolerant(paper.how))]
+    return made
+
+
+def _after(lossless: SpeculativeMethod, ways: dict[str, dict[str, Any]]) -> list[SpeculativeMethod]:
+    """Returns methods with the drafter and the options of a lossless one, by names with a place for its name."""
+    return [
+        SpeculativeMethod(
+            name.format(lossless.name), lossless.drafter, "arc", lossless.options | way, lossless=lossless
+        )
+        for name, way in ways.items()
+    ]
+
+
+def _tolerant(how: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {"{}, ARC LTS-only": how | {"prune": False}, "{}" + WITH_ARC: how}
+
+
+def _pruned_only(others_too: bool) -> dict[str, dict[str, Any]]:
+    """Returns the ways of pruning without tolerance: ARC's, and others."""
+    ways: dict[str, dict[str, Any]] = {"{}, ARC prune-only": {"tolerance": "none"}}
+    if others_too:
         others = [(by, f"{{}}, pruned by {by}", 1.0) for by in RULES if by != "depth"]
         depth = [("depth", f"{{}}, {BY_DEPTH}, α = {alpha:g}", alpha) for alpha in ALPHAS]
         ways |= {
             name: {"tolerance": "none", "prune_by": by, "prune_alpha": alpha} for by, name, alpha in [*depth, *others]
         }
-    if calibration is not None:
-        ways |= {"{}, ARC LTS-only": {"calibration": calibration, "prune": False}}
-        ways |= {"{} + ARC": {"calibration": calibration}}
-    return compared + [
-        SpeculativeMethod(name.format(best.name), best.drafter, "arc", way) for name, way in ways.items()
-    ]
+    return ways
 
 
 def measure(options: BenchOptions, progress: Progress) -> Report:
@@ -117,10 +157,13 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
     curve = measure_curve(model)
     report = Report("speculative")
     count = options.prompts or COUNT
-    by_kind = prompts(options.text, model.tokenizer, count, chat_template(options.model))
+    read = prompts(options.text, model.tokenizer, count + WARM, chat_template(options.model))
+    by_kind = {kind: of_kind[:count] for kind, of_kind in read.items()}
     compared = methods(model, options, progress)
     if options.sweep:
-        _sweep(model, curve, by_kind, compared, report, options, progress)
+        # A text with no more prompts than are measured is warmed up on with those.
+        warm = {kind: of_kind[count:] or of_kind[:WARM] for kind, of_kind in read.items()}
+        _sweep(model, curve, by_kind, warm, compared, report, options, progress)
     else:
         _run(model, curve, by_kind, compared, progress)
         report.rows += table(list(by_kind), compared)
@@ -165,6 +208,24 @@ def _run(
                 method.statistics.setdefault(kind, []).append(generation.statistics)
 
 
+def warm_up(
+    model: LanguageModel,
+    prompts_of_each: dict[str, list[list[int]]],
+    compared: Sequence[SpeculativeMethod],
+    temperature: float,
+) -> None:
+    """Makes the estimates of the methods whose trees have no fixed size, on other prompts than those that are counted.
+    Whole trees are verified, because only a proposal that was verified is learned from: a method that begins with too
+    low an estimate verifies none, and would never learn that they are accepted."""
+    for method in compared:
+        if method.drafter is None or "tree_size" in method.options:
+            continue
+        how = {**method.options, "length": LENGTH, "temperature": temperature, "tree_size": method.drafter.most}
+        for of_kind in prompts_of_each.values():
+            for number, ids in enumerate(of_kind):
+                list(generate(model, method.drafter, ids, method.mode, estimates=method.memory, seed=number, **how))
+
+
 def by_the_model(model: LanguageModel, prompt: list[int], tokens: list[Token], temperature: float) -> list[float]:
     """Returns ln p of each token of a text that was sampled at a temperature, by the model at T = 1."""
     if temperature == 1:
@@ -190,7 +251,7 @@ def _judge(report: Report, by_kind: dict[str, list[list[int]]], compared: Sequen
         report.target("EAGLE-3: accept length, mean of the sets", mean(lengths), ">= 2.3")
         if whole := named.get(WHOLE):
             report.target(f"{WHOLE}: accept length", mean(whole.tau(k) for k in by_kind), ">= 2.3")
-        if arc := named.get(f"{EAGLE} + ARC"):
+        if arc := named.get(EAGLE + WITH_ARC):
             longer = mean(arc.tau(k) for k in by_kind) / mean(lengths)
             report.target("ARC: accept length over EAGLE-3's", longer, ">= 1.25")
             faster = sum(_speed_up(arc, eagle, k) >= 1.2 for k in by_kind)
@@ -212,9 +273,12 @@ def table(kinds: Sequence[str], compared: Sequence[SpeculativeMethod]) -> list[R
     """Returns the rows of all methods, by kind of prompt and over all prompts, and another row for the best α of
     pruning by depth."""
     rows = [row(kind, method, compared[0]) for kind in (*kinds, ALL) for method in compared]
-    if by_depth := [method for method in compared if BY_DEPTH in method.name]:
-        best = max(by_depth, key=lambda method: method.tau(ALL))
-        rows.append(row(ALL, best, compared[0]) | {"method": f"{best.name}, the best α"})
+    by_depth = [method for method in compared if BY_DEPTH in method.name]
+    for published_too in (False, True):
+        group = [method for method in by_depth if method.name.startswith(PAPERS) == published_too]
+        if group:
+            best = max(group, key=lambda method: method.tau(ALL))
+            rows.append(row(ALL, best, compared[0]) | {"method": f"{best.name}, the best α"})
     return rows
 
 
@@ -222,31 +286,33 @@ def _sweep(
     model: LanguageModel,
     curve: CostCurve,
     by_kind: dict[str, list[list[int]]],
+    warm: dict[str, list[list[int]]],
     compared: Sequence[SpeculativeMethod],
     report: Report,
     options: BenchOptions,
     progress: Progress,
 ) -> None:
-    """Measures plain decoding, the best lossless drafter, and the same with ARC, over temperatures; and ARC over θ. ARC
-    is left out at temperatures without a calibration."""
-    arc = next((method for method in compared if method.name.endswith("+ ARC")), None)
+    """Measures plain decoding, the best lossless drafter, and the same with ARC, ours and as published, over
+    temperatures; and both ARCs over θ. ARC is left out at temperatures without a calibration."""
     best = next((method for method in compared if method.name == EAGLE), compared[1])
-    settings = [(t, None) for t in TEMPERATURES] + [(1.0, theta) for theta in THETAS if arc is not None]
+    settings = [(t, None) for t in numbers("temperatures", options.temperatures, 0.05, 10) or TEMPERATURES]
+    if any(method.name.endswith(WITH_ARC) for method in compared):
+        settings += [(1.0, theta) for theta in THETAS]
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for temperature, theta in settings:
-        chosen = [SpeculativeMethod(PLAIN, None, "off")]
-        if theta is None:
-            chosen.append(SpeculativeMethod(best.name, best.drafter, "lossless"))
-        if arc is not None:
-            try:
-                calibration = for_model(model, TargetSampling(temperature))
-            except CalibrationError as error:  # constants hold at the temperature at which they were measured
-                report.rows.append({"temperature": temperature, "method": arc.name, "left out": str(error)})
-            else:
-                at = {**arc.options, "calibration": calibration}
-                if theta is not None:
-                    at["theta"] = theta
-                chosen.append(SpeculativeMethod(arc.name, arc.drafter, "arc", at))
+        left_out: list[str] = []  # constants hold at the temperature at which they were measured
+        lossless = SpeculativeMethod(best.name, best.drafter, "lossless", best.options)
+        chosen = [SpeculativeMethod(PLAIN, None, "off"), lossless]
+        found = with_arc(model, lossless, options, left_out.append, temperature)
+        chosen += [method for method in found if method.mode == "lossless" or method.name.endswith(WITH_ARC)]
+        if theta is not None:
+            chosen = [method for method in chosen if method.mode != "lossless"]
+            for method in chosen[1:]:
+                method.options["theta"] = theta
+        report.rows += [
+            {"temperature": temperature, "method": best.name + WITH_ARC, "left out": why} for why in left_out
+        ]
+        warm_up(model, warm, chosen, temperature)
         _run(model, curve, by_kind, chosen, progress, temperature)
         setting = {"temperature": temperature} | ({} if theta is None else {"theta": theta})
         report.rows += [setting | row(kind, method, chosen[0]) for method in chosen for kind in (*by_kind, ALL)]
@@ -264,6 +330,10 @@ def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> Repor
     """Returns one line of the paper's Tables 1, 2 and 4."""
     statistics = method.of(kind)
     lengths = [s.accept_length for s in statistics if s.cycles]  # an answer of one token takes no cycle
+    apart: list[float] = []
+    if method.lossless is not None and method.lossless.statistics:  # over θ it is not measured again
+        pairs = zip(statistics, method.lossless.of(kind), strict=True)
+        apart = [ours.accept_length - theirs.accept_length for ours, theirs in pairs if ours.cycles and theirs.cycles]
     proposals = sum(s.proposed for s in statistics) / sum(s.cycles for s in statistics)  # γ, of a tree
     return {
         "prompts": kind,
@@ -272,6 +342,8 @@ def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> Repor
         "tokens_per_s": method.tokens_per_s(kind),
         "accept_length": method.tau(kind),
         "±": stdev(lengths) / math.sqrt(len(lengths)) if len(lengths) > 1 else None,
+        "to_lossless": mean_of(apart) if apart else None,
+        "to_lossless_ci": half_interval(apart) if apart else None,
         "proposals": proposals,
         "per_proposal": method.tau(kind) / (proposals + 1),
         "speed_up": _speed_up(method, plain, kind),

@@ -15,6 +15,7 @@ EVALS = {
     "lossless": "greedy text with speculation beside text without, token by token, on every prompt",
     "dice": "how often the target's sampled token is among n proposals: likeliest, by rejection, with the same noise",
     "arc-risk": "whether the bound of ARC's tolerance holds on the tokens that it accepted",
+    "arc-agreement": "texts that go on from a rejected proposal and from the sampled token (ARC-Decode, Figure 2)",
     "arc-answers": "correct answers under ARC's tolerance, beside lossless speculation (ARC-Decode, Table 3)",
     "tune": "the search for the defaults of personal stores, cross-validated on the training text",
     "tune-base": "the search for the weights of the base store and for when drafts end, on a separate half of the text",

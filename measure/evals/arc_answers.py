@@ -2,9 +2,10 @@
 
 The questions are those of `templated`, because a small model answers hardly any question of the paper's four sets. The
 answers are sampled at T = 1, the temperature of the calibration, with the same seeds under every rule; the lossless
-ones are those of plain decoding. `difference` is in exact match to the lossless answers to the same questions, and its
-`_ci` half of the 95 % confidence interval over questions. Digits are never tolerated (docs/speculative.md), so sums
-show what that rule keeps, and facts what tolerance may change.
+ones are those of plain decoding. *As published* is the paper's own rule and constants, if `polydraft calibrate --paper`
+was run. `difference` is in exact match to the lossless answers to the same questions, and its `_ci` half of the 95 %
+confidence interval over questions. Our rule never tolerates digits (docs/speculative.md), so sums show what it keeps,
+and facts what tolerance may change.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ from typing import Any
 
 from core.models import LanguageModel, load_model
 from core.speculative import Drafter, Statistics, generate
-from core.speculative.calibration import Calibration, for_model
 from core.speculative.options import SpeculationMode
-from measure.drafters import accept_length, base_stores, best_drafter
+from measure.drafters import accept_length, arcs, base_stores, best_drafter
 from measure.evals.templated import KINDS, questions
 from measure.options import EvalOptions
 from measure.questions import Question
@@ -30,19 +30,20 @@ TREE = 8  # proposals of a pass
 LOSSLESS = "lossless"
 
 
-def ways(calibration: Calibration) -> dict[str, tuple[SpeculationMode, dict[str, Any]]]:
+def ways(model: LanguageModel, progress: Progress) -> dict[str, tuple[SpeculationMode, dict[str, Any]]]:
     """Returns the mode and the options of `generate` by the names in the table."""
-    return {
+    found: dict[str, tuple[SpeculationMode, dict[str, Any]]] = {
         LOSSLESS: ("lossless", {}),
-        "ARC": ("arc", {"calibration": calibration}),
-        "ARC, LTS-only": ("arc", {"calibration": calibration, "prune": False}),
         "typical": ("arc", {"tolerance": "typical", "prune": False}),
     }
+    for name, arc in arcs(model, progress).items():
+        found |= {name: ("arc", arc.how), f"{name}, LTS-only": ("arc", arc.how | {"prune": False})}
+    return found
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
-    compared = ways(for_model(model))
+    compared = ways(model, progress)
     drafter = best_drafter(model, base_stores(model, options.store), progress)
     report = Report("eval arc-answers")
     for kind in KINDS:

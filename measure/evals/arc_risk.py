@@ -1,31 +1,36 @@
 """`eval arc-risk`: whether the bound of ARC's tolerance holds on the tokens that it accepted (Table 5).
 
-Texts are sampled with ARC at each of TEMPERATURES. A temperature for which the model is not calibrated has a row that
-says so, because constants hold only at the temperature at which they were measured. For each proposal that became text,
-U_min is compared with the divergence that it bounds: JS between the target's next distributions after this token and
-after its own most probable one, both of which this evaluation computes. A proposal that *is* the target's most probable
-token has U = JS = 0 and is covered; the paper counts these, so both shares are reported. The same texts are sampled
-losslessly with the same seeds, and τ, the tokens per pass, of both shows the gain of tolerance.
+Texts are sampled with ARC at each of TEMPERATURES, by our constants and rule, and by each calibration of the paper's
+and its rule, with the drafter and the tree size of the paper: EAGLE-3 and 32 proposals. A temperature for which the
+model is not calibrated has a row that says so, because constants hold only at the temperature at which they were
+measured. For each proposal that became text, U_min is compared with the divergence that it bounds: JS between the
+target's next distributions after this token and after its own most probable one, both of which this evaluation
+computes.
+
+A proposal that *is* the target's most probable token has U = JS = 0 and cannot fail, so the columns of the others come
+first; the paper counts all. `texts beyond tau` is the share of texts in which any accepted token has JS > τ_δ, and
+`corollary ii` its bound by the paper, n·(δ₁ + δ₂) for the n positions of a text. The same texts are sampled losslessly
+with the same seeds, and τ, the tokens per pass, of both shows the gain of tolerance.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
-from core.speculative import Calibration, NgramDrafter, Statistics, TargetSampling, Token, generate
+from core.speculative import Calibration, Drafter, Statistics, TargetSampling, Token, generate
 from core.speculative.arc import risk
-from core.speculative.calibration import CalibrationError, for_model
-from measure.drafters import accept_length, base_stores
-from measure.options import EvalOptions
+from measure.drafters import ARC, Arc, accept_length, arcs, base_stores, best_drafter
+from measure.options import EvalOptions, numbers
 from measure.prompts import prompts
-from measure.report import Progress, Report, counted
+from measure.report import Progress, Report, ReportRow, counted, number_in
+from measure.scores import half_interval, mean
 from training.calibration import divergence, wilson
 
 LENGTH = 32  # tokens after each prompt
 COUNT = 20  # prompts of each kind
-TREE = 8
 TEMPERATURES = (0.5, 1.0, 1.5)
 
 
@@ -50,53 +55,72 @@ class Audited:
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
+    temperatures = numbers("temperatures", options.temperatures, 0.05, 10) or TEMPERATURES
     model = load_model(options.model, options.backend)
-    stores = base_stores(model, options.store)
+    drafter = best_drafter(model, base_stores(model, options.store), progress)
     report = Report("eval arc-risk")
     questions = prompts(options.text, model.tokenizer, options.repetitions or COUNT, chat_template(options.model))
-    for temperature in TEMPERATURES:
-        try:
-            calibration = for_model(model, TargetSampling(temperature))
-        except CalibrationError as error:
-            report.rows.append({"T": temperature, "left out": str(error)})
-            continue
-        for kind, of_kind in questions.items():
-            accepted: list[Audited] = []
-            arc, lossless = list[Statistics](), list[Statistics]()
+    for temperature in temperatures:
+        left_out: list[str] = []
+        compared = arcs(model, left_out.append, TargetSampling(temperature))
+        report.rows += [{"T": temperature, "left out": why} for why in left_out]
+        for kind, of_kind in questions.items() if compared else ():
+            texts: dict[str, list[AuditedText]] = {name: [] for name in compared}
             for number, ids in enumerate(counted(of_kind, f"T = {temperature:g}, {kind}, prompt", progress)):
-                proposals, statistics = audited(model, calibration, NgramDrafter(stores), ids, number, temperature)
-                accepted += proposals
-                arc.append(statistics)
-                how = {"length": LENGTH, "seed": number, "tree_size": TREE, "temperature": temperature}
-                plain = generate(model, NgramDrafter(stores), ids, "lossless", **how)
-                list(plain)
-                lossless.append(plain.statistics)
-            tolerated = sum(s.tolerated for s in arc)
-            lengths = {
-                "accept length": accept_length(arc),
-                "lossless accept length": accept_length(lossless),
-                "tolerated / accepted": tolerated / max(sum(s.accepted for s in arc) + tolerated, 1),
-            }
-            report.rows.append({"T": temperature, "prompts": kind, **lengths, **summary(accepted)})
-            longer = accept_length(arc) / max(accept_length(lossless), 1e-9)
-            report.target(f"T = {temperature:g}, {kind}: accept length, ARC / lossless", longer, ">= 1.0")
-            coverage = summary(accepted)["coverage"]
-            report.target(f"T = {temperature:g}, {kind}: JS <= U_min / accepted", coverage, ">= 0.95")
+                lossless: dict[bool, Statistics] = {}  # by the kind of draws: constants change no lossless text
+                for name, arc in compared.items():
+                    if arc.published not in lossless:
+                        plain = generate(model, drafter, ids, **_how(drafter, number, temperature) | arc.options)
+                        list(plain)
+                        lossless[arc.published] = plain.statistics
+                    plain_counts = lossless[arc.published]
+                    texts[name].append(audited(model, arc, drafter, ids, number, plain_counts, temperature))
+            for name, arc in compared.items():
+                found = row(arc.calibration, texts[name])
+                report.rows.append({"T": temperature, "method": name, "prompts": kind, "drafter": drafter.name} | found)
+                if name == ARC:
+                    judge(report, f"T = {temperature:g}, {kind}", found)
+    drafter.close()
     model.close()
     return report
 
 
+def _how(drafter: Drafter, seed: int, temperature: float) -> dict[str, Any]:
+    return {"length": LENGTH, "seed": seed, "temperature": temperature, "tree_size": drafter.most}
+
+
+def judge(report: Report, which: str, found: ReportRow) -> None:
+    """Adds the targets of our own constants, the tokens that can fail first."""
+    report.target(f"{which}: JS <= U_min / not the most probable", number_in(found, "covered"), ">= 0.95")
+    report.target(f"{which}: JS <= U_min / accepted", number_in(found, "all covered"), ">= 0.95")
+    report.target(f"{which}: accept length, ARC - lossless", number_in(found, "to lossless"), ">= 0")
+
+
+@dataclass(frozen=True)
+class AuditedText:
+    """One continuation: the proposals that became text, its counts, and those of the lossless one."""
+
+    proposals: list[Audited]
+    statistics: Statistics
+    lossless: Statistics
+
+    @property
+    def beyond(self) -> bool:
+        """Whether any accepted token changes the next distribution by more than τ_δ."""
+        return any(a.js > a.tolerance for a in self.proposals)
+
+
 def audited(
     model: LanguageModel,
-    calibration: Calibration,
-    drafter: NgramDrafter,
+    arc: Arc,
+    drafter: Drafter,
     ids: list[int],
     seed: int,
+    lossless: Statistics,
     temperature: float = 1.0,
-) -> tuple[list[Audited], Statistics]:
-    """Returns the proposals that became text in one continuation sampled at this temperature, and its counts."""
-    how = {"length": LENGTH, "seed": seed, "tree_size": TREE, "temperature": temperature}
-    how |= {"calibration": calibration, "prune": False}
+) -> AuditedText:
+    """Returns one continuation sampled with ARC at this temperature, with what each accepted proposal changed."""
+    how = _how(drafter, seed, temperature) | arc.how | {"prune": False}
     generation = generate(model, drafter, ids, "arc", **how)
     tokens = list(generation)
     text = [t.id for t in tokens]
@@ -118,15 +142,15 @@ def audited(
     sequence.close()
     proposals = [
         Audited(
-            *risk(p[at], model, calibration, text[at], depth[at]),
-            divergence(before[at + 1], after_other[at], temperature, calibration.top_k) if at in other else 0.0,
+            *risk(p[at], model, arc.calibration, text[at], depth[at]),
+            divergence(before[at + 1], after_other[at], temperature, arc.calibration.top_k) if at in other else 0.0,
             at not in other,
             tokens[at].how == "tolerated",
             depth[at],
         )
         for at in proposed
     ]
-    return proposals, generation.statistics
+    return AuditedText(proposals, generation.statistics, lossless)
 
 
 def depths(tokens: list[Token]) -> dict[int, int]:
@@ -142,25 +166,46 @@ def depths(tokens: list[Token]) -> dict[int, int]:
     return by_place
 
 
-def summary(accepted: list[Audited]) -> dict[str, float | int]:
-    """Returns coverage with its Wilson interval, of all accepted tokens, and of those that were not the target's most
-    probable ones."""
-    others = [a for a in accepted if not a.best]
-    held, held_others = sum(a.js <= a.bound for a in accepted), sum(a.js <= a.bound for a in others)
-    tolerated = [a for a in others if a.tolerated]
-    low, high = wilson(held, len(accepted))
-    low_others, high_others = wilson(held_others, len(others))
+def row(calibration: Calibration, texts: list[AuditedText]) -> ReportRow:
+    """Returns one line of the table: what `summary` says, the texts beyond τ_δ, and the accept lengths."""
+    beyond, n = sum(text.beyond for text in texts), len(texts)
+    low, high = wilson(beyond, n)
+    pairs = [(text.statistics, text.lossless) for text in texts]
+    apart = [arc.accept_length - plain.accept_length for arc, plain in pairs if arc.cycles and plain.cycles]
+    tolerated, accepted = (sum(getattr(arc, name) for arc, _ in pairs) for name in ("tolerated", "accepted"))
     return {
-        "accepted": len(accepted),
-        "coverage": held / len(accepted) if accepted else 1.0,
-        "low": low,
-        "high": high,
-        "not the most probable": len(others),
-        "their coverage": held_others / len(others) if others else 1.0,
-        "their low": low_others,
-        "their high": high_others,
+        **summary([proposal for text in texts for proposal in text.proposals]),
+        "texts": n,
+        "texts beyond tau": beyond / n,
+        "beyond low": low,
+        "beyond high": high,
+        "corollary ii": calibration.text_bound(LENGTH),
+        "tau": calibration.overall.tau,
+        "accept length": accept_length([arc for arc, _ in pairs]),
+        "lossless accept length": accept_length([plain for _, plain in pairs]),
+        "to lossless": mean(apart),
+        "to lossless ci": half_interval(apart),
+        "tolerated / accepted": tolerated / max(accepted + tolerated, 1),
+    }
+
+
+def summary(accepted: list[Audited]) -> ReportRow:
+    """Returns coverage with its Wilson interval: of the accepted tokens that were not the target's most probable ones,
+    of those of them that only tolerance accepted, and of all."""
+    others = [a for a in accepted if not a.best]
+    tolerated = [a for a in others if a.tolerated]
+    found: ReportRow = {}
+    for prefix, name, of in (
+        ("", "not the most probable", others),
+        ("tolerated ", "tolerated, not the most probable", tolerated),
+        ("all ", "accepted", accepted),
+    ):
+        held = sum(a.js <= a.bound for a in of)
+        low, high = wilson(held, len(of))
+        share = held / len(of) if of else 1.0
+        found |= {name: len(of), f"{prefix}covered": share, f"{prefix}low": low, f"{prefix}high": high}
+    return found | {
         "tolerated": sum(a.tolerated for a in accepted),
-        "tolerated, not the most probable": len(tolerated),
-        "of these JS <= tau": sum(a.js <= a.tolerance for a in tolerated) / max(len(tolerated), 1),
-        "their mean JS": sum(a.js for a in others) / max(len(others), 1),
+        "tolerated JS <= tau": sum(a.js <= a.tolerance for a in tolerated) / max(len(tolerated), 1),
+        "tolerated mean JS": sum(a.js for a in tolerated) / max(len(tolerated), 1),
     }

@@ -8,19 +8,26 @@ import numpy as np
 import pytest
 from table_model import TableModel
 
-from core.speculative import Calibration, CalibrationError, NgramDrafter, TargetSampling, Token
+from core.speculative import Calibration, CalibrationError, NgramDrafter, Statistics, TargetSampling, Token
 from core.speculative.calibration import Bucket, Constants, fingerprint
 from core.speculative.generate import How
+from measure import drafters
+from measure.drafters import Arc
 from measure.evals import arc_risk
 from measure.options import EvalOptions
+from measure.report import number_in
 
 MODEL = TableModel(spread=3)
 TEXT = [0, 1, 2]
 
 
 def audited(calibration: Calibration, seeds: int) -> list[arc_risk.Audited]:
-    every = (arc_risk.audited(MODEL, calibration, NgramDrafter(), TEXT * 3, seed) for seed in range(seeds))
-    return [proposal for proposals, _ in every for proposal in proposals]
+    return [proposal for seed in range(seeds) for proposal in one(calibration, seed).proposals]
+
+
+def one(calibration: Calibration, seed: int = 0) -> arc_risk.AuditedText:
+    lossless = Statistics(cycles=10, tokens=10)
+    return arc_risk.audited(MODEL, Arc(calibration, {}), NgramDrafter(), TEXT * 3, seed, lossless)
 
 
 def test_bounds_are_audited_against_the_divergence_itself() -> None:
@@ -33,8 +40,25 @@ def test_bounds_are_audited_against_the_divergence_itself() -> None:
         assert all(0 <= a.js <= math.log(2) + 1e-9 for a in found)
         assert all((a.js <= a.bound) == covered for a in others if a.js > 1e-6)
         said = arc_risk.summary(found)
-        assert said["accepted"] == len(found)
-        assert said["low"] <= said["coverage"] <= said["high"] + 1e-9
+        assert (said["not the most probable"], said["accepted"]) == (len(others), len(found))
+        for which in ("", "all "):
+            low, share, high = (number_in(said, which + name) for name in ("low", "covered", "high"))
+            assert low <= share <= high + 1e-9
+        assert number_in(said, "covered") <= number_in(said, "all covered"), "the most probable token cannot fail"
+
+
+def test_texts_beyond_the_tolerance_are_counted_beside_the_bound_of_corollary_ii() -> None:
+    """A text counts once, however many of its tokens exceed τ_δ; a union bound over its positions covers it."""
+    for tau, share in ((1e-12, 1.0), (math.log(2), 0.0)):
+        constants = Constants(1e-30, 1e-30, tau)  # everything is near: all proposals are accepted
+        calibration = Calibration(fingerprint(MODEL), "table", np.ones(4), constants, delta=0.01, positions=64)
+        texts = [one(calibration, seed) for seed in range(4)]
+        assert all(not a.best for text in texts for a in text.proposals if a.js > 0)
+        found = arc_risk.row(calibration, texts)
+        assert (found["texts"], found["texts beyond tau"]) == (4, share)
+        assert found["corollary ii"] == pytest.approx(arc_risk.LENGTH / 64 * 0.01)
+        apart = [text.statistics.accept_length - 1 for text in texts]
+        assert found["to lossless"] == pytest.approx(sum(apart) / 4)
 
 
 def test_each_proposal_is_audited_with_the_constants_of_its_depth() -> None:
@@ -50,33 +74,30 @@ def test_each_proposal_is_audited_with_the_constants_of_its_depth() -> None:
 def test_bounds_are_audited_at_each_temperature_that_is_calibrated(monkeypatch: pytest.MonkeyPatch) -> None:
     warm = Calibration(fingerprint(MODEL), "table", np.ones(4), Constants(1e9, 1e9, 1e12), temperature=1.5)
 
-    def calibrated(model: object, sampling: TargetSampling) -> Calibration:
+    def calibrated(_: object, sampling: TargetSampling) -> Calibration:
         if sampling.overall_temperature != 1.5:
             raise CalibrationError(f"not at T = {sampling.overall_temperature:g}")
         return warm
 
-    class Kept(TableModel):
-        """Stays open, because other tests use it."""
-
-        def close(self) -> None: ...
-
     for name, found in (
-        ("load_model", Kept()),
+        ("load_model", MODEL),
+        ("best_drafter", NgramDrafter()),
         ("base_stores", []),
         ("chat_template", None),
         ("prompts", {"letters": [TEXT * 3]}),
     ):
         monkeypatch.setattr(arc_risk, name, lambda *_, found=found: found)
-    monkeypatch.setattr(arc_risk, "for_model", calibrated)
+    monkeypatch.setattr(drafters, "for_model", calibrated)
+    monkeypatch.setattr(drafters, "published", lambda *at: {"as published": calibrated(*at)})
     rows = arc_risk.measure(EvalOptions(), lambda _: None).rows
-    assert [(row["T"], row.get("left out")) for row in rows] == [
-        (0.5, "not at T = 0.5"),
-        (1.0, "not at T = 1"),
-        (1.5, None),
-    ]
-    assert rows[-1]["coverage"] == 1.0
+    left_out = [(row["T"], row["left out"]) for row in rows if "left out" in row]
+    assert left_out == [(0.5, "not at T = 0.5")] * 2 + [(1.0, "not at T = 1")] * 2
+    measured = [row for row in rows if "left out" not in row]
+    assert [(row["T"], row["method"]) for row in measured] == [(1.5, "ARC"), (1.5, "ARC as published")]
+    assert all(row["covered"] == row["all covered"] == 1.0 for row in measured)
+    assert len(arc_risk.measure(EvalOptions(temperatures="1.5"), lambda _: None).rows) == 2
     with pytest.raises(CalibrationError, match=r"at T = 0\.5"):
-        arc_risk.audited(MODEL, warm, NgramDrafter(), TEXT, 0, temperature=0.5)
+        arc_risk.audited(MODEL, Arc(warm, {}), NgramDrafter(), TEXT, 0, Statistics(), temperature=0.5)
 
 
 def test_the_depth_of_a_token_is_counted_from_the_pass_that_gave_it() -> None:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from table_model import TableModel
 
 from core.speculative import (
+    Calibration,
     Drafter,
     Memory,
+    NgramDrafter,
     Statistics,
     SuperposedDrafter,
+    TargetSampling,
     TokenTree,
     generate,
 )
+from core.speculative.calibration import Constants, fingerprint
 from core.speculative.cost import CostCurve
 from core.speculative.drafters import Moment
+from measure import drafters
+from measure.bench import speculative
 from measure.bench.speculative import BY_DEPTH, SpeculativeMethod, by_the_model, costs, off_cost, phases, row, table
+from measure.report import BenchOptions
 
 MODEL = TableModel()
 
@@ -95,3 +105,60 @@ def test_perplexity_is_that_of_the_model_and_not_of_the_tempered_distribution(te
     expected = [float(MODEL.after(ids[:at]).log_softmax(0)[ids[at]]) for at in range(2, len(ids))]
     assert found == pytest.approx(expected, abs=1e-5)
     assert (found == pytest.approx([token.logprob for token in tokens], abs=1e-5)) == (temperature == 1)
+
+
+TEXTS = {"letters": [[0, 1, 2] * 3, [3, 4, 5] * 3]}
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[dict[str, Any]]:
+    """The rows with n-gram trees, on a model that is calibrated at T = 1 in both ways."""
+
+    def calibrated(_: object, sampling: TargetSampling) -> Calibration:
+        constants = Constants(1e-30, 1e-30, 1.0)
+        made = Calibration(fingerprint(MODEL), "table", np.ones(4), constants)
+        return made.check(MODEL, sampling)
+
+    for name, found in (
+        ("load_model", MODEL),
+        ("base_stores", []),
+        ("eagle3", None),
+        ("chat_template", None),
+        ("prompts", TEXTS),
+        ("measure_curve", CostCurve((1, 8), (1.0, 2.0))),
+    ):
+        monkeypatch.setattr(speculative, name, lambda *_, found=found: found)
+    monkeypatch.setattr(drafters, "for_model", calibrated)
+    monkeypatch.setattr(drafters, "published", lambda *at: {"as published": calibrated(*at)})
+    monkeypatch.setattr(speculative, "LENGTH", 12)
+    monkeypatch.setattr(NgramDrafter, "most", 4)
+    report = speculative.measure(BenchOptions(prompts=1, tree_size=4, **options), lambda _: None)
+    return [found for found in report.rows if found["prompts" if "left out" not in found else "method"] != "cost curve"]
+
+
+def test_the_papers_rows_stand_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {found["method"]: found for found in measured(monkeypatch, pruning=True) if found["prompts"] == "all"}
+    ways = ["ARC prune-only", "pruned by depth, α = 1", "pruned by probability", "ARC LTS-only"]
+    for lossless in ("n-gram", "as published: n-gram"):
+        assert {lossless, f"{lossless} + ARC", *(f"{lossless}, {way}" for way in ways)} <= set(rows)
+        assert rows[lossless]["to_lossless"] is None
+        gain = rows[f"{lossless}, ARC LTS-only"]
+        assert gain["to_lossless"] == pytest.approx(gain["accept_length"] - rows[lossless]["accept_length"])
+        assert gain["tolerated_percent"] > 0
+
+
+def test_arc_is_measured_at_calibrated_temperatures_and_over_theta(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = measured(monkeypatch, sweep=True, temperatures="0.5,1")
+    left_out = [found for found in rows if "left out" in found]
+    assert [found["temperature"] for found in left_out] == [0.5, 0.5], "ours and the paper's"
+    both = ["n-gram + ARC", "as published: n-gram + ARC"]
+    methods = {
+        at: [
+            found["method"]
+            for found in rows
+            if found.get("prompts") == "all" and (found["temperature"], found.get("theta")) == at
+        ]
+        for at in ((0.5, None), (1.0, None), (1.0, 0.9))
+    }
+    assert methods[0.5, None] == ["plain", "n-gram"]
+    assert methods[1.0, None] == ["plain", "n-gram", both[0], "as published: n-gram", both[1]]
+    assert methods[1.0, 0.9] == ["plain", *both]
