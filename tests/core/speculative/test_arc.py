@@ -40,7 +40,7 @@ from core.speculative import (
 from core.speculative import acceptance as rules
 from core.speculative.arc import Pruning, kept, local_tolerance_score, normalised_entropy, risk
 from core.speculative.budget import Budget, Estimates, Levels, best_size
-from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint, for_model, user_file
+from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint, for_model, published, user_file
 from core.speculative.cost import CostCurve, cost_curve, known_curve, measure
 from core.speculative.drafters import Moment
 from core.speculative.drafters.eagle3 import Eagle3Drafter
@@ -384,6 +384,31 @@ def test_each_temperature_has_a_calibration_of_its_own(tmp_path: Path, monkeypat
         for_model(MODEL, TargetSampling(2.0))
 
 
+def test_the_papers_constants_have_files_of_their_own_that_the_app_does_not_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platformdirs.user_data_path", lambda *_, **__: tmp_path)
+    for positions in (32, None, 8):
+        file = user_file(MODEL, paper=True, positions=positions)
+        file.parent.mkdir(exist_ok=True)
+        made(tau=positions or 1.0, positions=positions).save(file)
+    found = published(MODEL)
+    assert list(found) == ["as published", "as published, δ over 8 positions", "as published, δ over 32 positions"]
+    assert [calibration.overall.tau for calibration in found.values()] == [1, 8, 32]
+    with pytest.raises(CalibrationError, match=r"`polydraft calibrate --paper --temperature 0\.5` once"):
+        published(MODEL, TargetSampling(0.5))
+    with pytest.raises(CalibrationError, match="table is not calibrated"):
+        for_model(MODEL)
+
+
+def test_a_texts_risk_is_shared_by_its_positions() -> None:
+    """Corollary ii: Pr[JS > τ_δ anywhere] ≤ n·(δ₁ + δ₂), which is δ for the n positions that share it."""
+    shared = made(tau=1.0, positions=32, delta=0.05)
+    assert shared.each_delta == pytest.approx(0.05 / 64)
+    assert [shared.text_bound(n) for n in (16, 32, 10_000)] == pytest.approx([0.025, 0.05, 1])
+    assert made(tau=1.0).text_bound(5) == pytest.approx(0.5)
+
+
 def test_a_file_keeps_everything(tmp_path: Path) -> None:
     calibration = calibrate(MODEL, samples(800), prompts=7, buckets=2)
     assert len(calibration.buckets) == 4
@@ -564,6 +589,35 @@ class Perfect(Drafter):
             tree.likelihood.extend(np.exp(logq[best]).tolist())
             ids.append(int(best[0]))
         return tree
+
+
+def test_arc_as_published_takes_the_first_near_proposal_in_the_drafters_order() -> None:
+    """Also digits, and before the token that the target draws; after it the text is lossless."""
+    tree = TokenTree([3, 1, 2, 0], [-1] * 4, [0.4, 0.3, 0.2, 0.1])
+    p = np.array([0.5, 0.2, 0.2, 0.0, 0.05, 0.05])  # the rule dropped 3
+    constants = made(tau=1e9)  # all proposals are near
+    for tolerance, drawn, took in (("published", 5, 1), ("published", 3, None), ("published", 2, 1), ("lts", 5, 3)):
+        options = SpeculationOptions("arc", tolerance=tolerance, calibration=constants)
+        assert options.tolerated(tree, [0, 1, 2, 3], p, MODEL, 0, drawn)[0] == took
+    options = SpeculationOptions("arc", tolerance="published", calibration=made(tau=1e-9))
+    assert options.tolerated(tree, [0, 1, 2, 3], p, MODEL, 0, 5) == (3, 1.0), "the most probable token"
+
+
+def test_a_drafter_that_does_not_know_the_dice_changes_no_text() -> None:
+    for seed in range(5):
+        plain = [token.id for token in generate(MODEL, None, [0, 1, 2], "off", length=40, seed=seed)]
+        drafted = generate(MODEL, Blind(), [0, 1, 2], length=40, seed=seed, tree_size=6, draws="independent")
+        assert [token.id for token in drafted] == plain
+        assert drafted.statistics.accepted
+
+
+class Blind(Drafter):
+    name = "blind"
+
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
+        assert moment.noise is None
+        best = MODEL.after(list(moment.ids)).argsort(descending=True)[:3].tolist()
+        return TokenTree(best, [-1] * 3, [0.5, 0.3, 0.2])
 
 
 def test_fsd_lets_a_perfect_drafter_stand_whatever_it_knows_of_the_dice() -> None:
