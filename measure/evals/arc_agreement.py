@@ -105,7 +105,7 @@ def continued(
         before, sampled = ids + text[:at], text[at]
         p = TargetSampling().probabilities(sequence.sync(before), before)
         # A drafter proposes after a text whose last token is not fed yet.
-        features = sequence.features[: len(before) - 1] if drafter.layers else None
+        features = None if sequence.features is None else sequence.features[: len(before) - 1]
         tree = drafter.draft(Moment(before, features), DEPTH)
         first = [x for x, parent in zip(tree.ids, tree.parents, strict=True) if parent < 0]
         rejected = [x for x in first if x != sampled and p[x] > 0]

@@ -120,7 +120,7 @@ def audited(
     temperature: float = 1.0,
 ) -> AuditedText:
     """Returns one continuation sampled with ARC at this temperature, with what each accepted proposal changed."""
-    how = _how(drafter, seed, temperature) | arc.how | {"prune": False}
+    how: dict[str, Any] = _how(drafter, seed, temperature) | arc.how | {"prune": False}
     generation = generate(model, drafter, ids, "arc", **how)
     tokens = list(generation)
     text = [t.id for t in tokens]

@@ -25,7 +25,7 @@ from core.speculative.drafters import Moment
 from measure import drafters
 from measure.bench import speculative
 from measure.bench.speculative import BY_DEPTH, SpeculativeMethod, by_the_model, costs, off_cost, phases, row, table
-from measure.report import BenchOptions
+from measure.report import BenchOptions, number_in
 
 MODEL = TableModel()
 
@@ -76,7 +76,7 @@ def test_the_cost_curve_is_a_fixed_part_and_one_for_each_token() -> None:
     assert [found["alpha_t_ms"] for found in exact] == pytest.approx([4, 4, 4])
     assert [found["beta_t_ms"] for found in exact] == pytest.approx([1, 1, 1])
     assert costs(CostCurve((1,), (5.0,)))[0]["beta_t_ms"] == 5, "one size has no fixed part"
-    assert min(found["alpha_t_ms"] for found in costs(CostCurve((1, 2), (1.0, 3.0)))) == 0
+    assert min(number_in(found, "alpha_t_ms") for found in costs(CostCurve((1, 2), (1.0, 3.0)))) == 0
 
 
 def test_the_pruned_share_does_not_count_what_the_size_of_the_tree_left_out() -> None:

@@ -44,7 +44,7 @@ from core.speculative.calibration import Bucket, Constants, exact_only, fingerpr
 from core.speculative.cost import CostCurve, cost_curve, known_curve, measure
 from core.speculative.drafters import Moment
 from core.speculative.drafters.eagle3 import Eagle3Drafter
-from core.speculative.options import SpeculationOptions
+from core.speculative.options import SpeculationOptions, Tolerance
 from core.speculative.tree import DraftDistribution
 from tests.paths import ROOT
 from training.calibration import Sample, calibrate, collect, corrected_level, fit_constants, wilson
@@ -596,7 +596,13 @@ def test_arc_as_published_takes_the_first_near_proposal_in_the_drafters_order() 
     tree = TokenTree([3, 1, 2, 0], [-1] * 4, [0.4, 0.3, 0.2, 0.1])
     p = np.array([0.5, 0.2, 0.2, 0.0, 0.05, 0.05])  # the rule dropped 3
     constants = made(tau=1e9)  # all proposals are near
-    for tolerance, drawn, took in (("published", 5, 1), ("published", 3, None), ("published", 2, 1), ("lts", 5, 3)):
+    expected: list[tuple[Tolerance, int, int | None]] = [
+        ("published", 5, 1),
+        ("published", 3, None),
+        ("published", 2, 1),
+        ("lts", 5, 3),
+    ]
+    for tolerance, drawn, took in expected:
         options = SpeculationOptions("arc", tolerance=tolerance, calibration=constants)
         assert options.tolerated(tree, [0, 1, 2, 3], p, MODEL, 0, drawn)[0] == took
     options = SpeculationOptions("arc", tolerance="published", calibration=made(tau=1e-9))
