@@ -53,7 +53,7 @@ def test_texts_beyond_the_tolerance_are_counted_beside_the_bound_of_corollary_ii
         constants = Constants(1e-30, 1e-30, tau)  # everything is near: all proposals are accepted
         calibration = Calibration(fingerprint(MODEL), "table", np.ones(4), constants, delta=0.01, positions=64)
         texts = [one(calibration, seed) for seed in range(4)]
-        assert all(not a.best for text in texts for a in text.proposals if a.js > 0)
+        assert all(any(a.tolerated and a.js > 0 for a in text.proposals) for text in texts)
         found = arc_risk.row(calibration, texts)
         assert (found["texts"], found["texts beyond tau"]) == (4, share)
         assert found["corollary ii"] == pytest.approx(arc_risk.LENGTH / 64 * 0.01)
@@ -93,9 +93,10 @@ def test_bounds_are_audited_at_each_temperature_that_is_calibrated(monkeypatch: 
     left_out = [(row["T"], row["left out"]) for row in rows if "left out" in row]
     assert left_out == [(0.5, "not at T = 0.5")] * 2 + [(1.0, "not at T = 1")] * 2
     measured = [row for row in rows if "left out" not in row]
-    assert [(row["T"], row["method"]) for row in measured] == [(1.5, "ARC"), (1.5, "ARC as published")]
+    assert [(row["T"], row["method"]) for row in measured] == [(1.5, "ARC"), (1.5, "ARC as published")] * 2
+    assert [row["prompts"] for row in measured] == ["letters", "letters", "all", "all"]
     assert all(row["covered"] == row["all covered"] == 1.0 for row in measured)
-    assert len(arc_risk.measure(EvalOptions(temperatures="1.5"), lambda _: None).rows) == 2
+    assert len(arc_risk.measure(EvalOptions(temperatures="1.5"), lambda _: None).rows) == 4
     with pytest.raises(CalibrationError, match=r"at T = 0\.5"):
         arc_risk.audited(MODEL, Arc(warm, {}), NgramDrafter(), TEXT, 0, Statistics(), temperature=0.5)
 
