@@ -162,3 +162,18 @@ def test_arc_is_measured_at_calibrated_temperatures_and_over_theta(monkeypatch: 
     assert methods[0.5, None] == ["plain", "n-gram"]
     assert methods[1.0, None] == ["plain", "n-gram", both[0], "as published: n-gram", both[1]]
     assert methods[1.0, 0.9] == ["plain", *both]
+
+
+def test_warming_up_learns_from_whole_trees_and_counts_nothing() -> None:
+    """A method whose estimates are too low verifies no proposals, and would never learn that they are accepted."""
+    pessimist = SpeculativeMethod("n-gram", NgramDrafter(), "lossless")
+    confidences = [n / 20 for n in range(1, 21)]
+    for confidence in confidences * 50:
+        pessimist.memory.learn(TokenTree([0], [-1], [confidence]), [0], None, 0)
+    estimates = pessimist.memory.estimates
+    before = [estimates.chance(confidence, 0) for confidence in confidences]
+    fixed = SpeculativeMethod("n-gram, 4", NgramDrafter(), "lossless", {"tree_size": 4})
+    speculative.warm_up(MODEL, TEXTS, [pessimist, fixed], 0.1)
+    assert any(estimates.chance(c, 0) > chance for c, chance in zip(confidences, before, strict=True))
+    assert fixed.memory.estimates.chance(1.0, 0) == Memory().estimates.chance(1.0, 0)
+    assert not pessimist.statistics
