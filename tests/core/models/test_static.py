@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_families import FAMILIES, module_of
 from tiny_models import CONTEXT, VOCAB, Replayed, tiny
 from torch import Tensor
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
@@ -361,3 +362,21 @@ def test_a_captured_step_gives_what_the_plain_path_gives(torch_model: TorchModel
 def test_a_compiled_model_is_refused_in_words(tiny_folder: Callable[[str], Path]) -> None:
     with pytest.raises(BackendUnavailable, match="runs in compiled code on the CPU"):
         StaticModel(hf.load(tiny_folder("compiled llama"), "tiny"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_static_cache_gives_the_logits_of_every_familys_own_layers(family: str) -> None:
+    """These are the steps that are captured on CUDA."""
+    module = module_of(family)
+    plain = TorchModel(module, plain_model("llama").tokenizer, family, CONTEXT)
+    served = StaticModel(plain, lines=3, capacity=CONTEXT)
+    ids = [5, 17, 33, 60, 9, 2, 44, 70, 21, 8, 3, 90]  # past a window
+    with torch.inference_mode():
+        expected = module(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+    sequence = served.open()
+    torch.testing.assert_close(sequence.feed_every(ids[:9]), expected[:9], atol=1e-3, rtol=1e-3)
+    fork = sequence.fork()
+    for i in range(9, 12):
+        of_both = served.forward([Row(sequence, [ids[i]]), Row(fork, served.embedded([ids[i]]))])
+        for found in of_both:
+            torch.testing.assert_close(found, expected[i], atol=1e-3, rtol=1e-3)
