@@ -242,7 +242,8 @@ class _Parser:
         return start
 
     def _unpack(self, form: str, what: str) -> tuple[Any, ...]:
-        return struct.unpack_from(form, self._bytes, self._take(struct.calcsize(form), what))
+        start = self._take(struct.calcsize(form), what)  # before `_bytes`, which grows
+        return struct.unpack_from(form, self._bytes, start)
 
     def _text(self, what: str) -> str:
         (length,) = self._unpack("<Q", what)

@@ -10,12 +10,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import fuzz_models
 import gguf
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tiny_gguf import (
     ARRAY,
     BOOL,
@@ -87,6 +90,19 @@ def test_what_is_read_is_what_the_formats_own_reader_reads(tmp_path: Path) -> No
         found = ours.tensors[each.name]
         assert (found.shape, found.kind) == (tuple(each.shape[::-1].tolist()), each.tensor_type)
         assert np.array_equal(found.data(), each.data)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=st.integers(24, 3000))
+def test_a_header_is_read_the_same_in_any_parts(tmp_path: Path, first: int) -> None:
+    """Headers of large vocabularies take more than the first part."""
+    path = written(tmp_path)
+    expected = gguf_file.read(path)
+    gguf_file.forget()
+    with mock.patch.object(gguf_file, "_FIRST", first):
+        found = gguf_file.read(path)
+    gguf_file.forget()
+    assert (found.fields, [*found.tensors]) == (expected.fields, [*expected.tensors])
 
 
 def set_to(key: str, value: object, kind: int = U32) -> Change:
