@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t IN_CACHE = 400'000;  // bytes: twice as many, and some inputs, fit into a core's cache
 constexpr int AHEAD = 2048;            // bytes: the hardware's own prefetch ends at each page of 4 KB
-// Inputs from which decoding a panel of coded weights once is faster. Sums of four inputs at a time, as with AVX2, read a
+// Inputs from which decoding a panel of coded weights once is faster. Sums of six inputs at a time, as with AVX2, read a
 // decoded panel so often that it never is.
 constexpr int64_t MANY = ROWS < 8 ? INT64_MAX : 13;
 constexpr int64_t CHUNK = 32;  // rounded inputs that a panel's outputs are computed for at a time: they stay in the cache

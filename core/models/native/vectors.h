@@ -19,7 +19,7 @@ constexpr int LANES = 16, ROWS = 12;  // 24 sums, two weights and an input in 32
 #elif defined(__aarch64__)
 constexpr int LANES = 4, ROWS = 12;  // the same, in registers of 128 bits
 #else
-constexpr int LANES = 8, ROWS = 4;  // 8 sums in 16 registers
+constexpr int LANES = 8, ROWS = 6;  // 12 sums, two weights and an input in 16 registers
 #endif
 constexpr int PANEL = 2 * LANES;  // outputs
 
