@@ -29,6 +29,7 @@ from core.models.gguf_check import check
 from core.models.gguf_file import forget, read
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
 from core.models.llama import NativeLlama, why_not, why_not_family
+from core.models.memory import return_freed
 from core.models.module import embedding_weight
 from core.models.native_gguf import read as native_gguf
 from core.models.native_gguf import why_not_rounded
@@ -138,6 +139,7 @@ def _load_straight(path: Path, name: str, rounded: bool) -> TorchModel | None:
     if tokenizer is None:
         return None
     forget()
+    return_freed()  # the C library would keep what rearranging the weights took, which is as much as the file
     return TorchModel(module, tokenizer, name, _context_length(module))
 
 

@@ -38,7 +38,7 @@ def room_in_cache(taken: int, more: int, free: int, position: int) -> bool:
 
 
 def return_freed() -> None:
-    """Returns memory that Python has freed to the system, if the C library supports it: some 90 MB after a load."""
+    """Returns memory that Python has freed to the system, if the C library supports it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)

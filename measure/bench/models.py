@@ -27,6 +27,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from core.errors import BackendUnavailable
 from core.models import hf
 from core.models.base import LanguageModel, Row, Sequence
+from core.models.memory import return_freed
 from core.models.torch_model import TorchModel
 from measure.report import BenchOptions, Progress, Report, interleaved, number_in
 
@@ -186,6 +187,7 @@ def _measure(report: Report, name: str, path: Path, weights: int, rounds: int, p
 
     progress(f"{name}: loading it")
     gc.collect()
+    return_freed()
     process, size = psutil.Process(os.getpid()), path.stat().st_size
     before, began = process.memory_info().rss, time.perf_counter()
     ours = hf.load(path, name)

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
+import psutil
 import pytest
 
-from measure.bench.models import TYPES, measure
+from core.models import hf
+from core.models.memory import return_freed
+from measure.bench.models import TYPES, FileShape, measure, write
 from measure.report import BenchOptions
 
-pytest.importorskip("llama_cpp", reason="llama.cpp is not built here")
+
+def test_loading_keeps_no_memory_besides_the_model(tmp_path: Path) -> None:
+    path, process = tmp_path / "model.gguf", psutil.Process()
+    write(path, FileShape("qwen3", 1024, 8, 4, 128, 2816, 600, layers=4), "Q8_0")
+    hf.load(path, "model")  # what the first load of a process imports is not the model's
+    return_freed()
+    before = process.memory_info().rss
+    model = hf.load(path, "model")
+    taken = process.memory_info().rss - before
+    assert taken < 1.25 * path.stat().st_size
+    assert model.open().feed([5]).isfinite().all()
 
 
 def test_files_of_each_type_are_measured_beside_llama_cpp() -> None:
+    pytest.importorskip("llama_cpp", reason="llama.cpp is not built here")
     report = measure(BenchOptions(tiny=True, repetitions=1), lambda _: None)
     names = [target.name for target in report.targets]
     for kind in TYPES:
