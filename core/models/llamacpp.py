@@ -6,7 +6,8 @@ a token's embedding gives the token's logits. In a tree of tokens, each leaf has
 tokens on its path share. This module does not import transformers.
 
 Models with a recurrent memory have one state for each sequence id, which cannot be cut back to an earlier position. A
-fork copies it. Going back returns to a copy that was kept before a pass, and reads the tokens after it again.
+fork copies it. Going back returns to a copy that was kept before a pass, and reads the tokens after it again. Where a
+copy differs from its state, forks and going back read the whole text again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from collections.abc import Sequence as Ordered
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.errors import ContextFull, InputError, ModelFileError
+from core.errors import ContextFull, InputError, ModelFileError, NotFinite
 from core.files import scratch
 from core.models import gguf_check, gguf_file, llamacpp_adapter
 from core.models.adapter import Adapter, AdapterError
@@ -59,6 +61,11 @@ CANNOT_GO_BACK = (
     "The memory of {} cannot be cut back: what you delete is read again from a little earlier, and speculation "
     "proposes single lines instead of trees."
 )
+CANNOT_COPY = (
+    "The memory of {} can be neither cut back nor copied: the whole text is read again at every key, and once more for "
+    "each further draft, so choose one draft, or another model."
+)
+SAME = 0.01  # of the logits' range: between a state and its copy
 
 # Its ctypes annotations name pointer classes that ctypes itself never creates; so no types.
 lib: Any = llama_cpp.llama_cpp
@@ -165,7 +172,6 @@ class LlamaCppModel(LanguageModel):
         params.n_batch = params.n_ubatch = BATCH
         self.recurrent = bool(lib.llama_model_is_recurrent(pointer) or lib.llama_model_is_hybrid(pointer))
         self.takes_trees = not self.recurrent
-        self.notice = CANNOT_GO_BACK.format(name) if self.recurrent else None
         self._ids = STATES if self.recurrent else MAX_SEQUENCES
         params.n_seq_max = self._ids
         params.kv_unified = True  # forks share cells
@@ -183,6 +189,23 @@ class LlamaCppModel(LanguageModel):
         self._dropped: deque[int] = deque()  # ids of sequences that were never closed, to be released
         self._token_batch = lib.llama_batch_init(BATCH, 0, MAX_SEQUENCES)
         self._embedding_batch = lib.llama_batch_init(BATCH, self.dim, MAX_SEQUENCES)
+        self.copies = True
+        if self.recurrent:
+            self.copies = self._copies_right()
+            self.notice = (CANNOT_GO_BACK if self.copies else CANNOT_COPY).format(name)
+
+    def _copies_right(self) -> bool:
+        """Whether a copied state gives the logits of the state itself, in a trial."""
+        *ids, last = (i % self.vocab_size for i in (3, 1, 2, 0))
+        with closing(self.open()) as sequence:
+            try:
+                sequence.feed(ids)
+                with closing(sequence.fork()) as copy:
+                    expected, found = sequence.feed([last]), copy.feed([last])
+            except NotFinite:  # the next pass says so
+                return True
+        self.tokens_fed = 0
+        return bool((found - expected).abs().max() <= SAME * (expected.max() - expected.min()))
 
     def open(self) -> LlamaCppSequence:
         return LlamaCppSequence(self, self._take_id())
@@ -397,10 +420,10 @@ class LlamaCppSequence(Sequence):
 
     def keep_state(self, length: int) -> None:
         """Keeps the present state of a recurrent memory, after `length` inputs, to go back to it. Not after mixtures,
-        to which nothing goes back, nor where half of all ids are in use."""
+        to which nothing goes back, nor where half of all ids are in use, nor if states cannot be copied."""
         model = self.model
         mixed = length == self.length and self.inputs[-1:] == [None]
-        if not length or mixed or length in self._states or len(model._free_ids) <= model._ids // 2:
+        if not model.copies or not length or mixed or length in self._states or len(model._free_ids) <= model._ids // 2:
             return
         self._states[length] = model._take_id()
         lib.llama_memory_seq_cp(model._memory, self.id, self._states[length], 0, -1)
@@ -456,7 +479,12 @@ class LlamaCppSequence(Sequence):
             lib.llama_memory_seq_rm(self.model._memory, self.id, length, -1)
 
     def _fork(self) -> LlamaCppSequence:
+        if not self.model.copies and None in self.inputs:
+            raise InputError("Cannot fork after superposed positions, which cannot be computed again.")
         child = LlamaCppSequence(self.model, self.model._take_id())
+        if not self.model.copies:
+            self.model.read_again(child, [token for token in self.inputs if token is not None], 0)
+            return child
         lib.llama_memory_seq_cp(self.model._memory, self.id, child.id, 0, -1)
         return child
 

@@ -16,8 +16,8 @@ from tiny_families import VOCAB
 from tiny_recurrent import NAMES, file_of
 
 from core.errors import ContextFull, InputError, ModelFileError
-from core.models import Row, llamacpp, load_model
-from core.models.llamacpp import STATES, LlamaCppModel
+from core.models import Row, llamacpp, load_model, probe
+from core.models.llamacpp import CANNOT_COPY, STATES, LlamaCppModel
 from core.superposed import superpose
 
 CLOSE = 5e-3  # keys and values are kept in 16 bits
@@ -169,6 +169,41 @@ def test_several_drafts_are_the_same_after_others(model: LlamaCppModel, options:
     assert drafts(ids) == first
     assert len(first) == 3
     assert len(model._free_ids) == STATES
+
+
+def test_a_model_whose_states_cannot_be_copied_drafts_the_same(
+    model: LlamaCppModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies of nothing stand for wrong ones."""
+    ids, path = [5, 17, 33, 60, 9], tmp_path / "model.gguf"
+    path.write_bytes(file_of(model.name)[0].written())
+
+    def drafts(of: LlamaCppModel, k: int) -> list[list[int]]:
+        *_, last = superpose(of, ids, k=k, length=6)
+        return last.ids
+
+    expected = [drafts(model, k) for k in (1, 3)]
+    assert model.copies
+    monkeypatch.setattr(llamacpp.lib, "llama_memory_seq_cp", lambda *_: None)
+    made = llamacpp.load(path, model.name)
+    with closing(made):
+        assert not made.copies
+        assert made.notice == CANNOT_COPY.format(model.name)
+        assert probe.measure(made).ok
+        sequence = made.open()
+        sequence.feed(ids)
+        fork = sequence.fork()
+        sequence.feed([8, 3])
+        sequence.rewind(3)
+        for each, path_ in ((sequence, ids[:3]), (fork, ids)):
+            assert (each.feed([7]) - fresh(made, [*path_, 7])).abs().max() < CLOSE
+        sequence.feed_embedding(made.embeddings[:3].mean(0))
+        with pytest.raises(InputError, match="Cannot fork after superposed positions"):
+            sequence.fork()
+        for each in (sequence, fork):
+            each.close()
+        assert [drafts(made, k) for k in (1, 3)] == expected
+        assert len(made._free_ids) == STATES
 
 
 def test_such_a_file_is_loaded_with_llama_cpp_and_the_page_says_what_it_cannot_do(tmp_path: Path) -> None:
