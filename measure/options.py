@@ -49,11 +49,22 @@ _PLOTTED = (
     "repetition",
     "coverage",
     "answers",
+    "top-w-beta",
     "top-w-grid",
     "top-n-sigma",
     "time",
 )
-_WITHOUT_STORE = ("samplers", "dice", "coverage", "linearity", "answers", "top-w", "top-w-grid", "top-n-sigma")
+_WITHOUT_STORE = (
+    "samplers",
+    "dice",
+    "coverage",
+    "linearity",
+    "answers",
+    "top-w",
+    "top-w-beta",
+    "top-w-grid",
+    "top-n-sigma",
+)
 
 
 @dataclass(frozen=True)
@@ -133,7 +144,14 @@ class EvalOptions(BenchOptions):
         str | None, Use("Only these rows of the table, with commas.", ("answers",), metavar="NAME,NAME,…")
     ] = None
     temperatures: Annotated[
-        str | None, Use("Only these temperatures, with commas.", ("answers", "arc-risk"), metavar="T,T,…")
+        str | None,
+        Use(
+            "Only these temperatures, with commas.", ("answers", "arc-risk", "samplers", "top-w-beta"), metavar="T,T,…"
+        ),
+    ] = None
+    matched: Annotated[
+        Literal["mass", "variety"] | None,
+        Use("Compare rules that keep equally much probability as Top-nσ, or as many different tokens.", ("samplers",)),
     ] = None
     plot: Annotated[Path | None, Use("Draw to this SVG file.", _PLOTTED, metavar="FILE")] = None
     backend: Annotated[Backend, Use("Which backend to use.", but=("tune-adapter",))] = "auto"

@@ -71,3 +71,11 @@ def half_interval(values: Sequence[float]) -> float:
     """Returns half of the 95 % confidence interval of a mean, by the normal approximation; nan for fewer than two
     values."""
     return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Returns the 95 % confidence interval of a median: two of the values, by the binomial distribution's normal
+    approximation."""
+    ordered, n = sorted(values), len(values)
+    reach = 0.98 * math.sqrt(n)  # 1.96 standard deviations of the number of values below the median
+    return ordered[max(math.floor(n / 2 - reach), 0)], ordered[min(math.ceil(n / 2 + reach), n - 1)]

@@ -18,6 +18,7 @@ from core.models.embeddings import Embeddings
 from core.present import Origin, TextDraft
 from core.samplers import Geometry
 from core.samplers.catalog import sampler
+from core.samplers.geometry import METRICS
 from tests.fake_autocomplete import FakeAutocomplete, FakeCompletion, FakeSession
 
 WORDS = ("river", "market", "lantern", "house", "garden", "letter", "window", "story", "winter", "music")
@@ -42,8 +43,7 @@ class SamplingAutocomplete(FakeAutocomplete):
         embeddings = torch.randn(len(PIECES), 16, generator=torch.Generator().manual_seed(5))
         table = Embeddings.of_tensor(embeddings)
         vars(self.model).update(tokenizer=Tokenizer(), vocab_size=len(PIECES), dim=16, _table=table)
-        self.geometries = {"l2": Geometry(embeddings), "cosine": Geometry(embeddings, "cosine")}
-        self.geometries["uniform"] = Geometry(None, "uniform")
+        self.geometries = {metric: Geometry(embeddings, metric) for metric in METRICS}
 
     def sampler(self, rule: str, values: Mapping[str, Any] | None = None, temperature: float = 1.0) -> Any:
         return sampler(rule, values, temperature, self.geometries)

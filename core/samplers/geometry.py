@@ -15,17 +15,18 @@ from torch import Tensor
 
 from core.errors import InputError
 
-Metric = Literal["l2", "cosine", "uniform"]
-METRICS: tuple[Metric, ...] = ("l2", "cosine", "uniform")
+Metric = Literal["l2", "whitened", "cosine", "uniform"]
+METRICS: tuple[Metric, ...] = ("l2", "whitened", "cosine", "uniform")
 _CHUNK = 512  # rows at once for the statistics: they fit into a core's cache, and float32 is precise enough for so few
 
 
 class Geometry:
-    """Unit vectors of tokens after diagonal whitening, and distances between them.
+    """Vectors of tokens after diagonal whitening, and distances between them.
 
-    "l2" is the paper's (eq. 1, appendix A): rows of unit length, centred, each dimension divided by its standard
-    deviation, normalised again; d = |u - v|, from 0 to 2. "cosine" is the authors' code: the same without
-    the first normalisation, and d = 1 - cos(u, v) = |u - v|²/2. "uniform" needs no embeddings: d = 1 between any two.
+    "whitened" is the paper's appendix A (eq. 17): rows of unit length, centred, each dimension divided by its standard
+    deviation; d = |u - v|, about √(2·D) between two tokens. "l2" is the paper's text (eq. 1): the same vectors
+    normalised again, so d is from 0 to 2. "cosine" is the authors' code: as l2 without the first normalisation, and
+    d = 1 - cos(u, v) = |u - v|²/2. "uniform" needs no embeddings: d = 1 between any two.
     """
 
     def __init__(self, embeddings: Tensor | Callable[[], Tensor] | None, metric: Metric = "l2") -> None:
@@ -49,17 +50,28 @@ class Geometry:
         return (self._given if isinstance(self._given, Tensor) else self._given()).detach()
 
     def vectors(self, ids: Tensor) -> Tensor:
-        """Unit vectors (…, D) float32 of token ids (…)."""
+        """Whitened vectors (…, D) float32 of token ids (…), of unit length except for the metric "whitened"."""
         if self._whitening is None or self._whitening[0].device != self.embeddings.device:
             self._whitening = self._statistics()
         mean, scale = self._whitening
-        return _unit((self._rows(ids) - mean) / scale)
+        whitened = (self._rows(ids) - mean) / scale
+        return whitened if self.metric == "whitened" else _unit(whitened)
 
     def distances(self, u: Tensor, v: Tensor) -> Tensor:
-        """d (…, n, m) between unit vectors (…, n, D) and (…, m, D)."""
-        return self.of_cosine(u @ v.transpose(-1, -2))
+        """d (…, n, m) between `vectors` (…, n, D) and (…, m, D)."""
+        products = u @ v.transpose(-1, -2)
+        if self.metric != "whitened":
+            return self._of_cosine(products)
+        squares = u.square().sum(-1)[..., :, None] + v.square().sum(-1)[..., None, :]
+        return (squares - 2 * products).clamp(min=0).sqrt()
 
-    def of_cosine(self, cosine: Tensor) -> Tensor:
+    def nearest(self, u: Tensor, v: Tensor) -> Tensor:
+        """d (n,) from each of `vectors` (n, D) to the nearest of (m, D)."""
+        if self.metric == "whitened":
+            return self.distances(u, v).amin(1)
+        return self._of_cosine((u @ v.T).amax(1))  # one root for each row instead of m
+
+    def _of_cosine(self, cosine: Tensor) -> Tensor:
         cosine = cosine.clamp(-1, 1)
         return 1 - cosine if self.metric == "cosine" else (2 - 2 * cosine).sqrt()
 
@@ -69,7 +81,7 @@ class Geometry:
 
     def _rows(self, ids: Tensor | slice) -> Tensor:
         rows = self.embeddings[ids].float()
-        return _unit(rows) if self.metric == "l2" else rows
+        return rows if self.metric == "cosine" else _unit(rows)
 
     def _statistics(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation (D,) over the vocabulary; variances of at least 1e-6 (ε, in l2's units)."""
@@ -82,7 +94,7 @@ class Geometry:
         mean = total / n
         variance = squares / n - mean.square()
         # The paper adds a small ε to variances that are near 1/D here; the code floors them.
-        variance = variance + 1e-12 if self.metric == "l2" else variance.clamp(min=1e-6)
+        variance = variance.clamp(min=1e-6) if self.metric == "cosine" else variance + 1e-12
         return mean.float(), variance.sqrt().float()
 
 

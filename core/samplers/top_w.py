@@ -89,7 +89,8 @@ class TopW(Rule):
             alternations: maximum rounds of f- and S-step.
             geom_scale: multiplies distances. None is 1, and 0.6 for metric "cosine", as in the authors' code.
             selection_temperature: T of the distribution for the choice; the returned logits have no temperature.
-            metric: "l2" (the paper), "cosine" (the authors' code) or "uniform"; see `Geometry`.
+            metric: "l2" (the paper), "whitened" (its appendix A), "cosine" (the authors' code) or "uniform"; see
+                `Geometry`.
             neighbours: f_i is minus the mean distance to this many nearest tokens of S: 1 is the nearest-set
                 potential, more the k-NN potential.
             λ, β, warm_start, geom_scale and selection_temperature also take one value per row.
@@ -276,8 +277,7 @@ class _Nearest:
         if self._geometry.metric == "uniform":
             return np.ones(len(indices))
         S = np.flatnonzero(in_S)
-        cosine = self._look_up(indices) @ self._look_up(S).T  # (n, |S|)
-        return self._geometry.of_cosine(cosine.amax(1)).double().numpy()
+        return self._geometry.nearest(self._look_up(indices), self._look_up(S)).double().numpy()
 
     def _look_up(self, indices: np.ndarray) -> Tensor:
         if not len(self._vectors):

@@ -21,7 +21,7 @@ EVALS = {
     "tune-base": "the search for the weights of the base store and for when drafts end, on a separate half of the text",
     "tune-adapter": "ranks, places, rates, epochs and replays of adapters, cross-validated on the training text",
     "tune-paper": "the search for α and τ of Superposed Decoding by its paper, on a separate half of the text",
-    "samplers": "each rule at temperatures 0.5 to 4: matches of the best of 3 drafts with the writer, variety",
+    "samplers": "each rule at T = 0.5 to 4, or all as strong as Top-nσ: matches of 3 drafts with the writer, variety",
     "coverage": "the share of questions that one of several drafts answers (SPD, Figure 5 and Table 2)",
     "perplexity": "perplexity of each method's drafts, and with other α and τ (SPD, Tables 1, 3 to 6)",
     "repetition": "repetition within and between drafts of up to 200 tokens, with resets (SPD, Figure 8)",
@@ -30,6 +30,7 @@ EVALS = {
     "answers": "correct answers to our questions or yours, by rule and T, and of n × T of Top-nσ; majority of N",
     "judge": "which of two methods' drafts you, or a language model at a server, prefer (SPD, Figures 7 and 12)",
     "top-w": "where distances between tokens change Top-W's choice, and whether that improves it",
+    "top-w-beta": "correct answers against β for fixed λ of Top-W, by metric (Top-W, Figure 3 and appendix A)",
     "top-w-grid": "the match and its gain over a mass cut for every λ and β of Top-W's appendix M, and for ours",
     "top-n-sigma": "the logits' spread, and where nuclei end in standard deviations (Top-nσ, Figures 2, 3 and 6)",
 }

@@ -2,17 +2,24 @@
 
 The probability that a draft agrees with the writer for m tokens is the product of the m probabilities q(y) along the
 writer's text, so no sampling is needed: one of three drafts matches with probability 1 - (1 - Π q(y))³. The same
-distributions give the number of kept tokens, the number of different first tokens of three drafts, and the
-model's own perplexity, without temperature and rule, of the sampled tokens. Self-BLEU-2 and distinct-2 of whole drafts
-need samples, which are drawn at fewer places. The papers claim that accuracy at high temperature decreases for top-p
-and min-p but not for top-nσ and Top-W.
+distributions give the probability and the number of the kept tokens, their entropy, the number of different first
+tokens of three drafts, and the model's own perplexity, without temperature and rule, of the sampled tokens. Self-BLEU-2
+and distinct-2 of whole drafts need samples, which are drawn at fewer places. The papers claim that accuracy at high
+temperature decreases for top-p and min-p but not for top-nσ and Top-W.
+
+With `--matched` all rules are equally strong (`measure.evals.matched`), so that what differs is which tokens they keep.
+
+`_ci` is half of the 95 % confidence interval of a mean over texts; `_difference` is to Top-nσ at the same temperature,
+by the same texts, and the column "to top-n-sigma" says what these differences decide.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
+from statistics import fmean, median
 
 import numpy as np
 import torch
@@ -23,66 +30,93 @@ from core.controls import CATALOG, PRESETS
 from core.models import Sequence
 from core.modes.start import draft
 from core.options import Value
-from core.samplers import Mirostat, Rule
+from core.samplers import DRY, XTC, Mirostat, Rule, Temperature
+from core.samplers.chain import parts
+from measure.evals.matched import DRAWS, PEER, REACHED, Strength, solved
+from measure.options import EvalOptions, numbers
 from measure.plots import lines, page, series
 from measure.positions import along, runs
-from measure.report import BenchOptions, Progress, Report, counted, number_in, one_thread
+from measure.report import Progress, Report, ReportRow, counted, number_in, one_thread
+from measure.scores import half_interval, median_interval
 from training import texts as text
 
 RUNS = 30  # texts
 LENGTH = 6  # tokens of a draft
-DRAWS = 3
 DRAWN_OF = 4  # whole drafts are sampled at one place of every fourth text
 TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 NEVER = frozenset[int]()
+COMPARED = ("prefix", "match_1_percent", "different", "surprise")  # with Top-nσ
+UNDECIDED = "does not decide"
+
+Setting = tuple[str, dict[str, Value], ReportRow]  # a rule, its values, and what the table says about them
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
     texts = runs(autocomplete.model.tokenizer, text.load(options.text), options.repetitions or RUNS)
+    temperatures = numbers("temperatures", options.temperatures, 0.05, 10) or TEMPERATURES
     report = Report("samplers")
-    settings = _settings()
-    exact: dict[tuple[str, float], list[dict[str, float]]] = {(n, t): [] for n in settings for t in TEMPERATURES}
-    drawn: dict[tuple[str, float], list[list[list[int]]]] = {key: [] for key in exact}
-    sequence = autocomplete.model.open()
     with one_thread():
-        for number, (before, written) in enumerate(counted(texts, "text", progress)):
-            logits = along(sequence, before, written)
-            for name, t in exact:
-                rule, values = settings[name]
-                exact[name, t].append(expected(autocomplete.sampler(rule, values, t), logits, before, written))
-                if number % DRAWN_OF == 0:
-                    sampler = autocomplete.sampler(rule, values, t)
-                    drawn[name, t].append(_drafts(autocomplete, sequence, before, sampler, number))
-    sequence.close()
-    for key, figures_of in exact.items():
-        means = {figure: float(np.mean([figures[figure] for figures in figures_of])) for figure in figures_of[0]}
-        means["perplexity"] = math.exp(means.pop("surprise"))
-        means["kept"] = float(np.median([figures["kept"] for figures in figures_of]))
-        report.rows.append({"rule": key[0], "T": key[1]} | means | _variety(drawn[key]))
-    for name in ("top-n-sigma", "top-w (the paper's)", "top-w (ours)", "top-p", "min-p"):
-        prefix = {row["T"]: number_in(row, "prefix") for row in report.rows if row["rule"] == name}
-        # The claim concerns the papers' rules; the others are listed for comparison.
-        bound = ">= 0.9" if name.startswith(("top-n", "top-w")) else "<= 0.9"
-        report.target(f"{name}: prefix at T = 3 / at T = 1", prefix[3.0] / max(prefix[1.0], 1e-9), bound)
+        sequence = autocomplete.model.open()
+        logits = [along(sequence, before, written) for before, written in counted(texts, "text", progress)]
+        for t in temperatures:
+            if options.matched is None:
+                settings = {name: (rule, values, {}) for name, (rule, values) in _settings().items()}
+            else:
+                settings = dict(_matched(autocomplete, torch.cat(logits), t, options.matched, progress))
+            found: dict[str, list[dict[str, float]]] = {}
+            for name, (rule, values, about) in settings.items():
+                progress(f"T = {t:g}: {name}")
+                sampler = autocomplete.sampler(rule, values, t)
+                found[name] = [
+                    expected(sampler, rows, before, written, t)
+                    for rows, (before, written) in zip(logits, texts, strict=True)
+                ]
+                drawn = [
+                    _drafts(autocomplete, sequence, before, sampler, number)
+                    for number, (before, _) in enumerate(texts)
+                    if number % DRAWN_OF == 0
+                ]
+                peers = None if name == PEER else found.get(PEER)
+                report.rows.append({"rule": name, "T": t, **about} | row(found[name], peers) | _variety(drawn))
+        sequence.close()
+    autocomplete.model.close()
+    if options.matched is None:
+        _judge(report)
     return report
 
 
-def expected(rule: Rule, logits: Tensor, before: list[int], written: list[int]) -> dict[str, float]:
+def _judge(report: Report) -> None:
+    for name in ("top-n-sigma", "top-w (the paper's)", "top-w (ours)", "top-p", "min-p"):
+        prefix = {row["T"]: number_in(row, "prefix") for row in report.rows if row["rule"] == name}
+        if {1.0, 3.0} <= prefix.keys():
+            # The claim concerns the papers' rules; the others are listed for comparison.
+            bound = ">= 0.9" if name.startswith(("top-n", "top-w")) else "<= 0.9"
+            report.target(f"{name}: prefix at T = 3 / at T = 1", prefix[3.0] / max(prefix[1.0], 1e-9), bound)
+
+
+def expected(
+    rule: Rule, logits: Tensor, before: list[int], written: list[int], temperature: float = 1.0
+) -> dict[str, float]:
     """Evaluates a rule along the writer's text, with logits (n, V) after `before` and each token of `written` except
     the last.
 
+    Args:
+        rule: with the temperature.
+
     Returns: means over the n places: match_1_percent, different (first tokens of three drafts), surprise of the sampled
-    tokens in nats, kept (median); prefix, the mean length that the best of three drafts of LENGTH tokens shares with
-    the writer's text, over the places that have LENGTH tokens after them.
+    tokens in nats, kept_mass (the probability of the kept tokens at the temperature), entropy (of the kept tokens,
+    renormalised, in nats), kept (median); prefix, the mean length that the best of three drafts of LENGTH tokens shares
+    with the writer's text, over the places that have LENGTH tokens after them.
     """
-    contexts = [before + written[:n] for n in range(len(written))]
-    if isinstance(rule, Mirostat) or any(isinstance(part, Mirostat) for part in getattr(rule, "rules", ())):
-        # The rule depends on the tokens sampled before, which are the writer's here.
+    if any(isinstance(part, Mirostat | DRY | XTC) for part in parts(rule)):
+        # The rule depends on the tokens before, which are the writer's here.
+        contexts = [before + written[:n] for n in range(len(written))]
         rows = [rule(torch.tensor([ids]), row[None])[0] for ids, row in zip(contexts, logits, strict=True)]
         cropped = torch.stack(rows)
     else:
-        cropped = rule(torch.zeros(len(logits), 1, dtype=torch.int64), logits)
+        cropped = rule(None, logits)
+    kept = cropped > -torch.inf
     q = cropped.softmax(1)  # (n, V)
     chance = q[torch.arange(len(written)), torch.tensor(written)].double().numpy()
     surprise = -(q * logits.log_softmax(1)).sum(1)
@@ -92,8 +126,52 @@ def expected(rule: Rule, logits: Tensor, before: list[int], written: list[int]) 
         "prefix": float((1 - (1 - paths) ** DRAWS).sum(1).mean()),
         "different": float((1 - (1 - q) ** DRAWS).sum(1).mean()),
         "surprise": float(surprise.mean()),
-        "kept": float((cropped > -torch.inf).sum(1).double().median()),
+        "kept_mass": float(torch.where(kept, (logits / temperature).softmax(1), 0).sum(1).mean()),
+        "entropy": float(torch.special.entr(q).sum(1).mean()),
+        "kept": float(kept.sum(1).double().median()),
     }
+
+
+def row(figures: list[dict[str, float]], peers: list[dict[str, float]] | None = None) -> ReportRow:
+    """Returns the columns of one rule from the figures of each text, and their differences to those of PEER.
+
+    The interval of the perplexity is from perplexity / perplexity_times to perplexity · perplexity_times; `kept` is a
+    median.
+    """
+    columns: ReportRow = {"texts": len(figures)}
+    for name in figures[0]:
+        values = [each[name] for each in figures]
+        if name == "surprise":
+            columns |= {"perplexity": math.exp(fmean(values)), "perplexity_times": math.exp(half_interval(values))}
+        elif name == "kept":
+            low, high = median_interval(values)
+            columns |= {"kept": median(values), "kept_low": low, "kept_high": high}
+        else:
+            columns |= {name: fmean(values), f"{name}_ci": half_interval(values)}
+    if peers is not None:
+        decided = []
+        for name in COMPARED:
+            apart = [ours[name] - theirs[name] for ours, theirs in zip(figures, peers, strict=True)]
+            difference, ci = fmean(apart), half_interval(apart)
+            columns |= {f"{name}_difference": difference, f"{name}_difference_ci": ci}
+            if abs(difference) > ci:
+                decided.append(f"{name.removesuffix('_1_percent')} {'more' if difference > 0 else 'less'}")
+        columns[f"to {PEER}"] = ", ".join(decided) or UNDECIDED
+    return columns
+
+
+def _matched(
+    autocomplete: Autocomplete, logits: Tensor, t: float, by: Strength, progress: Progress
+) -> Iterator[tuple[str, Setting]]:
+    """Yields each rule with the parameter at which it is as strong as Top-nσ on all logits (n, V)."""
+    progress(f"T = {t:g}: the parameters with equal {by}")
+    target = math.nan
+    for rule in solved(Temperature(t)(None, logits), t, by, autocomplete.geometries):
+        if rule.rule == PEER:
+            target = rule.strength
+        reached = "yes" if abs(rule.strength - target) <= REACHED else "no"
+        about: ReportRow = {"parameter": rule.control, "value": rule.value, "as strong": reached}
+        yield rule.rule, (rule.rule, rule.values, about)
 
 
 def plots(report: Report) -> str:
@@ -115,8 +193,11 @@ def plots(report: Report) -> str:
 
 
 def _settings() -> dict[str, tuple[str, dict[str, Value]]]:
-    """Returns every rule with its defaults, and Top-W's presets."""
-    by_name: dict[str, tuple[str, dict[str, Value]]] = {n: (n, {}) for n in CATALOG if n not in ("greedy", "top-w")}
+    """Returns Top-nσ, with which all are compared, alone and with DRY as in its appendix E; every other rule with its
+    defaults; and Top-W's presets."""
+    by_name: dict[str, tuple[str, dict[str, Value]]] = {PEER: (PEER, {})}
+    by_name |= {n: (n, {}) for n in CATALOG if n not in (PEER, "greedy", "top-w")}
+    by_name[f"{PEER}, dry"] = (f"{PEER}+dry", {})
     by_name["top-k"] = ("top-k", {"top_k": 20})
     by_name["top-w (the paper's)"] = ("top-w", dict(next(p for p in PRESETS if p.name == "Top-W, the paper's").values))
     by_name["top-w (ours)"] = ("top-w", {})
@@ -132,12 +213,19 @@ def _drafts(
     return drafts.ids
 
 
-def _variety(groups: list[list[list[int]]]) -> dict[str, float]:
-    pairs = [Counter(pairwise(ids)) for group in groups for ids in group]
-    return {
-        "self_bleu": float(np.mean([self_bleu(group) for group in groups])),
-        "distinct_2": len({pair for c in pairs for pair in c}) / max(sum(sum(c.values()) for c in pairs), 1),
-    }
+def _variety(groups: list[list[list[int]]]) -> ReportRow:
+    """Returns means over the places whose drafts were drawn."""
+    columns: ReportRow = {}
+    for name, figure in (("self_bleu", self_bleu), ("distinct_2", distinct_2)):
+        values = [figure(group) for group in groups]
+        columns |= {name: fmean(values), f"{name}_ci": half_interval(values)}
+    return columns
+
+
+def distinct_2(drafts: list[list[int]]) -> float:
+    """Returns the share of different pairs of neighbouring tokens among those of some drafts."""
+    pairs = [pair for ids in drafts for pair in pairwise(ids)]
+    return len(set(pairs)) / max(len(pairs), 1)
 
 
 def self_bleu(drafts: list[list[int]]) -> float:

@@ -7,19 +7,26 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from app.cli.main import app
 from core.controls import CATALOG, MODE_CONTROLS, MODES
-from core.samplers import Geometry, Mirostat, TopK, TopNSigma, TopP, TopW
-from measure import evals
+from core.errors import InputError
+from core.samplers import DRY, XTC, Chain, Geometry, Mirostat, Temperature, TopK, TopNSigma, TopP, TopW
+from core.samplers.catalog import cuts
+from measure import chances, evals
 from measure.bench.samplers import listed_top_n_sigma, plain_top_w
-from measure.evals import top_n_sigma, top_w_grid
-from measure.evals.samplers import DRAWS, LENGTH, expected, self_bleu
+from measure.evals import matched, top_n_sigma, top_w_beta, top_w_grid
+from measure.evals.samplers import DRAWS, LENGTH, UNDECIDED, expected, self_bleu
+from measure.evals.samplers import row as columns_of
 from measure.evals.top_w import METRICS, SCALES, TEMPERATURES, WARM, WEIGHTS, judged, mass_cuts
 from measure.plots import heat_map, lines, page
+from measure.questions import Question
 from measure.report import Report
 from tests.paths import ROOT
+from tests.table_model import TableModel
 
 DOCS = (ROOT / "docs" / "samplers.md").read_text()
 
@@ -141,6 +148,106 @@ def test_the_expected_match_is_what_drawing_gives():
     everything = expected(TopK(6), logits, [0], written)
     entropy = -(logits.softmax(1) * logits.log_softmax(1)).sum(1).mean()
     assert everything["surprise"] == pytest.approx(float(entropy), rel=1e-5)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("by", ["mass", "variety"])
+def test_solved_rules_are_as_strong_as_top_n_sigma(by):
+    logits = 3 * torch.randn(100, 60, generator=torch.Generator().manual_seed(6))
+    dials = {rule: matched.DIALS[rule] for rule in ("min-p", "top-p", "typical", "top-h")}
+    peer, *others = matched.solved(logits, 1.0, by, {}, dials)
+    assert (peer.rule, peer.value) == ("top-n-sigma", 1.0)
+    assert [rule.rule for rule in others] == list(dials)
+    for rule in others:
+        assert rule.strength == pytest.approx(peer.strength, abs=2 * matched.REACHED), rule
+        cut = Chain(cuts(rule.rule, rule.values))
+        assert rule.strength == pytest.approx(matched.strength_of(logits, cut, by), abs=1e-6)
+
+
+def test_min_p_matches_top_n_sigma_at_the_deviation_of_the_logits():
+    """Logits with one σ everywhere: n·σ below the greatest is the probability e^(-n·σ)."""
+    logits = torch.randn(200, 500, generator=torch.Generator().manual_seed(7))
+    logits = 3 * (logits - logits.mean(1, keepdim=True)) / logits.std(1, keepdim=True)
+    _, min_p = matched.solved(logits, 1.0, "mass", {}, {"min-p": matched.DIALS["min-p"]})
+    assert min_p.value == pytest.approx(np.exp(-3), rel=0.05)
+
+
+@settings(max_examples=50)
+@given(target=st.floats(-2, 3), rising=st.booleans(), by_logarithm=st.booleans())
+def test_bisection_finds_the_value_or_the_nearer_end(target, rising, by_logarithm):
+    sign = 1 if rising else -1
+    x, found = matched.bisected(lambda x: sign * x, 0.01, 1.0, sign * target, by_logarithm)
+    assert found == sign * x
+    assert x == pytest.approx(min(max(target, 0.01), 1.0), abs=2 * matched.TOLERANCE)
+
+
+def test_rows_have_paired_differences_and_say_what_they_decide():
+    """Every text differs by as much, so a small difference decides where the texts themselves scatter widely."""
+    texts = [
+        {name: float(n) for name in ("prefix", "match_1_percent", "different", "surprise", "kept")} for n in range(9)
+    ]
+    ours = [figures | {"prefix": figures["prefix"] + 0.1} for figures in texts]
+    columns = columns_of(ours, texts)
+    assert columns["prefix_difference"] == pytest.approx(0.1)
+    assert columns["prefix_difference_ci"] == pytest.approx(0, abs=1e-9) and columns["prefix_ci"] > 1
+    assert columns["to top-n-sigma"] == "prefix more"
+    assert columns_of(texts, texts)["to top-n-sigma"] == UNDECIDED
+    assert (columns["kept_low"], columns["kept"], columns["kept_high"]) == (1, 4, 8)
+    assert "prefix_difference" not in columns_of(texts)
+
+
+def test_dry_and_xtc_read_the_writers_text():
+    """Places in one text differ only by what was written before them."""
+    logits = torch.zeros(LENGTH, 6)
+    repeated, fresh = [1, 2, 1, 2, 1, 2], [0, 1, 2, 3, 4, 5]
+    dry = DRY(multiplier=5.0, allowed=1)
+    with_penalty, without = (
+        expected(dry, logits, [written[-1]], written)["match_1_percent"] for written in (repeated, fresh)
+    )
+    assert with_penalty < without
+    kept = {expected(XTC(threshold=0.1, probability=0.5), logits, [n], fresh)["kept_mass"] for n in range(6)}
+    assert len(kept) > 1, "the draw follows the text"
+
+
+def test_the_kept_mass_is_that_before_the_cut():
+    logits = torch.log(torch.tensor([[0.5, 0.3, 0.2]])).expand(LENGTH, 3)
+    found = expected(TopK(2), logits, [0], [0] * LENGTH)
+    assert found["kept_mass"] == pytest.approx(0.8)
+    assert found["entropy"] == pytest.approx(-(0.625 * np.log(0.625) + 0.375 * np.log(0.375)), rel=1e-5)
+
+
+def test_a_right_answer_is_a_whole_word():
+    """ "ab" then a letter is another word: the probability is that of a, of b, and of an end after them."""
+    model = TableModel(5)
+    model.tokenizer.pieces = [b"a", b"b", b" c", b"d", b" "]
+    model.tokenizer.encode = lambda text: [b"abcd ".index(c) for c in text.lower().encode()]
+    questions = [Question("x", "ab", "ba", ("a", "BA")), Question("x", "b", "d")]
+    right = chances.of_right(chances.read(model, questions), Temperature(1.0))
+
+    def path(*ids):
+        q = [model.after(list(ids[: n + 1])).softmax(0) for n in range(len(ids))]
+        chance = 1.0
+        for n, token in enumerate(ids[2:], 1):
+            chance *= float(q[n][token])
+        return chance * float(q[-1][[2, 4]].sum())
+
+    assert right[0] == pytest.approx(path(0, 1, 4, 1, 0) + path(0, 1, 4, 0), rel=1e-5)
+    assert len(right) == 2 and 0 < right[1] < 1
+    with pytest.raises(InputError, match="reply"):
+        chances.read(model, [Question("x", "Who?", "d", asked=True)])
+
+
+def test_the_figure_of_beta_has_a_line_for_each_lambda_and_metric():
+    rows = [
+        {"kind": "facts", "T": t, "metric": metric, "lam": lam, "beta": beta} | top_w_beta.row([0.5, beta / 10])
+        for t in (1.0, 2.0)
+        for metric, lam in top_w_beta.SETTINGS
+        for beta in top_w_beta.BETAS
+    ]
+    drawn = {node.text for node in ElementTree.fromstring(top_w_beta.plots(Report("", rows))).iter()}
+    assert {"λ = 2.2, whitened", "λ = 0.5, l2", "facts, T = 2: correct answers"} <= drawn
+    apart = top_w_beta.row([0.5, 0.7, 0.2], [0.4, 0.6, 0.1])
+    assert (apart["to_l2"], apart["to_l2_ci"]) == (pytest.approx(0.1), pytest.approx(0, abs=1e-9))
 
 
 def test_mirostat_follows_the_writers_path():

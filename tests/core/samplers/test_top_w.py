@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.samplers import Geometry, TopH, TopK, TopW
+from core.samplers.geometry import METRICS
 from core.samplers.top_w import FLOOR, _s_step, _Weights
 from tests.paths import DATA
 
@@ -237,6 +238,30 @@ def test_l2_is_the_papers_metric_on_unit_vectors():
     d = geometry.distances(geometry.vectors(ids), geometry.vectors(ids))
     assert torch.allclose(d, torch.cdist(white, white), atol=2e-3)
     assert float(d.max()) <= 2
+
+
+def test_whitened_is_the_metric_of_appendix_a():
+    """Eq. 17, without the unit length of eq. 1; the nearest of several is the least distance."""
+    table = torch.randn(50, 8, generator=torch.Generator().manual_seed(7)) + 1
+    unit = table / table.norm(dim=1, keepdim=True)
+    white = (unit - unit.mean(0)) / unit.std(0, correction=0)
+    geometry = Geometry(table, "whitened")
+    u = geometry.vectors(torch.arange(50))
+    assert torch.allclose(u, white, atol=1e-5)
+    expected = torch.cdist(white[:20], white[20:])
+    assert torch.allclose(geometry.distances(u[:20], u[20:]), expected, atol=2e-3)
+    assert torch.allclose(geometry.nearest(u[:20], u[20:]), expected.amin(1), atol=2e-3)
+    assert float(expected.mean()) > 2, "a distance of √(2·D) = 4, where unit vectors are at most 2 apart"
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_all_rows_at_once_and_each_alone_agree_for_every_metric(metric):
+    chance = torch.Generator().manual_seed(10)
+    table, logits = torch.randn(300, 16, generator=chance), torch.randn(6, 300, generator=chance) * 3
+    rule = TopW(Geometry(table, metric), lam=0.5, beta=2.0, warm_start=0.5, geom_scale=0.1, metric=metric, top_m=100)
+    ids, keep, _ = rule._dense(logits)
+    together = [sorted(row[kept].tolist()) for row, kept in zip(ids, keep, strict=True)]
+    assert together == [sorted(rule.select(row).ids) for row in logits]
 
 
 def test_near_tokens_are_kept_before_far_ones():

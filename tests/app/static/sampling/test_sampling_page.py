@@ -492,7 +492,7 @@ def test_labels_begin_with_a_capital_and_each_word_has_one_meaning(panel: Panel)
         "() => [...document.querySelectorAll('#pd :is(label, .pd-sampling option, .pd-sampling button)')]"
         ".map((e) => e.textContent.trim())"
     )
-    symbols = {"k", "p", "n", "α", "β", "λ", "τ", "η", "ε", "θ", "m", "l2", "cosine", "uniform", "×"}
+    symbols = {"k", "p", "n", "α", "β", "λ", "τ", "η", "ε", "θ", "m", "l2", "whitened", "cosine", "uniform", "×"}
     assert [label for label in labels if label not in symbols and label[:1] != label[:1].upper()] == []
     assert labels.count("Drafts") == 1, "the number; how they are made is the method"
 
