@@ -57,7 +57,10 @@ def read(model: LanguageModel, questions: Sequence[Question]) -> Answers:
             prompt = question.ids(model.tokenizer)
             for answer in {text.lower(): text for text in (*question.others, question.answer)}.values():
                 ids = model.tokenizer.encode(f" {answer}")
-                sequence.sync(prompt[:-1])
+                if len(prompt) > 1:
+                    sequence.sync(prompt[:-1])
+                else:
+                    sequence.rewind(0)
                 logits.append(sequence.feed_every([prompt[-1], *ids]))
                 tokens += [*ids, -1]
                 of_answer += [len(of_question)] * (len(ids) + 1)
