@@ -24,7 +24,7 @@ KS = (3, 8)  # numbers of drafts
 MOST_DRAFTS = 16
 
 
-_TEMPLATED = ("arc-answers",)  # it makes its questions itself
+_TEMPLATED = ("arc-answers", "top-w-beta")  # they make their questions themselves
 _ADAPTER = ("adapter", "tune-adapter")
 _AT_PLACES = (
     "drafts",
@@ -140,6 +140,9 @@ class EvalOptions(BenchOptions):
         ),
     ] = None
     votes: Annotated[int | None, Use("Answers to each question; by default 8.", ("answers",), low=1, high=256)] = None
+    exact: Annotated[
+        bool, Use("Compute the probability of a right answer, instead of sampling answers.", ("answers",))
+    ] = False
     rules: Annotated[
         str | None, Use("Only these rows of the table, with commas.", ("answers",), metavar="NAME,NAME,…")
     ] = None
@@ -206,6 +209,8 @@ class EvalOptions(BenchOptions):
 
     def __post_init__(self) -> None:
         _ = self.ks
+        if self.exact and (self.votes is not None or self.length is not None):
+            raise InputError("--votes and --length change nothing with --exact, which samples no answer; omit them.")
 
     @property
     def ks(self) -> tuple[int, ...]:

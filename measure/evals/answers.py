@@ -6,23 +6,29 @@ N answers to each question (`--votes`). `exact_match` is the share of correct an
 whose most frequent answer is correct (majority@N); `difference` is in exact match to Top-nσ at the same temperature, by
 the same questions. `_ci` is half of the 95 % confidence interval over questions. The rows `n = …` are the map of n × T
 of Top-nσ's Figure 5; `greedy` is the deterministic peer.
+
+With `--exact` no answer is sampled: `exact_match` is the mean probability of a right answer (`measure.chances`), so
+only the choice of the questions is left to chance. There is no majority then.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
-from core.autocomplete import load_autocomplete
+from core.autocomplete import Autocomplete, load_autocomplete
 from core.controls import PRESETS
 from core.modes.start import draft
 from core.options import Value
+from measure.chances import of_right
+from measure.chances import read as read_answers
 from measure.evals.templated import KINDS, questions
 from measure.options import EvalOptions, chosen, numbers
 from measure.plots import heat_map, lines, page, series
 from measure.questions import Question, read
-from measure.report import Progress, Report, ReportRow, number_in, text_in
+from measure.report import Progress, Report, ReportRow, number_in, one_thread, text_in
 from measure.scores import half_interval
 
 QUESTIONS = 16  # per kind
@@ -35,12 +41,13 @@ PEER = "top-n-sigma"
 NEVER = frozenset[int]()  # no token ends an answer
 
 
-def settings() -> dict[str, tuple[str, dict[str, Value]]]:
+Setting = tuple[str, dict[str, Value]]  # a rule and its values
+
+
+def settings() -> dict[str, Setting]:
     """Rules by the names in the table: the rule's name and its values."""
     paper = next(preset for preset in PRESETS if preset.name == "Top-W, the paper's")
-    by_name: dict[str, tuple[str, dict[str, Value]]] = {
-        name: (name, {}) for name in ("none", "top-p", "min-p", "top-h")
-    }
+    by_name: dict[str, Setting] = {name: (name, {}) for name in ("none", "top-p", "min-p", "top-h")}
     by_name |= {PEER: (PEER, {}), "top-w": ("top-w", {}), "top-w (the paper's)": ("top-w", dict(paper.values))}
     for n in SIGMAS:
         by_name[f"n = {n:g}"] = ("top-n-sigma", {"n": n})
@@ -62,6 +69,11 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
         chat = chat_template(options.model)
     autocomplete = load_autocomplete(options.model, options.backend, None)
     model, report, votes = autocomplete.model, Report("eval answers"), options.votes or N
+    if options.exact:
+        for kind, of_kind in asked.items():
+            report.rows += _exact(autocomplete, kind, of_kind, rules, temperatures, progress)
+        model.close()
+        return report
     sequence = model.open()
     for kind, of_kind in asked.items():
         sample = [(question, question.ids(model.tokenizer, chat)) for question in of_kind]
@@ -92,6 +104,29 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     return report
 
 
+def _exact(
+    autocomplete: Autocomplete,
+    kind: str,
+    sample: list[Question],
+    rules: dict[str, Setting],
+    temperatures: Sequence[float],
+    progress: Progress,
+) -> Iterator[ReportRow]:
+    """Yields the rows of one kind, computed from the probability of a right answer to each question."""
+    progress(f"{kind}: reading the questions")
+    with one_thread():
+        answers = read_answers(autocomplete.model, sample)
+        greedy = of_right(answers, autocomplete.sampler("greedy"))
+        yield about(kind, "greedy", 0.0, sample) | compared(greedy)
+        for temperature in temperatures:
+            right: dict[str, list[float]] = {}
+            for name, (rule, values) in rules.items():
+                progress(f"{kind}: {name}, T = {temperature:g}")
+                right[name] = of_right(answers, autocomplete.sampler(rule, values, temperature))
+            for name, chances in right.items():
+                yield about(kind, name, temperature, sample) | compared(chances, right.get(PEER))
+
+
 def row(
     kind: str,
     rule: str,
@@ -106,18 +141,22 @@ def row(
         float(Counter(votes).most_common(1)[0][0] == question.answer) if votes else 0.0
         for question, votes in zip(sample, answers, strict=True)
     ]
-    found: ReportRow = {
-        "kind": kind,
-        "rule": rule,
-        "T": temperature,
-        "questions": len(sample),
-        "exact_match": fmean(shares),
-        "exact_match_ci": half_interval(shares),
-        "majority": fmean(most),
-        "majority_ci": half_interval(most),
-    }
+    return (
+        about(kind, rule, temperature, sample)
+        | {"majority": fmean(most), "majority_ci": half_interval(most)}
+        | compared(shares, None if peers is None else _shares(sample, peers))
+    )
+
+
+def about(kind: str, rule: str, temperature: float, sample: list[Question]) -> ReportRow:
+    return {"kind": kind, "rule": rule, "T": temperature, "questions": len(sample)}
+
+
+def compared(shares: list[float], peers: list[float] | None = None) -> ReportRow:
+    """Returns the mean share of right answers, and its difference to that of PEER, by the same questions."""
+    found: ReportRow = {"exact_match": fmean(shares), "exact_match_ci": half_interval(shares)}
     if peers is not None:
-        apart = [ours - theirs for ours, theirs in zip(shares, _shares(sample, peers), strict=True)]
+        apart = [ours - theirs for ours, theirs in zip(shares, peers, strict=True)]
         found |= {"difference": fmean(apart), "difference_ci": half_interval(apart)}
     return found
 
@@ -136,7 +175,9 @@ def plots(report: Report) -> str:
     for kind in dict.fromkeys(text_in(row, "kind") for row in report.rows):
         rows = [r for r in report.rows if r["kind"] == kind and r["rule"] != "greedy"]
         rules = [r for r in rows if not text_in(r, "rule").startswith("n =")]
-        for figure in ("exact_match", "majority") if rules else ():
+        for figure in ("exact_match", "majority"):
+            if not all(figure in r for r in rules) or not rules:
+                continue
             title = f"{kind}: {figure.replace('_', ' ')}"
             charts.append(lines(title, "temperature", series(rules, "rule", "T", figure)))
         of_n = {

@@ -124,6 +124,25 @@ def test_the_questions_of_a_file_are_answered(
         assert {row["kind"]: row["questions"] for row in rows} == {"mine": 2, "gsm8k": 1}
         assert len(rows) == 2 * (1 + 2 * 2 if name == "answers" else 7)
         assert plot.read_text().startswith("<svg")
+    called = [
+        "eval",
+        "answers",
+        "--exact",
+        "--model",
+        str(tiny_default),
+        "--prefixes",
+        "2",
+        "--json",
+        "--plot",
+        str(plot),
+    ]
+    result = CliRunner().invoke(app, [*called, "--rules", "top-p,top-n-sigma,n = 2", "--temperatures", "1"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    assert [row["rule"] for row in rows] == 2 * ["greedy", "top-p", "top-n-sigma", "n = 2"]
+    assert all(0 <= row["exact_match"] <= 1 and "majority" not in row for row in rows)
+    refused = CliRunner().invoke(app, [*called, "--votes", "8"])
+    assert "--votes and --length change nothing with --exact" in refused.stderr
     refused = CliRunner().invoke(app, ["eval", "answers", "--rules", "top-q"])
     assert "rules: 'top-q' given; none, top-p" in refused.stderr
     refused = CliRunner().invoke(app, ["eval", "answers", "--temperatures", "0,x"])
