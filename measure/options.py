@@ -144,7 +144,7 @@ class EvalOptions(BenchOptions):
         bool, Use("Compute the probability of a right answer, instead of sampling answers.", ("answers",))
     ] = False
     rules: Annotated[
-        str | None, Use("Only these rows of the table, with commas.", ("answers",), metavar="NAME,NAME,…")
+        str | None, Use("Only these rows of the table, with commas.", ("answers", "drafts"), metavar="NAME,NAME,…")
     ] = None
     temperatures: Annotated[
         str | None,
@@ -236,14 +236,19 @@ def numbers(name: str, text: str | None, low: float, high: float) -> tuple[float
     return tuple(found)
 
 
-def chosen(name: str, text: str | None, known: Mapping[str, T]) -> dict[str, T]:
+def chosen(option: str, text: str | None, known: Mapping[str, T]) -> dict[str, T]:
     """Returns those of `known` that an option names; all if it is not given. Raises InputError for an unknown name."""
     if text is None:
         return dict(known)
-    names = [part.strip() for part in text.split(",")]
-    if unknown := [part for part in names if part not in known]:
-        raise InputError(f"{name}: {unknown[0]!r} given; {', '.join(known)} are known.")
-    return {part: known[part] for part in names}
+    found, rest = dict[str, T](), text.strip()
+    longest_first = sorted(known, key=len, reverse=True)  # names may contain commas, and begin with others
+    while rest:
+        name = next((name for name in longest_first if f"{rest},".startswith(f"{name},")), None)
+        if name is None:
+            raise InputError(f"{option}: {rest.split(',')[0].strip()!r} given; {', '.join(known)} are known.")
+        found[name] = known[name]
+        rest = rest[len(name) + 1 :].strip()
+    return found
 
 
 def loaded(options: EvalOptions, adapted: bool = True) -> Autocomplete:

@@ -24,6 +24,7 @@ class Score:
         duplicates: share of the drafts that repeat an earlier one; nan for incomplete drafts.
         ms: time to make them; nan if not timed or incomplete.
         perplexity: of the best draft; nan if not computed.
+        tokens: mean length of the drafts; nan for incomplete drafts.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Score:
     duplicates: float
     ms: float
     perplexity: float = math.nan
+    tokens: float = math.nan
 
 
 def scored(
@@ -39,17 +41,22 @@ def scored(
 ) -> Score:
     match = max((common(draft, after) for draft in drafts), default=0)
     characters = max(len(tokenizer.decode(after[:match])) - 1, 0)
+    if not whole:
+        return Score(kind, match, characters, math.nan, ms)
     distinct = len({tuple(draft) for draft in drafts})
-    return Score(kind, match, characters, 1 - distinct / max(len(drafts), 1) if whole else math.nan, ms)
+    duplicates, tokens = 1 - distinct / max(len(drafts), 1), mean([len(draft) for draft in drafts])
+    return Score(kind, match, characters, duplicates, ms, tokens=tokens)
 
 
 def summary(scores: Sequence[Score], exact: range = EXACT) -> ReportRow:
     """Means over sets of drafts; `match_ci` is half of the mean's 95 % confidence interval. Duplicates are those of the
-    complete drafts, ms the median of the timed ones, `perplexity` the mean of the best drafts'."""
+    complete drafts, ms the median of the timed ones, `perplexity` the mean of the best drafts', `tokens` the
+    mean length, because drafts that end early have a lower perplexity."""
     matches = [score.match for score in scores]
     duplicates = [score.duplicates for score in scores if not math.isnan(score.duplicates)]
     timed = [score.ms for score in scores if not math.isnan(score.ms)]
     judged = [score.perplexity for score in scores if not math.isnan(score.perplexity)]
+    lengths = [score.tokens for score in scores if not math.isnan(score.tokens)]
     return {
         "places": len(scores),
         "match": fmean(matches),
@@ -57,7 +64,9 @@ def summary(scores: Sequence[Score], exact: range = EXACT) -> ReportRow:
         **{f"exact_{n}": fmean(match >= n for match in matches) for n in exact},
         "characters_saved": fmean(score.characters for score in scores),
         "duplicates": mean(duplicates),
+        "tokens": mean(lengths),
         "perplexity": mean(judged),
+        "perplexity_ci": half_interval(judged),
         "ms": median(timed) if timed else math.nan,
     }
 

@@ -2,8 +2,10 @@
 affects all methods equally; times are ratios within the run.
 
 At the first places of each kind all drafts are completed, which gives the times, the duplicates and the perplexity of
-the best draft by the model alone (Superposed Decoding, Figures 9 to 11 by --k, --context and --length). At the others a
-method stops when further tokens cannot change the figures on matching, which takes a sixth of the time.
+the best draft by the model alone (Superposed Decoding, Figures 9 to 11 by --k, --context and --length). "as shipped"
+ends drafts early, which lowers their perplexity; "forks=N" with the app's N is the same at full length. At the others a
+method stops when further tokens cannot change the figures on matching, which takes a sixth of the time. With --rules
+only these methods draft, and neither targets nor places inside words are judged.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from core.options import DRAFTING
 from measure.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, NamedMethod, Wanted, methods
 from measure.evals.perplexity import perplexity
 from measure.options import KS, LENGTH, PREFIX, EvalOptions, loaded, places, texts
+from measure.options import chosen as chosen_of
 from measure.plots import PlotPoint, lines, page, scatter, series
 from measure.report import Progress, Report, ReportRow, counted, number_in, text_in, turned
 from measure.scores import Score, half_interval, scored, summary
@@ -42,6 +45,8 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     by_kind, ks, length = texts(options.text, options.part), options.ks or KS, options.length or LENGTH
     chosen = places(model.tokenizer, by_kind, options.repetitions or PLACES, options.context, length=length)
     compared = methods(base, interpolation(base))
+    named = chosen_of("rules", options.rules, {method.name: method for method in compared})
+    compared = [method for method in compared if method.name in named]
     results: Results = {}
     kinds = len({place.kind for place in chosen})
     timed = kinds * (options.timed or TIMED)  # places alternate between the kinds
@@ -66,7 +71,8 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     report = judged(results)
     if (options.context, length) != (PREFIX, LENGTH):
         report.targets = []  # they are for the default lengths
-    report.rows += inside_words(autocomplete, options, progress)
+    if options.rules is None:
+        report.rows += inside_words(autocomplete, options, progress)
     model.close()
     return report
 
@@ -141,6 +147,8 @@ def judged(results: Results) -> Report:
         return median(a.ms / b.ms for a, b in pairs if not math.isnan(a.ms))
 
     branching, ours = "branching greedy", AS_SHIPPED
+    if not {branching, ours, "beam", NUCLEUS_OF_TOP_K} <= {method for method, _, _ in results}:
+        return report
     for k, share in ((3, "<= 0.75"), (8, "<= 0.5")):
         if k not in measured:
             continue

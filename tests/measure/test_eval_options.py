@@ -15,7 +15,7 @@ from core.errors import InputError
 from measure.evals import EVALS
 from measure.evals.personal import learn_and_test
 from measure.evals.prose import texts_of
-from measure.options import EvalOptions, loaded
+from measure.options import EvalOptions, chosen, loaded
 from measure.uses import uses_of
 
 USES = uses_of(EvalOptions)
@@ -86,3 +86,15 @@ def test_numbers_of_drafts_are_a_list() -> None:
         with pytest.raises(InputError, match="numbers from 1 to 16 with commas between them expected"):
             EvalOptions(k=wrong)
     assert "k '3;8' given" in run("drafts", "--k", "3;8").stderr
+
+
+def test_chosen_names_may_contain_commas() -> None:
+    known = {"superposed": 1, "superposed, r=2": 2, "as shipped": 3}
+    assert chosen("rules", "superposed, r=2,superposed, as shipped", known) == {
+        "superposed, r=2": 2,
+        "superposed": 1,
+        "as shipped": 3,
+    }
+    assert chosen("rules", None, known) == known
+    with pytest.raises(InputError, match="rules: 'superposed r=3' given; superposed, superposed, r=2"):
+        chosen("rules", "as shipped,superposed r=3, x", known)

@@ -58,6 +58,7 @@ def test_a_match_ends_at_the_first_wrong_token() -> None:
 def test_the_best_draft_counts_and_a_key_is_paid_for_taking_it() -> None:
     score = scored(WordTokenizer(), "book", [[1, 9], [1, 2, 9], [1, 9]], [1, 2, 3], 4.0)
     assert (score.match, score.characters, score.ms) == (2, len("1 2") - 1, 4.0)
+    assert score.tokens == pytest.approx((2 + 3 + 2) / 3)
     assert score.duplicates == pytest.approx(1 / 3)
     assert scored(WordTokenizer(), "book", [[9]], [1], 1.0).characters == 0
 
@@ -215,6 +216,13 @@ def test_targets_compare_with_peers_of_the_same_run() -> None:
     assert targets["as shipped, k=3: time / branching greedy with n-grams"].value == 1
     assert not targets["as shipped, k=3: time / branching greedy with n-grams"].met
     assert targets["as shipped, k=3: match / beam without n-grams"].met
+
+
+def test_a_part_of_the_methods_has_rows_and_no_targets() -> None:
+    short, full = (Score("book", 1, 0, 0.0, 5.0, perplexity=p, tokens=n) for p, n in ((4.0, 6.0), (8.0, 10.0)))
+    report = judged({("as shipped", True, 3): [short] * 4, ("forks=2", True, 3): [full] * 4})
+    assert [(row["tokens"], row["perplexity"], row["perplexity_ci"]) for row in report.rows] == [(6, 4, 0), (10, 8, 0)]
+    assert not report.targets
 
 
 def test_a_gain_is_in_percent_of_the_base_store_alone() -> None:
