@@ -3,7 +3,7 @@
 At each place every method makes k drafts of 10 tokens. The perplexity of a draft is exp of the mean -ln p of its
 tokens, by the model that made it, or by a larger one with the same tokenizer (`--verify-with`), without n-grams and
 rules. The columns are the paper's: the mean over places for drafts 1, 2 and 3 in the method's own order, and for the
-best of each place; `sd` is the standard deviation of the best. As in the paper, one draft of the single methods costs
+best of each place; `sd` is the standard deviation of the best, `_ci` half of the 95 % interval of a mean. As in the paper, one draft of the single methods costs
 as much as k superposed ones, so the paper compares the best superposed draft with draft 1 of nucleus.
 
 The rows of the grid vary α and τ of the paper's method, which appendix B tuned for another model.
@@ -25,7 +25,7 @@ from measure.evals.verified import logprobs
 from measure.options import LENGTH, EvalOptions, places, texts
 from measure.plots import heat_map, page
 from measure.report import Progress, Report, ReportRow, counted, number_in, text_in
-from measure.scores import mean
+from measure.scores import half_interval, mean
 
 PLACES = 40  # per kind of text
 K = 3
@@ -122,9 +122,10 @@ def row(method: str, perplexities: list[list[float]]) -> ReportRow:
     for n in range(K):
         columns[f"draft_{n + 1}"] = mean([of_place[n] for of_place in perplexities if len(of_place) > n])
     best = [min(of_place) for of_place in perplexities]
-    columns["best"] = mean(best)
+    columns |= {"best": mean(best), "best_ci": half_interval(best)}
     columns["sd"] = stdev(best) if len(best) > 1 else math.nan
-    columns["average"] = mean([fmean(of_place) for of_place in perplexities])
+    averages = [fmean(of_place) for of_place in perplexities]
+    columns |= {"average": mean(averages), "average_ci": half_interval(averages)}
     return columns
 
 

@@ -82,8 +82,9 @@ def _row(method: str, length: int, groups: list[list[list[int]]]) -> ReportRow:
     row: ReportRow = {"method": method, "length": length, "places": len(groups)}
     for n in (1, 2, 3):
         shares = [fmean(unique(draft, n) for draft in drafts) for drafts in groups]
-        row |= {f"unique_{n}": fmean(shares)} | ({f"unique_{n}_ci": half_interval(shares)} if n == 1 else {})
-    return row | {"self_bleu": fmean(self_bleu(drafts) for drafts in groups)}
+        row |= {f"unique_{n}": fmean(shares), f"unique_{n}_ci": half_interval(shares)}
+    alike = [self_bleu(drafts) for drafts in groups]
+    return row | {"self_bleu": fmean(alike), "self_bleu_ci": half_interval(alike)}
 
 
 def plots(report: Report) -> str:
