@@ -340,7 +340,7 @@ def test_parameters_can_differ_from_row_to_row():
         (lambda: TopK(0), "top_k 0 given; at least 1"),
         (lambda: TopH(float("nan")), "alpha nan given"),
         (lambda: TopW(), "the model's .V, D. expected for the metric 'l2'"),
-        (lambda: TopW(metric="manhattan"), "metric 'manhattan' given; one of l2, cosine, uniform"),
+        (lambda: TopW(metric="manhattan"), "metric 'manhattan' given; one of l2, whitened, cosine, uniform"),
         (lambda: TopW(metric="uniform", top_m=0), "top_m 0 given; at least 1"),
         (lambda: TopP(0.5)(None, torch.zeros(4)), r"shape \(4,\) given; \(rows, vocabulary\)"),
     ],

@@ -829,7 +829,7 @@ BAD_LINKS = [
     ("rule=none&distinct=maybe", "distinct maybe given; true or false expected."),
     ("rule=none&mixing=cubic", "mixing cubic given; one of linear, geometric expected."),
     ("rule=top-k&top-k=2.5", "top-k 2.5 given; a whole number from 1 to 1000 expected."),
-    ("rule=top-w&metric=taxi", "metric taxi given; one of l2, cosine, uniform expected."),
+    ("rule=top-w&metric=taxi", "metric taxi given; one of l2, whitened, cosine, uniform expected."),
     ("temperature=99", "temperature 99 given; 0.05 to 10 expected."),
     ("mode=best", "mode best given; one of superposed"),
     ("rule=none&seed=-1", "seed -1 given; a whole number"),
