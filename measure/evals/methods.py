@@ -18,6 +18,7 @@ from core.controls import PAPER_METHOD
 from core.models import Row, Sequence
 from core.modes.start import draft
 from core.ngram import Interpolation, NgramStore
+from core.samplers import Rule
 
 NEVER = frozenset[int]()  # no token ends a draft, so all have the same length
 NUCLEUS = 0.9  # p of nucleus sampling, as in the paper
@@ -109,6 +110,11 @@ def superposed(rule: Interpolation | None, /, r: int | None = None, one: bool = 
 def by_the_paper(ngrams: NgramStore | Interpolation | None, /, **changes: Any) -> Method:
     """Returns Superposed Decoding as in its paper, except for `changes`."""
     return _in_mode("superposed", {**PAPER_METHOD, "ngrams": ngrams, **changes})
+
+
+def sampled(rule: Rule) -> Method:
+    """Returns a method with k sequences, which samples the tokens that a rule keeps."""
+    return _in_mode("sampled", {"rule": rule, "seed": 0})
 
 
 def _in_mode(mode: str, options: dict[str, Any], one: bool = False) -> Method:

@@ -3,8 +3,9 @@
 At each place every method makes k drafts of 10 tokens. The perplexity of a draft is exp of the mean -ln p of its
 tokens, by the model that made it, or by a larger one with the same tokenizer (`--verify-with`), without n-grams and
 rules. The columns are the paper's: the mean over places for drafts 1, 2 and 3 in the method's own order, and for the
-best of each place; `sd` is the standard deviation of the best, `_ci` half of the 95 % interval of a mean. As in the paper, one draft of the single methods costs
-as much as k superposed ones, so the paper compares the best superposed draft with draft 1 of nucleus.
+best of each place; `sd` is the standard deviation of the best, `_ci` half of the 95 % interval of a mean. As in the
+paper, one draft of the single methods costs as much as k superposed ones, so the paper compares the best superposed
+draft with draft 1 of nucleus.
 
 The rows of the grid vary α and τ of the paper's method, which appendix B tuned for another model.
 """

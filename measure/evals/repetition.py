@@ -15,7 +15,7 @@ from statistics import fmean
 from core.autocomplete import load_autocomplete
 from core.models import Sequence
 from core.ngram.shelf import interpolation
-from measure.evals.methods import SHIPPED, Method, by_the_paper, nucleus, superposed
+from measure.evals.methods import SHIPPED, Method, by_the_paper, nucleus, sampled, superposed
 from measure.evals.samplers import self_bleu
 from measure.options import EvalOptions, places, texts
 from measure.plots import lines, page, series
@@ -35,6 +35,8 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     rule, r = interpolation(base), SHIPPED.exact_steps
     compared = {
         "nucleus": nucleus(None),
+        "top-n-sigma": sampled(autocomplete.sampler("top-n-sigma")),
+        "top-n-sigma, dry": sampled(autocomplete.sampler("top-n-sigma+dry")),  # Top-nσ's appendix E
         "greedy": superposed(rule, one=True),
         "superposed, the paper's": by_the_paper(base),
         f"superposed, the paper's, reset every {RESET}": by_the_paper(base, reset_every=RESET),

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.samplers.catalog import sampler
 from core.superposed import superpose
 from measure.evals import repetition
-from measure.evals.methods import Method, by_the_paper, superposed
+from measure.evals.methods import Method, by_the_paper, sampled, superposed
 from tests.table_model import TableModel
 
 
@@ -36,7 +37,14 @@ def test_drafts_with_resets_are_those_of_the_generator() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [by_the_paper(None), superposed(None, 2), superposed(None, 2, reset_every=4), superposed(None, one=True)]
+    "method",
+    [
+        by_the_paper(None),
+        superposed(None, 2),
+        superposed(None, 2, reset_every=4),
+        superposed(None, one=True),
+        sampled(sampler("top-n-sigma+dry")),
+    ],
 )
 def test_the_drafts_of_each_length_are_those_made_at_that_length(method: Method) -> None:
     sequence = TableModel(vocabulary=8, seed=1).open()
@@ -45,3 +53,13 @@ def test_the_drafts_of_each_length_are_those_made_at_that_length(method: Method)
     for length in lengths:
         sequence.sync([0, 1, 2])
         assert found[length] == method(sequence, [0, 1, 2], repetition.K, length)
+
+
+def test_sampled_drafts_repeat_less_with_dry() -> None:
+    """A vocabulary of eight tokens repeats itself; the penalty of DRY makes repeated pairs rarer."""
+    shares = {}
+    for rule in ("top-n-sigma", "top-n-sigma+dry"):
+        drafts = sampled(sampler(rule, {"n": 2.0}))(TableModel(vocabulary=8, seed=1).open(), [0, 1, 2], 3, 40)
+        assert [len(ids) for ids in drafts] == [40] * 3
+        shares[rule] = sum(repetition.unique(ids, 3) for ids in drafts) / 3
+    assert shares["top-n-sigma+dry"] > shares["top-n-sigma"]
