@@ -41,6 +41,7 @@ from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.base import BASE_STORE, BaseShelf, base_store
 from core.ngram.earned import Earned
 from core.ngram.interpolation import Linear, Store
+from core.ngram.personal import PersonalStore
 from core.ngram.shelf import ALPHA, Shelf, interpolation
 from core.options import OPTIONS, Backend, Precision, Value
 from core.present import SHORT, KeptRow, Presentation, TextDraft, kept_rows, present
@@ -127,9 +128,15 @@ class Autocomplete:
 
         Raises: InputError for a weight out of range; StoreError for a named store that cannot be used.
         """
-        shelf = self.shelf if personal_weight else None
-        chosen = [] if shelf is None else shelf.active() if stores is None else shelf.named(stores)
+        chosen = self.personal(stores) if personal_weight else []
         return interpolation(self.base_stores_with(base_stores), chosen, alpha, personal_weight)
+
+    def personal(self, stores: list[str] | None = None) -> list[PersonalStore]:
+        """Returns the personal stores that are on, or those in `stores`.
+
+        Raises: StoreError for a named store that cannot be used.
+        """
+        return [] if self.shelf is None else self.shelf.active() if stores is None else self.shelf.named(stores)
 
     def adapt(self, stores: list[str] | None = None) -> bool:
         """Applies the adapters of the personal stores that are on, or of those named, and the one to prose. Returns
@@ -138,7 +145,7 @@ class Autocomplete:
 
         Raises: StoreError for a named store that cannot be used.
         """
-        chosen = [] if self.shelf is None else self.shelf.active() if stores is None else self.shelf.named(stores)
+        chosen = self.personal(stores)
         wanted = [(store.learned, store.strength) for store in chosen if store.adapting]
         changed = self._adapters.use(wanted, self.wants_prose)
         problems = [f"The adapter of {name} is not used: {why}" for name, why in self._adapters.problems.items()]

@@ -1,5 +1,5 @@
 """Reads prompts: from a folder of .jsonl files, one for each kind, with the prompt as the first of "turns"; or the
-app's own prompts.
+app's own prompts. In other text, such as prose in .txt or .jsonl.zst, the model continues places inside documents.
 
 If the model has a chat template, each prompt is rendered in it, with the system prompts of appendix A.4 of the
 ARC-Decode paper, and four worked examples before a sum. The examples are ours and have the form of GSM8K's, because its
@@ -14,10 +14,12 @@ from pathlib import Path
 from core.errors import InputError
 from core.models import Tokenizer
 from core.models.chat import ChatTemplate, Message
+from training import texts
 
 OURS = Path(__file__).with_name("prompts.jsonl")
 SHOTS = Path(__file__).with_name("shots.json")
 MOST = 700  # tokens of a prompt; the beginning of a longer one is removed
+PLACES = 80  # places of each kind of prose
 HELPFUL = "You are a helpful, respectful and honest assistant."
 CODE = "You are a helpful, honest assistant. You write Python function bodies only (no `def` line and no comments)."
 SUMS = "sums"
@@ -42,9 +44,11 @@ def prompts(
 
     Args:
         chat: the model's chat template; None for the prompt as plain text, with an empty line after it.
-    Raises: InputError if there is no file with prompts, or a line is not a prompt.
+    Raises: InputError if there is no file with prompts or text, or a line is not a prompt.
     """
     files = [OURS] if path is None else sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if path is not None and all(file.suffix != ".jsonl" for file in files):
+        return _prose(path, tokenizer, PLACES if count is None else count)
     by_kind: dict[str, list[list[int]]] = {}
     for file in files:
         number = 0
@@ -65,6 +69,22 @@ def prompts(
     if not by_kind:
         raise InputError(f"No prompts in {path}; give a folder of .jsonl files.")
     return by_kind
+
+
+def _prose(path: Path, tokenizer: Tokenizer, count: int) -> dict[str, list[list[int]]]:
+    """Returns the end of the text before each of `count` random words of each kind."""
+    documents = texts.named([path])
+    by_kind = {
+        kind: texts.words([[each.text for each in documents if each.kind == kind]], count)
+        for kind in dict.fromkeys(each.kind for each in documents)
+    }
+    return {
+        kind: [
+            tokenizer.start_ids + tokenizer.encode(place.document[: place.at].rstrip(" ")[-8 * MOST :])[-MOST:]
+            for place in places
+        ]
+        for kind, places in by_kind.items()
+    }
 
 
 def messages(kind: str, prompt: str) -> list[Message]:

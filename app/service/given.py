@@ -23,6 +23,7 @@ from core.controls import (
     MODES,
     SPECULATING,
     SPECULATIONS,
+    WITH_STORES,
     checked_rule,
     entries_of,
     named,
@@ -126,13 +127,14 @@ def refuse_draft_model(settings: DraftSettings, draft_model: str | None) -> None
 
 def refuse_stores(settings: DraftSettings) -> None:
     """Raises OptionError if naming personal stores would have no effect."""
-    STORE.refuse_without_effect("", _chosen(settings))
+    if not (settings.speculates and settings.sampling.speculation.drafter == "suffix"):
+        STORE.refuse_without_effect("", _chosen(settings))  # that drafter reads their texts
 
 
 def refuse_base_store(settings: DraftSettings) -> None:
     """Raises OptionError if naming a base store would have no effect."""
-    if not (settings.speculates and settings.sampling.speculation.drafter in ("ngram", "superposed")):
-        BASE_STORE.refuse_without_effect("", _chosen(settings))  # these drafters look words up in it
+    if not (settings.speculates and settings.sampling.speculation.drafter in WITH_STORES):
+        BASE_STORE.refuse_without_effect("", _chosen(settings))
 
 
 def _chosen(settings: DraftSettings) -> dict[str, Value]:

@@ -33,7 +33,7 @@ def options(autocomplete: Autocomplete, settings: DraftSettings, **request: Any)
     if settings.speculates:
         from app.service.speculation import chosen_by
 
-        speculation = chosen_by(autocomplete, settings)
+        speculation = chosen_by(autocomplete, settings, request.get("stores"))
     mode = Mode(chosen.mode, **chosen.mode_values, speculation=speculation)
     return drafting(settings, mode=mode, rule=rule, **request)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from core.controls import DRAFTERS, SPECULATING, SPECULATIONS
+from core.controls import DRAFTERS, SPECULATING, SPECULATIONS, WITH_STORES
 from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 def make_drafter(name: str, autocomplete: Autocomplete, head: Path | None = None) -> Drafter:
     """Creates a drafter of `core.controls.DRAFTERS`. `head`: the folder of an EAGLE-3 head."""
-    from core.speculative import ModelDrafter, NgramDrafter, SuperposedDrafter
+    from core.speculative import ModelDrafter, NgramDrafter, SuffixDrafter, SuperposedDrafter
     from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
     from core.speculative.eagle3 import Eagle3Head
 
     model, stores = autocomplete.model, autocomplete.base_stores
     if name == "ngram":
         return NgramDrafter([store for store, _ in stores])
+    if name == "suffix":
+        return SuffixDrafter([store for store, _ in stores])
     if name == "superposed":
         return SuperposedDrafter(model, 3, ngrams=stores or None)
     if name == "model":
@@ -106,32 +108,47 @@ NOT_ADAPTED = (
     "“Write in my style” off, or choose lossless speculation."
 )
 LEARNT = 16  # settings whose acceptance estimates are kept
+READERS = 3  # choices of personal stores whose passages are in memory, some 13 MB each
 
 
 class _Learnt:
     """The acceptance estimates of a model's drafters, kept for the life of the model."""
 
     def __init__(self) -> None:
-        self.drafters: dict[str, Drafter] = {}
-        self.stores: list[tuple[Store, float]] = []  # the base stores of the drafters
+        # By name, and for the suffix automaton also by the personal stores that it reads.
+        self.drafters: dict[tuple[str, ...], Drafter] = {}
+        self.bases: list[tuple[Store, float]] = []  # the base stores of the drafters
+        self.removed = ""  # `Autocomplete.removed` of the personal stores
         self.speculators: OrderedDict[str, Speculator] = OrderedDict()
         self.curve: CostCurve | None = None
         self.measuring: Generator[None, None, CostCurve] | None = None
         self.calibrations: dict[tuple[bool, float], Calibration] = {}  # with prose or not, by temperature
 
+    def drop(self, names: list[tuple[str, ...]]) -> None:
+        """Closes these drafters, and forgets their estimates."""
+        gone = [self.drafters.pop(name) for name in names]
+        for key in [key for key, by in self.speculators.items() if by.drafter in gone]:
+            del self.speculators[key]
+        for drafter in gone:
+            drafter.close()
+
 
 _learnt: WeakKeyDictionary[Autocomplete, _Learnt] = WeakKeyDictionary()
 
 
-def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculation | None:
+def chosen_by(
+    autocomplete: Autocomplete, settings: DraftSettings, stores: list[str] | None = None
+) -> Speculation | None:
     """The speculation for these drafts. None while the cost of passes is unknown: the first time on a machine,
     until `chore` is done.
 
+    Args:
+        stores: the personal stores that were named; None for those that are on.
     Raises: CalibrationError where ARC has no calibration for these settings; InputError for a drafter that this model
-        does not support.
+        does not support; StoreError for a named store that cannot be used.
     """
     from core.modes.speculated import Speculation, Speculator
-    from core.speculative import TargetSampling
+    from core.speculative import SuffixDrafter, TargetSampling
     from core.speculative.calibration import CalibrationError, for_model
     from core.speculative.cost import known_curve, measuring
 
@@ -151,24 +168,29 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
     if learnt.curve is None:
         learnt.measuring = learnt.measuring or measuring(model)
         return None
-    if learnt.stores != (stores := autocomplete.base_stores):  # the user chose others
-        for name in ("ngram", "superposed"):
-            if name in learnt.drafters:
-                learnt.drafters.pop(name).close()
-        learnt.speculators.clear()
-        learnt.stores = stores
-    if wanted.drafter not in learnt.drafters:
+    reads = wanted.drafter == "suffix" and settings.ngrams and settings.personal_weight
+    personal = autocomplete.personal(stores) if reads else []
+    bases, removed = autocomplete.base_stores, autocomplete.removed
+    if (learnt.bases, learnt.removed) != (bases, removed):  # the user chose others, or removed text
+        learnt.drop([made for made in learnt.drafters if made[0] in WITH_STORES])
+        learnt.bases, learnt.removed = bases, removed
+    name = (wanted.drafter, *(store.name for store in personal))
+    if name not in learnt.drafters:
         if missing := missing_for(wanted.drafter, autocomplete):
             raise InputError(missing)
-        learnt.drafters[wanted.drafter] = make_drafter(wanted.drafter, autocomplete)
+        learnt.drop([made for made in learnt.drafters if len(made) > 1][: 1 - READERS])
+        learnt.drafters[name] = make_drafter(wanted.drafter, autocomplete)
+    drafter = learnt.drafters[name]
+    if isinstance(drafter, SuffixDrafter):
+        drafter.read(personal)
     # Acceptance depends on the settings and adapters, so estimates, and having been switched off, are kept for each.
     key = settings.model_dump_json(include={"k", "temperature", "tau", "sampling"})
-    key = f"{autocomplete.adapted} {autocomplete.with_prose} {key}"
+    key = f"{autocomplete.adapted} {autocomplete.with_prose} {name} {key}"
     if key not in learnt.speculators:
         caution = None
         if wanted.drafter == "eagle3":
             caution = OTHER_MODEL if autocomplete.adapted else MODEL_AS_IT_CAME if autocomplete.with_prose else None
-        learnt.speculators[key] = Speculator(learnt.drafters[wanted.drafter], learnt.curve, caution)
+        learnt.speculators[key] = Speculator(drafter, learnt.curve, caution)
         if len(learnt.speculators) > LEARNT:
             learnt.speculators.popitem(last=False)
     learnt.speculators.move_to_end(key)
@@ -205,7 +227,7 @@ def prepare(autocomplete: Autocomplete, settings: DraftSettings, head: Path | No
     Raises: as `chosen_by` does; HeadError for a folder without a head.
     """
     if head is not None:
-        _learnt.setdefault(autocomplete, _Learnt()).drafters["eagle3"] = make_drafter("eagle3", autocomplete, head)
+        _learnt.setdefault(autocomplete, _Learnt()).drafters["eagle3",] = make_drafter("eagle3", autocomplete, head)
     if chosen_by(autocomplete, settings) is None:
         for _ in chore(autocomplete):
             pass

@@ -237,6 +237,33 @@ class PersonalStore(Switches):
             documents.setdefault(number, []).extend(runs(blob)[0].tolist())
         return removals, list(documents.values())
 
+    @property
+    def mark(self) -> object:
+        """A value that differs after every commit, as of the last `refresh`."""
+        return self.path, self.identity, self.removals, self._seen
+
+    def newest_ids(self, most: int) -> list[list[int]]:
+        """The runs of tokens that were added last, oldest first: all, or from `most` to 1.5 times as many. The
+        beginning moves once for every `most` / 2 tokens, so that what was computed from it stays useful."""
+        block = max(most // 2, 1)
+        with self._file.reading():
+            ((tokens,),) = self._file.query("SELECT coalesce(sum(tokens), 0) FROM passages", types=(int,))
+            left_out = max(tokens - most, 0) // block * block
+            first = self._file.query(
+                "SELECT id, upto - tokens FROM (SELECT id, tokens, sum(tokens) OVER (ORDER BY id) AS upto "
+                "FROM passages) WHERE upto > ? ORDER BY id LIMIT 1",
+                [left_out],
+                (int, int),
+            )
+            found: list[list[int]] = []
+            for number, before in first:
+                for (blob,) in self._file.query(
+                    "SELECT ids FROM passages WHERE id >= ? ORDER BY id", [number], (bytes,)
+                ):
+                    found += [run.tolist() for run in runs(blob)]
+                found[0] = found[0][max(left_out - before, 0) :]
+        return found
+
     @contextmanager
     def unless_removed(self, removals: int, learned: bool = False) -> Iterator[None]:
         """A context for writing an adapter that was trained on the store's text. It locks the store against writing.

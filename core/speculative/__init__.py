@@ -2,7 +2,7 @@
 
 from core.speculative.budget import Memory
 from core.speculative.calibration import Calibration, CalibrationError
-from core.speculative.drafters import Drafter, ModelDrafter, NgramDrafter, SuperposedDrafter
+from core.speculative.drafters import Drafter, ModelDrafter, NgramDrafter, SuffixDrafter, SuperposedDrafter
 from core.speculative.generate import Generation, Statistics, Token, generate
 from core.speculative.target import TargetSampling
 from core.speculative.tree import TokenTree
@@ -16,6 +16,7 @@ __all__ = [
     "ModelDrafter",
     "NgramDrafter",
     "Statistics",
+    "SuffixDrafter",
     "SuperposedDrafter",
     "TargetSampling",
     "Token",

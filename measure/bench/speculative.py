@@ -25,7 +25,15 @@ import numpy as np
 
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
-from core.speculative import Memory, NgramDrafter, SuperposedDrafter, TargetSampling, Token, generate
+from core.speculative import (
+    Memory,
+    NgramDrafter,
+    SuffixDrafter,
+    SuperposedDrafter,
+    TargetSampling,
+    Token,
+    generate,
+)
 from core.speculative.arc import RULES
 from core.speculative.cost import CostCurve
 from core.speculative.cost import measure as measure_curve
@@ -87,9 +95,11 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> 
     """Returns all methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is
     calibrated. Reports the reason for a missing method."""
     fixed: dict[str, Any] = {} if options.tree_size is None else {"tree_size": options.tree_size}
+    stores = base_stores(model, options.store)
     compared = [
         SpeculativeMethod(PLAIN, None, "off"),
-        SpeculativeMethod("n-gram", NgramDrafter(base_stores(model, options.store)), "lossless", fixed),
+        SpeculativeMethod("n-gram", NgramDrafter(stores), "lossless", fixed),
+        SpeculativeMethod("suffix automaton", SuffixDrafter(stores), "lossless", fixed),
         SpeculativeMethod("superposed tree", SuperposedDrafter(model, 3), "lossless", fixed),
     ]
     if drafter := eagle3(model, progress, options.head):  # all methods share one head, which can continue any text
@@ -350,6 +360,7 @@ def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> Repor
         "perplexity": math.exp(-mean(_of(method.logprobs, kind))),
         "pruned_percent": 100 * sum(s.pruned for s in statistics) / max(sum(s.drafted for s in statistics), 1),
         **phases(statistics),
+        "drafting_us": 1e6 * sum(s.drafting for s in statistics) / sum(s.cycles for s in statistics),
         "tolerated_percent": 100 * sum(s.tolerated for s in statistics) / sum(s.tokens for s in statistics),
         "switched_off": sum(s.notice is not None for s in statistics),
     }

@@ -1,5 +1,6 @@
 """`eval lossless`: compares text with speculation and text without, token by token, on every prompt: greedy, and
-sampled at T = 1, where a seed determines the text. It runs with n-grams, and with an EAGLE-3 head if the model has one.
+sampled at T = 1, where a seed determines the text. It runs with n-grams, with the suffix automaton, and with an EAGLE-3
+head if the model has one.
 
 The trees have a fixed size, so that speculation never switches itself off. If two texts differ, the report has the
 margin at the first difference: the difference in logits of the target's two most probable tokens. A pass over several
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 import numpy as np
 import torch
@@ -19,12 +21,12 @@ from torch import Tensor
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
 from core.noise import SeededNoise
-from core.speculative import NgramDrafter, generate
+from core.speculative import NgramDrafter, SuffixDrafter, generate
 from core.speculative.drafters import Drafter
 from measure.drafters import base_stores, eagle3
 from measure.options import EvalOptions
 from measure.prompts import prompts
-from measure.report import Progress, Report, counted
+from measure.report import Progress, Report, ReportRow, counted
 
 LENGTH = 32  # tokens after each prompt
 TREE = 8  # proposals in each pass
@@ -34,17 +36,19 @@ NEVER = frozenset[int]()
 
 @dataclass(frozen=True)
 class Compared:
-    """One prompt: whether both texts are the same, the margin at their first difference (else None), accept length
-    τ."""
+    """One prompt: whether both texts are the same, the margin at their first difference (else None), accept length τ,
+    and the µs of drafting in a pass."""
 
     same: bool
     margin: float | None
     accept_length: float
+    drafting: float
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
     model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)
-    drafters = [NgramDrafter(base_stores(model, options.store)), *filter(None, [eagle3(model, progress)])]
+    stores = base_stores(model, options.store)
+    drafters = [NgramDrafter(stores), SuffixDrafter(stores), *filter(None, [eagle3(model, progress)])]
     report = Report("eval lossless")
     questions = prompts(options.text, model.tokenizer, options.repetitions, chat_template(options.model))
     results: dict[tuple[str, float], dict[str, list[Compared]]] = {}
@@ -79,7 +83,8 @@ def compared(
         if plain != fast:
             at = next(i for i, (a, b) in enumerate(zip(plain, fast, strict=True)) if a != b)
             margin = _margin(sequence.sync(ids + plain[:at]), SeededNoise(0) if temperature else None, len(ids) + at)
-        comparisons.append(Compared(margin is None, margin, generation.statistics.accept_length))
+        s = generation.statistics
+        comparisons.append(Compared(margin is None, margin, s.accept_length, 1e6 * s.drafting / max(s.cycles, 1)))
     sequence.close()
     return comparisons
 
@@ -92,11 +97,14 @@ def _margin(logits: Tensor, noise: SeededNoise | None, place: int) -> float:
     return float(top[0] - top[1])
 
 
-def _summary(comparisons: list[Compared]) -> dict[str, float | int]:
+def _summary(comparisons: list[Compared]) -> ReportRow:
     margins = [c.margin for c in comparisons if c.margin is not None]
+    lengths = [c.accept_length for c in comparisons]
     return {
         "count": len(comparisons),
         "identical": sum(c.same for c in comparisons),
         "largest margin where they part": max(margins, default=0.0),
-        "accept length": sum(c.accept_length for c in comparisons) / len(comparisons),
+        "accept length": fmean(lengths),
+        "±": stdev(lengths) / len(lengths) ** 0.5 if len(lengths) > 1 else None,
+        "drafting, µs of a pass": fmean(c.drafting for c in comparisons),
     }

@@ -54,11 +54,12 @@ def test_the_phases_of_a_cycle_share_the_whole_time() -> None:
 
 def test_a_row_has_the_share_of_verified_tokens_that_become_text() -> None:
     plain = SpeculativeMethod("plain", None, "off", statistics={"some": [Statistics(cycles=30, tokens=30, seconds=3)]})
-    statistics = Statistics(cycles=10, tokens=25, proposed=40, seconds=1)
+    statistics = Statistics(cycles=10, tokens=25, proposed=40, seconds=1, drafting=0.002)
     found = row(
         "some", SpeculativeMethod("a", None, "lossless", {}, Memory(), {"some": [statistics]}, {"some": [0.0]}), plain
     )
     assert (found["accept_length"], found["proposals"], found["per_proposal"]) == (2.5, 4, 0.5)
+    assert found["drafting_us"] == pytest.approx(200)
 
 
 def test_the_cost_of_being_off_is_that_of_the_prompts_where_a_method_gave_up() -> None:

@@ -71,3 +71,16 @@ def test_a_long_prompt_loses_its_beginning_and_not_the_template(tmp_path: Path) 
 
 def test_a_model_without_a_chat_template_gets_plain_prompts(tiny_folder: Callable[[str], Path]) -> None:
     assert chat_template(str(tiny_folder("compiled llama"))) is None
+
+
+def test_prose_is_continued_inside_its_documents(tmp_path: Path) -> None:
+    tokenizer = from_gguf(gguf_file.read(default_model_path()).fields, 49152)
+    assert tokenizer is not None
+    text = "The harbour was quiet and the boats were rocking gently beside the wooden landing stage. " * 8
+    (tmp_path / "book-1.txt").write_text(text)
+    (tmp_path / "letters.txt").write_text(text.upper() + text)
+    found = prompts(tmp_path, tokenizer, 3, chat_template("default"))
+    assert {kind: len(of_kind) for kind, of_kind in found.items()} == {"book": 3, "letters": 3}
+    for ids in found["book"]:
+        before = tokenizer.decode(ids[len(tokenizer.start_ids) :])
+        assert text.startswith(before + " ")  # plain text up to a word, in no template

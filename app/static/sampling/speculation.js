@@ -16,7 +16,13 @@ import { drawControl, newControl } from "./sliders.js";
  */
 
 const NAMES = { off: "Off", lossless: "Lossless", arc: "ARC" };
-const DRAFTERS = { ngram: "N-grams", superposed: "Superposed drafts", model: "A draft model", eagle3: "EAGLE-3" };
+const DRAFTERS = {
+  ngram: "N-grams",
+  suffix: "Repeated text",
+  superposed: "Superposed drafts",
+  model: "A draft model",
+  eagle3: "EAGLE-3",
+};
 
 export class Speculation {
   /**

@@ -8,20 +8,17 @@ each of its last few occurrences. After the end of such a continuation, a store'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
 from core.ngram.interpolation import Store
 from core.speculative.drafters.base import Drafter, Moment
+from core.speculative.drafters.stores import CONTEXTS, StoreFollowers
 from core.speculative.tree import TokenTree
 
 LONGEST, SHORTEST = 6, 2  # tokens of a tail that is looked up in the text
 PLACES = 3  # occurrences of a tail whose continuations are proposed, the latest first
-# Tokens of a context that is looked up in a store, the longest first; one token is too few.
-CONTEXTS = (5, 4, 3, 2)
 BRANCHES = 2  # continuations in a store that are proposed at the first token
-REMEMBERED = 20_000  # contexts whose continuations are cached
 
 
 class NgramDrafter(Drafter):
@@ -35,18 +32,17 @@ class NgramDrafter(Drafter):
             stores: the first one that contains a context is used. Without stores: prompt look-up alone.
             most: the highest number of tokens in a tree.
         """
-        self.stores = list(stores)
+        self._followers = StoreFollowers(stores, BRANCHES + 1)
         self.most = most
         self._ids: list[int] = []
         self._ends: dict[tuple[int, ...], list[int]] = {}  # n-gram of the text -> ends of its latest occurrences
-        self._following = lru_cache(REMEMBERED)(self._look_up)
 
     def draft(self, moment: Moment, depth: int) -> TokenTree:
         ids = moment.ids
         self._read(ids)
         depth = min(depth, self.most)
         paths = [self._extended(ids, path, depth) for path in self._repeated(ids, depth)]
-        for token, share in self._followers(ids)[:BRANCHES]:
+        for token, share in self._followers.after(ids)[:BRANCHES]:
             paths.append(self._extended(ids, [(token, share)], depth))
         tree = TokenTree.of_paths(paths)
         if len(tree) <= self.most:
@@ -81,21 +77,7 @@ class NgramDrafter(Drafter):
     def _extended(self, ids: list[int], path: list[tuple[int, float]], depth: int) -> list[tuple[int, float]]:
         """Returns the path, continued by a store's most frequent tokens as long as there are any."""
         path, tail = list(path), [*ids[-max(CONTEXTS) :], *(token for token, _ in path)]
-        while len(path) < depth and (followers := self._followers(tail)):
+        while len(path) < depth and (followers := self._followers.after(tail)):
             path.append(followers[0])
             tail.append(followers[0][0])
         return path
-
-    def _followers(self, ids: list[int]) -> list[tuple[int, float]]:
-        """Returns (id, share of the context's count), the most frequent first, for the longest context in a store."""
-        for n in CONTEXTS:
-            if n <= len(ids) and self.stores and (followers := self._following(tuple(ids[-n:]))):
-                return followers
-        return []
-
-    def _look_up(self, context: tuple[int, ...]) -> list[tuple[int, float]]:
-        for store in self.stores:
-            if counted := store.continuations(context, BRANCHES + 1):
-                total = max(sum(count for _, count in counted), 1)
-                return [(token, count / (total + 1)) for token, count in counted]
-        return []

@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.service import speculation
+from app.service.given import refuse_stores, settings_of
 from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.controls import DRAFTERS, SPECULATIONS
+from core.errors import OptionError
 from core.speculative import cost
 from core.speculative.calibration import Calibration, Constants, fingerprint
 from core.speculative.cost import CostCurve
@@ -313,3 +315,11 @@ def test_the_catalogue_of_the_page_names_ways_drafters_and_what_is_missing(
     assert not missing["ngram"]
     assert missing["eagle3"]  # its head is for another model
     assert SimpleNamespace(**speculation.catalogue(None)).arc_missing == ""
+
+
+def test_personal_stores_have_an_effect_where_the_drafter_reads_them() -> None:
+    refuse_stores(settings_of({}, speculate="lossless", drafter="suffix"))
+    with pytest.raises(OptionError):
+        refuse_stores(settings_of({}, speculate="lossless", drafter="ngram"))
+    with pytest.raises(OptionError):
+        refuse_stores(settings_of({}, mode="sampled"))

@@ -23,7 +23,16 @@ from core.models.base import Row, path_to
 from core.noise import SeededNoise
 from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma, TopW
 from core.samplers.greedy import Greedy
-from core.speculative import Memory, ModelDrafter, NgramDrafter, SuperposedDrafter, TargetSampling, TokenTree, generate
+from core.speculative import (
+    Memory,
+    ModelDrafter,
+    NgramDrafter,
+    SuffixDrafter,
+    SuperposedDrafter,
+    TargetSampling,
+    TokenTree,
+    generate,
+)
 from core.speculative.acceptance import rejection
 from core.speculative.cost import CostCurve
 from core.speculative.drafters import Drafter, Moment
@@ -238,6 +247,7 @@ def test_a_drafter_with_the_targets_distribution_is_never_rejected() -> None:
     ("drafter", "options", "said"),
     [
         (NgramDrafter(), {"tree_size": 3}, "the drafter n-gram, which selects its proposals"),
+        (SuffixDrafter(), {"tree_size": 3}, "the drafter suffix automaton, which selects its proposals"),
         (ModelDrafter(TableModel(), MODEL), {}, "tree_size 'auto'; it needs 'lossless' and a fixed size"),
         (ModelDrafter(TableModel(), MODEL), {"tree_size": 3, "mode": "arc"}, "given with mode 'arc'"),
         (ModelDrafter(TableModel(), MODEL), {"tree_size": 3, "draws": "best"}, "coupled, independent, rejection"),
@@ -257,7 +267,9 @@ def token_by_token(temperature: float, seed: int, cropped: bool) -> list[int]:
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.5])
-@pytest.mark.parametrize("make", [NgramDrafter, lambda: Knowing(TableModel(seed=1, spread=1.0), TargetSampling(1.0))])
+@pytest.mark.parametrize(
+    "make", [NgramDrafter, SuffixDrafter, lambda: Knowing(TableModel(seed=1, spread=1.0), TargetSampling(1.0))]
+)
 @pytest.mark.parametrize("tree_size", ["auto", 0, 5])
 def test_a_seed_has_one_text_whatever_is_proposed(
     temperature: float, make: Callable[[], Drafter], tree_size: Any
