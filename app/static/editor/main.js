@@ -246,6 +246,9 @@ function publish({ textarea, map, privacy, notices, field, rows, revisiting, dra
     get request() {
       return drafts.request;
     },
+    get readable() {
+      return drafts.view.readable;
+    },
     requestDrafts: drafts.requestDrafts.bind(drafts),
     grow: drafts.grow.bind(drafts),
   };

@@ -174,7 +174,7 @@ def test_what_cannot_be_chosen_is_named(folder: Path, tmp_path: Path) -> None:
         (lambda: page.add(str(folder / "four.txt")), "four.txt"),
         (lambda: page.add(str(BASE_STORE)), "--tokenizer MODEL"),
         (lambda: page.change("nothing", True, 1.0), "is not among the stores"),
-        (lambda: page.remove(str(BASE_STORE)), "cannot be removed; switch it off"),
+        (lambda: page.remove(str(BASE_STORE)), "cannot be removed; switch them off"),
     ):
         with pytest.raises((InputError, StoreError), match=said):
             act()

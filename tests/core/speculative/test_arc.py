@@ -31,6 +31,7 @@ from core.speculative import (
     Memory,
     ModelDrafter,
     NgramDrafter,
+    SuffixDrafter,
     SuperposedDrafter,
     TargetSampling,
     TokenTree,
@@ -807,7 +808,16 @@ def test_entropy_is_normalised() -> None:
 
 def test_the_documentation_names_arguments_that_exist() -> None:
     text = (ROOT / "docs" / "speculative.md").read_text(encoding="utf-8")
-    known: list[Any] = [NgramDrafter, ModelDrafter, SuperposedDrafter, Eagle3Drafter, Pruning, generate, checked.refine]
+    known: list[Any] = [
+        NgramDrafter,
+        SuffixDrafter,
+        ModelDrafter,
+        SuperposedDrafter,
+        Eagle3Drafter,
+        Pruning,
+        generate,
+        checked.refine,
+    ]
     known += [checked.verified, Sequence.feed_tree, Sequence.keep, LanguageModel.watch, Drafter.draft, Session.complete]
     named = re.findall(r"`[\w.]*?(\w+)\(([^`]*)\)(?: -> \w+)?`", text)
     assert len(named) >= len(known)

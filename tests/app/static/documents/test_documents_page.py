@@ -394,9 +394,11 @@ def test_incognito_text_is_kept_for_its_tab_alone_until_that_is_switched_off(tab
 
 
 def keep_as(editor: Editor, words: str) -> None:
-    panel(editor).get_by_role("radio", name=words).check()
+    radio = panel(editor).get_by_role("radio", name=words)
+    radio.click()  # not `check`: the page may draw the choice again before the documents have moved
     said = "Your documents are now " + ("files in" if "files" in words else "kept in this browser.")
     expect(editor.page.locator(".pd-toast")).to_contain_text(said)
+    expect(radio).to_be_checked()
 
 
 def texts(folder: DocumentFolder) -> dict[str, str]:
