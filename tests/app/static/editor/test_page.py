@@ -18,7 +18,7 @@ from tests.fake_drafts import HOME, MARKET, PHRASES, RIVER, FakeDrafts, Server, 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 BEFORE = "Yesterday she went"
-ENOUGH = 30_000  # ms; generous: the machine may be busy
+ENOUGH = 60_000  # ms; generous: the machine may be busy
 expect.set_options(timeout=ENOUGH)
 
 
