@@ -176,7 +176,7 @@ def test_a_newcomer_sees_all_drafts_and_is_told_once(page: Editor) -> None:
     page.put(BEFORE)
     page.wait_for_drafts(HOUSE, HILL, ROAD)
     known = {"keys": [0] * 14 + [250] + [0] * 25, "takes": [0] * 40, "shown": 3, "taken": 1, "weeks": {}}
-    page.page.evaluate("(known) => (polydraft.pace.numbers = known)", known)
+    page.page.evaluate("(known) => Object.assign(polydraft.pace.numbers, known)", known)
     assert page.page.evaluate("polydraft.showing.when") == "always"  # until the next document
     page.page.get_by_role("button", name="New", exact=True).click()
     line = page.page.get_by_text("From now on drafts appear when they save you time")
@@ -232,12 +232,15 @@ def test_rows_that_come_true_or_not_correct_the_chances_and_can_be_forgotten(pag
         return page.page.evaluate(f"['judged', 'right'].map({total})")
 
     def shown_in(text: str) -> None:
-        page.put(text[:-1])
-        page.write(text[-1])
+        """The row appears at the end of this text and nowhere else."""
+        page.put("")
+        page.wait(lambda: page.ghost() == "", "no row")
+        page.fake.pays = {0: " to the"}
+        page.put(text)
         page.wait(lambda: page.ghost() == " to the", "the row")
+        page.fake.pays = {}
 
     page.page.evaluate("Object.defineProperty(polydraft.pace, 'pause', { value: 1e6 })")
-    page.fake.pays = {0: " to the"}
     shown_in(BEFORE)
     page.write(" to the")  # comes true
     page.wait(lambda: judged() == [1, 1], "the outcome")
