@@ -358,8 +358,7 @@ export class DraftsController {
     const before = this.before();
     if (before === null || this.waits) return;
     const { settled } = line;
-    const growing = !line.done && !request.keeps;
-    if (line.done || !request.decides) this.place(request.before, before, line, { settled, growing });
+    if (line.done || !request.decides) this.place(request.before, before, line, { settled, growing: !line.done });
     this.draw();
     if (line.done) this.countLooks();
     this.recordTimes(request, line.done, settled);

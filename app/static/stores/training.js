@@ -160,7 +160,8 @@ function doing({ state, paused, stopping, again, description, share, left }) {
   if (paused) return `${begin}Paused while you type`;
   const step = stepOf({ description, share });
   const part = step === TRAINS && share > 0 && share < 1 ? `, ${Math.round(100 * share)}%` : "";
-  const time = left === null ? AT_MOST : `${remaining(left)} left`;
+  const unknown = step === STEPS ? "almost done" : AT_MOST;
+  const time = left === null ? unknown : `${remaining(left)} left`;
   return `${begin}Step ${step} of ${STEPS}: ${description}${part}, ${time}`;
 }
 

@@ -106,3 +106,18 @@ def test_other_rows_keep_their_stem_and_their_ghost(page: Editor) -> None:
     page.wait(lambda: page.ghost() == "")
     take(page, LETTER)
     page.wait(lambda: page.text == "She wrote a long letter to her mother")
+
+
+def test_the_row_keeps_its_length_while_a_pause_makes_drafts_longer(page: Editor) -> None:
+    page.fake.ends_after = 3  # words, until the pause
+    page.page.evaluate("polydraft.showing.choose('always')")
+    typed(page, TYPED, "er to her")
+    page.page.evaluate(
+        "window.texts = []; new MutationObserver(() => texts.push(polydraft.editor.rows[0].rest))"
+        ".observe(document.querySelector('.pd-list'), { subtree: true, childList: true, attributes: true })"
+    )
+    page.wait_for_drafts(LETTER)
+    assert page.fake.requests[-1]["grow"] is True
+    shown = page.page.evaluate("texts")
+    assert LETTER in shown
+    assert all(text.startswith("er to her") for text in shown)

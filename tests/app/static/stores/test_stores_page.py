@@ -190,6 +190,8 @@ def test_learning_says_its_step_and_moves_from_its_first_second(page: Page, stor
     row |= {"description": "Training", "share": 0.25, "left": 200}
     expect(doing).to_have_text("Step 3 of 4: Training, 25%, 3 min left")
     expect(bar).to_have_attribute("value", "0.25")
+    row |= {"description": "Typing held-out text with and without it", "share": 1, "left": None}
+    expect(doing).to_have_text("Step 4 of 4: Typing held-out text with and without it, almost done")
 
 
 def test_training_pauses_while_somebody_types(editor: Editor, stores: PersonalStores) -> None:
