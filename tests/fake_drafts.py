@@ -67,7 +67,7 @@ class FakeDrafts:
     personal: dict[str, tuple[int, int]] = field(default_factory=dict)  # draft -> what a personal store chose of it
     removed: str = "a"  # the mark of what was removed from the stores
     pays: dict[int, str] | None = None  # row -> its text up to where it saves time, best first; None: all rows do
-    ghost: int | None = None  # the row that saves most time
+    ghost: int | None = None  # the best row
     requests: list[dict[str, Any]] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)  # requests whose answer was on its way
     stopped: list[int] = field(default_factory=list)  # of these, those cancelled before their end

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 LONGEST_MS = 10_000.0  # of one key, look or taking
 MOST_OFFSET = 2.0  # log-odds
+INKS = (0.5, 0.2)  # the chances from which on a row has dark and grey ink on the page (draft_list.js); below, faint
 
 
 class Showing(Strict):
@@ -54,13 +55,14 @@ def chances_of(paths: list[RowPath], showing: Showing) -> dict[int, float]:
 
 def decided(paths: list[RowPath], showing: Showing, sure: float) -> dict[str, Any]:
     """The fields of an event about complete drafts: `pays`, the rows that save time, best first, each up to where it is
-    worth showing; and `ghost`, the number of the row that saves most if all are shown, None if none does.
+    worth showing; and `ghost`, the number of the best row if all are shown: of those with the darkest ink the one that
+    saves most time, so that Tab never takes a row that looks less likely than another. None without rows.
 
     Args:
         sure: the setting *How sure*; at its default a row must be worth the number of looks that saves most time, and
             in proportion at others.
     """
-    from core.time_saved import FITTED, Fitted, expected_ms, rows_that_pay
+    from core.time_saved import FITTED, Fitted, branch_chances, expected_ms, rows_that_pay
 
     paths = [path.with_offset(showing.offset) for path in paths]
     costs, constants = showing.costs, Fitted(FITTED.looks * sure / float(DRAFTING["end_below"].default))
@@ -68,6 +70,8 @@ def decided(paths: list[RowPath], showing: Showing, sure: float) -> dict[str, An
         {"id": row.id, "text": row.text, "chance": round(row.probability, 4), "saved_ms": round(row.saved_ms, 1)}
         for row in rows_that_pay(paths, costs, showing.shown, constants).rows
     ]
-    worth = [(expected_ms(path, costs), -path.id) for path in paths]
-    best = max(worth, default=(0.0, 0))
-    return {"pays": pays, "ghost": -best[1] if best[0] > 0 else None}
+    order = [
+        (sum(chance >= ink for ink in INKS), expected_ms(path, costs), chance, -path.id)
+        for path, chance in zip(paths, branch_chances(paths), strict=True)
+    ]
+    return {"pays": pays, "ghost": -max(order)[-1] if order else None}

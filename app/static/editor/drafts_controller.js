@@ -385,7 +385,8 @@ export class DraftsController {
       return;
     }
     this.rows.receive(anchor, before, { drafts, settled, growing });
-    if (ghost !== undefined) this.rows.prefer(ghost);
+    // After a pause the row that was shown because it saves time stays the ghost.
+    if (ghost !== undefined) this.rows.prefer(this.showing.when === "time" && pays?.length ? pays[0].id : ghost);
   }
 
   draw() {

@@ -144,7 +144,7 @@ export class Rows {
   }
 
   /**
-   * The index of the draft that is expected to save most time, once that is known; otherwise of the one that best fits the
+   * The index of the draft that the server names as the best, once that is known; otherwise of the one that best fits the
    * text after the caret, if that is known, or else of the most probable one; -1 if there is no draft.
    */
   likeliest() {

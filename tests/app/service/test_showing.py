@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
 from app.service.requests import DraftRequest
 from app.service.settings import DraftSettings
-from app.service.showing import Showing, chances_of, decided
+from app.service.showing import INKS, Showing, chances_of, decided
 from core.time_saved import END_BELOW, Cut, RowPath
 
+DRAFT_LIST = Path(__file__).parents[3] / "app/static/editor/draft_list.js"
 ROWS = [
     RowPath(0, " the", (Cut(4, math.log(0.4)),)),
     RowPath(2, " nevertheless", (Cut(13, math.log(0.2)),)),
@@ -24,8 +26,18 @@ def test_the_rows_that_pay_and_the_ghost_are_sent_with_their_chances() -> None:
         "pays": [{"id": 2, "text": " nevertheless", "chance": 0.2, "saved_ms": pytest.approx(worth, abs=0.1)}],
         "ghost": 2,
     }
-    assert decided(ROWS[:1], Showing(), sure=0.3) == {"pays": [], "ghost": None}
+    assert decided(ROWS[:1], Showing(), sure=0.3) == {"pays": [], "ghost": 0}
+    assert decided([], Showing(), sure=0.3) == {"pays": [], "ghost": None}
     assert chances_of(ROWS, Showing()) == {0: 0.4, 2: 0.2}
+
+
+def test_the_ghost_saves_most_of_the_rows_with_the_darkest_ink() -> None:
+    dark, faint = RowPath(1, "ou", (Cut(2, math.log(0.51)),)), RowPath(3, " comprehensively", (Cut(16, math.log(0.1)),))
+    assert decided([*ROWS, dark, faint], Showing(), sure=0.3)["ghost"] == 1  # saves nothing, and is likeliest by far
+    assert decided([*ROWS, faint], Showing(), sure=0.3)["ghost"] == 2
+    assert decided([ROWS[0], faint], Showing(), sure=0.3)["ghost"] == 0
+    assert '[["dark", 0.5], ["grey", 0.2], ["faint", 0]]' in DRAFT_LIST.read_text()
+    assert INKS == (0.5, 0.2)
 
 
 def test_the_writers_own_offset_moves_every_probability_by_the_same_log_odds() -> None:

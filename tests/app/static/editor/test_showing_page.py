@@ -141,9 +141,20 @@ def test_always_tab_takes_the_best_row_of_the_settled_answer(page: Editor) -> No
     page.fake.ghost = 2
     choose(page, "always")
     page.put(BEFORE)
-    page.wait(lambda: page.ghost() == ROAD, "the ghost of the row that saves most time")
+    page.wait(lambda: page.ghost() == ROAD, "the best row as ghost")
     page.press("Tab")
     assert page.text == BEFORE + ROAD
+
+
+def test_after_a_pause_the_row_that_saves_time_stays_the_ghost(page: Editor) -> None:
+    page.fake.ghost, page.fake.pays = 2, {1: HILL}
+    choose(page, "time")
+    page.put(BEFORE)
+    page.wait(lambda: page.ghost() == HILL, "the row that saves time")
+    page.fake.pays = {0: HILL}  # it stands in the first row
+    page.wait_for_drafts(HILL, HOUSE, ROAD)  # after a second
+    page.settle()
+    assert page.ghost() == HILL
 
 
 def test_tab_takes_no_text_that_has_just_appeared(page: Editor) -> None:
