@@ -149,14 +149,16 @@ class Large:
 
 
 def key_to_frame(page: Page, box: str, chosen: list[tuple[str, str]]) -> list[float]:
-    """Returns the ms from each key to its frame, typed into the middle of `LARGE` characters in the field `box`."""
+    """Returns the ms from each key to its frame, typed into the middle of `LARGE` characters in the field `box`. Each
+    key comes after the frame of the one before: at a fixed rate keys would queue, and the queue would be measured."""
     paragraphs = "\n\n".join(before for before, _ in chosen) + "\n\n"
     page.evaluate(FRAMES)
     page.evaluate(PUT, [box, paragraphs * (LARGE // len(paragraphs))])
     page.wait_for_timeout(4 * SETTLE)
     page.evaluate("window.frames_ms.length = 0")
-    press_at_rate(page, chosen[0][1][:LARGE_KEYS], RATE)
-    page.wait_for_timeout(2 * SETTLE)
+    for number, key in enumerate(chosen[0][1][:LARGE_KEYS], 1):
+        page.keyboard.type(key)
+        page.wait_for_function("number => window.frames_ms.length >= number", arg=number)
     return page.evaluate("window.frames_ms")
 
 
