@@ -37,9 +37,9 @@ def drafts_event(job: Job, completion: Completion, drafts: list[Event]) -> Event
         "drafts": drafts,
     }
     if completion.done and job.request.show is not None:
-        sent = {row["id"] for row in drafts}
-        paths = [path for path in completion.paths if path.id in sent]
-        event |= decided(paths, job.request.show, job.request.settings.end_below)
+        chances = {row["id"]: row["chance"] for row in drafts}
+        paths = [path for path in completion.paths if path.id in chances]
+        event |= decided(paths, chances, job.request.show, job.request.settings.end_below)
     figures = job.figures if completion.figures is None else asdict(completion.figures)
     return event if figures is None else event | {"speculation": figures}
 

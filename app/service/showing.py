@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -53,16 +54,17 @@ def chances_of(paths: list[RowPath], showing: Showing) -> dict[int, float]:
     return {path.id: round(chance, 4) for path, chance in zip(paths, branch_chances(paths), strict=True)}
 
 
-def decided(paths: list[RowPath], showing: Showing, sure: float) -> dict[str, Any]:
+def decided(paths: list[RowPath], chances: Mapping[int, float], showing: Showing, sure: float) -> dict[str, Any]:
     """The fields of an event about complete drafts: `pays`, the rows that save time, best first, each up to where it is
     worth showing; and `ghost`, the number of the best row if all are shown: of those with the darkest ink the one that
     saves most time, so that Tab never takes a row that looks less likely than another. None without rows.
 
     Args:
+        chances: of these rows, as the page shows them (`chances_of`).
         sure: the setting *How sure*; at its default a row must be worth the number of looks that saves most time, and
             in proportion at others.
     """
-    from core.time_saved import FITTED, Fitted, branch_chances, expected_ms, rows_that_pay
+    from core.time_saved import FITTED, Fitted, expected_ms, rows_that_pay
 
     paths = [path.with_offset(showing.offset) for path in paths]
     costs, constants = showing.costs, Fitted(FITTED.looks * sure / float(DRAFTING["end_below"].default))
@@ -70,8 +72,10 @@ def decided(paths: list[RowPath], showing: Showing, sure: float) -> dict[str, An
         {"id": row.id, "text": row.text, "chance": round(row.probability, 4), "saved_ms": round(row.saved_ms, 1)}
         for row in rows_that_pay(paths, costs, showing.shown, constants).rows
     ]
-    order = [
-        (sum(chance >= ink for ink in INKS), expected_ms(path, costs), chance, -path.id)
-        for path, chance in zip(paths, branch_chances(paths), strict=True)
-    ]
-    return {"pays": pays, "ghost": -max(order)[-1] if order else None}
+
+    def rank(path: RowPath) -> tuple[float, ...]:
+        chance = chances[path.id]
+        return sum(chance >= ink for ink in INKS), expected_ms(path, costs), chance, -path.id
+
+    best = max(paths, key=rank, default=None)
+    return {"pays": pays, "ghost": None if best is None else best.id}

@@ -270,8 +270,8 @@ export class DraftsController {
     this.rows.resize(this.k);
     const { refill } = this.settings;
     const settings = { ...this.settings, ...this.sampling };
-    const keeps = refill && (keep || grow) && !decides;
-    const kept = keeps ? { kept: this.rows.kept(), removed: this.removed } : {};
+    const stay = refill && (keep || grow) && !decides;
+    const kept = stay ? { kept: this.rows.kept(), removed: this.removed } : {};
     const show = { ...this.pace.costs, offset: this.pace.offset, only: decides, shown: this.rows.shown };
     const freed = this.rows.all.filter(({ live }) => !live).length;
     const after = this.field.after();
@@ -280,9 +280,7 @@ export class DraftsController {
       ...(wanted ? {} : { unasked: true }), merge_alike: true,
       ...(ANDROID ? {} : { corrects: true }), // its keyboards correct slips themselves
     };
-    this.requests.send(before, settings, extra, {
-      pressed, forSettings, wanted, freed, decides, k: this.k, keeps: keep || grow,
-    });
+    this.requests.send(before, settings, extra, { pressed, forSettings, wanted, freed, decides, k: this.k });
   }
 
   /** Request drafts on the writer's command, also where none appear automatically. */

@@ -17,16 +17,16 @@ import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.j
  * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string, all?: boolean, unasked?: boolean,
  *            merge_alike?: boolean, corrects?: boolean, base_stores?: string[], background?: string, show?: Record<string, number | boolean | string[]>}} Extra
  *
- * A complete answer. `pays`: the rows that save time, best first; `ghost`: the number of the row that saves most.
+ * A complete answer. `pays`: the rows that save time, best first; `ghost`: the number of the best row.
  * @typedef {{drafts: Draft[], pays?: Paying[], ghost?: number | null}} Answer
  * @typedef {{id: number, text: string, chance: number}} Paying
  *
  * A running request. `pressed`: time of the key down event that caused it; `freed`: how many rows it must fill, of
  * `k`; `answered`: whether drafts have arrived; `wanted`: whether
- * the writer has asked for them; `keeps`: whether rows stay;
+ * the writer has asked for them;
  * `decides`: whether only the rows that save time are displayed, once they are complete.
  * @typedef {{n: number, before: string, key: string, pressed: number | null, freed: number, k: number, answered: boolean,
- *            filled: boolean, forSettings: boolean, wanted: boolean, keeps: boolean, decides: boolean, done: boolean,
+ *            filled: boolean, forSettings: boolean, wanted: boolean, decides: boolean, done: boolean,
  *            controller: AbortController}} Request
  */
 
@@ -58,7 +58,7 @@ export class Requests {
    * @param {string} before
    * @param {object} settings
    * @param {Extra} extra
-   * @param {{pressed: number | null, freed: number, k: number, forSettings: boolean, wanted: boolean, keeps: boolean,
+   * @param {{pressed: number | null, freed: number, k: number, forSettings: boolean, wanted: boolean,
    *          decides: boolean}} how
    */
   send(before, settings, extra, how) {

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from app.service import showing
 from app.service.requests import DraftRequest
 from app.service.settings import DraftSettings
-from app.service.showing import INKS, Showing, chances_of, decided
+from app.service.showing import INKS, Showing, chances_of
 from core.time_saved import END_BELOW, Cut, RowPath
 
 DRAFT_LIST = Path(__file__).parents[3] / "app/static/editor/draft_list.js"
@@ -17,6 +19,10 @@ ROWS = [
     RowPath(0, " the", (Cut(4, math.log(0.4)),)),
     RowPath(2, " nevertheless", (Cut(13, math.log(0.2)),)),
 ]
+
+
+def decided(paths: list[RowPath], show: Showing, sure: float) -> dict[str, Any]:
+    return showing.decided(paths, chances_of(paths, show), show, sure)
 
 
 def test_the_rows_that_pay_and_the_ghost_are_sent_with_their_chances() -> None:
