@@ -67,6 +67,7 @@ class FakeDrafts:
     personal: dict[str, tuple[int, int]] = field(default_factory=dict)  # draft -> what a personal store chose of it
     removed: str = "a"  # the mark of what was removed from the stores
     pays: dict[int, str] | None = None  # row -> its text up to where it saves time, best first; None: all rows do
+    saved_ms: float = 1000  # of each of these
     ghost: int | None = None  # the best row
     requests: list[dict[str, Any]] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)  # requests whose answer was on its way
@@ -152,7 +153,9 @@ class FakeDrafts:
                 told["ghost"] = self.ghost
             if done and "show" in body:
                 pays = {draft["id"]: draft["text"] for draft in drafts} if self.pays is None else self.pays
-                told["pays"] = [{"id": i, "text": text, "chance": 0.5, "saved_ms": 100} for i, text in pays.items()]
+                told["pays"] = [
+                    {"id": i, "text": text, "chance": 0.5, "saved_ms": self.saved_ms} for i, text in pays.items()
+                ]
             yield told | {"hidden": len(rows) - len(drafts), "removed": self.removed, "drafts": drafts}
         yield {
             "type": "stats",

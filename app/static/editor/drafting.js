@@ -45,6 +45,16 @@ export function restOf({ anchor, origin, text, replace }, before) {
 }
 
 /**
+ * Whether one of the drafts agrees with what was typed after their request, or may, because it is still growing. A draft
+ * that replaces letters continues the text of its request alone.
+ * @param {Draft[]} drafts
+ * @param {string} typed
+ */
+export function mayAgree(drafts, typed) {
+  return drafts.some(({ text, finished, replace }) => !replace && (text.startsWith(typed) || (!finished && typed.startsWith(text))));
+}
+
+/**
  * The text that taking `part` of a draft inserts before `after`: without an end that repeats `after`, and with a space
  * where the two need one.
  * @param {string} part

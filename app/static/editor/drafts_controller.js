@@ -8,11 +8,12 @@
  * While only drafts that save time are displayed (showing.js):
  *
  *   key ── rows that agree are shortened at once; the others disappear
- *      └── all drafts are requested; when they are complete, the rows that save time take the places of the others
+ *      └── all drafts are requested; when they are complete, the rows that save time take the places of the others;
+ *          a running request is cancelled only if its drafts disagree: otherwise the next request follows its end
  *   pause ── all drafts are displayed, with their full length, until the next key
  */
 
-import { hasEnoughLeft } from "./drafting.js";
+import { hasEnoughLeft, mayAgree } from "./drafting.js";
 import { Outcomes } from "./outcomes.js";
 import { Requests } from "./requests.js";
 import { emit } from "../shared/dom.js";
@@ -26,6 +27,7 @@ import { beginAnew } from "../shared/transport.js";
 const REFRESH_AFTER = 250; // ms without a key until freed rows are filled, if not every key sends a request
 const MOVED_AFTER = 120; // ms after the caret has moved until drafts are requested at its new position
 const GROW_AFTER = 500; // ms without a key until all drafts grow to their full length
+const MOST_LATE = 8; // characters typed after a request whose drafts are still displayed
 const SETTINGS_EVERY = 16; // least ms between two requests while a slider moves
 
 export class DraftsController {
@@ -106,6 +108,7 @@ export class DraftsController {
       ended: (request) => {
         if (this.settingsWait) this.settingsChanged();
         if (request.done && request.wanted) view.announceLater();
+        if (request.next) this.requestDrafts(request.next);
         if (this.growWaits) this.grow();
       },
     });
@@ -182,9 +185,22 @@ export class DraftsController {
       this.abort();
       if (!this.rows.open) this.close();
     } else if (known) this.along();
+    else if (this.decides && this.isUseful(before)) /** @type {Request} */ (this.request).next = { pressed };
     else if (this.decides || this.waits) this.requestDrafts({ pressed });
     else if (this.settings.refill) this.requestDrafts({ pressed, keep: true });
     else this.requestIfNoneAgrees(before, pressed);
+  }
+
+  /**
+   * Whether the running request may still show rows that save time although keys came after it. On a machine where a
+   * decision takes longer than the next key, a typist would see none if every key replaced the request.
+   * @param {string} before
+   */
+  isUseful(before) {
+    const { request } = this;
+    if (!request?.decides || request.done || !before.startsWith(request.before)) return false;
+    const typed = before.slice(request.before.length);
+    return typed.length <= MOST_LATE && (!request.answered || mayAgree(request.drafts, typed));
   }
 
   /**
@@ -355,6 +371,10 @@ export class DraftsController {
 
     const before = this.before();
     if (before === null || this.waits) return;
+    if (request.next && !mayAgree(line.drafts, before.slice(request.before.length))) {
+      this.requestDrafts(request.next);
+      return;
+    }
     const { settled } = line;
     if (line.done || !request.decides) this.place(request.before, before, line, { settled, growing: !line.done });
     this.draw();
@@ -372,13 +392,17 @@ export class DraftsController {
    */
   place(anchor, before, { drafts, pays, ghost }, { settled, growing }) {
     if (this.decides && pays) {
-      const paying = pays.flatMap(({ id, text, chance }) => {
+      // After further keys, less of each row is left. Its chance has risen with each; at least the old one is left.
+      const typed = (before.length - anchor.length) * this.pace.costs.key_ms;
+      const paying = pays.flatMap(({ id, text, chance, saved_ms }) => {
+        if (typed && saved_ms <= chance * typed) return [];
         const draft = drafts.find((one) => one.id === id);
         // A draft that appears unasked may end before it saves most time: at the next punctuation.
         const shown = draft?.text.startsWith(text) ? text : draft?.text ?? "";
         return draft ? [{ ...draft, text: shown, chance, best: pays[0].id === id }] : [];
       });
       this.rows.decide(anchor, before, paying);
+      if (typed) return; // the chance of a row that already came true in part says too little
       for (const { draft } of this.rows.all) if (draft && !draft.replace) this.outcomes.displayed(draft);
       return;
     }

@@ -19,15 +19,16 @@ import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.j
  *
  * A complete answer. `pays`: the rows that save time, best first; `ghost`: the number of the best row.
  * @typedef {{drafts: Draft[], pays?: Paying[], ghost?: number | null}} Answer
- * @typedef {{id: number, text: string, chance: number}} Paying
+ * @typedef {{id: number, text: string, chance: number, saved_ms: number}} Paying
  *
  * A running request. `pressed`: time of the key down event that caused it; `freed`: how many rows it must fill, of
  * `k`; `answered`: whether drafts have arrived; `wanted`: whether
  * the writer has asked for them;
- * `decides`: whether only the rows that save time are displayed, once they are complete.
+ * `decides`: whether only the rows that save time are displayed, once they are complete; `drafts`: those received so far;
+ * `next`: the request that follows, because a key came after this one.
  * @typedef {{n: number, before: string, key: string, pressed: number | null, freed: number, k: number, answered: boolean,
- *            filled: boolean, forSettings: boolean, wanted: boolean, decides: boolean, done: boolean,
- *            controller: AbortController}} Request
+ *            filled: boolean, forSettings: boolean, wanted: boolean, decides: boolean, done: boolean, drafts: Draft[],
+ *            next: {pressed: number | null} | null, controller: AbortController}} Request
  */
 
 const REMEMBERED = 16; // complete answers in the cache
@@ -68,7 +69,7 @@ export class Requests {
     /** @type {Request} */
     const request = {
       ...how, n: ++this.n, before, key: extra.unasked ? keyOf(window, extra.after ?? "") : "", controller,
-      answered: false, filled: how.freed === 0, done: false,
+      answered: false, filled: how.freed === 0, done: false, drafts: [], next: null,
     };
     this.running = request;
     streamDrafts(
@@ -102,6 +103,7 @@ export class Requests {
     else if (line.type === "stats") this.callbacks.figures(line);
     else if (line.type === "drafts") {
       request.done = line.done;
+      request.drafts = line.drafts;
       if (line.done && request.key) this.remember(request, line);
       this.callbacks.drafts(request, line);
       request.answered = true;

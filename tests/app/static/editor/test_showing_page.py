@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from tests.app.static.editor.test_page import BEFORE, Editor, fake, server
-from tests.fake_drafts import FakeDrafts, Server, create_app
+from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server, create_app
 
 __all__ = ["fake", "server"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
@@ -27,6 +27,12 @@ PRESS = """() => {
   };
   document.querySelector(".polydraft").addEventListener("pd-settled", press, { once: true });
 }"""
+
+# Notes the ghost of an answer that is complete after further keys.
+LATE_GHOST = """() => document.querySelector(".polydraft").addEventListener("pd-settled", () => {
+  if (!polydraft.editor.request?.next) return;
+  window.late = document.querySelector(".pd-ghost:not([hidden]) .pd-ghost-text")?.textContent ?? "";
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +97,59 @@ def test_a_row_that_still_saves_time_keeps_its_place(page: Editor) -> None:
     page.wait_for_drafts("away", "up the", "along the")  # the second and third stay; the best one takes the free place
     assert page.ghost() == "away"
     assert page.fake.requests[-1]["show"]["shown"] == ["to the", "up the", "along"]
+
+
+def slow(page: Editor, steps: int) -> None:
+    """Types the last letter of BEFORE while the server computes no more than these steps of its drafts."""
+    choose(page, "time")
+    page.page.evaluate("Object.defineProperty(polydraft.pace, 'pause', { value: 1e6 })")
+    page.put(BEFORE[:-1])
+    page.wait(lambda: not page.page.evaluate("polydraft.editor.request"))
+    page.fake.held_after = steps
+    page.write("t")
+    page.wait(lambda: page.page.evaluate("polydraft.editor.request?.drafts.length") == (3 if steps else 0))
+
+
+def asked(page: Editor) -> list[str]:
+    """The texts of the requests for BEFORE and what was typed after it."""
+    return [each["before"] for each in page.fake.requests if each["before"].startswith(BEFORE)]
+
+
+def test_rows_that_come_after_the_next_key_are_displayed_if_they_agree_with_it(page: Editor) -> None:
+    page.fake.pays = {}
+    slow(page, steps=1)
+    page.fake.pays = {1: " up the"}
+    page.write(" u")
+    assert asked(page) == [BEFORE]  # it runs on
+    page.page.evaluate(LATE_GHOST)
+    page.fake.held_after = None
+    page.wait(lambda: asked(page) == [BEFORE, BEFORE + " u"], "the request for the present text")
+    assert page.page.evaluate("window.late").removeprefix("\u200b") == "p the"
+    assert sum(numbers(page)["judged"]) == 0  # its chance was that of the earlier text
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_request_whose_drafts_disagree_with_the_next_key_is_replaced(page: Editor, steps: int) -> None:
+    slow(page, steps)
+    page.write(",")
+    if not steps:  # nothing is known of its drafts yet
+        assert asked(page) == [BEFORE]
+    page.fake.held_after = 1
+    page.wait(lambda: asked(page) == [BEFORE, BEFORE + ","], "the request for the present text")
+    page.wait(lambda: len(page.fake.stopped) > 0, "the end of the old one")
+    page.fake.held_after = None
+    page.wait_for_drafts(MARKET, RIVER, HOME)
+
+
+def test_a_row_of_which_too_little_is_left_after_the_next_keys_is_not_displayed(page: Editor) -> None:
+    page.fake.pays = {0: " to the"}
+    page.fake.saved_ms = 157  # at a chance of one half and 157 ms a key, two letters later nothing is left
+    slow(page, steps=1)
+    page.write(" t")
+    page.page.evaluate(LATE_GHOST)
+    page.fake.held_after = None
+    page.wait(lambda: asked(page) == [BEFORE, BEFORE + " t"], "the request for the present text")
+    assert page.page.evaluate("window.late") == ""
 
 
 def test_a_pause_shows_all_drafts_and_the_next_key_takes_away_what_does_not_pay(page: Editor) -> None:
