@@ -37,6 +37,9 @@ def eagle3(
         Path | None, typer.Option(help="Folder for texts and state; by default OUT.work. The same call resumes.")
     ] = None,
     model: Annotated[str, typer.Option(help="The target: default, a GGUF file, a folder or a hub id.")] = "default",
+    with_prose: Annotated[
+        bool, typer.Option("--prose", help="The target with its adapter to prose: yours, or the one of the app.")
+    ] = False,
     texts: Annotated[int, typer.Option(min=8, help="Pieces of training text.")] = 8000,
     own: Annotated[float, typer.Option(min=0, max=1, help="Share of them that the model generates.")] = 0.25,
     answers: Annotated[
@@ -73,8 +76,10 @@ def eagle3(
     from core.models.llama import why_not
     from core.models.load import load_module
     from core.models.memory import free_bytes
+    from core.models.prose import prose_of
     from core.speculative.eagle3 import Eagle3Head
     from training import teacher as teaching
+    from training.adapter import merge
     from training.first_weights import feature_scale, fit_first_weights
     from training.heads import Recipe, batches, draft_vocabulary, new_head, train, unrolled
     from training.instructions import instructions
@@ -89,6 +94,10 @@ def eagle3(
     console.print("Loading the model …")
     target = load_module(model)
     module = target.layers.module
+    if with_prose:
+        if (adapter := prose_of(target)) is None:
+            raise InputError(f"There is no adapter to prose for {target.name}; make one with `polydraft train prose`.")
+        merge(target, adapter)
     quick = not why_not(module)
     if head is not None:
         head.check(target.vocab_size, target.dim)

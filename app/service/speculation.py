@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def make_drafter(name: str, autocomplete: Autocomplete, head: Path | None = None) -> Drafter:
-    """Creates a drafter of `core.controls.DRAFTERS`. `head`: the folder of an EAGLE-3 head."""
+    """Creates a drafter of `core.controls.DRAFTERS`. `head`: the folder of an EAGLE-3 head; None is `head_of`."""
     from core.speculative import ModelDrafter, NgramDrafter, SuffixDrafter, SuperposedDrafter
-    from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
+    from core.speculative.drafters.eagle3 import Eagle3Drafter, head_of
     from core.speculative.eagle3 import Eagle3Head
 
     model, stores = autocomplete.model, autocomplete.base_stores
@@ -40,7 +40,7 @@ def make_drafter(name: str, autocomplete: Autocomplete, head: Path | None = None
     if name == "model":
         assert autocomplete.draft_model is not None
         return ModelDrafter(autocomplete.draft_model, model)
-    return Eagle3Drafter(Eagle3Head.load(head or DEFAULT_HEAD), model)
+    return Eagle3Drafter(Eagle3Head.load(head or head_of(model, autocomplete.with_prose)), model)
 
 
 def missing_for(name: str, autocomplete: Autocomplete) -> str:
@@ -55,11 +55,11 @@ def missing_for(name: str, autocomplete: Autocomplete) -> str:
         return ""
     if model.backend != "torch":
         return f"EAGLE-3 reads hidden states, which {model.backend} does not provide; start with --backend torch."
-    from core.speculative.drafters.eagle3 import DEFAULT_HEAD
+    from core.speculative.drafters.eagle3 import head_of
     from core.speculative.eagle3 import Eagle3Head, HeadError
 
     try:
-        Eagle3Head.load(DEFAULT_HEAD).check(model.vocab_size, model.dim)
+        Eagle3Head.load(head_of(model, autocomplete.with_prose)).check(model.vocab_size, model.dim)
     except HeadError as error:
         return str(error)
     return ""
@@ -117,6 +117,7 @@ class _Learnt:
     def __init__(self) -> None:
         # By name, and for the suffix automaton also by the personal stores that it reads.
         self.drafters: dict[tuple[str, ...], Drafter] = {}
+        self.head: Path | None = None  # of EAGLE-3, as the user chose; None is `head_of`
         self.bases: list[tuple[Store, float]] = []  # the base stores of the drafters
         self.removed = ""  # `Autocomplete.removed` of the personal stores
         self.speculators: OrderedDict[str, Speculator] = OrderedDict()
@@ -175,11 +176,23 @@ def chosen_by(
         learnt.drop([made for made in learnt.drafters if made[0] in WITH_STORES])
         learnt.bases, learnt.removed = bases, removed
     name = (wanted.drafter, *(store.name for store in personal))
+    caution = None
+    if wanted.drafter == "eagle3" and model.backend == "torch":
+        from core.speculative.drafters.eagle3 import DEFAULT_HEAD, head_of
+
+        head = learnt.head or head_of(model, autocomplete.with_prose)
+        name = wanted.drafter, str(head)
+        if autocomplete.adapted:
+            caution = OTHER_MODEL
+        elif autocomplete.with_prose and head == DEFAULT_HEAD:
+            caution = MODEL_AS_IT_CAME
     if name not in learnt.drafters:
-        if missing := missing_for(wanted.drafter, autocomplete):
+        if learnt.head is None and (missing := missing_for(wanted.drafter, autocomplete)):
             raise InputError(missing)
-        learnt.drop([made for made in learnt.drafters if len(made) > 1][: 1 - READERS])
-        learnt.drafters[name] = make_drafter(wanted.drafter, autocomplete)
+        others = [made for made in learnt.drafters if made[0] == wanted.drafter and len(made) > 1]
+        # The target computes the features of one head.
+        learnt.drop(others if wanted.drafter == "eagle3" else others[: 1 - READERS])
+        learnt.drafters[name] = make_drafter(wanted.drafter, autocomplete, learnt.head)
     drafter = learnt.drafters[name]
     if isinstance(drafter, SuffixDrafter):
         drafter.read(personal)
@@ -187,9 +200,6 @@ def chosen_by(
     key = settings.model_dump_json(include={"k", "temperature", "tau", "sampling"})
     key = f"{autocomplete.adapted} {autocomplete.with_prose} {name} {key}"
     if key not in learnt.speculators:
-        caution = None
-        if wanted.drafter == "eagle3":
-            caution = OTHER_MODEL if autocomplete.adapted else MODEL_AS_IT_CAME if autocomplete.with_prose else None
         learnt.speculators[key] = Speculator(drafter, learnt.curve, caution)
         if len(learnt.speculators) > LEARNT:
             learnt.speculators.popitem(last=False)
@@ -223,11 +233,10 @@ def prepare(autocomplete: Autocomplete, settings: DraftSettings, head: Path | No
     """Runs the measurements of `chosen_by` now, for a caller that drafts only once.
 
     Args:
-        head: the folder of an EAGLE-3 head, for that drafter; None is the one for the default model.
+        head: the folder of an EAGLE-3 head, for that drafter; None is `head_of`.
     Raises: as `chosen_by` does; HeadError for a folder without a head.
     """
-    if head is not None:
-        _learnt.setdefault(autocomplete, _Learnt()).drafters["eagle3",] = make_drafter("eagle3", autocomplete, head)
+    _learnt.setdefault(autocomplete, _Learnt()).head = head
     if chosen_by(autocomplete, settings) is None:
         for _ in chore(autocomplete):
             pass

@@ -478,6 +478,9 @@ def test_the_command_trains_a_head_for_a_model(
     refused = CliRunner().invoke(app, [*again[:3], "-o", str(tmp_path / "y"), *flags, "--begin-with", str(tmp_path)])
     assert refused.exit_code == 1
     assert "No EAGLE-3 head" in refused.output
+    without = CliRunner().invoke(app, [*again[:3], "-o", str(tmp_path / "z"), *flags, "--prose"])
+    assert without.exit_code == 1
+    assert "no adapter to prose for tiny" in without.output
     wrong = CliRunner().invoke(app, ["train", "eagle3", str(tmp_path / "none"), "-o", str(tmp_path / "x"), *flags])
     assert wrong.exit_code == 1
     assert "none" in wrong.output

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from core.models.base import LanguageModel
+from core.models.prose import prose_folder
 from core.models.static import StaticModel
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.drafters.eagle3_cpu import CpuTrees
@@ -30,7 +31,15 @@ from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
 
 DEFAULT_HEAD = Path(__file__).resolve().parents[3] / "assets" / "eagle3-default"  # for the default model
+PROSE_HEAD = "eagle3"  # in the folder of an adapter to prose: a head that was trained for the model with it
 DEPTH = 6
+
+
+def head_of(model: LanguageModel, with_prose: bool) -> Path:
+    """The folder of the head for a model: with its adapter to prose the head in the adapter's folder, if there is one;
+    otherwise that for the default model as it came. Raises AdapterError for a damaged adapter."""
+    folder = prose_folder(model) if with_prose else None
+    return folder / PROSE_HEAD if folder is not None and (folder / PROSE_HEAD).is_dir() else DEFAULT_HEAD
 
 
 class Eagle3Drafter(Drafter):

@@ -20,6 +20,7 @@ from core.models import hf
 from core.models.base import LanguageModel
 from core.speculative import cost
 from core.speculative.drafters import Moment, eagle3
+from core.speculative.eagle3 import Eagle3Head
 from tests.core.speculative.test_eagle3_drafter import head_for
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -144,3 +145,37 @@ def test_a_drafter_that_a_model_cannot_have_is_refused_by_name(service: DraftSer
     assert error["type"] == "error"
     assert "300 and 32" in error["message"]  # the head that ships is for another model
     assert told(service, 2, asked(None))[-1]["type"] == "stats"
+
+
+def test_an_adapter_to_prose_has_a_head_of_its_own_and_a_notice_without(
+    model: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("alone", "adapted"):
+        head_for(model).save(tmp_path / name)
+    heads = {False: tmp_path / "alone", True: tmp_path / "alone"}
+    monkeypatch.setattr(eagle3, "DEFAULT_HEAD", tmp_path / "alone")
+    monkeypatch.setattr(eagle3, "head_of", lambda _, with_prose: heads[with_prose])
+    loaded: list[Path] = []
+    load = Eagle3Head.load
+    monkeypatch.setattr(Eagle3Head, "load", lambda folder: loaded.append(folder) or load(folder))
+    cost.remember_curve(model, cost.CostCurve((1, 48), (1.0, 1.01)))
+    autocomplete = Autocomplete(model)
+    prose = False
+    monkeypatch.setattr(Autocomplete, "with_prose", property(lambda _: prose))
+    settings = asked({"mode": "lossless", "drafter": "eagle3"})
+
+    def caution() -> str | None:
+        chosen = speculation.chosen_by(autocomplete, settings)
+        assert chosen is not None
+        return chosen.by.caution
+
+    assert caution() is None
+    prose = True
+    assert caution() == speculation.MODEL_AS_IT_CAME
+    heads[True] = tmp_path / "adapted"
+    loaded.clear()
+    assert caution() is None
+    assert set(loaded) == {tmp_path / "adapted"}
+    prose = False
+    assert caution() is None
+    assert loaded[-1] == tmp_path / "alone"

@@ -18,6 +18,7 @@ from core.models import LanguageModel, load_model, prose
 from core.models.adapter import WEIGHTS, Adapter, save
 from core.models.load import load_module
 from core.speculative import calibration
+from core.speculative.drafters.eagle3 import DEFAULT_HEAD, head_of
 from tests.core.models.test_adapter import adapter_for
 from training.adapter import merge
 
@@ -80,6 +81,19 @@ def test_drafts_use_it_and_without_prose_the_model_is_as_it_came(
     with closing(loaded(name, prose=False)) as untouched:
         assert not untouched.has_prose
         assert torch.equal(logits(untouched.model), before)
+
+
+def test_with_it_the_head_in_its_folder_drafts_and_another_without(
+    model: LanguageModel, ours: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert head_of(model, with_prose=True) == DEFAULT_HEAD  # there is none
+    head = tmp_path / "prose" / "eagle3"
+    head.mkdir()
+    assert head_of(model, with_prose=True) == head
+    assert head_of(model, with_prose=False) == DEFAULT_HEAD
+    save(ours, tmp_path / "own")
+    monkeypatch.setattr(prose, "own_folder", lambda: tmp_path / "own")
+    assert head_of(model, with_prose=True) == DEFAULT_HEAD  # the app's head is for the app's adapter
 
 
 def test_another_model_has_none(ours: Adapter, tiny_folder: Callable[[str], Path]) -> None:
