@@ -1,7 +1,8 @@
 """`bench keystroke`: types held-out text into the running app in real Chromium; the page records the times.
 
 *Show drafts* is *Always*, as a newcomer finds it. One more run, with *When they save time*, has the time from the key
-to the decision which rows appear.
+to the decision which rows appear; there a request runs on after a key with which its drafts agree, so the decision may
+come after the next key.
 
 Every key requests drafts. Times run from the key down event in the browser to a change in the page: to the first draft
 if no row agreed with the typed text, to the last freed row filled if some did, and to all drafts complete. A
@@ -256,6 +257,7 @@ def summary(
             ("gr.Textbox: key to all drafts", theirs.times["doneMs"]),
         ]
     if timely is not None:
+        report.rows.append({"what": "When they save time: requests", "count": timely.counts["requests"]})
         lines.append(("When they save time: key to the decision", timely.times["doneMs"]))
     if large is not None:
         lines += [("5 MB: key to its frame", large.page), ("5 MB in a bare text field: key to its frame", large.bare)]
