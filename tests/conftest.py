@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import cache
 from importlib.metadata import distribution
@@ -29,6 +30,18 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # How long an example takes depends on what else the machine does.
 settings.register_profile("without times", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("without times")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules are imported and tests are listed without the garbage collector, which would look at all of them again
+    and again and free nothing. Afterwards it leaves them out."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
