@@ -314,7 +314,8 @@ app.command()(learn_cli.learn)
 def _add_measurements() -> None:
     """Adds `bench` and `eval` from the package of measurements: a checkout has it, and the wheel polydraft-measure adds
     it. The product imports nothing else of it."""
-    package = __name__.removesuffix("app.cli.main") + "measure"  # in a wheel, both are inside `polydraft`
+    # In a wheel, both packages are inside `polydraft`. `python -m app.cli.main` calls this module `__main__`.
+    package = (__package__ or "").removesuffix("app.cli") + "measure"
     if find_spec(package):
         import_module(f"{package}.cli").register(app)
         return

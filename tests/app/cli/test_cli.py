@@ -96,6 +96,13 @@ def test_every_command_explains_itself(command: str) -> None:
     assert "Usage:" in result.stdout
 
 
+@pytest.mark.parametrize(("command", "named"), [("bench", "keystroke"), ("eval", "typing")])
+def test_python_m_has_the_measurements_of_a_checkout(command: str, named: str) -> None:
+    result = polydraft(command, "--help", COLUMNS="200")
+    assert result.returncode == 0
+    assert named in result.stdout
+
+
 def test_the_first_help_names_every_command() -> None:
     shown = runner.invoke(app, ["--help"]).stdout
     for word in ("complete", "doctor", "bench", "ngram", "--model", "--backend", "--port", "--no-browser", "token"):
