@@ -1,7 +1,7 @@
 """Weights in the few-bit formats of GGUF files: reads them from a file, and arranges them for `native/weights.h`.
 
-Decoded values are exactly those of a float32 reader of the file; nothing is rounded again. Codes of 5 and 6 bits take
-8 bits here. Shapes: a matrix (out, in) has its inputs in blocks of 32, and in some forms these in blocks of 256.
+Decoded values are exactly those of a float32 reader of the file; nothing is rounded again. Codes of 5 bits take 6
+here. Shapes: a matrix (out, in) has its inputs in blocks of 32, and in some forms these in blocks of 256.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Form(NamedTuple):
     """How weights are coded.
 
     Attributes:
-        bits: 4 or 8, of a code.
+        bits: 4, 6 or 8, of a code.
         offsets: whether there are offsets.
         scaled: whether scales and offsets are bytes with a factor for every 256 inputs, and not half precision.
         group: inputs that share a scale.
@@ -50,7 +50,9 @@ class Coded:
         scales: (out, in / 32, scales) float16, or int8 with `factors`.
         offsets: (out, in / 32, 1) of the same type, or None.
         codes: of 8 bits: (out, in / 32, 32) int8. Of 4 bits: (out, in / 32, 16) uint8, each byte with those of two
-            inputs at a distance of four, the first one's in its lower half; four bytes have eight inputs.
+            inputs at a distance of four, the first one's in its lower half; four bytes have eight inputs. Of 6 bits:
+            (out, in / 32, 24) uint8, twelve bytes for 16 inputs: signed codes of the first twelve in their upper six
+            bits, and of the last four in the lower two bits of three bytes at a distance of four, the highest first.
         factors: (out, in / 256, 1 or 2) float16, of the scales and of the offsets, or None.
     """
 
@@ -85,6 +87,10 @@ class Coded:
         if self.form.bits == 4:
             of_eight = codes.unflatten(2, (-1, 4))
             codes = torch.stack([of_eight & 15, of_eight >> 4], -2).flatten(2)
+        if self.form.bits == 6:
+            of_sixteen = codes.unflatten(2, (-1, 3, 4))
+            high, middle, low = ((of_sixteen[..., i : i + 1, :] & 3) << (6 - 2 * i) for i in range(3))
+            codes = torch.cat([of_sixteen, high | middle | low], -2).flatten(2).view(torch.int8) >> 2
         weights = codes.float().unflatten(2, (-1, self.form.group))
         weights.mul_(self._numbers(self.scales, 0)[..., None])
         if self.offsets is not None:
@@ -171,19 +177,27 @@ def _q4_1(blocks: np.ndarray) -> Read:
     return _part(blocks, 0, 2, np.float16), _part(blocks, 2, 4, np.float16), _by_eight(blocks[..., 4:]), None
 
 
+def _by_sixteen(codes: np.ndarray) -> np.ndarray:
+    """(…, n) bytes with signed codes in their lower 6 bits -> (…, 3 n / 4), those of 16 in twelve bytes."""
+    words = np.ascontiguousarray(codes).view(np.uint32).reshape(*codes.shape[:-1], -1, 4)  # of four codes
+    lower, lowest = np.uint32(0x3F3F3F3F), np.uint32(0x03030303)
+    packed = (words[..., :3] & lower) << 2 | words[..., 3:] >> np.array([4, 2, 0], np.uint32) & lowest
+    return packed.view(np.uint8).reshape(*codes.shape[:-1], -1)
+
+
 def _five_bits(blocks: np.ndarray, start: int) -> np.ndarray:
     """Codes of a block's 32 inputs: their fifth bits in four bytes, then the others."""
     fifth = np.unpackbits(np.ascontiguousarray(blocks[..., start : start + 4]), axis=-1, bitorder="little")
     others = _apart(blocks[..., start + 4 :])
-    return (others.reshape(*fifth.shape) | fifth << 4).view(np.int8)
+    return others.reshape(*fifth.shape) | fifth << 4
 
 
 def _q5_0(blocks: np.ndarray) -> Read:
-    return _part(blocks, 0, 2, np.float16), None, _five_bits(blocks, 2) - np.int8(16), None
+    return _part(blocks, 0, 2, np.float16), None, _by_sixteen(_five_bits(blocks, 2) - np.uint8(16)), None
 
 
 def _q5_1(blocks: np.ndarray) -> Read:
-    return _part(blocks, 0, 2, np.float16), _part(blocks, 2, 4, np.float16), _five_bits(blocks, 4), None
+    return _part(blocks, 0, 2, np.float16), _part(blocks, 2, 4, np.float16), _by_sixteen(_five_bits(blocks, 4)), None
 
 
 def _q8_0(blocks: np.ndarray) -> Read:
@@ -209,26 +223,26 @@ def _q5_k(blocks: np.ndarray) -> Read:
     scales, offsets, factors = _factors(blocks)
     fifth = blocks[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None] & 1  # (…, 8, 32)
     others = _apart(blocks[..., 48:].reshape(*blocks.shape[:2], 4, 32)).reshape(fifth.shape)
-    return scales, offsets, (others | fifth << 4).view(np.int8), factors
+    return scales, offsets, _by_sixteen(others | fifth << 4), factors
 
 
 def _q6_k(blocks: np.ndarray) -> Read:
     shape = blocks.shape[:2]
     lower = _apart(blocks[..., :128].reshape(*shape, 2, 64)).reshape(*shape, 2, 4, 32)
     upper = blocks[..., 128:192].reshape(*shape, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
-    codes = (lower | upper << 4).view(np.int8) - np.int8(32)
+    codes = _by_sixteen((lower | upper << 4) ^ 32)  # as 32 less
     return _part(blocks, 192, 208, np.int8), None, codes, _part(blocks, 208, None, np.float16)
 
 
 TYPES: dict[GGMLQuantizationType, tuple[Form, Callable[[np.ndarray], Read]]] = {
     Type.Q4_0: (Form(4, True), _q4_0),
     Type.Q4_1: (Form(4, True), _q4_1),
-    Type.Q5_0: (Form(8, False), _q5_0),
-    Type.Q5_1: (Form(8, True), _q5_1),
+    Type.Q5_0: (Form(6, False), _q5_0),
+    Type.Q5_1: (Form(6, True), _q5_1),
     Type.Q8_0: (Form(8, False), _q8_0),
     Type.Q4_K: (Form(4, True, scaled=True), _q4_k),
-    Type.Q5_K: (Form(8, True, scaled=True), _q5_k),
-    Type.Q6_K: (Form(8, False, scaled=True, group=16), _q6_k),
+    Type.Q5_K: (Form(6, True, scaled=True), _q5_k),
+    Type.Q6_K: (Form(6, False, scaled=True, group=16), _q6_k),
 }
 # Plain numbers, which stay as they are.
 PLAIN = {Type.F32: torch.float32, Type.F16: torch.float16, Type.BF16: torch.bfloat16}

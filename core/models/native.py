@@ -35,8 +35,8 @@ NO_MEMORY = 1  # return value of `polydraft_forward`
 # Of weights, in the numbering of `native/interface.h`: types, and forms of coded ones.
 KINDS = (
     *(torch.float32, torch.bfloat16, torch.float16),
-    *(Form(8, False), Form(4, True), Form(8, True)),
-    *(Form(4, True, scaled=True), Form(8, True, scaled=True), Form(8, False, scaled=True, group=16)),
+    *(Form(8, False), Form(4, True), Form(6, False), Form(6, True)),
+    *(Form(4, True, scaled=True), Form(6, True, scaled=True), Form(6, False, scaled=True, group=16)),
 )
 
 

@@ -8,8 +8,8 @@ extern "C" {
 
 // Of weights. The bits of a code; then OFFSETS if there are some; SUPER if scales and offsets are products of a byte and
 // a factor for SUPER_BLOCK inputs; 16 if that many inputs share a scale, and not BLOCK.
-enum Kind : int64_t { FLOAT32, BFLOAT16, FLOAT16, BITS8, BITS4, BITS8_OFFSETS, BITS4_SUPER, BITS8_SUPER, BITS8_SUPER_16,
-                      KINDS };
+enum Kind : int64_t { FLOAT32, BFLOAT16, FLOAT16, BITS8, BITS4, BITS6, BITS6_OFFSETS, BITS4_SUPER, BITS6_SUPER,
+                      BITS6_SUPER_16, KINDS };
 
 // The change that adapters make to the outputs of a matrix: B · (strengths · (A x)). Several adapters are concatenated.
 struct LowRank {

@@ -26,10 +26,14 @@ inline Vec load_bytes(const char* p) {
 }
 
 // How the blocks of coded weights are stored: PANEL scales for each `group` inputs, PANEL offsets if there are any, then
-// words with the codes of 32 / bits inputs each: those of 8 bits in the order of the inputs, the first one's lowest; of
-// those with 4 bits the first four in the lower halves of the four bytes, and the last four in the upper ones. A weight is scale · code + offset. Scales and
-// offsets have half precision; in `super` blocks they are signed bytes, and SUPER_BLOCK inputs begin with PANEL factors
-// of the scales and of the offsets, in half precision. Codes of 8 bits are signed.
+// words of four bytes with the codes. A weight is scale · code + offset. Scales and offsets have half precision; in
+// `super` blocks they are signed bytes, and SUPER_BLOCK inputs begin with PANEL factors of the scales and of the offsets,
+// in half precision. Codes of 6 and 8 bits are signed.
+//
+//      8 bits   a word has four inputs, the first one's code in the lowest byte
+//      4 bits   a word has eight inputs: the first four in the lower halves of the bytes, the last four in the upper ones
+//      6 bits   three words have 16 inputs: the first twelve in the upper six bits of the bytes, the last four in the
+//               lower two bits, of which the first word has the highest
 struct Layout {
   int64_t bits;
   bool offsets, super;
@@ -46,9 +50,21 @@ struct Layout {
 
 // The code of input `at` of the block, of output `o` of the panel.
 inline int32_t code_at(const Layout& layout, const uint32_t* words, int64_t at, int64_t o) {
-  const char* bytes = reinterpret_cast<const char*>(words + (layout.bits == 8 ? at / 4 : at / 8) * PANEL + o) + at % 4;
-  if (layout.bits == 8) return *reinterpret_cast<const int8_t*>(bytes);
-  return *reinterpret_cast<const uint8_t*>(bytes) >> (at % 8 / 4 * 4) & 15;
+  const auto byte = [&](int64_t word) { return words[word * PANEL + o] >> at % 4 * 8 & 255; };
+  if (layout.bits == 8) return static_cast<int8_t>(byte(at / 4));
+  if (layout.bits == 4) return byte(at / 8) >> (at % 8 / 4 * 4) & 15;
+  const int64_t first = at / 16 * 3, place = at % 16 / 4;
+  if (place < 3) return static_cast<int8_t>(byte(first + place)) >> 2;
+  return static_cast<int8_t>(byte(first) << 6 | (byte(first + 1) & 3) << 4 | (byte(first + 2) & 3) << 2) >> 2;
+}
+
+// Codes of 6 bits of the inputs 4 place … 4 place + 3 of 16, in the upper bits of the bytes.
+template <int PLACE>
+inline Word six_bits(const uint32_t* codes) {
+  constexpr uint32_t LOWEST = 0x03030303;
+  if constexpr (PLACE < 3) return load_words(codes + PLACE * PANEL);
+  return (load_words(codes) & LOWEST) << 6 | (load_words(codes + PANEL) & LOWEST) << 4 |
+         (load_words(codes + 2 * PANEL) & LOWEST) << 2;
 }
 
 // The blocks of one panel, in order.

@@ -92,7 +92,7 @@ void reference(const Layout& layout, const char* w, const Rounded* x, int64_t st
 // What processors have for sums of products of bytes. `Dots<BITS, WORDS>` prepares the codes of a group of inputs, for as
 // many outputs as a vector has lanes, and multiplies them with the inputs of one row after the other.
 
-constexpr uint32_t LOWER = 0x0f0f0f0f, SIGNS = 0x80808080;  // of four codes
+constexpr uint32_t LOWER = 0x0f0f0f0f, LOWER_SIX = 0x3f3f3f3f, SIGNS = 0x80808080;  // of four codes
 
 inline int32_t four(const int8_t* codes) {
   int32_t word;
@@ -100,12 +100,31 @@ inline int32_t four(const int8_t* codes) {
   return word;
 }
 
-// The j-th word of a group, each of four inputs' codes, as the file has them.
+// The j-th word of a group, each of four inputs' codes, as the file has them; of 6 bits in the upper bits of the bytes.
 template <int BITS>
 inline Word word_of(const uint32_t* codes, int j) {
   if constexpr (BITS == 8) return load_words(codes + j * PANEL);
+  if constexpr (BITS == 6) {
+    const uint32_t* first = codes + j / 4 * 3 * PANEL;
+    return j % 4 == 3 ? six_bits<3>(first) : load_words(first + j % 4 * PANEL);
+  }
   const Word both = load_words(codes + j / 2 * PANEL);
   return (j % 2 ? both >> 4 : both) & LOWER;
+}
+
+// The same, unsigned: codes of 8 bits are 128 more, of 6 bits 32.
+template <int BITS>
+inline Word unsigned_word_of(const uint32_t* codes, int j) {
+  const Word word = word_of<BITS>(codes, j);
+  if constexpr (BITS == 8) return word ^ SIGNS;
+  if constexpr (BITS == 6) return (word ^ SIGNS) >> 2 & LOWER_SIX;
+  return word;
+}
+
+// By how much that raises the product with inputs, of which 128 times the sum is `shift`.
+template <int BITS>
+inline int32_t raised(int32_t shift) {
+  return BITS == 8 ? shift : BITS == 6 ? shift / 4 : 0;
 }
 
 #if defined(__AVX512VNNI__) || (defined(__AVXVNNI__) && !defined(__AVX512F__))
@@ -113,14 +132,14 @@ inline Word word_of(const uint32_t* codes, int j) {
 
 template <int BITS, int WORDS>
 struct Dots {
-  Word words[WORDS];  // unsigned: codes of 8 bits are 128 more
+  Word words[WORDS];
 
   explicit Dots(const uint32_t* codes) {
-    for (int j = 0; j < WORDS; j++) words[j] = BITS == 8 ? word_of<BITS>(codes, j) ^ SIGNS : word_of<BITS>(codes, j);
+    for (int j = 0; j < WORDS; j++) words[j] = unsigned_word_of<BITS>(codes, j);
   }
 
   Int operator()(const int8_t* q, int32_t shift) const {
-    Int sum = Int{} - (BITS == 8 ? shift : 0);
+    Int sum = Int{} - raised<BITS>(shift);
 #pragma GCC unroll 8
     for (int j = 0; j < WORDS; j++) {
 #if defined(__AVX512VNNI__)
@@ -136,44 +155,47 @@ struct Dots {
 #elif defined(__AVX512BW__) || (defined(__AVX2__) && !defined(__AVX512F__))
 #define POLYDRAFT_ROUNDED
 
-// Two products of a code of 4 bits fit into 16 bits for a whole block: 15 · 127 · 2 · 8 < 2^15. Codes of 8 bits are two
-// of 4.
+// Two products of a code of 4 bits fit into 16 bits for a whole block: 15 · 127 · 2 · 8 < 2^15; of 6 bits for two words:
+// 63 · 127 · 2 · 2 < 2^15. Codes of 8 bits are two of 4.
 template <int BITS, int WORDS>
 struct Dots {
-  static constexpr int PARTS = BITS / 4;
-  Word words[PARTS][WORDS];  // the lower four bits, and the upper ones of codes that are 128 more
+  static constexpr int PARTS = BITS == 8 ? 2 : 1, AT_ONCE = BITS == 6 ? 2 : WORDS;
+  Word words[PARTS][WORDS];  // of codes of 8 bits the lower four, and the upper ones
 
   explicit Dots(const uint32_t* codes) {
     for (int j = 0; j < WORDS; j++) {
-      const Word word = word_of<BITS>(codes, j);
-      words[0][j] = word & LOWER;
-      if constexpr (BITS == 8) words[1][j] = (word ^ SIGNS) >> 4 & LOWER;
+      const Word word = unsigned_word_of<BITS>(codes, j);
+      words[0][j] = BITS == 8 ? word & LOWER : word;
+      if constexpr (BITS == 8) words[1][j] = word >> 4 & LOWER;
     }
   }
 
   Int operator()(const int8_t* q, int32_t shift) const {
-    Int found[PARTS];
+    Int found[PARTS] = {};
     for (int part = 0; part < PARTS; part++) {
+#pragma GCC unroll 4
+      for (int first = 0; first < WORDS; first += AT_ONCE) {
 #if defined(__AVX512F__)
-      __m512i sum = _mm512_setzero_si512();
+        __m512i sum = _mm512_setzero_si512();
 #pragma GCC unroll 8
-      for (int j = 0; j < WORDS; j++) {
-        const __m512i input = _mm512_set1_epi32(four(q + 4 * j));
-        sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16((__m512i)words[part][j], input));
-      }
-      found[part] = (Int)_mm512_madd_epi16(sum, _mm512_set1_epi16(1));
+        for (int j = first; j < first + AT_ONCE; j++) {
+          const __m512i input = _mm512_set1_epi32(four(q + 4 * j));
+          sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16((__m512i)words[part][j], input));
+        }
+        found[part] += (Int)_mm512_madd_epi16(sum, _mm512_set1_epi16(1));
 #else
-      __m256i sum = _mm256_setzero_si256();
+        __m256i sum = _mm256_setzero_si256();
 #pragma GCC unroll 8
-      for (int j = 0; j < WORDS; j++) {
-        const __m256i input = _mm256_set1_epi32(four(q + 4 * j));
-        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16((__m256i)words[part][j], input));
-      }
-      found[part] = (Int)_mm256_madd_epi16(sum, _mm256_set1_epi16(1));
+        for (int j = first; j < first + AT_ONCE; j++) {
+          const __m256i input = _mm256_set1_epi32(four(q + 4 * j));
+          sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16((__m256i)words[part][j], input));
+        }
+        found[part] += (Int)_mm256_madd_epi16(sum, _mm256_set1_epi16(1));
 #endif
+      }
     }
     if constexpr (BITS == 8) return found[0] + (found[1] << 4) - shift;
-    return found[0];
+    return found[0] - raised<BITS>(shift);
   }
 };
 
@@ -185,7 +207,10 @@ struct Dots {
   Word words[WORDS];
 
   explicit Dots(const uint32_t* codes) {
-    for (int j = 0; j < WORDS; j++) words[j] = word_of<BITS>(codes, j);
+    for (int j = 0; j < WORDS; j++) {
+      words[j] = word_of<BITS>(codes, j);
+      if constexpr (BITS == 6) words[j] = (Word)vshrq_n_s8((int8x16_t)words[j], 2);
+    }
   }
 
   Int operator()(const int8_t* q, int32_t) const {
@@ -229,8 +254,9 @@ void rounded_panel(const Layout& layout, const char* w, const Rounded* x, int64_
 
 RoundedPanel rounded_of(const Layout& layout) {
   if (layout.bits == 4) return rounded_panel<4, true, BLOCK>;
-  if (layout.group != BLOCK) return rounded_panel<8, false, BLOCK / 2>;
-  return layout.offsets ? rounded_panel<8, true, BLOCK> : rounded_panel<8, false, BLOCK>;
+  if (layout.bits == 8) return rounded_panel<8, false, BLOCK>;
+  if (layout.group != BLOCK) return rounded_panel<6, false, BLOCK / 2>;
+  return layout.offsets ? rounded_panel<6, true, BLOCK> : rounded_panel<6, false, BLOCK>;
 }
 
 #else

@@ -91,11 +91,19 @@ struct Plain {
 
 template <int BITS, class Compiled>
 struct Coded {
-  static constexpr int IN_WORD = 32 / BITS;
+  static constexpr int IN_WORD = BITS == 4 ? 8 : 4;
+  static constexpr int STEP = BITS == 6 ? 16 : IN_WORD;  // inputs whose codes are in the same words
+
+  // The words of the inputs from IN_WORD · PLACE of a step on.
+  template <int PLACE>
+  static Word words(const uint32_t* codes) {
+    if constexpr (BITS == 6) return six_bits<PLACE>(codes);
+    return load_words(codes);
+  }
 
   static Vec code(Word words, int place) {
-    if constexpr (BITS == 8) {
-      return __builtin_convertvector(reinterpret_cast<Int>(words << (24 - 8 * place)) >> 24, Vec);
+    if constexpr (BITS != 4) {
+      return __builtin_convertvector(reinterpret_cast<Int>(words << (24 - 8 * place)) >> (32 - BITS), Vec);
     }
     const int shift = place % 4 * 8 + place / 4 * 4;
 #if defined(__AVX512F__) && !defined(__clang__)
@@ -104,6 +112,17 @@ struct Coded {
 #else
     return __builtin_convertvector(reinterpret_cast<Int>((words >> shift) & 15), Vec);
 #endif
+  }
+
+  // Calls `act` with the number of each word of a step.
+  template <class Act>
+  static void each_word(Act act) {
+    act(std::integral_constant<int, 0>{});
+    if constexpr (BITS == 6) {
+      act(std::integral_constant<int, 1>{});
+      act(std::integral_constant<int, 2>{});
+      act(std::integral_constant<int, 3>{});
+    }
   }
 
   // A panel as `Float32` has it.
@@ -118,10 +137,12 @@ struct Coded {
         float* to = decoded + k * PANEL + half * LANES;
         for (int64_t at = 0; at < BLOCK; at += layout.group) {
           const Vec scale = blocks.scale(half, at);
-          for (int64_t i = 0; i < layout.group; i += IN_WORD, codes += PANEL) {
-            const Word words = load_words(codes);
+          for (int64_t i = 0; i < layout.group; i += STEP, codes += STEP * BITS / 32 * PANEL) {
+            each_word([&](auto number) {
+              const Word found = words<number>(codes);
 #pragma GCC unroll 8
-            for (int place = 0; place < IN_WORD; place++, to += PANEL) store(to, scale * code(words, place) + offset);
+              for (int place = 0; place < IN_WORD; place++, to += PANEL) store(to, scale * code(found, place) + offset);
+            });
           }
         }
       }
@@ -140,13 +161,16 @@ struct Coded {
       for (int64_t at = 0; at < BLOCK; at += layout.group) {
         Vec chains[CHAINS<R>][R][2] = {};
         const float* input = x + k + at;
-        for (int64_t i = 0; i < layout.group; i += IN_WORD, codes += PANEL, fetch.from += IN_WORD * fetch.step) {
-          for (int64_t to = 0; to < IN_WORD * fetch.step; to += 64) __builtin_prefetch(fetch.from + to);
-          const Word a = load_words(codes), b = load_words(codes + LANES);
+        for (int64_t i = 0; i < layout.group; i += STEP, codes += STEP * BITS / 32 * PANEL) {
+          each_word([&](auto number) {
+            for (int64_t to = 0; to < IN_WORD * fetch.step; to += 64) __builtin_prefetch(fetch.from + to);
+            fetch.from += IN_WORD * fetch.step;
+            const Word a = words<number>(codes), b = words<number>(codes + LANES);
 #pragma GCC unroll 8
-          for (int place = 0; place < IN_WORD; place++) {
-            add_up<R>(chains[place % CHAINS<R>], code(a, place), code(b, place), input + i + place, K);
-          }
+            for (int place = 0; place < IN_WORD; place++) {
+              add_up<R>(chains[place % CHAINS<R>], code(a, place), code(b, place), input + i + IN_WORD * number + place, K);
+            }
+          });
         }
         Vec (&totals)[R][2] = chains[0];
         for (int chain = 1; chain < CHAINS<R>; chain++) {
@@ -201,8 +225,8 @@ Format coded(bool offsets, bool super = false, int64_t group = BLOCK) {
 // By kind.
 const Format FORMATS[] = {
     plain<Float32>(), plain<Bits16<false>>(), plain<Bits16<true>>(),
-    coded<8, Plain<8, false>>(false), coded<4, Plain<4, true>>(true), coded<8>(true),
-    coded<4>(true, true), coded<8>(true, true), coded<8>(false, true, 16),
+    coded<8, Plain<8, false>>(false), coded<4, Plain<4, true>>(true), coded<6>(false), coded<6>(true),
+    coded<4>(true, true), coded<6>(true, true), coded<6>(false, true, 16),
 };
 
 // The weights (K,) of output `o` of a panel, as float32.

@@ -21,9 +21,10 @@ from transformers import LlamaConfig
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.models import gguf_file, hf, load, native_gguf
-from core.models.coded import Coded, float32, joined, weight_of
+from core.models.coded import Coded, Form, float32, joined, weight_of
 from core.models.gguf_file import GGUFTensor
 from core.models.llama import NativeLlama, as_stored
+from core.models.native import Compiled, LayerMaps, Line, Shape
 from core.models.torch_model import TorchModel
 
 QUANTIZED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]  # gguf can make them of weights
@@ -156,14 +157,32 @@ def test_logits_are_those_of_the_same_weights_unpacked(
     torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("rounded", [False, True])
+def test_codes_of_6_bits_give_the_bits_that_the_same_codes_of_8_bits_give(tmp_path: Path, rounded: bool) -> None:
+    torch.manual_seed(4)
+    packed = Coded.of(in_a_file(tmp_path / "x.gguf", {"x": (torch.randn(70, 256), "Q5_0")})["x"])
+    assert packed is not None
+    assert packed.form.bits == 6
+    codes = packed.decoded().view(70, -1, 32) / packed.scales.float()
+    wide = replace(packed, form=Form(8, False), codes=codes.round().to(torch.int8))
+    assert torch.equal(wide.decoded(), packed.decoded())
+    shape = Shape(dim=256, heads=4, key_heads=4, width=64, inner=256, eps=1e-5)
+    square = [(torch.randn(256, 256) / 16, None) for _ in range(7)]
+    models = [Compiled(shape, [LayerMaps(*square)], (weight, None), rounded=rounded) for weight in (packed, wide)]
+    for n in (1, 2, 3, 4, 5, 6, 9, 13):  # the compiled code has a way for each number, and others for many
+        inputs, turn, block = torch.randn(n, 256), torch.randn(2, 1, n, 64), torch.zeros(2, 4, n, 64)
+        found = [model(inputs.clone(), (turn[0], turn[1]), [Line(block, 0, n)])[0] for model in models]
+        assert torch.equal(*found)
+
+
 @pytest.mark.parametrize("kind", TYPES)
 def test_they_stay_as_small_as_the_file_has_them(models: dict[str, tuple[nn.Module, NativeLlama]], kind: str) -> None:
     module, made = models[kind]
     weights = sum(p.numel() for name, p in module.named_parameters() if p.ndim > 1 and "embed" not in name)
-    # Bits: all with 4 have offsets here; codes of 5 and 6 take 8.
+    # Bits: all with 4 have offsets here; codes of 5 take 6.
     four, eight = (
         {"Q4_0": 5, "Q4_1": 5, "Q4_K": 4.625},
-        {"Q5_0": 8.5, "Q5_1": 9, "Q8_0": 8.5, "Q5_K": 8.625, "Q6_K": 8.5625},
+        {"Q5_0": 6.5, "Q5_1": 7, "Q8_0": 8.5, "Q5_K": 6.625, "Q6_K": 6.5625},
     )
     of_each = (four | eight)[kind]
     filled = 1.35  # the output's last panel of 32
