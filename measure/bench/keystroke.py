@@ -10,8 +10,8 @@ request that a newer key superseded has no end time; `count` is the number of re
 of a core is its CPU time while keys are typed, compared with the same text typed with requests only when no row agrees.
 The peer serves the same drafts with a plain `gr.Textbox`.
 
-In a text of 5 MB the browser's own layout takes most of the time of a key. So the time from a key to its frame is
-measured there in the page and in a bare text field with the same text.
+In a bare text field with 5 MB the browser's own layout takes most of the time of a key; the page's field contains one
+part of such a text (`app/static/editor/parts.js`). The time from a key to its frame is measured in both.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ class Typing:
 
 @dataclass
 class Large:
-    """Times in ms from a key to its frame in a text of 5 MB, in the page and in a bare text field."""
+    """Times in ms from a key to its frame in a text of 5 MB, in the page, which shows a part of it, and in a bare text
+    field with all of it."""
 
     page: list[float]
     bare: list[float] = field(default_factory=list[float])
@@ -260,7 +261,10 @@ def summary(
         report.rows.append({"what": "When they save time: requests", "count": timely.counts["requests"]})
         lines.append(("When they save time: key to the decision", timely.times["doneMs"]))
     if large is not None:
-        lines += [("5 MB: key to its frame", large.page), ("5 MB in a bare text field: key to its frame", large.bare)]
+        lines += [
+            ("5 MB, shown in parts: key to its frame", large.page),
+            ("5 MB in a bare text field: key to its frame", large.bare),
+        ]
     for what, times in lines:
         report.times(what, times, (50, 90, 99))
     report.rows.append({"what": "keys typed", "count": ours.keys})
@@ -271,8 +275,7 @@ def summary(
     report.target("p50 key to all drafts, ms", percentile(ours.times["doneMs"], 50), "<= 120")
     report.target("p90 filling a freed row, ms", percentile(ours.times["fillMs"], 90), "<= 100")
     if large is not None:
-        ratio = percentile(large.page, 50) / percentile(large.bare, 50)
-        report.target("5 MB: key to its frame, p50 / that of a bare text field", ratio, "<= 1.25")
+        report.target("5 MB: p50 key to its frame, ms", percentile(large.page, 50), "<= 50")
     if seldom is not None:
         less = share_of_a_core(seldom)
         report.rows.append({"what": "the same, with requests only if no row agrees", "share": less})

@@ -82,7 +82,7 @@ export async function countWords(text, stopped = () => false) {
     if (space > 0) to += space;
     words += text.slice(from, to).match(/\S+/g)?.length ?? 0;
     from = to;
-    if (from < text.length) await new Promise((resolve) => setTimeout(resolve)); // for keys and drawing
+    if (from < text.length && !document.hidden) await new Promise((resolve) => setTimeout(resolve)); // for keys and drawing
     if (stopped()) break;
   }
   return words;

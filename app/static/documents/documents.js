@@ -77,7 +77,7 @@ export class Documents {
     if (!found || found.binned !== null) return release?.();
     if (!release) return this.waitFor(found);
     const shown = await this.preview(found);
-    this.show(found, release, own ? place : null, this.editor.textarea.value);
+    this.show(found, release, own ? place : null, this.editor.parts.text);
     shown();
   }
 
@@ -85,13 +85,13 @@ export class Documents {
 
   get title() {
     const { title } = this.current;
-    return titleOf({ title, opening: openingOf(this.editor.text) });
+    return titleOf({ title, opening: openingOf(this.editor.parts.text) });
   }
 
   /**
    * @param {Document} document
    * @param {(() => void) | null} release
-   * @param {{caret: number[], scroll: number} | null} place
+   * @param {{caret: number[], scroll: number, offset?: number} | null} place
    * @param {string} typed appended to the document's text
    */
   show(document, release, place = null, typed = "") {
@@ -103,9 +103,9 @@ export class Documents {
     /** @type {number[][]} */
     const typedPrivately = editor.incognito ? [[document.text.length, text.length]] : [];
     editor.setText(text, start, [...document.privateRanges, ...typedPrivately]);
-    if (end !== start) editor.textarea.setSelectionRange(start, end);
-    // The browser scrolls to the caret by itself only if the text has the focus.
-    if (place) scrollTo(editor.textarea, place.scroll);
+    if (end !== start) editor.select(start, end);
+    // The browser scrolls to the caret by itself only if the text has the focus. A long text is cut anew.
+    if (place && (place.offset ?? 0) === editor.parts.offset) scrollTo(editor.textarea, place.scroll);
     else scrollToCaret(editor.textarea);
     if (document.unsure) {
       const how = "If nothing in it is, say so under Documents.";
@@ -175,9 +175,9 @@ export class Documents {
   /** Save the current document before another is shown. One without text and title is deleted. */
   async putAside() {
     for (let tries = 0; this.saving.dirty() && tries < 3; tries++) await this.saving.save(); // typing may continue meanwhile
-    if (this.saving.dirty() && this.editor.textarea.value) throw new Error("The text here could not be saved. It stays open.");
+    if (this.saving.dirty() && this.editor.parts.length) throw new Error("The text here could not be saved. It stays open.");
     const { id, revision, title } = this.current;
-    if (!revision || title || this.editor.textarea.value) return;
+    if (!revision || title || this.editor.parts.length) return;
     await this.stored.opened().remove(id);
     this.saving.begin(newDocument());
     this.stored.listChanged();
@@ -203,9 +203,14 @@ export class Documents {
 
   /** @param {Document} document that is not stored yet */
   async showNew(document) {
-    const entry = await this.stored.keep(document);
-    this.stored.listChanged();
-    await this.replaceBy({ ...document, ...entry }, await lockDocument(document.id));
+    const shown = await this.preview(document); // before it is stored, which takes time too
+    try {
+      const entry = await this.stored.keep(document);
+      this.stored.listChanged();
+      await this.replaceBy({ ...document, ...entry }, await lockDocument(document.id));
+    } finally {
+      shown();
+    }
   }
 
   /**
@@ -231,7 +236,7 @@ export class Documents {
     return this.stored.inTurn(async () => {
       const others = this.current.stores.filter((store) => store !== file);
       this.current.stores = on ? [...others, file].slice(-MOST_STORES) : others;
-      if (!this.current.revision && !this.editor.textarea.value) return; // an empty page is saved with its first words
+      if (!this.current.revision && !this.editor.parts.length) return; // an empty page is saved with its first words
       this.saving.amended = true;
       await this.saving.save();
     });
@@ -284,7 +289,7 @@ export class Documents {
   makePublic(id) {
     return this.stored.inTurn(async () => {
       if (id === this.current.id) {
-        this.editor.privacy.open([]);
+        this.editor.parts.makePublic();
         this.current.unsure = false;
         this.saving.amended = true;
         return this.saving.save();

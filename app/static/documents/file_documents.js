@@ -2,11 +2,12 @@
 /** Documents that the server keeps as plain text files; see app/web/routes/documents.py. */
 
 import { Changed } from "./document.js";
-import { ServerError, getJson, postJson } from "../shared/transport.js";
+import { ServerError, getJson, postJson, postLongText } from "../shared/transport.js";
 
 /** @typedef {import("./document.js").Document} Document */
 /** @typedef {import("./document.js").Entry} Entry */
 
+const LARGE = 500_000; // characters of a text that is sent in slices
 const NO_KEYS = { typed: 0, taken: 0, takes: 0 };
 
 /** Something in the folder that cannot be used or is missing. `note`: for `setAside`. @typedef {{message: string, note: string}} Problem */
@@ -59,11 +60,12 @@ export class FileDocuments {
    */
   async write({ id, title, text, caret, privateRanges, unsure, keys, stores, background, created, changed, binned }, base) {
     const body = {
-      id, title, text, caret, private: privateRanges, unsure, keys, stores, background, created, changed, binned,
+      id, title, caret, private: privateRanges, unsure, keys, stores, background, created, changed, binned,
       base: base || null,
     };
+    const path = "/api/documents/write";
     try {
-      return fromServer(await postJson("/api/documents/write", body));
+      return fromServer(await (text.length > LARGE ? postLongText(path, body, text) : postJson(path, { ...body, text })));
     } catch (error) {
       if (error instanceof ServerError && error.changed) throw new Changed(error.message);
       throw error;

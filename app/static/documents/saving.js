@@ -19,11 +19,11 @@ import { ConnectionLost } from "../shared/transport.js";
 /** @typedef {import("./document.js").Entry} Entry */
 
 /**
- * What documents need of the editor. `text` is the text as of the last change; `setText` shows another one.
- * @typedef {{textarea: HTMLTextAreaElement, readonly text: string, readonly incognito: boolean,
- *            privacy: {ranges: number[][], open: (ranges: number[][]) => void},
+ * What documents need of the editor. `parts` has the whole text; `setText` shows another one.
+ * @typedef {{textarea: HTMLTextAreaElement, parts: import("../editor/parts.js").Parts, readonly incognito: boolean,
  *            notices: import("../editor/notices.js").Notices, connection: {lost: () => void},
- *            setText: (text: string, caret: number, privateRanges: number[][]) => void}} Editor
+ *            setText: (text: string, caret: number, privateRanges: number[][]) => void,
+ *            select: (start: number, end: number) => void}} Editor
  */
 
 const SAVE_AFTER = 500; // ms without a change until the text is saved
@@ -76,7 +76,7 @@ export class Saving {
   textChanged({ opened }) {
     if (opened || !this.dirty()) return;
     if (this.lock.waiting) this.lock.showElsewhere(null); // the writer has begun another text
-    const slow = this.editor.text.length > LARGE ? 4 : 1;
+    const slow = this.editor.parts.length > LARGE ? 4 : 1;
     this.changedAt ||= performance.now();
     const latest = this.changedAt + SAVE_AT_LEAST * slow - performance.now();
     this.timers.later("save", Math.max(0, Math.min(SAVE_AFTER * slow, latest)), () => this.saveNow());
@@ -84,7 +84,7 @@ export class Saving {
 
   /** Whether the document has unsaved changes. */
   dirty() {
-    return this.amended || this.editor.textarea.value !== this.current.text;
+    return this.amended || !this.editor.parts.equals(this.current.text);
   }
 
   saveNow() {
@@ -93,9 +93,8 @@ export class Saving {
 
   /** The current document with the editor's present text. @returns {Document} */
   written() {
-    const { value, selectionStart, selectionEnd } = this.editor.textarea;
-    const { ranges } = this.editor.privacy;
-    return { ...this.current, text: value, caret: [selectionStart, selectionEnd], privateRanges: ranges, changed: Date.now() };
+    const { text, selection, privateRanges } = this.editor.parts;
+    return { ...this.current, text, caret: selection, privateRanges, changed: Date.now() };
   }
 
   async save() {
@@ -164,12 +163,12 @@ export class Saving {
   /** Whether closing the page could lose text: more is unsaved than the browser has room for. If it has room, keep it. */
   mayBeLost() {
     if (!this.dirty()) return false;
-    return this.editor.text.length > MOST_LEFT || !keepUnsaved(this.written(), this.editor.incognito);
+    return this.editor.parts.length > MOST_LEFT || !keepUnsaved(this.written(), this.editor.incognito);
   }
 
   keepPlace() {
-    const { selectionStart, selectionEnd, scrollTop } = this.editor.textarea;
-    keepPlace({ id: this.current.id, caret: [selectionStart, selectionEnd], scroll: scrollTop });
+    const { parts, textarea } = this.editor;
+    keepPlace({ id: this.current.id, caret: parts.selection, scroll: textarea.scrollTop, offset: parts.offset });
   }
 
   /** @param {unknown} error */

@@ -49,7 +49,7 @@ export function setUpCounts(root, field, keysPressed, typed) {
   const technical = /** @type {HTMLElement} */ (root.querySelector(".pd-technical"));
   const timers = new Timers();
   let words = 0;
-  /** The text in which `words` were counted. */
+  /** What the field contained when `words` were counted; null if all are counted anew. @type {string | null} */
   let counted = "";
   let counting = 0;
   /** The draft that was taken last, unless it was undone. @type {{at: number, text: string} | null} */
@@ -77,6 +77,11 @@ export function setUpCounts(root, field, keysPressed, typed) {
     }
   });
   root.addEventListener("pd-text", () => timers.later("count", COUNT_AFTER, count));
+  root.addEventListener("pd-part", () => {
+    last = null; // its undo has ended
+    counted = null;
+    timers.later("count", COUNT_AFTER, count);
+  });
   root.addEventListener("pd-document", draw);
   line.addEventListener("click", () => disclose(line));
   line.addEventListener("pointerenter", tooltip);
@@ -85,8 +90,8 @@ export function setUpCounts(root, field, keysPressed, typed) {
   async function count() {
     const n = ++counting;
     const { text } = field;
-    const changed = wordsAdded(counted, text, field.caret);
-    const found = changed === null ? await countWords(text, () => n !== counting && field.text !== text) : words + changed;
+    const changed = counted === null ? null : wordsAdded(counted, text, field.caret);
+    const found = changed === null ? await countWords(field.parts.text, () => n !== counting && field.text !== text) : words + changed;
     if (n !== counting) return;
     [words, counted] = [found, text];
     draw();

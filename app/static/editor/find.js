@@ -1,28 +1,30 @@
 // @ts-check
 /**
  * Find and replace, ignoring case. A <textarea> shows its selection only while it has the focus, so a separate layer
- * shows the match while the search field has the focus.
+ * shows the match while the search field has the focus. Of a long text, all parts are searched, and that of the match is
+ * shown.
  */
 
 import { finder } from "../shared/dom.js";
 import { insertAsTyped } from "./inserting.js";
+import { inside, joined } from "./privacy.js";
 
 const MOST = 10_000; // matches that are counted
 
 /**
  * @param {HTMLElement} root
- * @param {HTMLTextAreaElement} textarea
- * @param {import("./caret.js").CaretMap} map
- * @param {(key: import("./keys.js").Key) => void} addKey
+ * @param {import("./text_field.js").TextField} text
+ * @param {{addKey: (key: import("./keys.js").Key) => void, toast: import("./notices.js").Notices["toast"]}} page
  */
-export function setUpFind(root, textarea, map, addKey) {
+export function setUpFind(root, text, { addKey, toast }) {
+  const { textarea, parts, map } = text;
   const find = finder(root);
   const bar = find(".pd-find");
   const field = /** @type {HTMLInputElement} */ (find("[name=fd-what]"));
   const other = /** @type {HTMLInputElement} */ (find("[name=fd-with]"));
   const status = find(".fd-matches");
   const layer = find(".fd-layer");
-  /** Where each match begins. @type {number[]} */
+  /** Where each match begins in the whole text. @type {number[]} */
   let places = [];
   let at = -1;
 
@@ -33,7 +35,7 @@ export function setUpFind(root, textarea, map, addKey) {
     if (selected && !selected.includes("\n") && selected.length < 200) field.value = selected;
     field.focus();
     field.select();
-    search(selectionStart);
+    search(parts.selection[0]);
   }
 
   function close() {
@@ -45,7 +47,7 @@ export function setUpFind(root, textarea, map, addKey) {
   /** Find all matches; the first at or after `from` is the current one. @param {number} from */
   function search(from) {
     const what = field.value;
-    places = what ? matches(textarea.value, what) : [];
+    places = what ? matches(parts.text, what) : [];
     const next = places.findIndex((place) => place >= from);
     at = places.length ? Math.max(0, next) : -1;
     show();
@@ -67,16 +69,16 @@ export function setUpFind(root, textarea, map, addKey) {
     const start = places[at];
     const end = start + field.value.length;
     const focused = document.activeElement;
-    textarea.setSelectionRange(start, end);
+    text.go(start, end);
     // Taking the focus makes the browser scroll to the selection.
     textarea.blur();
     textarea.focus();
     if (focused instanceof HTMLElement && bar.contains(focused)) focused.focus({ preventScroll: true });
-    mark(start, end);
+    mark(start - parts.offset, end - parts.offset);
   }
 
   /**
-   * @param {number} start
+   * @param {number} start in the field
    * @param {number} end
    */
   function mark(start, end) {
@@ -101,26 +103,48 @@ export function setUpFind(root, textarea, map, addKey) {
   function replace() {
     if (at < 0) return;
     const place = places[at];
-    textarea.setSelectionRange(place, place + field.value.length);
+    text.go(place, place + field.value.length);
     write(other.value);
     search(place + other.value.length);
   }
 
   function replaceAll() {
     if (!places.length) return;
-    const { value } = textarea;
+    const value = parts.text;
     const all = matches(value, field.value, Infinity);
-    let text = "";
+    let replaced = "";
     let from = 0;
     for (const place of all) {
-      text += value.slice(from, place) + other.value;
+      replaced += value.slice(from, place) + other.value;
       from = place + field.value.length;
     }
-    textarea.select();
-    write(text + value.slice(from));
-    textarea.setSelectionRange(0, 0);
+    replaced += value.slice(from);
+    if (parts.long) replaceLong(all, replaced);
+    else {
+      textarea.select();
+      write(replaced);
+      textarea.setSelectionRange(0, 0);
+    }
     search(0);
     status.textContent = `${all.length.toLocaleString("en")} replaced`;
+  }
+
+  /**
+   * The browser's undo knows one part only, so a button undoes what was replaced in all.
+   * @param {number[]} all the matches
+   * @param {string} replaced the text after it
+   */
+  function replaceLong(all, replaced) {
+    const { text: before, privateRanges: ranges, selection } = parts;
+    text.open(replaced, 0, rangesAfter(ranges, all, field.value.length, other.value.length, before.length), { opened: false });
+    toast(`${all.length.toLocaleString("en")} replaced.`, {
+      undo: () => {
+        if (parts.equals(replaced)) {
+          text.open(before, selection[0], ranges, { opened: false });
+          search(selection[0]);
+        } else toast("The text has changed since then, so this cannot be undone.", { long: true });
+      },
+    });
   }
 
   /** Replace the selection as one step of undo, and keep the focus in the bar. @param {string} text */
@@ -134,7 +158,7 @@ export function setUpFind(root, textarea, map, addKey) {
     focused.focus({ preventScroll: true });
   }
 
-  field.addEventListener("input", () => search(textarea.selectionStart));
+  field.addEventListener("input", () => search(parts.selection[0]));
   bar.addEventListener("submit", (event) => event.preventDefault());
   bar.addEventListener("keydown", (event) => {
     const { key, shiftKey, target, isComposing } = event;
@@ -158,7 +182,7 @@ export function setUpFind(root, textarea, map, addKey) {
   // The mark scrolls with the text. Changing the text or focusing it removes the mark.
   textarea.addEventListener("scroll", () => (layer.style.transform = `translateY(${-textarea.scrollTop}px)`), { passive: true });
   textarea.addEventListener("focus", () => document.hasFocus() && layer.replaceChildren());
-  root.addEventListener("pd-text", () => layer.replaceChildren());
+  for (const event of ["pd-text", "pd-part"]) root.addEventListener(event, () => layer.replaceChildren());
   addKey({
     id: "find", usual: "Ctrl+F", mac: "Meta+F", does: "Find and replace", everywhere: true,
     run() {
@@ -166,6 +190,32 @@ export function setUpFind(root, textarea, map, addKey) {
       return true;
     },
   });
+}
+
+/**
+ * Private ranges after every match was replaced. A match with a private character is replaced by private ones.
+ * @param {import("./privacy.js").Range[]} ranges
+ * @param {number[]} places of the matches
+ * @param {number} removed the length of a match
+ * @param {number} inserted the length of what replaces it
+ * @param {number} length of the text before
+ */
+export function rangesAfter(ranges, places, removed, inserted, length) {
+  if (!ranges.length) return ranges;
+  /** @type {import("./privacy.js").Range[]} */
+  const after = [];
+  const add = (/** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ by) => {
+    for (const [start, end] of inside(ranges, from, to)) after.push([from + by + start, from + by + end]);
+  };
+  let from = 0;
+  places.forEach((place, n) => {
+    const by = n * (inserted - removed);
+    add(from, place, by);
+    if (inside(ranges, place, place + removed).length) after.push([place + by, place + by + inserted]);
+    from = place + removed;
+  });
+  add(from, length, places.length * (inserted - removed));
+  return joined(after);
 }
 
 /**

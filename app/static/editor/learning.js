@@ -20,12 +20,13 @@ const WAITING = 50; // texts that are queued while the server cannot receive the
 export class Learning {
   /**
    * @param {HTMLElement} root
-   * @param {{textarea: HTMLTextAreaElement, privacy: import("./privacy.js").PrivateText, incognito: {on: boolean}}} parts
+   * @param {{textarea: HTMLTextAreaElement, parts: import("./parts.js").Parts, incognito: {on: boolean}}} text
    * @param {{forgetAnswers: () => void, forgetDrafts: () => void, forgetTab: () => void}} drafts
    */
-  constructor(root, { textarea, privacy, incognito }, drafts) {
+  constructor(root, { textarea, parts, incognito }, drafts) {
     this.textarea = textarea;
-    this.privacy = privacy;
+    this.parts = parts;
+    this.privacy = parts.privacy;
     this.incognito = incognito;
     this.drafts = drafts;
     /** The stores that learn; null if not known. @type {string[] | null} */
@@ -33,7 +34,7 @@ export class Learning {
     /** When the list of stores was last requested, in ms. */
     this.requestedAt = -1e9;
     this.requests = 0;
-    /** A draft that was just taken. @type {{at: number, text: string, phrase: string} | null} */
+    /** A draft that was just taken, and where. @type {{at: number, text: string, phrase: string} | null} */
     this.picked = null;
     /** Paragraphs that were sent. @type {Set<string>} */
     this.done = new Set();
@@ -48,6 +49,7 @@ export class Learning {
     this.button.addEventListener("click", () => this.switchIncognito(!incognito.on));
     root.addEventListener("pd-taken", (event) => this.taken(/** @type {CustomEvent} */ (event).detail));
     root.addEventListener("pd-dropped", () => this.drop());
+    root.addEventListener("pd-leaving", () => this.settlePick());
     whenOthersRemove(() => drafts.forgetDrafts());
     this.textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
     for (const name of ["copy", "download"]) {
@@ -112,9 +114,10 @@ export class Learning {
   taken({ before, text }) {
     this.settlePick();
     if (this.incognito.on) return;
-    const from = Math.max(before.lastIndexOf("\n") + 1, this.privacy.publicFrom(before.length));
-    const context = before.slice(from).match(new RegExp(`(?:\\S+\\s+){0,${CONTEXT - 1}}\\S*\\s*$`))?.[0] ?? "";
-    this.picked = { at: before.length, text, phrase: (context + text).trim() };
+    const part = before.slice(this.parts.context.length); // what the field contains of it
+    const from = Math.max(part.lastIndexOf("\n") + 1, this.privacy.publicFrom(part.length));
+    const context = part.slice(from).match(new RegExp(`(?:\\S+\\s+){0,${CONTEXT - 1}}\\S*\\s*$`))?.[0] ?? "";
+    this.picked = { at: part.length, text, phrase: (context + text).trim() };
   }
 
   /** The writer types on: learn the draft taken before, unless it was undone. */
@@ -135,24 +138,26 @@ export class Learning {
     if (inputType !== "insertLineBreak" && inputType !== "insertParagraph") return;
     const { value, selectionStart } = this.textarea;
     const end = value.slice(0, selectionStart).replace(/\n$/, "").length;
-    this.finish(value.lastIndexOf("\n", end - 1) + 1, end);
+    const start = value.lastIndexOf("\n", end - 1) + 1;
+    this.finish(value.slice(start, end), this.privacy.hides(start, end));
   }
 
   /** The text was copied or downloaded: its last paragraph is finished too. */
   finishAll() {
     this.settlePick();
-    const text = this.textarea.value.trimEnd();
-    this.finish(text.lastIndexOf("\n") + 1, text.length);
+    const text = this.parts.text.trimEnd();
+    const start = text.lastIndexOf("\n") + 1;
+    this.finish(text.slice(start), this.parts.hides(start, text.length));
   }
 
   /**
    * Learn a finished paragraph.
-   * @param {number} start
-   * @param {number} end
+   * @param {string} text
+   * @param {boolean} isPrivate whether a character in it is private
    */
-  finish(start, end) {
-    const paragraph = this.textarea.value.slice(start, end).trim();
-    if (!paragraph || this.incognito.on || this.privacy.hides(start, end) || this.done.has(paragraph)) return;
+  finish(text, isPrivate) {
+    const paragraph = text.trim();
+    if (!paragraph || this.incognito.on || isPrivate || this.done.has(paragraph)) return;
     this.done.add(paragraph);
     this.learn(paragraph, true);
   }

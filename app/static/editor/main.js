@@ -11,6 +11,8 @@
  * Parts of the page that only follow others listen to events of `root`:
  *
  *   pd-text      the text has changed; detail: {opened: boolean}, whether a document was opened
+ *   pd-leaving   another part of a long text is about to be shown: parts.js
+ *   pd-part      another part is shown
  *   pd-taken     a draft was taken; detail: {before, text}
  *   pd-drafts    drafts for a new position have arrived
  *   pd-settled   the rows are final; detail: how many are worth showing
@@ -45,6 +47,7 @@ import { setUpSampling } from "./panel.js";
 import { PrivateText } from "./privacy.js";
 import { Pace } from "./pace.js";
 import { setUpPairing } from "./pairing.js";
+import { setUpPartsBar } from "./parts_bar.js";
 import { Revisiting } from "./revisiting.js";
 import { Rows } from "./rows.js";
 import { Showing } from "./showing.js";
@@ -107,6 +110,15 @@ function startEditor(root) {
     compositionChanged: () => {
       if (drafts.busy) drafts.clear();
     },
+    partShown: () => {
+      drafts.forgetRows();
+      drafts.caretMoved();
+    },
+    split: (undo) => {
+      drafts.forgetRows();
+      const tell = () => undo?.() || notices.toast("The text has changed since then, so this cannot be undone.", { long: true });
+      notices.toast("This text is long, so it is shown in parts.", { long: true, ...(undo ? { undo: tell } : {}) });
+    },
   });
 
   const rows = new Rows();
@@ -115,7 +127,7 @@ function startEditor(root) {
     taking.take(i, length);
   });
   const layout = new Layout(root, { textarea, map, ghost, below: list.below }, options.values, () => view.fit());
-  const revisiting = new Revisiting(textarea, (start, end, taken) => drafts.showAgain(start, end, taken));
+  const revisiting = new Revisiting(field.parts, (start, end, taken) => drafts.showAgain(start, end, taken));
   const view = new DraftsView(
     field, rows, { ghost, list, layout }, () => revisiting.here(), (message) => notices.announce(message),
   );
@@ -136,10 +148,7 @@ function startEditor(root) {
   connection.check();
   field.changed();
   const forDocuments = {
-    textarea, privacy, notices, connection,
-    get text() {
-      return field.text;
-    },
+    textarea, parts: field.parts, notices, connection, select: field.go.bind(field),
     get incognito() {
       return incognito.on;
     },
@@ -158,14 +167,13 @@ function startEditor(root) {
  * @param {Documents} documents
  */
 function startPanels(root, editor, documents) {
-  const { textarea, map, incognito, privacy, notices, connection, options, keys, field, layout, view, drafts } = editor;
+  const { textarea, incognito, notices, connection, options, keys, field, layout, view, drafts } = editor;
   const toast = notices.toast.bind(notices);
   const focusText = () => textarea.focus();
   const addKeys = keys.add.bind(keys);
 
-  setUpTools(root, textarea, {
+  setUpTools(root, textarea, field.parts, {
     toast,
-    isPrivate: () => privacy.hides(0, textarea.textLength),
     insert: (text) => field.insert(text),
     requestHere: () => drafts.requestHere(),
     reset: () => {
@@ -174,7 +182,7 @@ function startPanels(root, editor, documents) {
     },
   });
   setUpChances(root);
-  const learning = new Learning(root, { textarea, privacy, incognito }, drafts);
+  const learning = new Learning(root, { textarea, parts: field.parts, incognito }, drafts);
   setUpTabs(root, async () => (await import("../stores/stores.js")).open(root, { learning, pace: editor.pace, documents }), {
     write: () => {
       drafts.forgetAnswers(); // the stores may have changed, so cached answers are outdated
@@ -205,9 +213,10 @@ function startPanels(root, editor, documents) {
     requests: () => ({ running: drafts.request, answered: drafts.answered }),
     drawList: () => view.drawList(),
   });
-  setUpDocumentsPanel(root, documents, { text: () => field.text, focusText, toast });
+  setUpDocumentsPanel(root, documents, { text: () => field.parts.text, focusText, toast });
   setUpBackground(root, documents, drafts);
-  setUpFind(root, textarea, map, addKeys);
+  setUpFind(root, field, { addKey: addKeys, toast });
+  setUpPartsBar(root, field);
   setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;
@@ -233,9 +242,9 @@ function nothingNext({ value, selectionStart, selectionEnd }) {
 function publish({ textarea, map, privacy, notices, field, rows, revisiting, drafts, pace, showing }, documents, learning) {
   const { counters, requests, settings, timers } = drafts;
   const editor = {
-    textarea, map, privacy, notices, revisiting, requests, settings, timers,
+    textarea, map, privacy, notices, revisiting, parts: field.parts, requests, settings, timers,
     get text() {
-      return field.text;
+      return field.parts.text;
     },
     get caret() {
       return field.caret;

@@ -13,11 +13,12 @@ const ROOM = 40_000_000; // characters in all their `before`
 
 export class Revisiting {
   /**
-   * @param {HTMLTextAreaElement} textarea
+   * @param {import("./parts.js").Parts} parts
    * @param {(start: number, end: number, rows: Row[]) => void} showAgain shows these rows and selects the draft in the text
    */
-  constructor(textarea, showAgain) {
-    this.textarea = textarea;
+  constructor(parts, showAgain) {
+    this.parts = parts;
+    this.textarea = parts.textarea;
     this.showAgain = showAgain;
     /** In the order in which they were taken. @type {Taken[]} */
     this.list = [];
@@ -49,7 +50,13 @@ export class Revisiting {
     if (!this.now) return false;
     const { before, text } = this.list[this.now.at];
     const { selectionStart, selectionEnd } = this.textarea;
-    return selectionStart === before.length && selectionEnd === before.length + text.length;
+    const start = this.start(before);
+    return selectionStart === start && selectionEnd === start + text.length;
+  }
+
+  /** Where a draft begins in the field: of a long text, `before` also has the end of the head. @param {string} before */
+  start(before) {
+    return before.length - this.parts.context.length;
   }
 
   end() {
@@ -67,13 +74,14 @@ export class Revisiting {
    * @returns {boolean} whether the key was used
    */
   walk(by) {
-    const { value, selectionStart } = this.textarea;
+    const { selectionStart } = this.textarea;
+    const value = this.parts.context + this.textarea.value;
     const unchanged = (/** @type {Taken} */ { before, text }) => value.slice(0, before.length + text.length) === before + text;
     const caret = this.now?.caret ?? selectionStart;
     if (by > 0 && !this.now) return false;
     let at = this.now?.at ?? this.list.length;
     do at += by;
-    while (this.list[at] && (!unchanged(this.list[at]) || this.list[at].before.length >= caret));
+    while (this.list[at] && (!unchanged(this.list[at]) || this.start(this.list[at].before) >= caret));
     if (at < 0) return this.list.length > 0; // no earlier draft: the browser's "back" must not leave the page
     if (!this.list[at]) {
       this.end();
@@ -82,7 +90,8 @@ export class Revisiting {
     }
     this.now = { at, caret };
     const { before, text, rows } = this.list[at];
-    this.showAgain(before.length, before.length + text.length, rows);
+    const start = this.start(before);
+    this.showAgain(start, start + text.length, rows);
     return true;
   }
 }

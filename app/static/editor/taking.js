@@ -40,7 +40,8 @@ export class Taking {
     if (!row?.live || !row.draft || (field.composing && !ANDROID)) return false;
     const { value, selectionStart, selectionEnd } = field.textarea;
     if (selectionStart !== selectionEnd && !revisiting.here()) return false;
-    const before = value.slice(0, selectionStart);
+    const { context } = field.parts;
+    const before = context + value.slice(0, selectionStart);
     if (restOf(row.draft, before) !== row.rest) return false;
     const text = fitted(row.rest.slice(0, length), value.slice(selectionEnd));
     if (!text) return false;
@@ -51,7 +52,7 @@ export class Taking {
     if (replace) {
       // The draft's letters take the place of those with the slip; what is left of it continues the corrected text.
       row.draft = { ...row.draft, replace: 0, anchor: kept, origin: kept.length };
-      field.textarea.setSelectionRange(kept.length, selectionStart);
+      field.textarea.setSelectionRange(kept.length - context.length, selectionStart);
     } else revisiting.taken(before, text, rows, what === "word");
     field.insert(text, what);
     if (length >= row.rest.length) emit(this.root, "pd-taken", { before: kept, text });

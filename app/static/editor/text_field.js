@@ -1,16 +1,19 @@
 // @ts-check
 /**
  * The text, its caret and its selection: follows what the writer does in the <textarea>, and inserts text for other parts
- * of the page. It knows nothing of drafts.
+ * of the page. It knows nothing of drafts. Of a long text the field contains one part; parts.js has the others. Positions
+ * are those in the field.
  */
 
 import { hasHugeParagraph, isWritingPlace } from "./drafting.js";
 import { insertAsTyped } from "./inserting.js";
+import { LONG, Parts } from "./parts.js";
 import { emit } from "../shared/dom.js";
 import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
 
 const FOLLOWING = 256; // characters after the caret in requests
+const MUCH = 1000; // characters inserted at once whose undoing is offered if the text is shown in parts then
 const CAUSED_WITHIN = 1000; // ms from a key to the change that it causes
 
 export class TextField {
@@ -20,15 +23,18 @@ export class TextField {
    * @param {import("./caret.js").CaretMap} map
    * @param {import("./privacy.js").PrivateText} privacy
    * @param {{changed: (pressed: number | null) => void, moved: () => void, compositionStarted: () => void,
-   *          compositionChanged: () => void}} on
+   *          compositionChanged: () => void, partShown: () => void, split: (undo: (() => boolean) | null) => void}} on
    *   `changed`: the text has changed, by the key that was pressed at that time; `moved`: only the caret or the selection
-   *   has changed; `compositionStarted`, `compositionChanged`: an input method writes a word that is not finished
+   *   has changed; `compositionStarted`, `compositionChanged`: an input method writes a word that is not finished;
+   *   `partShown`: the field contains another part of the text; `split`: the text is shown in parts from now
+   *   on, and `undo` removes what was pasted, unless the text has changed meanwhile
    */
   constructor(root, textarea, map, privacy, on) {
     this.root = root;
     this.textarea = textarea;
     this.map = map;
     this.privacy = privacy;
+    this.parts = new Parts(textarea, privacy);
     this.on = on;
     this.timers = new Timers();
     this.text = "";
@@ -38,6 +44,8 @@ export class TextField {
     /** The caret after the last change of the text. */
     this.edited = -1;
     this.composing = false;
+    /** The private ranges before the last change. */
+    this.rangesBefore = privacy.ranges;
     /** What `insert` is inserting: a text, or only the first word of a draft. @type {"text" | "word" | null} */
     this.inserting = null;
     /** Whether Tab takes drafts: after typing, a click or Alt and an arrow; otherwise Tab moves the focus. */
@@ -50,6 +58,7 @@ export class TextField {
     if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
     else textarea.placeholder = textarea.dataset.touch ?? "";
     textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
+    textarea.addEventListener("beforeinput", (event) => this.pasteMuch(event));
     textarea.addEventListener("compositionstart", () => {
       this.composing = true;
       if (!ANDROID) on.compositionStarted();
@@ -82,10 +91,11 @@ export class TextField {
 
   /** @param {InputEvent} event */
   input(event) {
-    this.privacy.edited(event);
-    this.engage(true);
     const now = performance.now();
     const burst = now - this.lastInput < 1;
+    if (!burst) this.rangesBefore = this.privacy.ranges;
+    this.privacy.edited(event);
+    this.engage(true);
     this.lastInput = now;
     if (this.composing && event.isComposing && !isPlainTyping(event)) {
       this.on.compositionChanged();
@@ -96,20 +106,41 @@ export class TextField {
     else this.changed();
   }
 
+  /**
+   * Paste a text that is too long for one part without the browser, which takes seconds to minutes.
+   * @param {InputEvent} event
+   */
+  pasteMuch(event) {
+    const { inputType, data, cancelable } = event;
+    const { selectionStart, selectionEnd, textLength } = this.textarea;
+    if (inputType !== "insertFromPaste" || !data || !cancelable || textLength + data.length <= LONG) return;
+    event.preventDefault();
+    const text = data.replace(/\r\n?/g, "\n");
+    this.textarea.setRangeText(text, selectionStart, selectionEnd, "end");
+    this.textarea.dispatchEvent(new InputEvent("input", { inputType, data: text, bubbles: true }));
+  }
+
   /** The text has changed. */
   changed({ opened = false } = {}) {
-    const { textarea } = this;
-    this.text = textarea.value;
-    this.caret = this.edited = textarea.selectionStart;
+    if (this.parts.overflows && !this.composing) this.split();
+    this.read();
+    this.edited = this.caret;
     // If the last key is long ago, something else changed the text: a menu, a drop, a voice.
     const pressed = this.pressed !== null && performance.now() - this.pressed < CAUSED_WITHIN ? this.pressed : null;
     this.pressed = null;
     this.timers.stop("burst");
-    this.map.oneDirection = hasHugeParagraph(this.text);
-    textarea.classList.toggle("pd-one-direction", this.map.oneDirection);
-    /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "";
     emit(this.root, "pd-text", { opened });
     this.on.changed(pressed);
+  }
+
+  /** Read what the field contains now. */
+  read() {
+    const { textarea } = this;
+    this.text = textarea.value;
+    this.caret = textarea.selectionStart;
+    this.map.oneDirection = hasHugeParagraph(this.text);
+    textarea.classList.toggle("pd-one-direction", this.map.oneDirection);
+    /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "" || this.parts.long;
   }
 
   selectionChanged() {
@@ -130,12 +161,72 @@ export class TextField {
    * @param {string} text
    * @param {number} caret
    * @param {number[][]} privateRanges the ranges of it that were typed in incognito
+   * @param {{opened?: boolean}} how whether it is that of another document
    */
-  open(text, caret, privateRanges) {
-    this.textarea.value = text;
-    this.textarea.setSelectionRange(caret, caret);
-    this.privacy.open(privateRanges);
-    this.changed({ opened: true });
+  open(text, caret, privateRanges, { opened = true } = {}) {
+    this.parts.open(text, caret, privateRanges);
+    this.newInField();
+    this.changed({ opened });
+  }
+
+  /** The field contains another text, which may be equal. */
+  newInField() {
+    this.latest = { text: "", caret: -1, before: null };
+  }
+
+  // ---------------------------------------------------------------- the parts of a long text
+
+  /**
+   * Show the part with these places of the whole text, and select them.
+   * @param {number} start
+   * @param {number} end
+   */
+  go(start, end = start) {
+    const { parts, textarea } = this;
+    const { offset } = parts;
+    if (start >= offset && end <= offset + textarea.textLength) textarea.setSelectionRange(start - offset, end - offset);
+    else this.showPart(() => parts.go(start, end));
+  }
+
+  /** Show another part. @param {() => void} put puts it into the field */
+  showPart(put) {
+    const { textarea } = this;
+    const focused = document.activeElement === textarea;
+    if (this.composing) textarea.blur(); // ends the composition
+    if (this.composing) return;
+    emit(this.root, "pd-leaving");
+    put();
+    this.newInField();
+    this.read();
+    this.edited = -1;
+    const { selectionStart, selectionEnd, textLength } = textarea;
+    if (focused) {
+      // Taking the focus makes the browser scroll to the selection.
+      textarea.blur();
+      textarea.focus();
+    }
+    if (selectionEnd === 0) textarea.scrollTop = 0;
+    else if (selectionStart === textLength) textarea.scrollTop = textarea.scrollHeight;
+    emit(this.root, "pd-part");
+    this.on.partShown();
+  }
+
+  /** The field contains too much text for one part: leave the part with the caret. */
+  split() {
+    const { parts, textarea } = this;
+    const caret = parts.offset + this.caret;
+    const before = parts.joined(this.text, this.rangesBefore);
+    const pasted = textarea.textLength - this.text.length > MUCH;
+    parts.split();
+    this.newInField();
+    emit(this.root, "pd-part");
+    const after = parts.text;
+    const undo = () => {
+      const same = parts.equals(after);
+      if (same) this.open(before.text, caret, before.ranges, { opened: false });
+      return same;
+    };
+    this.on.split(pasted ? undo : null);
   }
 
   /**
@@ -158,7 +249,7 @@ export class TextField {
     if (selectionStart !== selectionEnd) return null;
     const { text, latest } = this;
     if (text !== latest.text || selectionStart !== latest.caret) {
-      const before = text.slice(0, selectionStart);
+      const before = this.parts.context + text.slice(0, selectionStart);
       this.latest = { text, caret: selectionStart, before: /\S/.test(before) ? before : null };
     }
     return this.latest.before;
@@ -167,14 +258,14 @@ export class TextField {
   /** The beginning of the text after the caret, for requests; "" if it is only white space. */
   after() {
     const { selectionEnd } = this.textarea;
-    const after = this.text.slice(selectionEnd, selectionEnd + FOLLOWING);
+    const after = this.parts.following(this.text, selectionEnd, FOLLOWING);
     return after.trim() ? after : "";
   }
 
   /** Whether drafts belong at the caret: it is at the end of a line, or after a word that was just typed. */
   isWritingHere() {
     const inWord = this.caret === this.edited && /[\p{L}\p{N}]$/u.test(this.text.slice(Math.max(0, this.caret - 2), this.caret));
-    return inWord || isWritingPlace(this.text.slice(this.caret, this.caret + 2000));
+    return inWord || isWritingPlace(this.parts.following(this.text, this.caret, 2000));
   }
 }
 

@@ -4,19 +4,20 @@
 import { disclose, finder } from "../shared/dom.js";
 
 /**
- * What the buttons do. `isPrivate`: whether a part of the text was typed in incognito.
- * @typedef {{toast: (message: string) => void, isPrivate: () => boolean, insert: (text: string) => void,
+ * What the buttons do.
+ * @typedef {{toast: (message: string) => void, insert: (text: string) => void,
  *            requestHere: () => void}} Actions
  */
 
 /**
  * @param {HTMLElement} root
  * @param {HTMLTextAreaElement} textarea
+ * @param {import("./parts.js").Parts} parts
  * @param {Actions & {reset: () => void}} actions
  */
-export function setUpTools(root, textarea, actions) {
+export function setUpTools(root, textarea, parts, actions) {
   const find = finder(root);
-  find("[data-do=copy]").addEventListener("click", () => copy(textarea, actions));
+  find("[data-do=copy]").addEventListener("click", () => copy(parts, actions));
   find("[data-do=keys]").addEventListener("click", () => /** @type {HTMLDialogElement} */ (find("#pd-keys")).showModal());
   find("[data-do=reset]").addEventListener("click", actions.reset);
   for (const name of ["settings", "more"]) {
@@ -36,7 +37,7 @@ export function setUpTools(root, textarea, actions) {
     button.addEventListener("click", () => actions.insert(button.textContent ?? ""));
   }
   // After a click on a tool the text keeps the focus, and a phone its keyboard. A tool reached by Tab keeps the focus.
-  const tools = ".pd-tools button, .pd-line button, .pd-toast button";
+  const tools = ".pd-tools button, .pd-parts button, .pd-line button, .pd-toast button";
   root.addEventListener("mousedown", (event) => {
     if (!(event.target instanceof Element && event.target.closest(tools))) return;
     event.preventDefault();
@@ -44,7 +45,9 @@ export function setUpTools(root, textarea, actions) {
   });
   // A modal dialog takes the focus, and with it Chromium moves the caret to the beginning of the text.
   let place = [0, 0];
-  textarea.addEventListener("blur", () => (place = [textarea.selectionStart, textarea.selectionEnd]));
+  const notePlace = () => (place = [textarea.selectionStart, textarea.selectionEnd]);
+  textarea.addEventListener("blur", notePlace);
+  root.addEventListener("pd-part", notePlace);
   for (const dialog of root.querySelectorAll("dialog")) {
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close()); // a click beside its contents
     dialog.addEventListener("close", () => {
@@ -59,23 +62,24 @@ export function setUpTools(root, textarea, actions) {
 }
 
 /**
- * @param {HTMLTextAreaElement} textarea
- * @param {Pick<Actions, "toast" | "isPrivate">} actions
+ * @param {import("./parts.js").Parts} parts
+ * @param {Pick<Actions, "toast">} actions
  */
-async function copy(textarea, { toast, isPrivate }) {
-  if (!textarea.value) return toast("There is nothing to copy yet.");
+async function copy(parts, { toast }) {
+  if (!parts.length) return toast("There is nothing to copy yet.");
   // The clipboard interface cannot include private ranges, so it is not used for private text.
-  const copied = (!isPrivate() && (await copiedByApi(textarea))) || copiedByCommand(textarea);
+  const isPrivate = parts.privateRanges.length > 0;
+  const copied = (!isPrivate && (await copiedByApi(parts.text))) || copiedByCommand(parts);
   return toast(copied ? "Copied." : "The browser did not allow copying. Select the text and copy it by hand.");
 }
 
 /**
  * Copy through the clipboard interface, which needs a permission.
- * @param {HTMLTextAreaElement} textarea
+ * @param {string} text
  */
-async function copiedByApi(textarea) {
+async function copiedByApi(text) {
   try {
-    await navigator.clipboard.writeText(textarea.value);
+    await navigator.clipboard.writeText(text);
     return true;
   } catch {
     return false;
@@ -84,14 +88,21 @@ async function copiedByApi(textarea) {
 
 /**
  * Copy by selecting the text and running the browser's command, as the keyboard does.
- * @param {HTMLTextAreaElement} textarea
+ * @param {import("./parts.js").Parts} parts
  */
-function copiedByCommand(textarea) {
+function copiedByCommand(parts) {
+  const { textarea, privacy } = parts;
   const { selectionStart, selectionEnd } = textarea;
   const focused = document.activeElement;
   textarea.focus();
   textarea.select();
+  const copyAll = (/** @type {Event} */ event) => {
+    event.stopImmediatePropagation(); // else the selected part is copied
+    privacy.put(event, parts.text, parts.privateRanges, { always: true });
+  };
+  if (parts.long) textarea.addEventListener("copy", copyAll, { capture: true });
   const copied = document.execCommand("copy");
+  textarea.removeEventListener("copy", copyAll, { capture: true });
   textarea.setSelectionRange(selectionStart, selectionEnd);
   if (focused instanceof HTMLElement && focused !== document.body) focused.focus();
   return copied;

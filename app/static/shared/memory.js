@@ -20,7 +20,10 @@ const COPIES = "polydraft.copies";
 const COPIES_ROOM = 200_000; // characters
 
 /** @typedef {import("../documents/document.js").Document} Document */
-/** @typedef {{id: string, caret: number[], scroll: number}} Place the document that a tab has open, selection and scroll */
+/**
+ * The document that a tab has open, its selection, how far it is scrolled, and where the part begins that is scrolled.
+ * @typedef {{id: string, caret: number[], scroll: number, offset?: number}} Place
+ */
 
 export function isIncognito() {
   return attempt(() => sessionStorage.getItem(INCOGNITO)) === "on";

@@ -1,6 +1,9 @@
 // @ts-check
 /** Requests to the server: JSON, streams of lines, and the message that the page is being closed. */
 
+const JSON_TYPE = { "Content-Type": "application/json" };
+const SLICE = 100_000; // characters converted at once
+
 /** An error that the server returns, with its cause and a remedy. */
 export class ServerError extends Error {
   /**
@@ -83,13 +86,28 @@ export async function postJson(path, body) {
 }
 
 /**
+ * The same with a long text, which is converted in slices, so typing stays fast.
+ * @param {string} path
+ * @param {object} body
+ * @param {string} text its field `text`
+ * @returns {Promise<any>}
+ */
+export async function postLongText(path, body, text) {
+  const slices = [new Blob([JSON.stringify({ ...body, text: "" }).replace(/""}$/, '"')])];
+  for (let from = 0; from < text.length; from += SLICE) {
+    slices.push(new Blob([JSON.stringify(text.slice(from, from + SLICE)).slice(1, -1)]));
+    if (!document.hidden) await new Promise((resolve) => setTimeout(resolve)); // for keys and drawing
+  }
+  return (await reach(path, { method: "POST", headers: JSON_TYPE, body: new Blob([...slices, '"}']) })).json();
+}
+
+/**
  * @param {string} path
  * @param {object} body sent as JSON
  * @param {AbortSignal} [signal]
  */
 function post(path, body, signal) {
-  const headers = { "Content-Type": "application/json" };
-  return reach(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+  return reach(path, { method: "POST", headers: JSON_TYPE, body: JSON.stringify(body), signal });
 }
 
 /** An id that no other tab has. */
