@@ -119,10 +119,14 @@ export function setUpFind(root, text, { addKey, toast }) {
       from = place + field.value.length;
     }
     replaced += value.slice(from);
-    if (parts.long) replaceLong(all, replaced);
+    const { privacy, privateRanges } = parts;
+    const lengths = { removed: field.value.length, inserted: other.value.length, all: value.length };
+    const ranges = rangesAfter(privateRanges, all, lengths, privacy.isOn());
+    if (parts.long) replaceLong(all.length, replaced, ranges);
     else {
       textarea.select();
       write(replaced);
+      privacy.add(ranges); // the browser reports one edit, from the first match to the last
       textarea.setSelectionRange(0, 0);
     }
     search(0);
@@ -131,13 +135,14 @@ export function setUpFind(root, text, { addKey, toast }) {
 
   /**
    * The browser's undo knows one part only, so a button undoes what was replaced in all.
-   * @param {number[]} all the matches
+   * @param {number} matches
    * @param {string} replaced the text after it
+   * @param {import("./privacy.js").Range[]} after its private ranges
    */
-  function replaceLong(all, replaced) {
+  function replaceLong(matches, replaced, after) {
     const { text: before, privateRanges: ranges, selection } = parts;
-    text.open(replaced, 0, rangesAfter(ranges, all, field.value.length, other.value.length, before.length), { opened: false });
-    toast(`${all.length.toLocaleString("en")} replaced.`, {
+    text.open(replaced, 0, after, { opened: false });
+    toast(`${matches.toLocaleString("en")} replaced.`, {
       undo: () => {
         if (parts.equals(replaced)) {
           text.open(before, selection[0], ranges, { opened: false });
@@ -196,12 +201,12 @@ export function setUpFind(root, text, { addKey, toast }) {
  * Private ranges after every match was replaced. A match with a private character is replaced by private ones.
  * @param {import("./privacy.js").Range[]} ranges
  * @param {number[]} places of the matches
- * @param {number} removed the length of a match
- * @param {number} inserted the length of what replaces it
- * @param {number} length of the text before
+ * @param {{removed: number, inserted: number, all: number}} lengths of a match, of what replaces it, and of the whole text
+ *   before
+ * @param {boolean} isPrivate whether what replaces a match is private in any case
  */
-export function rangesAfter(ranges, places, removed, inserted, length) {
-  if (!ranges.length) return ranges;
+export function rangesAfter(ranges, places, { removed, inserted, all }, isPrivate) {
+  if (!ranges.length && !isPrivate) return ranges;
   /** @type {import("./privacy.js").Range[]} */
   const after = [];
   const add = (/** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ by) => {
@@ -211,10 +216,10 @@ export function rangesAfter(ranges, places, removed, inserted, length) {
   places.forEach((place, n) => {
     const by = n * (inserted - removed);
     add(from, place, by);
-    if (inside(ranges, place, place + removed).length) after.push([place + by, place + by + inserted]);
+    if (isPrivate || inside(ranges, place, place + removed).length) after.push([place + by, place + by + inserted]);
     from = place + removed;
   });
-  add(from, length, places.length * (inserted - removed));
+  add(from, all, places.length * (inserted - removed));
   return joined(after);
 }
 

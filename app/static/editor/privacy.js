@@ -114,6 +114,12 @@ export class PrivateText {
     this.rememberState();
   }
 
+  /** Further parts of the text are private. @param {Range[]} ranges */
+  add(ranges) {
+    this.ranges = joined([...this.ranges, ...ranges]);
+    this.rememberState();
+  }
+
   /** @param {InputEvent | null} event that has changed the text */
   edited(event) {
     const { textarea, text } = this;

@@ -75,6 +75,21 @@ def finish(learner: Learner) -> None:
     learner.wait(lambda: learner.learned and learner.learned[-1] == "The end is open.", "what is public")
 
 
+def test_every_match_is_replaced_around_private_text(learner: Learner) -> None:
+    """The browser reports one edit, from the first match to the last."""
+    learner.write("an open word and ")
+    learner.secret("ένα μυστικό")
+    learner.write(" open word")
+    learner.press("Control+f")
+    learner.page.get_by_role("textbox", name="Find").fill("word")
+    learner.page.get_by_role("textbox", name="Replace with").fill("phrase")
+    learner.page.get_by_role("button", name="Replace all").click()
+    assert learner.text == "an open phrase and ένα μυστικό open phrase"
+    learner.page.get_by_role("button", name="Close", exact=True).click()
+    learner.press("Control+z", "Control+y")
+    finish(learner)
+
+
 def test_the_first_word_is_changed(learner: Learner) -> None:
     learner.secret("ένα μυστικό")
     learner.press("Home")

@@ -325,9 +325,8 @@ def test_private_ranges_after_replacing_in_all(editor: Editor) -> None:
     """Against a second, slow computation: character by character."""
     rng = random.Random(3)
     code = "async (cases) => { const { matches, rangesAfter } = await import('/page/editor/find.js');"
-    code += (
-        " return cases.map(([t, w, o, r]) => rangesAfter(r, matches(t, w, Infinity), w.length, o.length, t.length)) }"
-    )
+    code += " return cases.map(([t, w, o, r]) => rangesAfter(r, matches(t, w, Infinity),"
+    code += " { removed: w.length, inserted: o.length, all: t.length }, false)) }"
     cases: list[tuple[str, str, str, list[list[int]]]] = []
     for _ in range(200):
         text = "".join(rng.choice("ab") for _ in range(rng.randrange(1, 30)))
