@@ -89,7 +89,7 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
   own.scores = own.weighed + room.weighed;                           // (C,)
   own.decoded = own.scores + room.scores;                            // (2, inputs, PANEL)
   own.low = own.decoded + room.decoded;                              // (rows, rank)
-  own.rounded = reinterpret_cast<Rounded*>(own.low + room.low);      // (inputs / BLOCK, rows)
+  own.rounded = reinterpret_cast<Rounded*>(own.low + room.low);      // see `round_inputs`
   own.rounds = m.rounded;
   const Attend over = attend_of(std::make_integer_sequence<int, WIDEST / LANES>{}, w);
   const float residual = static_cast<float>(m.residual), factor = static_cast<float>(m.attention);

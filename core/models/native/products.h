@@ -111,7 +111,7 @@ struct Inputs {
   int64_t rows;
   const float* scale;  // (rows,) factors of the results, or null
   const float* sums;   // see `Own`
-  const Rounded* rounded;  // or null
+  RoundedRows rounded;  // or of no rows
 };
 
 // y = scale · x Wᵀ + b, for this thread's share of the panels of COUNT parts, of as many matrices with the same inputs
@@ -124,10 +124,10 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
   const int64_t rows = inputs.rows, K = matrices[0]->in, out = parts[0]->out;
   const Format* formats[COUNT];
   RoundedPanel rounded[COUNT];  // null for weights that are not coded
-  int64_t bytes[COUNT], size = 0, at_once = inputs.rounded ? CHUNK : ROWS;
+  int64_t bytes[COUNT], size = 0, at_once = inputs.rounded.rows ? CHUNK : ROWS;
   for (int i = 0; i < COUNT; i++) {
     formats[i] = &FORMATS[parts[i]->kind];
-    rounded[i] = inputs.rounded && formats[i]->coded() ? rounded_of(formats[i]->layout) : nullptr;
+    rounded[i] = inputs.rounded.rows && formats[i]->coded() ? rounded_of(formats[i]->layout) : nullptr;
     if (!rounded[i]) at_once = ROWS;
     size += bytes[i] = formats[i]->bytes(K);
   }
@@ -154,7 +154,7 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
         const float* sums = inputs.sums + row * (K / BLOCK);
         if (block == 0 && matrices[i]->low) fetch_low_rank(*matrices[i]->low, first_panel + p);
         if (rounded[i]) {
-          rounded[i](formats[i]->layout, w, inputs.rounded + row, rows, some, K, values);
+          rounded[i](formats[i]->layout, w, inputs.rounded.part(row, some), K, values);
         } else if (decode && formats[i]->coded()) {
           const char* panel = reinterpret_cast<const char*>(own.decoded + i * K * PANEL);
           FORMATS[FLOAT32].panel[some - 1]({}, panel, inputs.x + row * K, K, sums, fetch, values);
@@ -211,8 +211,7 @@ Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t
     }
   }
   const bool rounds = own.rounds && rows >= own.rounds && std::any_of(matrices, matrices + COUNT, has_codes);
-  if (rounds) round_inputs(x, rows, K, own.rounded);
-  return {x, rows, scale, own.sums, rounds ? own.rounded : nullptr};
+  return {x, rows, scale, own.sums, rounds ? round_inputs(x, rows, K, own.rounded) : RoundedRows{}};
 }
 
 void inner_of(const LowRank* low, const Inputs& inputs, int64_t K, float* found) {

@@ -5,7 +5,11 @@
 //
 //      Σ (s · c + o) · d · q  =  s · d · Σ c · q  +  o · (d · Σ q).
 //
-// Sums of integers are exact in any order, and each block adds its two products to an output with one rounding each. So
+// Some channels of a model are much larger than all others, and all inputs of their block would be rounded as coarsely.
+// So where d is above COARSE times the root mean square of d over the row's blocks, what rounding left of the block is
+// rounded as well, and added as a second product. Less than one block in COARSE² is so.
+//
+// Sums of integers are exact in any order, and each block adds its products to an output with one rounding each. So
 // every processor computes the same bits as `reference`, number by number.
 
 #pragma once
@@ -22,68 +26,128 @@ namespace {
 
 // The inputs of a block of one row.
 struct Rounded {
-  int8_t codes[BLOCK];     // q
-  float scale, sum;        // d, d · Σ q
-  int32_t shift[2];        // 128 · Σ q, of each half of the block
+  int8_t codes[BLOCK];  // q
+  float scale, sum;     // d; Σ d · q, also of what was left
+  int32_t shift[2];     // 128 · Σ q, of each half of the block
+  int32_t rests;        // how many blocks before this one, of all rows, have a `Rest`
 };
-constexpr int64_t FLOATS_OF_ROUNDED = sizeof(Rounded) / sizeof(float);
-constexpr float LEAST_INPUT = 1e-30f;  // a block of smaller ones is rounded to zeros
 
-// x (rows, K) -> `to` (K / BLOCK, rows).
-void round_inputs(const float* x, int64_t rows, int64_t K, Rounded* to) {
-  constexpr float MAGIC = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, in the lowest bits
-  for (int64_t k = 0; k < K; k += BLOCK) {
-    for (int64_t r = 0; r < rows; r++, to++) {
-      const float* from = x + r * K + k;
-      Vec most = {};
-      for (int64_t i = 0; i < BLOCK; i += LANES) {
-        const Vec value = load(from + i), size = value < 0.0f ? -value : value;
-        most = size > most ? size : most;
-      }
-      float largest = 0.0f;
-      for (int i = 0; i < LANES; i++) largest = std::max(largest, most[i]);
-      const float by = largest < LEAST_INPUT ? 0.0f : 127.0f / largest;
-      Int sums[2] = {};
-      for (int64_t i = 0; i < BLOCK; i += LANES) {
-        const Vec moved = fused(load(from + i), by - Vec{}, MAGIC - Vec{});
-        const Int codes = reinterpret_cast<Int>(reinterpret_cast<Word>(moved) << 24) >> 24;
-        const Bytes bytes = __builtin_convertvector(codes, Bytes);
-        std::memcpy(to->codes + i, &bytes, sizeof bytes);
-        sums[i / (BLOCK / 2)] += codes;
-      }
-      int32_t totals[2] = {};
-      for (int j = 0; j < LANES; j++) {
-        for (int half = 0; half < 2; half++) totals[half] += sums[half][j];
-      }
-      to->scale = largest < LEAST_INPUT ? 0.0f : largest / 127.0f;
-      to->sum = to->scale * static_cast<float>(totals[0] + totals[1]);
-      for (int half = 0; half < 2; half++) to->shift[half] = 128 * totals[half];
-    }
+// What rounding left of a block.
+struct Rest {
+  Rounded block;
+  int32_t row;
+};
+
+constexpr float LEAST_INPUT = 1e-30f;  // a block of smaller ones is rounded to zeros
+constexpr int64_t COARSE = 3;
+// Numbers of float32 that have room for a block, and for its share of the rests.
+constexpr int64_t FLOATS_OF_ROUNDED = (sizeof(Rounded) + sizeof(Rest) / (COARSE * COARSE)) / sizeof(float) + 1;
+
+// Inputs of some neighbouring rows, from row `first` on.
+struct RoundedRows {
+  const Rounded* blocks;  // (K / BLOCK, stride), of which the first `rows` count; another follows the last one
+  const Rest* rests;      // of all rows, in the order of the blocks
+  int64_t first, rows, stride;
+
+  RoundedRows part(int64_t from, int64_t count) const { return {blocks + from, rests, first + from, count, stride}; }
+};
+
+// The largest size of a block's inputs.
+inline float largest_of(const float* x) {
+  Vec most = {};
+  for (int64_t i = 0; i < BLOCK; i += LANES) {
+    const Vec value = load(x + i), size = value < 0.0f ? -value : value;
+    most = size > most ? size : most;
   }
+  float largest = 0.0f;
+  for (int i = 0; i < LANES; i++) largest = std::max(largest, most[i]);
+  return largest;
 }
 
-// A panel's outputs `found` (rows, PANEL) for x (K / BLOCK, stride), of which the first `rows` count.
-using RoundedPanel = void (*)(const Layout&, const char*, const Rounded* x, int64_t stride, int64_t rows, int64_t K,
-                              float* found);
+// Rounds a block, of which `largest` is the largest size, and returns Σ q. Writes what that leaves to `left`, unless it is
+// null.
+inline float round_block(const float* x, float largest, Rounded& to, float* left) {
+  constexpr float MAGIC = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, in the lowest bits
+  const float by = largest < LEAST_INPUT ? 0.0f : 127.0f / largest;
+  to.scale = largest < LEAST_INPUT ? 0.0f : largest / 127.0f;
+  Int sums[2] = {};
+  for (int64_t i = 0; i < BLOCK; i += LANES) {
+    const Vec moved = fused(load(x + i), by - Vec{}, MAGIC - Vec{});
+    const Int codes = reinterpret_cast<Int>(reinterpret_cast<Word>(moved) << 24) >> 24;
+    const Bytes bytes = __builtin_convertvector(codes, Bytes);
+    std::memcpy(to.codes + i, &bytes, sizeof bytes);
+    sums[i / (BLOCK / 2)] += codes;
+    if (left) store(left + i, fused(__builtin_convertvector(codes, Vec), -to.scale - Vec{}, load(x + i)));
+  }
+  int32_t totals[2] = {};
+  for (int j = 0; j < LANES; j++) {
+    for (int half = 0; half < 2; half++) totals[half] += sums[half][j];
+  }
+  for (int half = 0; half < 2; half++) to.shift[half] = 128 * totals[half];
+  return static_cast<float>(totals[0] + totals[1]);
+}
 
-void reference(const Layout& layout, const char* w, const Rounded* x, int64_t stride, int64_t rows, int64_t K,
-               float* found) {
-  std::fill_n(found, rows * PANEL, 0.0f);
+// Rounds x (rows, K). `room` has FLOATS_OF_ROUNDED numbers for each of (K / BLOCK + 1, rows) blocks.
+RoundedRows round_inputs(const float* x, int64_t rows, int64_t K, Rounded* room) {
+  const int64_t blocks = K / BLOCK;
+  Rest* const rests = reinterpret_cast<Rest*>(room + blocks * rows + 1);
+  for (int64_t r = 0; r < rows; r++) {
+    double squares = 0.0;  // of products of float32, which are exact in double precision
+    for (int64_t b = 0; b < blocks; b++) {
+      const double largest = room[b * rows + r].scale = largest_of(x + r * K + b * BLOCK);
+      squares += largest * largest;
+    }
+    for (int64_t b = 0; b < blocks; b++) {
+      Rounded& of = room[b * rows + r];
+      const double largest = of.scale;
+      of.rests = largest * largest * static_cast<double>(blocks) > COARSE * COARSE * squares;
+    }
+  }
+  int32_t found = 0;
+  for (int64_t i = 0; i < blocks * rows; i++) {
+    alignas(64) float left[BLOCK];
+    Rounded& to = room[i];
+    const bool coarse = to.rests;
+    to.rests = found;
+    const float total = round_block(x + i % rows * K + i / rows * BLOCK, to.scale, to, coarse ? left : nullptr);
+    to.sum = to.scale * total;
+    if (!coarse) continue;
+    Rest& rest = rests[found++];
+    rest.row = static_cast<int32_t>(i % rows);
+    const float rest_total = round_block(left, largest_of(left), rest.block, nullptr);
+    to.sum = std::fma(rest.block.scale, rest_total, to.scale * total);  // rounded alike everywhere
+  }
+  room[blocks * rows].rests = found;
+  return {room, rests, 0, rows, rows};
+}
+
+// A panel's outputs `found` (rows, PANEL) for inputs of K numbers.
+using RoundedPanel = void (*)(const Layout&, const char*, const RoundedRows&, int64_t K, float* found);
+
+void reference(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, float* found) {
+  std::fill_n(found, inputs.rows * PANEL, 0.0f);
   Blocks blocks{layout, w};
-  for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += stride) {
+  const Rounded* x = inputs.blocks;
+  for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += inputs.stride) {
     blocks.begin(k);
     for (int64_t o = 0; o < PANEL; o++) {
       const int half = static_cast<int>(o / LANES);
       const int64_t lane = o % LANES;
-      for (int64_t r = 0; r < rows; r++) {
-        float& total = found[r * PANEL + o];
-        for (int64_t at = 0; at < BLOCK; at += layout.group) {
+      for (int64_t at = 0; at < BLOCK; at += layout.group) {
+        const float weight = blocks.scale(half, at)[lane];
+        const auto add = [&](const Rounded& block, float& total) {
           int32_t dot = 0;
-          for (int64_t i = at; i < at + layout.group; i++) dot += code_at(layout, blocks.codes(), i, o) * x[r].codes[i];
-          const float scale = blocks.scale(half, at)[lane] * x[r].scale;
-          total = std::fma(scale, static_cast<float>(dot), total);
+          for (int64_t i = at; i < at + layout.group; i++) dot += code_at(layout, blocks.codes(), i, o) * block.codes[i];
+          total = std::fma(weight * block.scale, static_cast<float>(dot), total);
+        };
+        for (int64_t r = 0; r < inputs.rows; r++) {
+          float& total = found[r * PANEL + o];
+          add(x[r], total);
+          if (layout.offsets && at == 0) total = std::fma(blocks.offset(half)[lane], x[r].sum, total);
         }
-        if (layout.offsets) total = std::fma(blocks.offset(half)[lane], x[r].sum, total);
+        for (int32_t i = x[0].rests; i < x[inputs.rows].rests; i++) {
+          add(inputs.rests[i].block, found[(inputs.rests[i].row - inputs.first) * PANEL + o]);
+        }
       }
     }
   }
@@ -228,24 +292,30 @@ struct Dots {
 #if defined(POLYDRAFT_ROUNDED)
 
 template <int64_t BITS, bool OFFSETS, int64_t GROUP>
-void rounded_panel(const Layout& layout, const char* w, const Rounded* x, int64_t stride, int64_t rows, int64_t K,
-                   float* found) {
+void rounded_panel(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, float* found) {
+  static_assert(!OFFSETS || GROUP == BLOCK);  // an offset is added once for each block
+  const int64_t rows = inputs.rows, stride = inputs.stride;
   std::fill_n(found, rows * PANEL, 0.0f);
   Blocks blocks{layout, w};
+  const Rounded* x = inputs.blocks;
   for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += stride) {
     blocks.begin(k);
     for (int half = 0; half < 2; half++) {
       for (int64_t at = 0; at < BLOCK; at += GROUP) {
         const Dots<BITS, GROUP / 4> dots(blocks.codes() + at * BITS / 32 * PANEL + half * LANES);
-        const bool shifted = OFFSETS && at + GROUP == BLOCK;  // once for each block
-        const Vec scale = blocks.scale(half, at), offset = shifted ? blocks.offset(half) : Vec{};
+        const Vec scale = blocks.scale(half, at), offset = OFFSETS ? blocks.offset(half) : Vec{};
+        const auto product = [&](const Rounded& of, Vec total) {
+          const int32_t shift = GROUP == BLOCK ? of.shift[0] + of.shift[1] : of.shift[at / GROUP];
+          return fused(scale * of.scale, __builtin_convertvector(dots(of.codes + at, shift), Vec), total);
+        };
         float* to = found + half * LANES;
         for (int64_t r = 0; r < rows; r++, to += PANEL) {
-          const int32_t shift = GROUP == BLOCK ? x[r].shift[0] + x[r].shift[1] : x[r].shift[at / GROUP];
-          const Vec dot = __builtin_convertvector(dots(x[r].codes + at, shift), Vec);
-          Vec total = fused(scale * x[r].scale, dot, load(to));
-          if (shifted) total = fused(offset, x[r].sum - Vec{}, total);
-          store(to, total);
+          const Vec total = product(x[r], load(to));
+          store(to, OFFSETS ? fused(offset, x[r].sum - Vec{}, total) : total);
+        }
+        for (const Rest* rest = inputs.rests + x[0].rests; rest != inputs.rests + x[rows].rests; rest++) {
+          float* again = found + (rest->row - inputs.first) * PANEL + half * LANES;
+          store(again, product(rest->block, load(again)));
         }
       }
     }

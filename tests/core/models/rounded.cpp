@@ -18,11 +18,11 @@ int main(int count, char**) {
   std::vector<char> panels(bytes * sizes.panels);
   if (std::fread(x.data(), sizeof(float), x.size(), stdin) != x.size()) return 1;
   if (std::fread(panels.data(), 1, panels.size(), stdin) != panels.size()) return 1;
-  std::vector<Rounded> rounded(K / BLOCK * rows);
-  round_inputs(x.data(), rows, K, rounded.data());
+  std::vector<float> room((K / BLOCK + 1) * rows * FLOATS_OF_ROUNDED);
+  const RoundedRows rounded = round_inputs(x.data(), rows, K, reinterpret_cast<Rounded*>(room.data()));
   for (const RoundedPanel way : {RoundedPanel(reference), rounded_of(layout)}) {
     for (int64_t p = 0; p < sizes.panels; p++) {
-      way(layout, panels.data() + p * bytes, rounded.data(), rows, rows, K, found.data());
+      way(layout, panels.data() + p * bytes, rounded, K, found.data());
       std::fwrite(found.data(), sizeof(float), found.size(), stdout);
     }
   }
