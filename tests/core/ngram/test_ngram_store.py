@@ -212,13 +212,13 @@ def intact(tmp_path_factory) -> NgramStore:
     return build(folder, [[min(int(rng.expovariate(0.1)), 60) for _ in range(60)] for _ in range(20)])
 
 
-def test_ten_thousand_altered_bytes_never_give_a_wrong_number(intact, tmp_path):
+def test_two_thousand_altered_files_never_give_a_wrong_number(intact, tmp_path):
     whole = intact.path.read_bytes()
     everything = sorted(intact.ngrams())
     rng, path, refused = random.Random(5), tmp_path / "altered.ngram", 0
     path.write_bytes(whole)
-    with path.open("r+b") as file:  # written over in place, which is much faster than 10,000 new files
-        for _ in range(10_000):
+    with path.open("r+b") as file:  # written over in place, which is much faster than 2,000 new files
+        for _ in range(2_000):
             data = bytearray(whole)
             for _ in range(rng.choice((1, 1, 2, 9))):
                 data[rng.randrange(len(data))] ^= rng.randrange(1, 256)
@@ -231,7 +231,7 @@ def test_ten_thousand_altered_bytes_never_give_a_wrong_number(intact, tmp_path):
                 refused += 1
             else:  # only the padding between sections was hit
                 assert sorted(store.ngrams()) == everything
-    assert refused > 9_000
+    assert refused > 1_800
 
 
 def test_a_truncated_or_lengthened_store_is_refused_without_verifying(intact, tmp_path):

@@ -94,10 +94,10 @@ def peers():
     ]
 
 
-def test_ten_thousand_random_rows_are_cropped_as_by_transformers():
+def test_two_thousand_random_rows_are_cropped_as_by_transformers():
     chance = torch.Generator().manual_seed(1)
     for deviation in (0.5, 1.0, 2.0, 4.0, 8.0):
-        logits = torch.randn(2000, 60, generator=chance, dtype=torch.float64) * deviation
+        logits = torch.randn(400, 60, generator=chance, dtype=torch.float64) * deviation
         for place, (ours, theirs) in enumerate(peers()):
             # Two values of a rule that takes a row at a time share the rows.
             rows = logits[place % 2 :: 2] if isinstance(ours, TopP | Typical) else logits

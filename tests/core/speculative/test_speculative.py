@@ -130,14 +130,12 @@ def departure(seen: Counter[tuple[int, ...]], choice: TargetSampling) -> float:
 
 MODEL = TableModel()
 EMBEDDINGS = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
+# A drafter without a chance of its own gives the very text of plain decoding:
+# `test_a_seed_has_one_text_whatever_is_proposed` compares it for more rules and temperatures.
 CASES = {
     "T=0.5, chain": (TargetSampling(0.5), "model"),
-    "T=1.5, n-gram": (TargetSampling(1.5), "n-gram"),
     "Top-W": (TargetSampling(1.0, Remembered(TopW(EMBEDDINGS))), "n-gram"),
-    "top-nσ": (TargetSampling(1.5, Remembered(TopNSigma(1.0))), "n-gram"),
-    "T=1, noise": (TargetSampling(1.0), "knowing"),
     "top-nσ, noise": (TargetSampling(1.5, Remembered(TopNSigma(1.0))), "knowing"),
-    "min-p": (TargetSampling(1.2, Remembered(MinP(0.2))), "n-gram"),
 }
 
 
@@ -215,12 +213,12 @@ def test_rejection_gives_exactly_the_targets_distribution(size: int, count: int,
 
 
 def test_tokens_by_rejection_have_the_targets_distribution() -> None:
-    """χ² over 10⁵ tokens, with one to three proposals."""
+    """χ² over 30,000 tokens, with one to three proposals."""
     random = np.random.default_rng(3)
     noise, samples = SeededNoise(5), []
     for count in (1, 2, 3):
         p, q = random.dirichlet(np.ones(6)), random.dirichlet(np.ones(6))
-        seen, runs = Counter[tuple[int, ...]](), 33_334
+        seen, runs = Counter[tuple[int, ...]](), 10_000
         orders = np.argsort(-np.log(q) - random.gumbel(size=(runs, 6)))[:, :count]  # without replacement
         for place, order in enumerate(orders.tolist()):
             which, left = rejection(p, q, order, noise.uniform(place, count).tolist())
@@ -258,11 +256,13 @@ def test_rejection_is_refused_where_proposals_are_selected(drafter: Drafter, opt
         generate(MODEL, drafter, PREFIX, **{"draws": "rejection"} | options)
 
 
+RULES = (None, MinP(0.1), TopNSigma(1.0))
+
+
 @cache
-def token_by_token(temperature: float, seed: int, cropped: bool) -> list[int]:
+def token_by_token(temperature: float, seed: int, cropped: int) -> list[int]:
     """The text of plain decoding."""
-    rule = MinP(0.1) if cropped else None
-    made = generate(MODEL, None, PREFIX, "off", temperature=temperature, rule=rule, seed=seed, length=40)
+    made = generate(MODEL, None, PREFIX, "off", temperature=temperature, rule=RULES[cropped], seed=seed, length=40)
     return [token.id for token in made]
 
 
@@ -276,12 +276,13 @@ def test_a_seed_has_one_text_whatever_is_proposed(
 ) -> None:
     """Drafters that choose without a chance of their own: the same tokens as token by token, rules or none."""
     for seed in range(20):
-        rule = Remembered(MinP(0.1)) if seed % 2 else None
+        cropped = seed % len(RULES)
+        rule = Remembered(RULES[cropped]) if cropped else None
         options: dict[str, Any] = {"temperature": temperature, "rule": rule, "seed": seed, "length": 40}
         made = generate(MODEL, make(), PREFIX, tree_size=tree_size, curve=FLAT, **options)
-        assert [t.id for t in made] == token_by_token(temperature, seed, rule is not None)
-        others = token_by_token(temperature, seed + 1, rule is not None)
-        assert token_by_token(temperature, seed, rule is not None) != others
+        assert [t.id for t in made] == token_by_token(temperature, seed, cropped)
+        others = token_by_token(temperature, seed + 1, cropped)
+        assert token_by_token(temperature, seed, cropped) != others
 
 
 def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
