@@ -57,10 +57,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Files that take longest: begun first, they do not keep one process busy when the others are done. Those of browsers
 # and servers, which often wait, alternate with those that compute.
 LONGEST = """
-    page llamacpp stores_page evals access_page documents_page speculative sampling_page learn app
-    ngram_interruption incognito token_trees server ngram_cluster learning learner ngram_store soak cli
-    llm_plugin install lsp_start static guard_page guard lsp native shutdown torch_model samplers lossless
-    autocomplete adapter gguf superposed modes
+    page sampling_page documents_page learning app stores_page install incognito learn access_page
+    evals recurrent_models speculative server native disk static offline samplers lsp_start soak llamacpp
+    ngram_interruption showing_page ngram_store prose sleep_page autocomplete cli bench_serve personal_store learner
+    guard llm_plugin gguf lsp token_trees start torch_model guard_page look_page superposed gguf_tokenizers eagle3
+    hostile_files ngram_cluster personal_drafts shutdown base_store bench_models pairing_page arc serve earned
+    eagle3_drafter adapter coded families tune_adapter structure contributing
 """
 
 
