@@ -44,7 +44,7 @@ PARTS += [
 ]
 
 
-def hard(count: int = 800, seed: int = 1) -> list[str]:
+def hard(count: int = 2000, seed: int = 1) -> list[str]:
     rng = random.Random(seed)
     found = []
     for _ in range(count):
@@ -126,7 +126,7 @@ ASCII_CASE = ("tekken", "gpt-4o")
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)
-def test_ids_are_those_of_llama_cpp_on_hard_texts(name: str, tmp_path: Path) -> None:
+def test_ids_are_those_of_llama_cpp_on_2000_hard_texts(name: str, tmp_path: Path) -> None:
     fields = VOCABULARIES[name]()
     path = tmp_path / "tiny.gguf"
     path.write_bytes(tiny(tokenizer=fields).written())
