@@ -87,9 +87,11 @@ wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-m
 	@rm -rf measure/build measure/*.egg-info deploy/model/build deploy/model/*.egg-info && ls build/wheels
 
 # Test files that take longer than 8 s: they load models, start servers or kill processes.
-SLOW := adapter app autocomplete base_store bench_serve cli coded eagle3 evals gguf guard install learn learner learning \
-        llamacpp llm_plugin lossless lsp lsp_start lsp_vscode modes native ngram_cluster ngram_interruption ngram_store personal_drafts \
-        personal_store samplers server shutdown soak speculative start static superposed token_trees torch_model
+SLOW := adapter app autocomplete base_store bench_serve cli coded disk eagle3 eagle3_drafter earned evals gguf \
+        gguf_tokenizers guard hostile_files install learn learner learning llamacpp llm_plugin lossless lsp \
+        lsp_start lsp_vscode modes native ngram_cluster ngram_interruption ngram_store offline personal_drafts \
+        personal_store recurrent_models samplers server shutdown soak speculative start static superposed \
+        token_trees torch_model
 
 # Without the default model, whose weights would be sent to the emulator for each pass.
 test-arm: setup-dev ## Run the tests of compiled code for ARM, emulated (Debian: apt-get install g++-aarch64-linux-gnu qemu-user)
