@@ -167,8 +167,9 @@ def test_codes_of_6_bits_give_the_bits_that_the_same_codes_of_8_bits_give(tmp_pa
     wide = replace(packed, form=Form(8, False), codes=codes.round().to(torch.int8))
     assert torch.equal(wide.decoded(), packed.decoded())
     shape = Shape(dim=256, heads=4, key_heads=4, width=64, inner=256, eps=1e-5)
-    square = [(torch.randn(256, 256) / 16, None) for _ in range(7)]
-    models = [Compiled(shape, [LayerMaps(*square)], (weight, None), rounded=rounded) for weight in (packed, wide)]
+    q, k, v, out, gate, up, down = ((torch.randn(256, 256) / 16, None) for _ in range(7))
+    layer = LayerMaps(q, k, v, out, gate, up, down)
+    models = [Compiled(shape, [layer], (weight, None), rounded=rounded) for weight in (packed, wide)]
     for n in (1, 2, 3, 4, 5, 6, 9, 13):  # the compiled code has a way for each number, and others for many
         inputs, turn, block = torch.randn(n, 256), torch.randn(2, 1, n, 64), torch.zeros(2, 4, n, 64)
         found = [model(inputs.clone(), (turn[0], turn[1]), [Line(block, 0, n)])[0] for model in models]
