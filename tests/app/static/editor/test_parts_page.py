@@ -83,6 +83,12 @@ def undo(editor: Editor) -> None:
     editor.page.evaluate("polydraft.editor.notices.undo()")
 
 
+def whole_ghost(editor: Editor) -> str:
+    """The ghost when its draft has stopped growing. Tab takes only what has been shown for a while."""
+    editor.wait(lambda: editor.ghost() and not editor.page.evaluate("polydraft.editor.request"), "the whole ghost")
+    return editor.ghost()
+
+
 def stored(folder: DocumentFolder) -> tuple[Entry, str]:
     (entry,) = folder.entries()
     return folder.read(entry.id)
@@ -413,7 +419,7 @@ def test_paragraphs_and_drafts_of_every_part_are_learned(editor: Editor) -> None
     editor.press("Enter")
     editor.wait(lambda: "A new paragraph." in editor.fake.learned, "the paragraph")
     editor.write("Once upon a time ")
-    editor.wait(lambda: editor.ghost(), "a draft")
+    whole_ghost(editor)
     before = selection(editor)[0]
     editor.press("Tab")
     taken = editor.page.evaluate("polydraft.editor.text")[before : selection(editor)[0]]
@@ -450,8 +456,7 @@ def test_drafts_are_taken_and_shown_again_in_a_part(editor: Editor) -> None:
     editor.press("Enter", "ArrowUp")
     place = selection(editor)[0]
     editor.write("Once upon a time ")
-    editor.wait(lambda: editor.ghost(), "a ghost")
-    ghost = editor.ghost()
+    ghost = whole_ghost(editor)
     editor.press("Tab")
     expected = TEXT[:place] + "Once upon a time " + ghost + "\n" + TEXT[place:]
     assert whole(editor) == expected

@@ -658,7 +658,7 @@ def test_forgetting_is_undone_by_a_click_until_the_page_is_closed(
 
     filled.get_by_role("button", name="Forget letter.txt").click()
     sure(filled, "Forget")
-    filled.reload()
+    editor.reload()
     editor.wait(lambda: editor.fake.left, "the server to drop it")
     filled.get_by_role("tab", name="My writing").click()
     expect(store(filled, "me")).to_contain_text("1 source")
