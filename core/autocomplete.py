@@ -183,6 +183,11 @@ class Autocomplete:
         """Whether the model computes with that adapter."""
         return self._adapters.with_prose
 
+    @property
+    def prose(self) -> Adapter | None:
+        """The adapter to general prose with which the model computes, or None."""
+        return self._adapters.prose if self.with_prose else None
+
     def remark(self, sentence: str) -> None:
         """Adds a sentence to the notice."""
         self._loading_notice = " ".join(filter(None, [self._loading_notice, sentence]))

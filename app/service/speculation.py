@@ -40,11 +40,11 @@ def make_drafter(name: str, autocomplete: Autocomplete, head: Path | None = None
     if name == "model":
         assert autocomplete.draft_model is not None
         return ModelDrafter(autocomplete.draft_model, model)
-    return Eagle3Drafter(Eagle3Head.load(head or head_of(model, autocomplete.with_prose)), model)
+    return Eagle3Drafter(Eagle3Head.load(head or head_of(autocomplete.prose)), model)
 
 
-def missing_for(name: str, autocomplete: Autocomplete) -> str:
-    """The reason why the model does not support a drafter; "" if it does."""
+def missing_for(name: str, autocomplete: Autocomplete, head: Path | None = None) -> str:
+    """The reason why the model does not support a drafter; "" if it does. `head`: as in `make_drafter`."""
     model = autocomplete.model
     if name == "model" and autocomplete.draft_model is None:
         return (
@@ -59,7 +59,7 @@ def missing_for(name: str, autocomplete: Autocomplete) -> str:
     from core.speculative.eagle3 import Eagle3Head, HeadError
 
     try:
-        Eagle3Head.load(head_of(model, autocomplete.with_prose)).check(model.vocab_size, model.dim)
+        Eagle3Head.load(head or head_of(autocomplete.prose)).check(model.vocab_size, model.dim)
     except HeadError as error:
         return str(error)
     return ""
@@ -176,23 +176,23 @@ def chosen_by(
         learnt.drop([made for made in learnt.drafters if made[0] in WITH_STORES])
         learnt.bases, learnt.removed = bases, removed
     name = (wanted.drafter, *(store.name for store in personal))
-    caution = None
+    head = caution = None
     if wanted.drafter == "eagle3" and model.backend == "torch":
         from core.speculative.drafters.eagle3 import DEFAULT_HEAD, head_of
 
-        head = learnt.head or head_of(model, autocomplete.with_prose)
+        head = learnt.head or head_of(autocomplete.prose)
         name = wanted.drafter, str(head)
         if autocomplete.adapted:
             caution = OTHER_MODEL
-        elif autocomplete.with_prose and head == DEFAULT_HEAD:
+        elif autocomplete.prose and head == DEFAULT_HEAD:
             caution = MODEL_AS_IT_CAME
     if name not in learnt.drafters:
-        if learnt.head is None and (missing := missing_for(wanted.drafter, autocomplete)):
+        if missing := missing_for(wanted.drafter, autocomplete, head):
             raise InputError(missing)
         others = [made for made in learnt.drafters if made[0] == wanted.drafter and len(made) > 1]
         # The target computes the features of one head.
         learnt.drop(others if wanted.drafter == "eagle3" else others[: 1 - READERS])
-        learnt.drafters[name] = make_drafter(wanted.drafter, autocomplete, learnt.head)
+        learnt.drafters[name] = make_drafter(wanted.drafter, autocomplete, head)
     drafter = learnt.drafters[name]
     if isinstance(drafter, SuffixDrafter):
         drafter.read(personal)
@@ -234,7 +234,7 @@ def prepare(autocomplete: Autocomplete, settings: DraftSettings, head: Path | No
 
     Args:
         head: the folder of an EAGLE-3 head, for that drafter; None is `head_of`.
-    Raises: as `chosen_by` does; HeadError for a folder without a head.
+    Raises: as `chosen_by` does; InputError for a folder without a head, too.
     """
     _learnt.setdefault(autocomplete, _Learnt()).head = head
     if chosen_by(autocomplete, settings) is None:

@@ -114,6 +114,7 @@ class Adapter:
         model: the fingerprint of the model.
         result: see `Result`; the adapter is used only if it is `better`.
         store: the name of the personal store beside which it lies, for messages.
+        folder: from which it was read; None for one that was not.
     """
 
     maps: Mapping[Place, LowRank]
@@ -121,6 +122,7 @@ class Adapter:
     model: str
     result: Result
     store: str = field(default="", compare=False)
+    folder: Path | None = field(default=None, compare=False)
 
     @property
     def rank(self) -> int:
@@ -227,7 +229,7 @@ def load(folder: Path) -> Adapter:
         raise AdapterError(f"{path} is incomplete; pairs of lora_A and lora_B expected.")
     maps = {place: LowRank(both["A"], both["B"]) for place, both in sorted(parts.items())}
     model, result = _about(metadata.get(_OURS), path)
-    return Adapter(maps, alpha, model, result)
+    return Adapter(maps, alpha, model, result, folder=folder)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -6,7 +6,6 @@ the model under the adapters of personal stores: those are trained on top of it,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import platformdirs
@@ -25,15 +24,7 @@ def own_folder() -> Path:
 def prose_of(model: LanguageModel) -> Adapter | None:
     """The user's adapter to prose if it was trained for this model, else the app's if that was; None if there is none.
     Raises AdapterError for a damaged one."""
-    return next((adapter for _, adapter in _adapters_of(model)), None)
-
-
-def prose_folder(model: LanguageModel) -> Path | None:
-    """The folder of `prose_of`; None if there is none. Raises AdapterError."""
-    return next((folder for folder, _ in _adapters_of(model)), None)
-
-
-def _adapters_of(model: LanguageModel) -> Iterator[tuple[Path, Adapter]]:
     for folder in (own_folder(), PROSE):
         if (folder / WEIGHTS).exists() and (found := load(folder)).model == model.fingerprint:
-            yield folder, found
+            return found
+    return None

@@ -233,8 +233,8 @@ def test_hostile_text_is_drafted_from_or_let_be(page: Page, app: App) -> None:
         editor.wait(lambda: editor.page.evaluate("polydraft.editor.request === null"), "the answer")
         assert page.locator(".pd-notice:not([hidden])").count() == 0, name
         assert not any("\ufffd" in draft for draft in editor.drafts()), name
-    editor.put(TEXT)
-    assert len(wait_until_done(editor)) == 3
+        editor.put(TEXT)
+        assert len(wait_until_done(editor)) == 3, name
     assert editor.errors == []
 
 

@@ -14,9 +14,9 @@ const MOST = 10_000; // matches that are counted
 /**
  * @param {HTMLElement} root
  * @param {import("./text_field.js").TextField} text
- * @param {{addKey: (key: import("./keys.js").Key) => void, toast: import("./notices.js").Notices["toast"]}} page
+ * @param {{addKey: (key: import("./keys.js").Key) => void, offerUndo: import("./notices.js").Notices["offerUndo"]}} page
  */
-export function setUpFind(root, text, { addKey, toast }) {
+export function setUpFind(root, text, { addKey, offerUndo }) {
   const { textarea, parts, map } = text;
   const find = finder(root);
   const bar = find(".pd-find");
@@ -140,15 +140,13 @@ export function setUpFind(root, text, { addKey, toast }) {
    * @param {import("./privacy.js").Range[]} after its private ranges
    */
   function replaceLong(matches, replaced, after) {
-    const { text: before, privateRanges: ranges, selection } = parts;
+    const before = { text: parts.text, ranges: parts.privateRanges, caret: parts.selection[0] };
     text.open(replaced, 0, after, { opened: false });
-    toast(`${matches.toLocaleString("en")} replaced.`, {
-      undo: () => {
-        if (parts.equals(replaced)) {
-          text.open(before, selection[0], ranges, { opened: false });
-          search(selection[0]);
-        } else toast("The text has changed since then, so this cannot be undone.", { long: true });
-      },
+    const back = text.returnTo(before);
+    offerUndo(`${matches.toLocaleString("en")} replaced.`, () => {
+      const undone = back();
+      if (undone) search(before.caret);
+      return undone;
     });
   }
 

@@ -116,8 +116,9 @@ function startEditor(root) {
     },
     split: (undo) => {
       drafts.forgetRows();
-      const tell = () => undo?.() || notices.toast("The text has changed since then, so this cannot be undone.", { long: true });
-      notices.toast("This text is long, so it is shown in parts.", { long: true, ...(undo ? { undo: tell } : {}) });
+      const message = "This text is long, so it is shown in parts.";
+      if (undo) notices.offerUndo(message, undo);
+      else notices.toast(message, { long: true });
     },
   });
 
@@ -215,7 +216,7 @@ function startPanels(root, editor, documents) {
   });
   setUpDocumentsPanel(root, documents, { text: () => field.parts.text, focusText, toast });
   setUpBackground(root, documents, drafts);
-  setUpFind(root, field, { addKey: addKeys, toast });
+  setUpFind(root, field, { addKey: addKeys, offerUndo: notices.offerUndo.bind(notices) });
   setUpPartsBar(root, field);
   setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));

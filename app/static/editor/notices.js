@@ -62,6 +62,16 @@ export class Notices {
   }
 
   /**
+   * Show a sentence with a button that undoes what it says.
+   * @param {string} message
+   * @param {() => boolean} undo returns whether that was possible
+   */
+  offerUndo(message, undo) {
+    const tell = () => undo() || this.toast("The text has changed since then, so this cannot be undone.", { long: true });
+    this.toast(message, { undo: tell });
+  }
+
+  /**
    * Announce a message to screen readers only.
    * @param {string} message
    */

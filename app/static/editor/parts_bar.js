@@ -39,21 +39,17 @@ export function setUpPartsBar(root, field) {
     const there = parts.all[parts.at + by];
     if (!there) return;
     const { caret, scroll } = there.left ?? { caret: 0, scroll: 0 };
-    const start = parts.start(parts.at + by) + shift(by);
-    field.go(start + Math.min(caret, there.length));
+    parts.leave();
+    field.go(parts.start(parts.at + by) + Math.min(caret, there.length));
     textarea.scrollTop = scroll;
   }
 
-  /** How much longer the part in the field is than it was when it was shown. @param {1 | -1} by */
-  const shift = (by) => (by > 0 ? textarea.textLength - parts.all[parts.at].length : 0);
-
-  /** Go over the border of the part. @param {1 | -1} by @returns {boolean} whether there is a part */
+  /** Go over the border of the part, if there is one. @param {1 | -1} by */
   function cross(by) {
-    const there = parts.at + by;
-    if (!parts.all[there]) return false;
-    if (by > 0) field.go(parts.start(there) + shift(by));
-    else field.go(parts.start(there) + parts.all[there].length);
-    return true;
+    const there = parts.all[parts.at + by];
+    if (!there) return;
+    parts.leave();
+    field.go(parts.start(parts.at + by) + (by > 0 ? 0 : there.length));
   }
 
   textarea.addEventListener("keydown", (event) => {

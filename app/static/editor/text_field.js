@@ -215,18 +215,26 @@ export class TextField {
   split() {
     const { parts, textarea } = this;
     const caret = parts.offset + this.caret;
-    const before = parts.joined(this.text, this.rangesBefore);
+    const before = { ...parts.joined(this.text, this.rangesBefore), caret };
     const pasted = textarea.textLength - this.text.length > MUCH;
     parts.split();
     this.newInField();
     emit(this.root, "pd-part");
-    const after = parts.text;
-    const undo = () => {
-      const same = parts.equals(after);
-      if (same) this.open(before.text, caret, before.ranges, { opened: false });
+    this.on.split(pasted ? this.returnTo(before) : null);
+  }
+
+  /**
+   * What undoes a change that the browser's undo does not know, because it is not of one part: a function that shows the
+   * text before it, and returns whether it did. It does so only if the text is still what it is now.
+   * @param {{text: string, ranges: import("./privacy.js").Range[], caret: number}} before
+   */
+  returnTo({ text, ranges, caret }) {
+    const now = this.parts.text;
+    return () => {
+      const same = this.parts.equals(now);
+      if (same) this.open(text, caret, ranges, { opened: false });
       return same;
     };
-    this.on.split(pasted ? undo : null);
   }
 
   /**

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.models.adapter import Adapter
 from core.models.base import LanguageModel
-from core.models.prose import prose_folder
 from core.models.static import StaticModel
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.drafters.eagle3_cpu import CpuTrees
@@ -35,11 +35,11 @@ PROSE_HEAD = "eagle3"  # in the folder of an adapter to prose: a head that was t
 DEPTH = 6
 
 
-def head_of(model: LanguageModel, with_prose: bool) -> Path:
-    """The folder of the head for a model: with its adapter to prose the head in the adapter's folder, if there is one;
-    otherwise that for the default model as it came. Raises AdapterError for a damaged adapter."""
-    folder = prose_folder(model) if with_prose else None
-    return folder / PROSE_HEAD if folder is not None and (folder / PROSE_HEAD).is_dir() else DEFAULT_HEAD
+def head_of(prose: Adapter | None) -> Path:
+    """The folder of the head that drafts while a model computes with this adapter to prose: the one in the adapter's
+    folder, if there is one; otherwise, and without an adapter, the head for the default model as it came."""
+    head = prose and prose.folder and prose.folder / PROSE_HEAD
+    return head if head and head.is_dir() else DEFAULT_HEAD
 
 
 class Eagle3Drafter(Drafter):

@@ -17,6 +17,7 @@ from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.errors import ContextFull
 from core.models import hf
+from core.models.adapter import Adapter, Result
 from core.models.base import LanguageModel
 from core.speculative import cost
 from core.speculative.drafters import Moment, eagle3
@@ -150,18 +151,17 @@ def test_a_drafter_that_a_model_cannot_have_is_refused_by_name(service: DraftSer
 def test_an_adapter_to_prose_has_a_head_of_its_own_and_a_notice_without(
     model: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("alone", "adapted"):
-        head_for(model).save(tmp_path / name)
-    heads = {False: tmp_path / "alone", True: tmp_path / "alone"}
-    monkeypatch.setattr(eagle3, "DEFAULT_HEAD", tmp_path / "alone")
-    monkeypatch.setattr(eagle3, "head_of", lambda _, with_prose: heads[with_prose])
+    alone, adapted = tmp_path / "alone", tmp_path / "prose" / "eagle3"
+    head_for(model).save(alone)
+    monkeypatch.setattr(eagle3, "DEFAULT_HEAD", alone)
     loaded: list[Path] = []
     load = Eagle3Head.load
     monkeypatch.setattr(Eagle3Head, "load", lambda folder: loaded.append(folder) or load(folder))
     cost.remember_curve(model, cost.CostCurve((1, 48), (1.0, 1.01)))
     autocomplete = Autocomplete(model)
-    prose = False
-    monkeypatch.setattr(Autocomplete, "with_prose", property(lambda _: prose))
+    prose = None
+    monkeypatch.setattr(Autocomplete, "prose", property(lambda _: prose))
+    monkeypatch.setattr(Autocomplete, "with_prose", property(lambda _: prose is not None))
     settings = asked({"mode": "lossless", "drafter": "eagle3"})
 
     def caution() -> str | None:
@@ -170,12 +170,15 @@ def test_an_adapter_to_prose_has_a_head_of_its_own_and_a_notice_without(
         return chosen.by.caution
 
     assert caution() is None
-    prose = True
+    prose = Adapter({}, 1.0, "", Result(0, 0, 0.0, 0.0), folder=tmp_path / "prose")
     assert caution() == speculation.MODEL_AS_IT_CAME
-    heads[True] = tmp_path / "adapted"
+    head_for(model).save(adapted)
     loaded.clear()
     assert caution() is None
-    assert set(loaded) == {tmp_path / "adapted"}
-    prose = False
+    assert set(loaded) == {adapted}
+    loaded.clear()
     assert caution() is None
-    assert loaded[-1] == tmp_path / "alone"
+    assert not loaded  # further requests read nothing
+    prose = None
+    assert caution() is None
+    assert loaded[-1] == alone

@@ -69,10 +69,13 @@ def test_drafts_use_it_and_without_prose_the_model_is_as_it_came(
     model.adapt([(ours, 1.0)])
     with closing(loaded(name)) as autocomplete:
         assert autocomplete.has_prose
+        assert autocomplete.prose is not None
+        assert autocomplete.prose.identity == ours.identity
         assert torch.equal(logits(autocomplete.model), logits(model))
         assert not torch.allclose(before, logits(model), atol=0.01)
         autocomplete.wants_prose = False
         assert autocomplete.adapt(), "the caller must drop its sequences"
+        assert autocomplete.prose is None
         assert not autocomplete.adapt()
         assert torch.equal(logits(autocomplete.model), before)
         autocomplete.wants_prose = True
@@ -86,14 +89,14 @@ def test_drafts_use_it_and_without_prose_the_model_is_as_it_came(
 def test_with_it_the_head_in_its_folder_drafts_and_another_without(
     model: LanguageModel, ours: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert head_of(model, with_prose=True) == DEFAULT_HEAD  # there is none
+    assert head_of(prose.prose_of(model)) == DEFAULT_HEAD  # there is none
     head = tmp_path / "prose" / "eagle3"
     head.mkdir()
-    assert head_of(model, with_prose=True) == head
-    assert head_of(model, with_prose=False) == DEFAULT_HEAD
+    assert head_of(prose.prose_of(model)) == head
+    assert head_of(None) == DEFAULT_HEAD
     save(ours, tmp_path / "own")
     monkeypatch.setattr(prose, "own_folder", lambda: tmp_path / "own")
-    assert head_of(model, with_prose=True) == DEFAULT_HEAD  # the app's head is for the app's adapter
+    assert head_of(prose.prose_of(model)) == DEFAULT_HEAD  # the app's head is for the app's adapter
 
 
 def test_another_model_has_none(ours: Adapter, tiny_folder: Callable[[str], Path]) -> None:

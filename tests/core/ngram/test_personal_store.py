@@ -381,13 +381,13 @@ def test_forgetting_reports_an_open_reader_and_completes_later(tmp_path: Path, m
 # ---------------------------------------------------------------- accidents
 
 
-def test_no_committed_phrase_is_lost_in_100_kills(tmp_path: Path) -> None:
+def test_no_committed_phrase_is_lost_in_200_kills(tmp_path: Path) -> None:
     path = tmp_path / "me.sqlite"
-    command = [sys.executable, "-m", "tests.kill_writers", str(path), "100", "7"]
+    command = [sys.executable, "-m", "tests.kill_writers", str(path), "200", "7"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["kills"] == 100
+    assert told["kills"] == 200
     assert len(told["kept"]) > 10
     assert len(told["gone"]) > 0
     with PersonalStore.open(path, WIDE) as store:
