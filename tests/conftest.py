@@ -264,9 +264,9 @@ def own_llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
 @pytest.fixture(scope="session")
 def autocomplete(request: pytest.FixtureRequest, default_gguf: Path) -> Autocomplete:
     """The product on the backend that a start without options takes here."""
-    from core.models.load import faster_compiled
+    from core.models.load import why_not_compiled
 
-    return _with_base_store(request.getfixturevalue("torch_model" if faster_compiled(default_gguf) else "llama_model"))
+    return _with_base_store(request.getfixturevalue("llama_model" if why_not_compiled(default_gguf) else "torch_model"))
 
 
 @pytest.fixture(scope="session")

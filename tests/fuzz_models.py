@@ -22,7 +22,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -192,7 +192,7 @@ def serve(optimisation: str) -> None:
 
     from core.models import native
 
-    native.OPTIONS = (*native.OPTIONS, optimisation, *SANITIZED)
+    native.SOURCE = replace(native.SOURCE, options=(*native.SOURCE.options, optimisation, *SANITIZED))
     native.library()
     torch.set_num_threads(2)
     with tempfile.TemporaryDirectory() as folder:

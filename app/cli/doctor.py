@@ -151,10 +151,15 @@ def cuda_bytes() -> int:
 
 def _compiled() -> Check:
     try:
-        lanes = native.library().polydraft_lanes()
+        library = native.library()
     except native.CannotCompile as error:
         return Check("Compiled code", "warn", str(error), "Without it Llama-family models run at half the speed.")
-    return Check("Compiled code", "ok", f"for this processor, {lanes} numbers at a time")
+    found = f"for this processor, {library.polydraft_lanes()} numbers at a time"
+    if library.polydraft_threads() or cores() == 1:
+        return Check("Compiled code", "ok", found)
+    kept = native.beside_library(".so")
+    advice = f"Install g++, or clang's OpenMP (Debian: apt-get install libomp-dev), and remove {kept}."
+    return Check("Compiled code", "warn", f"{found}, in one thread: the compiler had no OpenMP", advice)
 
 
 def _model(model: str, file: Path | None) -> Check:

@@ -15,11 +15,13 @@ that is truncated during reading gives an error too, where a mapped one would en
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BufferedReader
 from math import prod
 from pathlib import Path
+from threading import Lock
 from typing import Any, NoReturn
 
 import numpy as np
@@ -40,6 +42,7 @@ _SENTENCE = 200  # characters of an error message; a name in the file may be as 
 # Types of a field's value: their struct formats, and the two that have a length.
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")  # of a text
 # The minimum size of each in a file, so that a count can be refused before a loop over it.
 _LEAST_TEXT, _LEAST_FIELD, _LEAST_TENSOR = 8, 8 + 4 + 1, 8 + 4 + 8 + 4 + 8
 
@@ -70,12 +73,15 @@ class GGUFTensor:
     offset: int
     bytes: int
     _file: BufferedReader = field(repr=False)
+    _reading: Lock = field(repr=False, compare=False)  # the file's; several threads may read tensors
 
     def data(self) -> np.ndarray:
         """A copy: numbers of this shape, or for coded kinds bytes (…, bytes of a row). Raises ModelFileError."""
         data = np.empty(self.bytes, np.uint8)
-        self._file.seek(self.offset)
-        if self._file.readinto(data.data) != self.bytes:
+        with self._reading:
+            self._file.seek(self.offset)
+            read = self._file.readinto(data.data)
+        if read != self.bytes:
             raise ModelFileError(f"{self._file.name} was truncated while it was read; download it again.")
         return data.view(_PLAIN.get(self.kind, np.uint8)).reshape(*self.shape[:-1], -1)
 
@@ -183,7 +189,7 @@ class _Parser:
         if of != _TEXT:
             self._damaged(f"a list of the unknown type {of} for {key!r}")
         self._expect(count, _LEAST_TEXT, f"texts of {key!r}")
-        return [self._text(key) for _ in range(count)]
+        return self._texts(count, key)
 
     def _tensor(self) -> tuple[str, GGMLQuantizationType, tuple[int, ...], int]:
         name = self._text("a tensor's name")
@@ -208,6 +214,7 @@ class _Parser:
             self._damaged(f"an alignment of {alignment!r}, where a power of two is expected")
         start = -(-self._at // alignment) * alignment
         tensors: dict[str, GGUFTensor] = {}
+        reading = Lock()
         end, before = 0, ""  # of the tensors so far, in the order of their places
         for name, kind, shape, offset in sorted(stated, key=lambda each: each[3]):
             block, size = GGML_QUANT_SIZES[kind]
@@ -222,7 +229,7 @@ class _Parser:
                 self._damaged(f"{name!r} over {before!r}")
             if name in tensors:
                 self._damaged(f"the tensor {name!r} twice")
-            tensors[name] = GGUFTensor(name, kind, shape, start + offset, length, self._file)
+            tensors[name] = GGUFTensor(name, kind, shape, start + offset, length, self._file, reading)
             end, before = offset + length, name
         return tensors
 
@@ -252,6 +259,24 @@ class _Parser:
             return self._bytes[start : start + length].decode()
         except UnicodeDecodeError:
             self._damaged(f"a text that is not UTF-8 for {what!r}")
+
+    def _texts(self, count: int, what: str) -> list[str]:
+        """As many texts, as `_text` reads them; a vocabulary has hundreds of thousands."""
+        texts = list[str]()
+        while len(texts) < count:
+            texts.append(self._text(what))  # reads on in the file, or reports the fault
+            held, at = self._bytes, self._at
+            last = len(held) - _LENGTH.size
+            with suppress(UnicodeDecodeError):
+                while len(texts) < count and at <= last:
+                    begin = at + _LENGTH.size
+                    end = begin + _LENGTH.unpack_from(held, at)[0]
+                    if end > len(held):
+                        break
+                    texts.append(held[begin:end].decode())
+                    at = end
+            self._at = at
+        return texts
 
     def _expect(self, count: int, each: int, what: str) -> None:
         """Refuses a count for which the rest of the file has no room."""

@@ -259,11 +259,16 @@ def _bytes_by_letter() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
 
 
+@cache
+def _translated() -> dict[int, int]:
+    """For `str.translate`: the letters of that alphabet to Latin-1, and Latin-1's others to what it cannot encode."""
+    return dict.fromkeys(range(256), 256) | {ord(letter): byte for letter, byte in _bytes_by_letter().items()}
+
+
 def _byte_level_piece(token: str) -> bytes:
-    letters = _bytes_by_letter()
     try:
-        return bytes([letters[letter] for letter in token])
-    except KeyError:  # not in the alphabet, so spelt as itself
+        return token.translate(_translated()).encode("latin-1")
+    except UnicodeEncodeError:  # not in the alphabet, so spelt as itself
         return token.encode()
 
 

@@ -22,7 +22,7 @@ from core.options import Backend, Precision
 if TYPE_CHECKING:
     from core.models.torch_model import TorchModel
 
-COMPARED = ("x86_64", "amd64")  # see docs/performance.md
+MACHINES = ("x86_64", "amd64", "aarch64", "arm64")  # for whose vectors compiled code is written
 # The packages that contain the default model's file: ours beside an installed wheel, the other one in a checkout
 DEFAULT_FILES = {
     "polydraft-model": "polydraft_model/SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -53,8 +53,8 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
 
     Args:
         name: "default", the path of a .gguf file, the path of a Hugging Face directory, or a hub id.
-        backend: "auto" takes torch with CUDA, or if it runs the file in compiled code on a CPU type for which
-            that was measured to be faster; else llama.cpp if it works, else torch.
+        backend: "auto" takes torch with CUDA, or if it runs the file in compiled code on this CPU; else llama.cpp if
+            it works, else torch.
         precision: of the weights on a CPU with torch, for models that run compiled: "file" keeps a GGUF
             file's format of a few bits, and uses "float32" for all others, with the same results; "bfloat16" rounds
             them. "int8" keeps a GGUF file's weights, and rounds the inputs of products to 8 bits where a pass has more
@@ -160,15 +160,10 @@ def _refuse_pipes(folder: Path) -> None:
             raise ModelFileError(f"{path} is neither a file nor a folder; remove it from the model's folder.")
 
 
-def faster_compiled(path: Path) -> bool:
-    """Whether torch has compiled code for exactly this file, on a kind of processor on which it was measured."""
-    return not why_not_compiled(path)
-
-
 def why_not_compiled(path: Path) -> str:
     """Why "auto" does not run this file in compiled code on a CPU, as a clause, or "". Raises ModelFileError."""
-    if platform.machine().lower() not in COMPARED:
-        return f"compiled code was not measured on {platform.machine()}"
+    if platform.machine().lower() not in MACHINES:
+        return f"there is no compiled code for {platform.machine()}"
     from core.models import native_gguf
 
     return native_gguf.why_not(gguf_file.read(path))

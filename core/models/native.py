@@ -7,6 +7,8 @@ gives the reason. `llama.py` computes whole models with it, `eagle3_cpu.py` EAGL
 from __future__ import annotations
 
 import ctypes
+import platform
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, Structure, c_char_p, c_double, c_int64, c_void_p, pointer
@@ -23,11 +25,11 @@ from core.errors import ContextFull
 from core.models import native_library
 from core.models.adapter import LowRank, Place
 from core.models.coded import Coded, Form, Weight, filled, in_panels, joined
-from core.models.native_library import CannotCompile
+from core.models.native_library import CannotCompile, Source
 from core.models.threads import Threads
 
-SOURCE = Path(__file__).with_name("native") / "pass.cpp"
-OPTIONS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
+# For ARM, compilers call the processor -mcpu; their -march is the instruction set alone.
+TUNED = "-mcpu=native" if platform.machine().lower() in ("aarch64", "arm64") else "-march=native"
 WIDEST = 256  # of a head
 ROUNDED_FROM = 9  # inputs: with fewer, a pass takes the time of reading the weights, rounded or not
 
@@ -113,10 +115,27 @@ class _Pass(Structure):
     ]
 
 
+def openmp(system: str = sys.platform) -> tuple[tuple[str, ...], ...]:
+    """The options for OpenMP to try in turn; with the last ones, none, the code has one thread.
+
+    Apple's compiler understands OpenMP and does not bring its library. Torch does, and a second copy of it would end
+    the process.
+    """
+    if system != "darwin":
+        return (("-fopenmp",), ())
+    folder = Path(torch.__file__).with_name("lib")
+    return (("-Xclang", "-fopenmp", f"-L{folder}", "-lomp", f"-Wl,-rpath,{folder}"), ())
+
+
+SOURCE = Source(
+    Path(__file__).with_name("native") / "pass.cpp", ("-std=c++17", "-O3", TUNED, "-shared", "-fPIC"), openmp()
+)
+
+
 @cache
 def library() -> ctypes.CDLL:
     """The compiled code. Raises CannotCompile."""
-    loaded = native_library.load(SOURCE, OPTIONS)
+    loaded = native_library.load(SOURCE)
     loaded.polydraft_forward.argtypes = loaded.polydraft_fault.argtypes = [POINTER(_Model), POINTER(_Pass)]
     loaded.polydraft_fault.restype = c_char_p
     loaded.polydraft_rows.argtypes = [POINTER(_Rows)]
@@ -126,7 +145,7 @@ def library() -> ctypes.CDLL:
 def beside_library(suffix: str) -> Path:
     """A file beside the cached library, with its name and this suffix. Raises CannotCompile."""
     library()
-    return native_library.path_of(SOURCE, OPTIONS).with_suffix(suffix)
+    return native_library.path_of(SOURCE).with_suffix(suffix)
 
 
 def why_not_width(width: int) -> str:

@@ -18,6 +18,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -34,26 +35,41 @@ class CannotCompile(Exception):
     """A clause that names the missing part."""
 
 
-def load(source: Path, options: tuple[str, ...]) -> ctypes.CDLL:
-    """The code of a source file, compiled with these options unless cached.
+@dataclass(frozen=True)
+class Source:
+    """A C++ file and how it is compiled.
+
+    Attributes:
+        path: the file; headers beside it are part of it.
+        options: of the compiler.
+        threads: options for OpenMP; the first of them with which it compiles are used.
+    """
+
+    path: Path
+    options: tuple[str, ...]
+    threads: tuple[tuple[str, ...], ...] = ((),)
+
+
+def load(source: Source) -> ctypes.CDLL:
+    """The code of a source file, compiled unless cached.
 
     A failure is cached for the life of the process, because a compiler may take minutes to fail. Raises CannotCompile.
     """
-    tried = _tried(source, options)
+    tried = _tried(source)
     if isinstance(tried, str):
         raise CannotCompile(tried)
     return tried
 
 
 @cache
-def _tried(source: Path, options: tuple[str, ...]) -> ctypes.CDLL | str:
+def _tried(source: Source) -> ctypes.CDLL | str:
     """The library, or the reason why there is none."""
-    path = path_of(source, options)
+    path = path_of(source)
     folder = path.parent
     try:
         _make_private(folder)
         if not _intact(path):
-            _build(source, options, path)
+            _build(source, path)
         return ctypes.CDLL(str(path))
     except CannotCompile as error:
         return str(error)
@@ -61,9 +77,9 @@ def _tried(source: Path, options: tuple[str, ...]) -> ctypes.CDLL | str:
         return f"its compiled code cannot be stored in {folder} or loaded from it ({error})"
 
 
-def path_of(source: Path, options: tuple[str, ...]) -> Path:
-    """Where the library of a source file, compiled with these options, is cached."""
-    return platformdirs.user_cache_path("polydraft") / "native" / f"{_key(source, options)}.so"
+def path_of(source: Source) -> Path:
+    """Where the library of a source file is cached."""
+    return platformdirs.user_cache_path("polydraft") / "native" / f"{_key(source)}.so"
 
 
 def forget() -> None:
@@ -71,10 +87,10 @@ def forget() -> None:
     _tried.cache_clear()
 
 
-def _key(source: Path, options: tuple[str, ...]) -> str:
+def _key(source: Source) -> str:
     machine = [sys.platform, platform.machine(), *platform.libc_ver(), cpu()]
-    parts = [path.read_text(encoding="utf-8") for path in (source, *sorted(source.parent.glob("*.h")))]
-    return hashlib.sha256("\n".join([*parts, *options, *machine]).encode()).hexdigest()[:16]
+    parts = [path.read_text(encoding="utf-8") for path in (source.path, *sorted(source.path.parent.glob("*.h")))]
+    return hashlib.sha256("\n".join([*parts, *source.options, str(source.threads), *machine]).encode()).hexdigest()[:16]
 
 
 def _make_private(folder: Path) -> None:
@@ -110,20 +126,30 @@ def _intact(path: Path) -> bool:
         return False
 
 
-def _build(source: Path, options: tuple[str, ...], path: Path) -> None:
+def _build(source: Source, path: Path) -> None:
     """Compiles into `path`. Other processes see the old file or the complete new one."""
     compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
     if not compiler:
         raise CannotCompile("no C++ compiler was found (Debian, Ubuntu: apt-get install g++)")
     with tempfile.TemporaryDirectory(dir=path.parent) as made:
         library, digest = Path(made, "library"), Path(made, "digest")
-        _run(*compiler, *options, str(source), "-o", str(library))
+        _compile(compiler, source, library)
         digest.write_text(hashlib.sha256(library.read_bytes()).hexdigest(), encoding="utf-8")
         library.chmod(PRIVATE)
         for file, target in ((library, path), (digest, _digest_of(path))):
             _to_disk(file)
             file.replace(target)
     _to_disk(path.parent)
+
+
+def _compile(compiler: list[str], source: Source, library: Path) -> None:
+    first = None
+    for threads in source.threads:
+        try:
+            return _run(*compiler, *source.options, *threads, str(source.path), "-o", str(library))
+        except CannotCompile as error:
+            first = first or error
+    raise first or CannotCompile("no options were given")
 
 
 def _to_disk(path: Path) -> None:
@@ -140,5 +166,6 @@ def _run(*command: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotCompile(f"the C++ compiler does not work ({error})") from error
     if done.returncode:
-        message = (done.stderr.strip().splitlines() or ["no message"])[0]
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        message = next((line for line in lines if "error" in line), lines[0])
         raise CannotCompile(f"{command[0]} cannot compile it ({message})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from pathlib import Path
 
 
@@ -12,10 +13,19 @@ def cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return f"{platform.machine()} {platform.processor()}"
+        return f"{platform.machine()} {platform.processor()} {_mac_chip()}"
     wanted = ("model name", "flags", "Features", "CPU part")  # the latter two on ARM
     fields = {line.split(":")[0].strip(): line for line in reversed(lines)}
     return "\n".join(fields[name] for name in wanted if name in fields)
+
+
+def _mac_chip() -> str:
+    """Apple's name of the chip, or ""; Python's own says no more than "arm"."""
+    try:
+        asked = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def cores() -> int:

@@ -25,7 +25,7 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from core.errors import BackendUnavailable
-from core.models import hf
+from core.models import hf, native
 from core.models.base import LanguageModel, Row, Sequence
 from core.models.memory import return_freed
 from core.models.torch_model import TorchModel
@@ -38,9 +38,9 @@ HELD = 32  # tokens that each sequence holds
 ROUNDS = 5
 CONTEXT = 2048
 LETTERS = [chr(n) for n in (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x144))]  # a byte-level alphabet
-F32, Q8_0, Q4_K, Q6_K = (GGMLQuantizationType[name] for name in ("F32", "Q8_0", "Q4_K", "Q6_K"))
+F32, Q8_0, Q5_0, Q4_K, Q6_K = (GGMLQuantizationType[name] for name in ("F32", "Q8_0", "Q5_0", "Q4_K", "Q6_K"))
 # In half precision, by place in a block: scales with which weights have a deviation of some .02.
-HALVES = {Q8_0: {0: 0.0003}, Q4_K: {0: 0.0001, 2: 0.0008}, Q6_K: {208: 0.00002}}
+HALVES = {Q8_0: {0: 0.0003}, Q5_0: {0: 0.0022}, Q4_K: {0: 0.0001, 2: 0.0008}, Q6_K: {208: 0.00002}}
 OURS, ROUNDED, THEIRS = "compiled", "compiled, int8", "llama.cpp"
 
 
@@ -101,10 +101,11 @@ def write(path: Path, shape: FileShape, kind: str) -> int:
     weights = 0
 
     def matrix(name: str, out: int, inputs: int, better: bool = False) -> None:
-        """`better`: a Q4_K_M has it in Q6_K."""
+        """`better`: a Q4_K_M has it in Q6_K. Rows that are no multiple of 256 are in Q8_0 and Q5_0 instead."""
         nonlocal weights
         weights += out * inputs
-        of = Q8_0 if kind == "Q8_0" else Q6_K if better else Q4_K
+        whole = inputs % GGML_QUANT_SIZES[Q4_K][0] == 0
+        of = Q8_0 if kind == "Q8_0" else (Q6_K if whole else Q8_0) if better else Q4_K if whole else Q5_0
         inputs_of_block, size = GGML_QUANT_SIZES[of]
         blocks = random.integers(0, 256, (out, inputs // inputs_of_block, size), np.uint8)
         for place, value in HALVES[of].items():
@@ -171,6 +172,7 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
     if importlib.util.find_spec("llama_cpp") is None:
         raise BackendUnavailable("llama-cpp-python is not installed, and is the peer here; run `make setup-llama`.")
     report = Report("models")
+    native.library()  # compiled before anything is timed
     with tempfile.TemporaryDirectory() as folder:
         for name, shape in (TINY if options.tiny else SHAPES).items():
             for kind in TYPES:

@@ -28,7 +28,7 @@ def loaded(code: str, *names: str) -> dict[str, bool]:
 
 
 def test_the_first_draft_of_the_default_model_needs_no_transformers_and_no_llama_cpp(default_gguf: Path) -> None:
-    if not load.faster_compiled(default_gguf):
+    if load.why_not_compiled(default_gguf):
         pytest.skip("the compiled code is not the default on this machine")
     code = """
 from core.autocomplete import load_autocomplete

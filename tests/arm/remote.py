@@ -27,7 +27,7 @@ class Remote:
     def __init__(self, folder: Path) -> None:
         program = folder / "remote"
         if not program.exists():
-            command = [COMPILER, *OPTIONS, f"-I{native.SOURCE.parent}", HERE / "remote.cpp", "-o", program]
+            command = [COMPILER, *OPTIONS, f"-I{native.SOURCE.path.parent}", HERE / "remote.cpp", "-o", program]
             subprocess.run([*map(str, command)], check=True)
         self._process = subprocess.Popen([EMULATOR, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._ask(SIZES, None, None)

@@ -21,7 +21,7 @@
 //
 // The other files of this folder are parts of this one: `interface.h` what the caller hands over, `vectors.h` the
 // processor's registers, `layout.h` how coded weights are stored, `weights.h` the kinds of weights, `rounded.h` products
-// with inputs of 8 bits, `products.h` products with matrices, `attention.h` attention, `faults.h` the checks.
+// with inputs of 8 bits, `products.h` products with matrices, `attention.h` attention, `faults.h` the checks, `threads.h` what is used of OpenMP.
 //
 // The caller owns all memory. The fields of `Model` and `Pass` state its obligations. `polydraft_fault` checks those that
 // affect sizes or addresses before each pass, in about a hundred comparisons. It cannot check that a pointer refers to as
@@ -30,13 +30,13 @@
 #include <algorithm>
 #include <memory>
 #include <new>
-#include <omp.h>
 #include <utility>
 
 #include "attention.h"
 #include "faults.h"
 #include "interface.h"
 #include "products.h"
+#include "threads.h"
 
 namespace {
 
@@ -226,6 +226,9 @@ extern "C" {
 int64_t polydraft_panel() { return PANEL; }
 
 int64_t polydraft_lanes() { return LANES; }
+
+// Whether several threads can compute a pass.
+int64_t polydraft_threads() { return OPENMP; }
 
 // Decodes rows of a matrix. Returns 0; or 2 for a field that is invalid, and then it changes nothing.
 int polydraft_rows(const Rows* given) {

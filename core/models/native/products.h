@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <omp.h>
 
 #include "rounded.h"
+#include "threads.h"
 #include "weights.h"
 
 namespace {

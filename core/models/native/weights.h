@@ -84,9 +84,9 @@ struct Any {
   static const Layout& of(const Layout& given) { return given; }
 };
 
-template <int64_t BITS, bool OFFSETS>
-struct Plain {
-  static constexpr Layout of(const Layout&) { return {BITS, OFFSETS, false, BLOCK}; }
+template <int64_t BITS, bool OFFSETS, bool SUPER = false, int64_t GROUP = BLOCK>
+struct One {
+  static constexpr Layout of(const Layout&) { return {BITS, OFFSETS, SUPER, GROUP}; }
 };
 
 template <int BITS, class Compiled>
@@ -225,8 +225,8 @@ Format coded(bool offsets, bool super = false, int64_t group = BLOCK) {
 // By kind.
 const Format FORMATS[] = {
     plain<Float32>(), plain<Bits16<false>>(), plain<Bits16<true>>(),
-    coded<8, Plain<8, false>>(false), coded<4, Plain<4, true>>(true), coded<6>(false), coded<6>(true),
-    coded<4>(true, true), coded<6>(true, true), coded<6>(false, true, 16),
+    coded<8, One<8, false>>(false), coded<4, One<4, true>>(true), coded<6>(false), coded<6>(true),
+    coded<4>(true, true), coded<6>(true, true), coded<6, One<6, false, true, 16>>(false, true, 16),
 };
 
 // The weights (K,) of output `o` of a panel, as float32.

@@ -6,6 +6,7 @@ import io
 import json
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,3 +167,16 @@ def test_without_a_compiler_it_says_so(results: dict[Backend, ProbeResult], monk
         assert check.status == status
     assert check.found == "no C++ compiler was found"
     assert check.advice
+
+
+def test_without_openmp_it_says_so(results: dict[Backend, ProbeResult], monkeypatch: pytest.MonkeyPatch) -> None:
+    results["torch"] = results["llama.cpp"] = MISSING
+    alone = SimpleNamespace(polydraft_lanes=lambda: 4, polydraft_threads=lambda: 0)
+    monkeypatch.setattr(native, "library", lambda: alone)
+    for cores, status in ((1, "ok"), (8, "warn")):
+        monkeypatch.setattr(doctor, "cores", lambda cores=cores: cores)
+        (check,) = [check for check in doctor.diagnose("default").checks if check.name == "Compiled code"]
+        assert check.status == status
+    assert "in one thread" in check.found
+    assert "libomp" in check.advice
+    assert ".so" in check.advice

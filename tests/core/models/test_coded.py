@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -229,6 +230,14 @@ def test_a_file_in_types_of_llama_cpp_alone_goes_there_and_says_why(
     monkeypatch.setattr(load, "_with_llama_cpp", lambda *_: SimpleNamespace(notice=None))
     notice = load.load_model(str(path)).notice
     assert notice is not None and notice.endswith("its weights are IQ4_XS.")
+
+
+def test_compiled_code_runs_on_x86_and_arm(default_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = dict[str, str]()
+    for machine in ("x86_64", "AMD64", "aarch64", "arm64", "riscv64"):
+        monkeypatch.setattr(platform, "machine", lambda machine=machine: machine)
+        reasons[machine] = load.why_not_compiled(default_gguf)
+    assert {reasons.pop("riscv64"), *reasons.values()} == {"there is no compiled code for riscv64", ""}
 
 
 @pytest.mark.parametrize("change", ["a scaled rotation", "another tensor", "another architecture", "another tokenizer"])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from tiny_models import save_model, tiny
 
 from core.models import hf, native, native_library
-from core.models.native_library import CannotCompile
+from core.models.native_library import CannotCompile, Source
 
 SOURCE = 'extern "C" int answer() { return 42; }\n'
 OPTIONS = ("-shared", "-fPIC")
@@ -28,7 +30,7 @@ class Kept:
     def answer(self) -> int:
         """As a new process would find it."""
         native_library.forget()
-        return native_library.load(self.source, OPTIONS).answer()
+        return native_library.load(Source(self.source, OPTIONS)).answer()
 
     @property
     def library(self) -> Path:
@@ -163,7 +165,7 @@ def test_another_source_other_options_and_another_processor_have_libraries_of_th
     kept.answer()
     kept.source.write_text(SOURCE.replace("42", "43"))
     assert kept.answer() == 43
-    assert native_library.load(kept.source, (*OPTIONS, "-O3")).answer() == 43
+    assert native_library.load(Source(kept.source, (*OPTIONS, "-O3"))).answer() == 43
     monkeypatch.setattr(native_library, "cpu", lambda: "another")
     kept.answer()
     assert kept.compiled == 4
@@ -173,9 +175,28 @@ def test_a_compile_that_failed_is_not_tried_again_by_this_process(kept: Kept) ->
     kept.source.write_text("This is no C++.\n")
     for _ in range(3):
         with pytest.raises(CannotCompile, match="cannot compile it"):
-            native_library.load(kept.source, OPTIONS)
+            native_library.load(Source(kept.source, OPTIONS))
     assert kept.compiled == 1
     assert list(kept.folder.iterdir()) == []
+
+
+def test_the_first_options_for_threads_that_compile_are_used(kept: Kept) -> None:
+    kept.source.write_text("#ifdef _OPENMP\n" + SOURCE + "#else\n" + SOURCE.replace("42", "1") + "#endif\n")
+    refused, ways = ("-no-such-option",), (("-fopenmp",), ())
+    assert [
+        native_library.load(Source(kept.source, OPTIONS, threads)).answer()
+        for threads in (ways, (refused, *ways), (refused, ()))
+    ] == [42, 42, 1]
+    with pytest.raises(CannotCompile, match="no-such-option"):
+        native_library.load(Source(kept.source, OPTIONS, (refused,)))
+
+
+def test_the_code_compiles_without_openmp_and_a_mac_takes_torchs() -> None:
+    command = ["c++", "-std=c++17", native.TUNED, "-fsyntax-only", "-Wall", "-Wno-unknown-pragmas", "-Werror"]
+    subprocess.run([*command, native.SOURCE.path], check=True)
+    first, last = native.openmp("darwin")
+    assert f"-L{Path(torch.__file__).parent / 'lib'}" in first
+    assert last == ()
 
 
 @pytest.mark.parametrize(
@@ -183,7 +204,7 @@ def test_a_compile_that_failed_is_not_tried_again_by_this_process(kept: Kept) ->
     [
         ("", "no C++ compiler was found"),
         ("/nowhere/c++", "does not work"),
-        ("{folder}/broken", "cannot compile it (Sorry.)"),
+        ("{folder}/broken", "cannot compile it (error: Sorry.)"),
         ("{folder}/liar", "or loaded from it"),
     ],
 )
@@ -191,7 +212,7 @@ def test_without_a_working_compiler_the_model_runs_on_transformers_layers_with_a
     kept: Kept, monkeypatch: pytest.MonkeyPatch, compiler: str, said: str
 ) -> None:
     broken, liar = kept.root / "broken", kept.root / "liar"
-    broken.write_text("#!/bin/sh\necho Sorry. >&2\nexit 1\n")
+    broken.write_text("#!/bin/sh\necho In a function: >&2\necho error: Sorry. >&2\nexit 1\n")
     liar.write_text('#!/bin/sh\nfor last; do :; done\necho no >"$last"\n')
     for script in (broken, liar):
         script.chmod(0o755)
