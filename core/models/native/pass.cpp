@@ -60,7 +60,7 @@ struct Room {
     sums = times(rows, (widest + BLOCK) / BLOCK);
     weighed = times(rows, std::max(m.dim, entering));
     scores = (columns + LANES - 1) / LANES * LANES;
-    decoded = IN_CACHE / 4;
+    decoded = rows < MANY ? 0 : 2 * DECODED / static_cast<int64_t>(sizeof(float));
     int64_t rank = 0;
     for (int64_t l = 0; l < m.layers; l++) {
       const Layer& layer = m.layer[l];

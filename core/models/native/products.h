@@ -13,9 +13,8 @@ namespace {
 
 constexpr int64_t IN_CACHE = 400'000;  // bytes: twice as many, and some inputs, fit into a core's cache
 constexpr int AHEAD = 2048;            // bytes: the hardware's own prefetch ends at each page of 4 KB
-// Inputs from which decoding a panel of coded weights once is faster. Sums of six inputs at a time, as with AVX2, read a
-// decoded panel so often that it never is.
-constexpr int64_t MANY = ROWS < 8 ? INT64_MAX : 13;
+// Inputs from which decoding a panel of coded weights once is faster, and up to how large a panel is then.
+constexpr int64_t MANY = 13, DECODED = LANES == 8 ? 1'100'000 : 200'000;
 constexpr int64_t CHUNK = 32;  // rounded inputs that a panel's outputs are computed for at a time: they stay in the cache
 constexpr int64_t APART = CHUNK * PANEL;  // numbers from the outputs of one matrix to those of another
 
@@ -137,7 +136,7 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
   // cache, the weights just ahead are prefetched instead.
   const bool whole = size <= IN_CACHE;
   // For many inputs, weights are decoded once.
-  const bool decode = rows >= MANY && 2 * Float32::bytes(K) <= IN_CACHE;
+  const bool decode = rows >= MANY && Float32::bytes(K) <= DECODED;
   for (int64_t p = mine.begin; p < mine.end; p++) {
     for (int i = 0; decode && i < COUNT; i++) {
       if (formats[i]->coded() && !rounded[i]) formats[i]->decode(formats[i]->layout, parts[i]->panels + p * bytes[i], K, own.decoded + i * K * PANEL);
