@@ -13,6 +13,7 @@ from functools import lru_cache
 # One key in this many is a slip, of these kinds.
 SLIPS = 0.03
 NEIGHBOUR, DOUBLED, DROPPED, SWAPPED = 0.5 * SLIPS, 0.1 * SLIPS, 0.2 * SLIPS, 0.2 * SLIPS
+FIRST = 0.5  # of a slip's probability, where it changes the first letter, which is right more often than others
 LEAST, MOST = 3, 16  # letters of a word that is looked at
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -53,10 +54,10 @@ def meant(typed: str) -> dict[str, float]:
     found: dict[str, float] = {}
 
     def add(word: str, probability: float) -> None:
-        if word != typed and word[:1] == typed[:1]:  # the first letter is nearly always right
-            found[word] = found.get(word, 0.0) + probability
+        if word != typed:
+            found[word] = found.get(word, 0.0) + probability * (1.0 if word[:1] == typed[:1] else FIRST)
 
-    for i in range(1, len(typed) + 1):
+    for i in range(len(typed) + 1):
         before, after = typed[:i], typed[i:]
         for letter in _LETTERS:
             if after:  # a letter left out at the end is not yet typed
@@ -65,7 +66,7 @@ def meant(typed: str) -> dict[str, float]:
             break
         for letter in NEIGHBOURS[after[0]]:
             add(before + letter + after[1:], NEIGHBOUR / len(NEIGHBOURS[letter]))
-        if after[0] == before[-1]:
+        if before.endswith(after[0]):
             add(before + after[1:], DOUBLED)
         if len(after) > 1:
             add(before + after[1] + after[0] + after[2:], SWAPPED)

@@ -33,7 +33,7 @@ PASSAGE = 250  # characters written in one place
 BEFORE = 400  # characters of the text before the passage
 
 # The part of a draft that one key takes: a word with the spaces before it, or punctuation.
-_PIECE = re.compile(r"""\s*(?:["“‘'«(\[{]*[^\W_]+(?:['’_.-][^\W_]+)*|[^\w\s]+|_+)""")
+PIECE = re.compile(r"""\s*(?:["“‘'«(\[{]*[^\W_]+(?:['’_.-][^\W_]+)*|[^\w\s]+|_+)""")
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def best_move(shown: list[str], rest: str) -> tuple[str, int]:
     character."""
     moves = [("character", 1)]
     moves += [("draft", len(draft)) for draft in shown if draft and rest.startswith(draft)]
-    words = [word[0] for draft in shown if (word := _PIECE.match(draft))]
+    words = [word[0] for draft in shown if (word := PIECE.match(draft))]
     moves += [("word", len(word)) for word in words if rest.startswith(word)]
     return max(moves, key=lambda move: move[1])
 

@@ -7,11 +7,10 @@ letters later, or at the end of the word, and deletes back to the slip. Every ke
 from __future__ import annotations
 
 import random
-import re
 from dataclasses import dataclass
 from statistics import fmean
 
-from app.learning.typist import Passage, passages
+from app.learning.typist import PIECE, Passage, passages
 from app.service.sampling import drafting
 from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete, Session
@@ -23,7 +22,6 @@ from measure.scores import half_interval
 
 K = 3
 NOTICED = 2  # letters after a slip until the typist notices it
-_PIECE = re.compile(r"\s*\S+")  # what one key takes of a row, besides all of it
 
 
 @dataclass
@@ -142,7 +140,8 @@ def _reached(drafts: list[TextDraft], before: str, text: str) -> int:
     reached = [0]
     for draft in drafts:
         stem = before[: len(before) - draft.replace]
-        parts = [draft.text, *_PIECE.findall(draft.text)[:1]]
+        word = PIECE.match(draft.text)
+        parts = [draft.text, word[0] if word else ""]
         reached += [len(stem) + len(part) for part in parts if part and text.startswith(stem + part)]
     return max(reached)
 
