@@ -21,6 +21,7 @@ from core.models.gguf_file import GGUFTensor
 
 BLOCK = 32  # inputs that share an offset
 SUPER_BLOCK = 256  # inputs that share factors
+IN_CACHE = 200_000  # bytes of a file that are rearranged at a time
 INFINITE = 0x7C00  # the exponent of infinity and NaN in half precision
 Type = GGMLQuantizationType
 
@@ -126,7 +127,7 @@ class Coded:
         form, read = TYPES[tensor.kind]
         inputs = SUPER_BLOCK if form.scaled else BLOCK
         data = tensor.data()
-        scales, offsets, codes, factors = read(data.reshape(len(data), tensor.shape[1] // inputs, -1))
+        scales, offsets, codes, factors = _in_parts(read, data.reshape(len(data), tensor.shape[1] // inputs, -1))
         out, blocks = len(data), tensor.shape[1] // BLOCK
 
         def by_block(x: np.ndarray) -> Tensor:
@@ -147,6 +148,23 @@ class Coded:
 # --- the types of GGUF
 
 Read = tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray | None]  # scales, offsets, codes, factors
+
+
+def _in_parts(read: Callable[[np.ndarray], Read], blocks: np.ndarray) -> Read:
+    """`read` of all outputs (out, …), some at a time, so that what it computes in between stays in the cache."""
+    some = max(IN_CACHE // max(blocks[0].nbytes, 1), 1)
+    if len(blocks) <= some:
+        return read(blocks)
+    made: list[np.ndarray | None] = []
+    for first in range(0, len(blocks), some):
+        part = read(blocks[first : first + some])
+        made = made or [None if x is None else np.empty((len(blocks), *x.shape[1:]), x.dtype) for x in part]
+        for to, x in zip(made, part, strict=True):
+            if to is not None and x is not None:
+                to[first : first + some] = x
+    scales, offsets, codes, factors = made
+    assert scales is not None and codes is not None
+    return scales, offsets, codes, factors
 
 
 def _part(blocks: np.ndarray, start: int, end: int | None, kind: type[np.generic]) -> np.ndarray:

@@ -31,7 +31,7 @@ from core.models.threads import Threads
 # For ARM, compilers call the processor -mcpu; their -march is the instruction set alone.
 TUNED = "-mcpu=native" if platform.machine().lower() in ("aarch64", "arm64") else "-march=native"
 WIDEST = 256  # of a head
-ROUNDED_FROM = 9  # inputs: with fewer, a pass takes the time of reading the weights, rounded or not
+ROUNDED_FROM = 9  # inputs: with fewer, decoding the weights takes most of the time, rounded or not
 
 NO_MEMORY = 1  # return value of `polydraft_forward`
 # Of weights, in the numbering of `native/interface.h`: types, and forms of coded ones.
