@@ -153,7 +153,7 @@ def _compiled() -> Check:
     try:
         library = native.library()
     except native.CannotCompile as error:
-        return Check("Compiled code", "warn", str(error), "Without it Llama-family models run at half the speed.")
+        return Check("Compiled code", "warn", str(error), "Without it drafts take about six times as long.")
     found = f"for this processor, {library.polydraft_lanes()} numbers at a time"
     if library.polydraft_threads() or cores() == 1:
         return Check("Compiled code", "ok", found)
