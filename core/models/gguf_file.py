@@ -21,7 +21,6 @@ from functools import lru_cache
 from io import BufferedReader
 from math import prod
 from pathlib import Path
-from threading import Lock
 from typing import Any, NoReturn
 
 import numpy as np
@@ -73,15 +72,12 @@ class GGUFTensor:
     offset: int
     bytes: int
     _file: BufferedReader = field(repr=False)
-    _reading: Lock = field(repr=False, compare=False)  # the file's; several threads may read tensors
 
     def data(self) -> np.ndarray:
         """A copy: numbers of this shape, or for coded kinds bytes (…, bytes of a row). Raises ModelFileError."""
         data = np.empty(self.bytes, np.uint8)
-        with self._reading:
-            self._file.seek(self.offset)
-            read = self._file.readinto(data.data)
-        if read != self.bytes:
+        self._file.seek(self.offset)
+        if self._file.readinto(data.data) != self.bytes:
             raise ModelFileError(f"{self._file.name} was truncated while it was read; download it again.")
         return data.view(_PLAIN.get(self.kind, np.uint8)).reshape(*self.shape[:-1], -1)
 
@@ -214,7 +210,6 @@ class _Parser:
             self._damaged(f"an alignment of {alignment!r}, where a power of two is expected")
         start = -(-self._at // alignment) * alignment
         tensors: dict[str, GGUFTensor] = {}
-        reading = Lock()
         end, before = 0, ""  # of the tensors so far, in the order of their places
         for name, kind, shape, offset in sorted(stated, key=lambda each: each[3]):
             block, size = GGML_QUANT_SIZES[kind]
@@ -229,7 +224,7 @@ class _Parser:
                 self._damaged(f"{name!r} over {before!r}")
             if name in tensors:
                 self._damaged(f"the tensor {name!r} twice")
-            tensors[name] = GGUFTensor(name, kind, shape, start + offset, length, self._file, reading)
+            tensors[name] = GGUFTensor(name, kind, shape, start + offset, length, self._file)
             end, before = offset + length, name
         return tensors
 

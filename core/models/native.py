@@ -25,7 +25,7 @@ from core.errors import ContextFull
 from core.models import native_library
 from core.models.adapter import LowRank, Place
 from core.models.coded import Coded, Form, Weight, filled, in_panels, joined
-from core.models.native_library import CannotCompile, Source
+from core.models.native_library import CannotCompile, CppSource
 from core.models.threads import Threads
 
 # For ARM, compilers call the processor -mcpu; their -march is the instruction set alone.
@@ -127,7 +127,7 @@ def openmp(system: str = sys.platform) -> tuple[tuple[str, ...], ...]:
     return (("-Xclang", "-fopenmp", f"-L{folder}", "-lomp", f"-Wl,-rpath,{folder}"), ())
 
 
-SOURCE = Source(
+SOURCE = CppSource(
     Path(__file__).with_name("native") / "pass.cpp", ("-std=c++17", "-O3", TUNED, "-shared", "-fPIC"), openmp()
 )
 

@@ -8,7 +8,6 @@ llama.cpp or transformers; `why_not` gives the reason. `gguf_check` has checked 
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +21,6 @@ from core.models.gguf_file import GGUFFile
 from core.models.hf_tokenizer import is_built
 from core.models.llama import NativeLlama, unpaired
 from core.models.native import LayerMaps, Map, Shape, StoredRows, why_not_width
-from core.models.processor import cores
 
 
 def why_not(file: GGUFFile) -> str:
@@ -89,10 +87,8 @@ class _Reader:
             attention_cap=c.attention_cap,
             logit_cap=c.logit_cap,
         )
-        with ThreadPoolExecutor(cores()) as pool:  # NumPy lets other threads run while it rearranges weights
-            read = pool.submit(self._weight, "token_embd")
-            layers = list(pool.map(lambda i: self._layer(i, len(tables)), range(c.num_hidden_layers)))
-        tied, stored = "output.weight" not in self._tensors, read.result()
+        layers = [self._layer(i, len(tables)) for i in range(c.num_hidden_layers)]
+        tied, stored = "output.weight" not in self._tensors, self._weight("token_embd")
         output = stored if tied else self._weight("output")
         norm = self._numbers("output_norm.weight")
         assert norm is not None

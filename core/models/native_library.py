@@ -36,7 +36,7 @@ class CannotCompile(Exception):
 
 
 @dataclass(frozen=True)
-class Source:
+class CppSource:
     """A C++ file and how it is compiled.
 
     Attributes:
@@ -50,7 +50,7 @@ class Source:
     threads: tuple[tuple[str, ...], ...] = ((),)
 
 
-def load(source: Source) -> ctypes.CDLL:
+def load(source: CppSource) -> ctypes.CDLL:
     """The code of a source file, compiled unless cached.
 
     A failure is cached for the life of the process, because a compiler may take minutes to fail. Raises CannotCompile.
@@ -62,7 +62,7 @@ def load(source: Source) -> ctypes.CDLL:
 
 
 @cache
-def _tried(source: Source) -> ctypes.CDLL | str:
+def _tried(source: CppSource) -> ctypes.CDLL | str:
     """The library, or the reason why there is none."""
     path = path_of(source)
     folder = path.parent
@@ -77,7 +77,7 @@ def _tried(source: Source) -> ctypes.CDLL | str:
         return f"its compiled code cannot be stored in {folder} or loaded from it ({error})"
 
 
-def path_of(source: Source) -> Path:
+def path_of(source: CppSource) -> Path:
     """Where the library of a source file is cached."""
     return platformdirs.user_cache_path("polydraft") / "native" / f"{_key(source)}.so"
 
@@ -87,7 +87,7 @@ def forget() -> None:
     _tried.cache_clear()
 
 
-def _key(source: Source) -> str:
+def _key(source: CppSource) -> str:
     machine = [sys.platform, platform.machine(), *platform.libc_ver(), cpu()]
     parts = [path.read_text(encoding="utf-8") for path in (source.path, *sorted(source.path.parent.glob("*.h")))]
     return hashlib.sha256("\n".join([*parts, *source.options, str(source.threads), *machine]).encode()).hexdigest()[:16]
@@ -126,7 +126,7 @@ def _intact(path: Path) -> bool:
         return False
 
 
-def _build(source: Source, path: Path) -> None:
+def _build(source: CppSource, path: Path) -> None:
     """Compiles into `path`. Other processes see the old file or the complete new one."""
     compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
     if not compiler:
@@ -142,7 +142,7 @@ def _build(source: Source, path: Path) -> None:
     _to_disk(path.parent)
 
 
-def _compile(compiler: list[str], source: Source, library: Path) -> None:
+def _compile(compiler: list[str], source: CppSource, library: Path) -> None:
     first = None
     for threads in source.threads:
         try:

@@ -13,7 +13,7 @@ import torch
 from tiny_models import save_model, tiny
 
 from core.models import hf, native, native_library
-from core.models.native_library import CannotCompile, Source
+from core.models.native_library import CannotCompile, CppSource
 
 SOURCE = 'extern "C" int answer() { return 42; }\n'
 OPTIONS = ("-shared", "-fPIC")
@@ -30,7 +30,7 @@ class Kept:
     def answer(self) -> int:
         """As a new process would find it."""
         native_library.forget()
-        return native_library.load(Source(self.source, OPTIONS)).answer()
+        return native_library.load(CppSource(self.source, OPTIONS)).answer()
 
     @property
     def library(self) -> Path:
@@ -165,7 +165,7 @@ def test_another_source_other_options_and_another_processor_have_libraries_of_th
     kept.answer()
     kept.source.write_text(SOURCE.replace("42", "43"))
     assert kept.answer() == 43
-    assert native_library.load(Source(kept.source, (*OPTIONS, "-O3"))).answer() == 43
+    assert native_library.load(CppSource(kept.source, (*OPTIONS, "-O3"))).answer() == 43
     monkeypatch.setattr(native_library, "cpu", lambda: "another")
     kept.answer()
     assert kept.compiled == 4
@@ -175,7 +175,7 @@ def test_a_compile_that_failed_is_not_tried_again_by_this_process(kept: Kept) ->
     kept.source.write_text("This is no C++.\n")
     for _ in range(3):
         with pytest.raises(CannotCompile, match="cannot compile it"):
-            native_library.load(Source(kept.source, OPTIONS))
+            native_library.load(CppSource(kept.source, OPTIONS))
     assert kept.compiled == 1
     assert list(kept.folder.iterdir()) == []
 
@@ -184,11 +184,11 @@ def test_the_first_options_for_threads_that_compile_are_used(kept: Kept) -> None
     kept.source.write_text("#ifdef _OPENMP\n" + SOURCE + "#else\n" + SOURCE.replace("42", "1") + "#endif\n")
     refused, ways = ("-no-such-option",), (("-fopenmp",), ())
     assert [
-        native_library.load(Source(kept.source, OPTIONS, threads)).answer()
+        native_library.load(CppSource(kept.source, OPTIONS, threads)).answer()
         for threads in (ways, (refused, *ways), (refused, ()))
     ] == [42, 42, 1]
     with pytest.raises(CannotCompile, match="no-such-option"):
-        native_library.load(Source(kept.source, OPTIONS, (refused,)))
+        native_library.load(CppSource(kept.source, OPTIONS, (refused,)))
 
 
 def test_the_code_compiles_without_openmp_and_a_mac_takes_torchs() -> None:
