@@ -1,7 +1,9 @@
-"""Trains a low-rank adapter (LoRA, arXiv 2106.09685) on token ids, on a CPU.
+"""Trains a low-rank adapter (LoRA, arXiv 2106.09685) on token ids.
 
 The model's weights are frozen, so a step costs the arithmetic of two passes instead of three. The logits of a whole
-piece are never in memory: the output layer's loss and the gradient of its input are computed a few positions at a time.
+step are never in memory: the output layer's loss and the gradient of its input are computed a few positions at a time.
+A CPU trains one piece after the other, because several at once would take more memory and no less time; a GPU trains as
+many at once as its memory allows.
 
 Shapes: N pieces of T tokens, D width, V vocabulary.
 """
@@ -25,9 +27,12 @@ from transformers import PreTrainedModel
 
 from core.errors import InputError
 from core.models.adapter import PROJECTIONS, Adapter, LowRank, Place, projections
+from core.models.memory import free_bytes
 from core.models.torch_model import TorchModel
 
 AT_ONCE = 64  # positions whose logits are in memory at the same time
+AT_ONCE_ON_GPU = 8192
+OF_FREE_MEMORY = 0.7  # the share of a GPU's free memory that the pieces trained at once may take
 # transformers' names of the families that compiled code computes; Gemma 3 without images
 FAMILIES = (
     "llama",
@@ -101,6 +106,7 @@ class Student:
     Attributes:
         places: the trainable matrices by layer and projection.
         dtype: of the frozen products: float32, or bfloat16 if this machine multiplies it faster.
+        device: the device of the model's weights; matrices and gradients are there too.
     """
 
     def __init__(
@@ -110,7 +116,7 @@ class Student:
         dtype: torch.dtype | None = None,
         check_cancelled: Callable[[], None] = lambda: None,
     ) -> None:
-        """Replaces the projections of `module`, a float32 model on the CPU, by adapted ones.
+        """Replaces the projections of `module`, a float32 model, by adapted ones.
 
         Args:
             check_cancelled: called before every layer, forward and backward; it may wait, or raise to end the
@@ -118,6 +124,7 @@ class Student:
         Raises: InputError for a model of another family.
         """
         self._module: Any = module.eval().requires_grad_(False)
+        self.device = module.device
         c = self._module.config
         if c.model_type not in FAMILIES:
             raise InputError(f"Adapters are trained for models of {', '.join(FAMILIES)}; this one is {c.model_type}.")
@@ -151,7 +158,10 @@ class Student:
 
     def maps(self) -> dict[Place, LowRank]:
         """Returns copies of the adapters' matrices."""
-        return {place: LowRank(each.a.detach().clone(), each.b.detach().clone()) for place, each in self.places.items()}
+        return {
+            place: LowRank(each.a.detach().to("cpu", copy=True), each.b.detach().to("cpu", copy=True))
+            for place, each in self.places.items()
+        }
 
     def begin_with(self, adapter: Adapter) -> None:
         """Sets the matrices to those of an adapter. Raises InputError if it has others."""
@@ -169,16 +179,18 @@ class Student:
     def loss(self, ids: Tensor, counted: Tensor | None = None) -> Tensor:
         """Returns the mean of -ln p over the next tokens of pieces (N, T), with gradients; over those alone that are
         `counted` (N, T), if given."""
+        ids = ids.to(self.device)
         hidden, wanted = self._hidden(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten()  # (N · (T - 1), D)
         if counted is not None:
-            chosen = counted[:, 1:].flatten()
+            chosen = counted[:, 1:].flatten().to(self.device)
             hidden, wanted = hidden[chosen], wanted[chosen]
         return _CrossEntropy.apply(hidden, self._output, wanted, self._cap)  # pyright: ignore[reportReturnType]
 
     @torch.no_grad()
     def logprobs(self, ids: Tensor, strength: float = 1.0) -> Tensor:
-        """Returns ln p (T - 1,) float32 of each token of a piece (T,) after the first; at strength 0, of the model
-        alone."""
+        """Returns ln p (T - 1,) float32, on the CPU, of each token of a piece (T,) after the first; at strength 0, of
+        the model alone."""
+        ids = ids.to(self.device)
         for each in self.places.values():
             each.strength = strength
         try:
@@ -187,10 +199,11 @@ class Student:
             for each in self.places.values():
                 each.strength = 1.0
         found = []
-        for some, wanted in zip(hidden.split(AT_ONCE), ids[1:].split(AT_ONCE), strict=True):
+        size = _at_once(self.device)
+        for some, wanted in zip(hidden.split(size), ids[1:].split(size), strict=True):
             logits = _capped(F.linear(some.to(self.dtype), self._output).float(), self._cap)
             found.append(logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0])
-        return torch.cat(found)
+        return torch.cat(found).cpu()
 
     def bytes_per_piece(self, length: int) -> int:
         """Returns an estimate of the memory that training one piece needs, without the weights."""
@@ -199,8 +212,20 @@ class Student:
         logits = 3 * AT_ONCE * len(self._output)
         return 4 * (length * (of_layer * c.num_hidden_layers + 2 * c.hidden_size) + logits)
 
+    def pieces_at_once(self, length: int, batch: int) -> int:
+        """Returns how many of the pieces of a step are trained at once: on a CPU one; on a GPU so many that its free
+        memory suffices for them and for the other groups of the step, which are equally large."""
+        if self.device.type == "cpu":
+            return 1
+        fitting = int(OF_FREE_MEMORY * free_bytes(self.device) / self.bytes_per_piece(length))
+        groups = -(-batch // max(fitting, 1))
+        return -(-batch // groups)
+
     def check_memory(self, length: int, memory: float, command: str) -> None:
-        """Raises InputError, which names the command, if training pieces of this length needs more memory (GB)."""
+        """Raises InputError, which names the command, if training pieces of this length on a CPU needs more memory
+        (GB)."""
+        if self.device.type != "cpu":
+            return
         needed = (psutil.Process().memory_info().rss + self.bytes_per_piece(length)) / 1e9
         if needed > memory:
             raise InputError(
@@ -263,7 +288,8 @@ class _Adapted(nn.Module):
         out, inputs = linear.weight.shape
         bound = 1 / math.sqrt(inputs)  # A is initialised as in `peft`; B is zero, so training begins with the model
         a = (2 * torch.rand(rank, inputs, generator=chance) - 1) * bound
-        self.a, self.b = nn.Parameter(a), nn.Parameter(torch.zeros(out, rank))
+        device = linear.weight.device
+        self.a, self.b = nn.Parameter(a.to(device)), nn.Parameter(torch.zeros(out, rank, device=device))
         self.scale = alpha / max(rank, 1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -283,25 +309,30 @@ class _CrossEntropy(torch.autograd.Function):
         """Returns a scalar from hidden (n, D), weight (V, D), the ids of the next tokens, `wanted` (n,), and the cap of
         the logits."""
         slope = torch.empty_like(hidden)
-        total = 0.0
-        for at in range(0, len(hidden), AT_ONCE):
-            part = slice(at, at + AT_ONCE)
+        total = hidden.new_zeros((), dtype=torch.float64)
+        size = _at_once(hidden.device)
+        for at in range(0, len(hidden), size):
+            part = slice(at, at + size)
             logits = _capped(F.linear(hidden[part].to(weight.dtype), weight).float(), cap)
             slopes = None if cap is None else 1 - (logits / cap) ** 2  # of the cap
             places = wanted[part, None]
             norm = logits.logsumexp(-1, keepdim=True)
-            total += float((norm - logits.gather(1, places)).sum())
+            total += (norm - logits.gather(1, places)).sum()
             p = logits.sub_(norm).exp_()
             p.scatter_add_(1, places, torch.full_like(places, -1, dtype=p.dtype))
             p = p if slopes is None else p.mul_(slopes)
             slope[part] = (p.to(weight.dtype) @ weight).float()
         ctx.save_for_backward(slope.div_(len(hidden)))
-        return hidden.new_tensor(total / len(hidden))
+        return (total / len(hidden)).to(hidden.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         (slope,) = ctx.saved_tensors
         return slope * grads[0], None, None, None
+
+
+def _at_once(device: torch.device) -> int:
+    return AT_ONCE if device.type == "cpu" else AT_ONCE_ON_GPU
 
 
 def _capped(logits: Tensor, cap: float | None) -> Tensor:
@@ -311,7 +342,9 @@ def _capped(logits: Tensor, cap: float | None) -> Tensor:
 
 def faster_dtype(weight: Tensor, rows: int = 256) -> torch.dtype:
     """Returns bfloat16 if this machine multiplies `rows` inputs by the weight at least a fifth faster in it, else
-    float32."""
+    float32. A GPU that has it multiplies it faster."""
+    if weight.device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
     x, seconds = torch.randn(rows, weight.shape[1]), {}
     for dtype in (torch.float32, torch.bfloat16):
         given, w = x.to(dtype), weight.detach().to(dtype)
@@ -418,6 +451,7 @@ class Trainer:
         if len(self._times) > len(pieces):
             raise InputError(f"A state of {len(state.times)} pieces given for {len(pieces)}.")
         self._optimiser = torch.optim.AdamW(student.parameters, lr=recipe.rate, betas=(0.9, 0.99), weight_decay=0.0)
+        self._at_once = student.pieces_at_once(self._pieces.shape[1], recipe.batch)
         self.steps, self.spent, self.curve = state.steps, state.spent, list(state.curve)
         continued = min(state.times, default=0) >= recipe.epochs  # new text was added after a complete training
         self._replays = recipe.replays if continued else 0
@@ -430,9 +464,9 @@ class Trainer:
         """Returns a copy of the current state; see `State`."""
         tensors: dict[str, Tensor] = {}
         for name, x in self._named():
-            tensors[name] = x.detach().clone()
+            tensors[name] = x.detach().to("cpu", copy=True)
             for moment, value in self._optimiser.state.get(x, {}).items():
-                tensors[f"{name}.{moment}"] = value.clone()
+                tensors[f"{name}.{moment}"] = value.to("cpu", copy=True)
         return State(tensors, list(self._times), learnt, self.steps, self.spent, list(self.curve))
 
     @property
@@ -496,14 +530,15 @@ class Trainer:
                 return
 
     def _step(self, chosen: list[int]) -> float:
-        """Trains one piece after the other, because all at once would take more memory and no less time on a CPU."""
+        """Trains these pieces, `Student.pieces_at_once` at a time. The loss of each group is a mean over its tokens."""
         self._optimiser.zero_grad()
-        total = 0.0
-        for piece in chosen:
-            counted = None if self._counted is None else self._counted[piece : piece + 1]
-            loss = self._student.loss(self._pieces[piece : piece + 1], counted) / len(chosen)
+        total = torch.zeros((), device=self._student.device)
+        for at in range(0, len(chosen), self._at_once):
+            group = chosen[at : at + self._at_once]
+            counted = None if self._counted is None else self._counted[group]
+            loss = self._student.loss(self._pieces[group], counted) * (len(group) / len(chosen))
             loss.backward()
-            total += float(loss.detach())
+            total += loss.detach()
         norm = float(torch.nn.utils.clip_grad_norm_(self._student.parameters, self._recipe.clip))
         if not math.isfinite(norm):
             raise InputError(
@@ -512,7 +547,7 @@ class Trainer:
         self._optimiser.step()
         for piece in chosen:
             self._times[piece] += 1
-        return total
+        return float(total)
 
     def _queue(self) -> list[int]:
         """Returns the pieces to train, in their order: in every round the untrained ones, each with some earlier
@@ -545,4 +580,5 @@ class Trainer:
             with torch.no_grad():
                 x.copy_(weights)
             if first is not None and second is not None and step is not None and first.shape == second.shape == x.shape:
-                self._optimiser.state[x] = {"step": step, "exp_avg": first, "exp_avg_sq": second}
+                moments = {"exp_avg": first.to(x.device), "exp_avg_sq": second.to(x.device)}
+                self._optimiser.state[x] = {"step": step, **moments}

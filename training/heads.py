@@ -246,7 +246,8 @@ def train(
     scale: Tensor | None = None,
     rounded: bool = False,
 ) -> int:
-    """Trains on texts (N, T) of ids, continuing from the state in `folder` if there is one for this recipe.
+    """Trains on texts (N, T) of ids, on the teacher's device, to which the head is moved. Continues from the state in
+    `folder` if there is one for this recipe.
 
     Writes the state every `save_every` steps and at the end, and one line per step to `loss.jsonl`.
 
@@ -263,7 +264,8 @@ def train(
     """
     folder.mkdir(parents=True, exist_ok=True)
     scale = torch.ones(head.fc.in_features) if scale is None else scale
-    state = _State(head, scale)
+    device = teacher.module.device
+    state = _State(head.to(device), scale.to(device))
     optimisers = _optimisers(state, recipe.rate)
     done, spent = _resume(state, optimisers, recipe, folder, windows)
     written = folder / "loss.jsonl"
@@ -275,8 +277,8 @@ def train(
         for group in (group for optimiser in optimisers for group in optimiser.param_groups):
             group["lr"] = recipe.rate_at(step, passed)
         torch.manual_seed(recipe.seed + step)
-        with torch.autocast(head.fc.weight.device.type, torch.bfloat16, enabled=rounded):
-            ids = torch.from_numpy(batch)
+        with torch.autocast(device.type, torch.bfloat16, enabled=rounded):
+            ids = torch.from_numpy(batch).to(device)
             rolled = unrolled(head, teacher, ids, recipe.unroll, False, recipe.share, state.scale)
         state.zero_grad()
         rolled.loss.backward()

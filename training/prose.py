@@ -46,7 +46,7 @@ from core.ngram.shelf import interpolation
 from training.adapter import AdapterRecipe, State, Student, Trainer, saving
 from training.held_out import held_out_windows, mean_and_error, mean_of, mixed, spaced
 from training.instructions import instructions
-from training.teacher import CompiledTeacher
+from training.teacher import CompiledTeacher, ModuleTeacher
 from training.texts import NamedText
 
 RUN, PIECES, STATE, CURVE = "run.json", "pieces.npz", "state.safetensors", "curve.jsonl"
@@ -225,12 +225,13 @@ def answers_of(model: TorchModel, count: int, seed: int, length: int = ANSWER) -
 
     Args:
         length: tokens of an instruction and its answer.
-    Raises: InputError if compiled code does not know the model's family.
+    Raises: InputError on a CPU if compiled code does not know the model's family.
     """
     module, tokenizer = model.layers.module, model.tokenizer
-    if reason := why_not(module):
+    on_cpu = model.layers.device.type == "cpu"
+    if on_cpu and (reason := why_not(module)):
         raise InputError(f"The model's own answers need a model that compiled code knows: {reason}")
-    teacher = CompiledTeacher(module, remembered=0)
+    teacher = CompiledTeacher(module, remembered=0) if on_cpu else ModuleTeacher(module)
     prompts = sorted(
         ([*tokenizer.start_ids, *tokenizer.encode(each)] for each in instructions(count, seed, ("ask",))), key=len
     )
@@ -384,13 +385,13 @@ def _train(
         ids, counted, counts = pieces_of(learnt, model.tokenizer, recipe)
         with replacing(work / PIECES) as file:
             np.savez_compressed(file, **{"ids": ids, "counted": counted, **_packed(windows)})
-        student = Student(model.layers.module.to("cpu", torch.float32), recipe.adapter)
+        student = Student(model.layers.module, recipe.adapter)
         made = {"kinds": _counts(learnt, counts), "held_out": _counts(held, {}), "dtype": str(student.dtype)}
         run = {**wanted, **made, "pieces": _digest(ids, counted)}
         write_whole(work / RUN, json.dumps(run, indent=1).encode(), private=False)
     else:
         dtype = getattr(torch, run["dtype"].removeprefix("torch."))
-        student = Student(model.layers.module.to("cpu", torch.float32), recipe.adapter, dtype)
+        student = Student(model.layers.module, recipe.adapter, dtype)
     if begin_with is not None:
         student.begin_with(begin_with)
     student.check_memory(recipe.adapter.length, memory, "polydraft train prose")

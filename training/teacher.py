@@ -20,6 +20,7 @@ from core.models.native import Line
 from core.speculative.eagle3 import HeadConfig
 
 FEW = 8  # texts that are processed at once
+BATCH = 128  # texts that are continued at once
 
 
 class ModuleTeacher:
@@ -45,6 +46,17 @@ class ModuleTeacher:
         out = self.module(input_ids=ids, output_hidden_states=True, use_cache=False)
         logits = out.logits if vocabulary is None else out.logits[..., vocabulary]
         return logits, torch.cat([out.hidden_states[n] for n in self.layers], -1)
+
+    def hidden(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the features (B, T, 3·D_t) of texts (B, T), and the output of the last layer before the norm,
+        (B, T, D_t). Only for a module with such a norm."""
+        last: list[Tensor] = []
+        hook = self.module.model.norm.register_forward_pre_hook(lambda _, given: last.append(given[0]))
+        try:
+            features = self(ids)[1]
+        finally:
+            hook.remove()
+        return features, last[0]
 
     def config(self, draft_vocab_size: int) -> HeadConfig:
         """Returns the configuration of a head with the target's width, number of heads and rotation.
@@ -72,7 +84,7 @@ class ModuleTeacher:
     def continued(self, prompts: np.ndarray, length: int, seed: int) -> np.ndarray:
         """Returns texts (N, length): the prompts (N, m), continued by the target at T = 1."""
         torch.manual_seed(seed)
-        ids = torch.from_numpy(prompts.astype(np.int64))
+        ids = torch.from_numpy(prompts.astype(np.int64)).to(self.module.device)
         made: Any = self.module.generate(  # pyright: ignore[reportCallIssue]
             ids,
             attention_mask=torch.ones_like(ids),
@@ -84,7 +96,7 @@ class ModuleTeacher:
             min_length=length,
             pad_token_id=0,
         )
-        return made.numpy().astype(np.int32)
+        return made.cpu().numpy().astype(np.int32)
 
 
 class CompiledTeacher(ModuleTeacher):
@@ -135,8 +147,6 @@ class CompiledTeacher(ModuleTeacher):
 
     @torch.no_grad()
     def hidden(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the features (B, T, 3·D_t) of texts (B, T), and the output of the last layer before the norm,
-        (B, T, D_t)."""
         keys = [row.numpy().tobytes() for row in ids]
         if not all(key in self._remembered for key in keys):
             for some in ids.split(FEW):  # keys and values of a text take as much memory as its features
@@ -204,7 +214,7 @@ def own_texts(
     pieces: np.ndarray,
     prompt: int,
     folder: Path,
-    batch: int = 128,
+    batch: int = BATCH,
     progress: Callable[[int], None] = lambda _: None,
 ) -> np.ndarray:
     """Returns the first `prompt` tokens of the pieces (N, T), continued by the target.
@@ -220,7 +230,7 @@ def answers(
     prompts: list[list[int]],
     length: int,
     folder: Path,
-    batch: int = 128,
+    batch: int = BATCH,
     progress: Callable[[int], None] = lambda _: None,
 ) -> np.ndarray:
     """Returns texts (N, length) that begin with the prompts, the shorter ones first, stored in `folder/answers.npy`

@@ -71,7 +71,7 @@ def load(
         source: a GGUF file, a Hugging Face directory, or the id of a model on the Hugging Face hub.
         name: the name that the user gave.
         dtype: of the weights on a CPU, float32 or bfloat16; None keeps a GGUF file's format, or else is float32. Models
-            that do not run compiled stay at float32.
+            that do not run compiled stay at float32. With `plain`, also of the weights on a GPU, where None is 16 bits.
         plain: keep transformers' layers for the Llama family on a CPU instead of compiled ones; see `compiled`.
         rounded: compiled code rounds inputs to 8 bits where there are many of them. Only with neither of the others.
     Raises: InputError for `rounded` and a model that does not run so; ModelNotFound for an id that neither the hub nor
@@ -111,7 +111,7 @@ def load(
         elif source.is_dir() and not (source / "config.json").is_file():
             raise ModelFileError(f"{source} has no config.json; give the directory of a Hugging Face model.")
         with _reading(source):
-            module, info = _load_module(source, options)
+            module, info = _load_module(source, options, dtype if plain else None)
         if info["missing_keys"]:
             missing = sorted(info["missing_keys"])
             raise ModelFileError(
@@ -185,15 +185,17 @@ def _hub_reachable() -> bool:
     return True
 
 
-def _load_module(source: Path | str, options: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """The weights on the GPU in 16 bits if there is one, else on the CPU in float32."""
+def _load_module(
+    source: Path | str, options: dict[str, Any], dtype: torch.dtype | None
+) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """The weights on the GPU in 16 bits if there is one, else on the CPU in float32; in `dtype` if it is given."""
     from transformers import AutoModelForCausalLM, GgufConfig
 
-    device, dtype = torch.device("cpu"), torch.float32
+    device, usual = torch.device("cpu"), torch.float32
     if torch.cuda.is_available():
         device = torch.device("cuda", torch.cuda.current_device())
-        dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    options = options | {"dtype": dtype, "output_loading_info": True}
+        usual = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    options = options | {"dtype": dtype or usual, "output_loading_info": True}
     if isinstance(source, Path) and source.is_file():
         options |= {"gguf_file": source.name, "quantization_config": GgufConfig(dequantize=True)}
         source = source.parent

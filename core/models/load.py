@@ -121,14 +121,15 @@ def find_model(name: str) -> None:
 
 
 def load_module(name: str = "default") -> TorchModel:
-    """The model on torch with transformers' own layers, which provide hidden states, for training.
+    """The model on torch with transformers' own layers, which provide hidden states, in float32, for training: on the
+    GPU if there is one.
 
     Raises: ModelNotFound, ModelFileError.
     """
     from core.models import hf
 
     source, label = locate(name)
-    return hf.load(source, label, plain=True)
+    return hf.load(source, label, torch.float32, plain=True)
 
 
 def locate(name: str) -> tuple[Path | str, str]:

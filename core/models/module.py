@@ -107,7 +107,6 @@ class Layers:
         mask: Tensor | dict[str, Tensor] | None = None,
         positions: Tensor | None = None,
         watched: tuple[int, ...] = (),
-        call: Callable[..., Any] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Computes one pass of transformers' module.
 
@@ -118,7 +117,6 @@ class Layers:
             mask: (B, C) of zeros and ones, or see `core.models.rows.added_masks`; None for plain attention.
             positions: (B, n), or (1, n).
             watched: layers whose input hidden states are returned.
-            call: the module in another form, such as a compiled one.
         Returns: logits (B, kept, V), and hidden states side by side (B, n, W) or None.
         """
         given: dict[str, Any] = {"inputs_embeds" if inputs.is_floating_point() else "input_ids": inputs}
@@ -130,8 +128,7 @@ class Layers:
             given["logits_to_keep"] = keep
         if watched:
             given["output_hidden_states"] = True
-        run = self.module if call is None else call
-        output = run(**given, past_key_values=cache, use_cache=True, return_dict=True)
+        output = self.module(**given, past_key_values=cache, use_cache=True, return_dict=True)
         logits: Tensor = output.logits
         if not self._keeps_some:
             logits = logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]

@@ -21,7 +21,9 @@ width of all watched layers together.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Ordered
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -65,7 +67,8 @@ class StaticModel(LanguageModel):
         Args:
             lines: number of sequences that can be open at once.
             capacity: positions that each can hold.
-            compiler: the name of a torch.compile backend ("inductor") that fuses the step before it is captured.
+            compiler: the name of a torch.compile backend ("inductor") that fuses the operations of a step's layers
+                before it is captured. All layers share the result, because they have the same code.
             check: compare a few positions with the plain path first.
         Raises: BackendUnavailable, in one sentence, for an unsupported model.
         """
@@ -80,17 +83,12 @@ class StaticModel(LanguageModel):
         self._plain, self.takes_trees, self.depth = model, model.takes_trees, model.depth
         self._free = list(range(lines - 1, -1, -1))
         # Keys and values of each layer, numbered like `TorchModel`'s planes: (lines, heads, capacity + 1, width). The
-        # last column is write-only scratch for padding. One tensor for each, because compilers need that.
+        # last column is write-only scratch for padding. One tensor for each, because a compiled layer is given its own.
         self._planes = [
             torch.zeros(lines, heads, self._capacity + 1, width, dtype=layers.dtype, device=layers.device)
             for heads, width in layers.planes
         ]
-        if compiler is not None:  # one compilation for each shape that is captured; torch gives up after 8
-            from torch._dynamo import config
-
-            config.recompile_limit = max(config.recompile_limit, RECOMPILE)
-        module = layers.module
-        self._call = module if compiler is None else torch.compile(module, backend=compiler, dynamic=False)
+        self._fused = [] if compiler is None else _fused(layers.module, compiler)
         self.graphs = Graphs(layers.device)
         # Passes of rows up to this many inputs are captured; without CUDA capturing has no benefit.
         self.few = FEW if layers.device.type == "cuda" else 0
@@ -100,7 +98,7 @@ class StaticModel(LanguageModel):
     @property
     def compiled(self) -> bool:
         """Whether torch.compile made the step."""
-        return self._call is not self.layers.module
+        return bool(self._fused)
 
     @property
     def bytes_per_line(self) -> int:
@@ -164,7 +162,8 @@ class StaticModel(LanguageModel):
         """Lengths (B, 1) and embeddings (B, D), side by side -> logits (B, V), watched layers (B, 1, W) if there are
         any."""
         vectors = fed[:, None, 1:].to(self.layers.dtype)
-        logits, seen = self._run(vectors, fed[:, :1].long()[:, 0], first, columns, 1)
+        with self._layers_fused():
+            logits, seen = self._run(vectors, fed[:, :1].long()[:, 0], first, columns, 1)
         logits = logits[:, -1].float()
         return (logits,) if seen is None else (logits, seen)
 
@@ -287,8 +286,19 @@ class StaticModel(LanguageModel):
             mask=added_masks(hidden, at[:, :, None] - of_column, self.layers.windows, self.layers.dtype),
             positions=at.clamp(max=self.context_length - 1),
             watched=self.watched,
-            call=self._call,
         )
+
+    @contextmanager
+    def _layers_fused(self) -> Iterator[None]:
+        """The layers of the module in their compiled form. Only steps use it, because each length of input would need
+        its own compilation."""
+        for layer, forward in self._fused:
+            layer.forward = forward
+        try:
+            yield
+        finally:
+            for layer, _ in self._fused:
+                del layer.forward  # the method of its class
 
     def _move(self, line: int, path: list[int], to: int) -> None:
         """Moves columns of a line, `to` + p for each p of `path`, together, starting at `to`."""
@@ -405,15 +415,50 @@ class _Columns(Cache):
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Writes keys and values (B, heads, n, width) to their columns; returns all columns."""
-        for plane, new in ((2 * layer_idx, key_states), (2 * layer_idx + 1, value_states)):
-            self._planes[plane].scatter_(2, self._at.expand(new.shape), new.to(self._planes[plane].dtype))
-        return tuple(self._planes[2 * layer_idx + i][:, :, : self._columns] for i in (0, 1))  # type: ignore[return-value]
+        return self.of_layer(layer_idx).update(key_states, value_states, layer_idx)
+
+    def of_layer(self, number: int) -> _LayersColumns:
+        return _LayersColumns(*self._planes[2 * number : 2 * number + 2], self._at, self._columns)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0  # masks and positions are given
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         return self._columns, 0
+
+
+class _LayersColumns(Cache):
+    """The same for one layer. It does not look at the layer's number, of which compiled code would depend."""
+
+    def __init__(self, keys: Tensor, values: Tensor, at: Tensor, columns: int) -> None:
+        super().__init__(layers=[])
+        self._keys, self._values, self._at, self._columns = keys, values, at, columns
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        for plane, new in ((self._keys, key_states), (self._values, value_states)):
+            plane.scatter_(2, self._at.expand(new.shape), new.to(plane.dtype))
+        return self._keys[:, :, : self._columns], self._values[:, :, : self._columns]
+
+
+def _fused(module: Any, compiler: str) -> list[tuple[Any, Callable[..., Any]]]:
+    """Each layer of a module with its compiled `forward`. All of them share one compilation for each shape of their
+    inputs. Raises BackendUnavailable for a module without a list of layers."""
+    from torch._dynamo import config
+
+    layers = getattr(module.get_decoder(), "layers", None)
+    if layers is None:
+        raise BackendUnavailable(f"{type(module).__name__} has no list of layers that torch.compile could fuse.")
+    config.recompile_limit = max(config.recompile_limit, RECOMPILE)  # torch gives up after 8
+
+    def fused(number: int, forward: Callable[..., Any]) -> Callable[..., Any]:
+        compiled = torch.compile(forward, backend=compiler, dynamic=False)
+        return lambda *args, past_key_values, **kwargs: compiled(
+            *args, past_key_values=past_key_values.of_layer(number), **kwargs
+        )
+
+    return [(layer, fused(number, layer.forward)) for number, layer in enumerate(layers)]
 
 
 def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -> LanguageModel:

@@ -211,7 +211,7 @@ class Eagle3Head(nn.Module):
         """Writes the checkpoint."""
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {
-            name: (value.to(dtype) if value.is_floating_point() else value).contiguous()
+            name: (value.to(dtype) if value.is_floating_point() else value).cpu().contiguous()
             for name, value in self.state_dict().items()
         }
         with replacing(folder / "model.safetensors") as file:

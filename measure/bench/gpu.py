@@ -1,12 +1,12 @@
 """`bench gpu`: times of a step on a CUDA device beside the bound by its bandwidth, and of drafts beside Hugging Face's.
 
 Models: random weights in the shapes of Llama-2-7B and Llama-3.1-8B (bfloat16, without a download), then the default
-model. A step uses the static cache: captured, and captured after compilation. Its floor is the bytes of weights divided
-by the copy bandwidth measured in the same run. Peers are `generate` of transformers on the same weights: k sampled
-sequences in one batch, k in a row, and beam search. The verification of a tree of 16 tokens is compared with a step.
-The tree of an EAGLE-3 head, captured on the device, is compared with the tree of the head's engine for the CPU (random
-weights; for the default model its own head). With --tiny the measurement runs in a tiny shape, also on a CPU; its
-figures only show that the measurement works.
+model. A step uses the static cache: captured, and captured after its layers were compiled. Its floor is the bytes of
+weights divided by the copy bandwidth measured in the same run. Peers are `generate` of transformers on the same
+weights: k sampled sequences in one batch, k in a row, and beam search. The verification of a tree of 16 tokens is
+compared with a step. The tree of an EAGLE-3 head, captured on the device, is compared with the tree of the head's
+engine for the CPU (random weights; for the default model its own head). With --tiny the measurement runs in a tiny
+shape, also on a CPU; its figures only show that the measurement works.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch._inductor import config as inductor
 
 from core.drafting.candidates import likeliest
 from core.errors import BackendUnavailable
@@ -60,6 +61,7 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
     """Runs the measurement. Raises BackendUnavailable without a CUDA device, unless `options.tiny`."""
     if not torch.cuda.is_available() and not options.tiny:
         raise BackendUnavailable(NO_GPU)
+    inductor.compile_threads = 1  # its other processes would compete with the measured steps
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     report = Report("gpu")
@@ -130,7 +132,7 @@ def _one_model(
         progress(f"{model.name}: n-grams")
         _ngrams(report, model, best, prefixes, store)
     progress(f"{model.name}: many people")
-    _users(report, model, best, options)
+    _users(report, model, options)
 
 
 def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, float]:
@@ -273,16 +275,15 @@ def _ngrams(
             report.target(f"{model.name}: share of n-gram look-up, k={k}", median(shares), "<= 0.05")
 
 
-def _users(report: Report, model: TorchModel, best: StaticModel, options: BenchOptions) -> None:
-    """Measures B users who press a key at the same time, in texts of different lengths. Each waits for the whole
-    batch."""
+def _users(report: Report, model: TorchModel, options: BenchOptions) -> None:
+    """Measures B users who press a key at the same time, in texts of different lengths, captured. Each waits for the
+    whole batch."""
     chance = np.random.default_rng(1)
-    compiler = "inductor" if best.compiled else None
     for users in USERS[:3] if options.tiny else USERS:
         prefixes = [chance.integers(0, model.vocab_size, PREFIX + 7 * i % 64).tolist() for i in range(users)]
         waits: list[float] = []
         try:
-            static = StaticModel(model, lines=users, capacity=128, compiler=compiler, check=False)
+            static = StaticModel(model, lines=users, capacity=128, check=False)
             held = [static.open() for _ in prefixes]
             for number in range(-2, options.repetitions or 3 * ROUNDS):
                 for sequence, prefix in zip(held, prefixes, strict=True):  # the last key adds one token

@@ -7,6 +7,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -280,6 +281,21 @@ def test_training_teaches(teacher: ModuleTeacher, tmp_path: Path) -> None:
     assert len((tmp_path / "loss.jsonl").read_text().splitlines()) == 60
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
+def test_a_gpu_trains_a_head_and_a_cpu_reads_it(teacher: ModuleTeacher, tmp_path: Path) -> None:
+    on_gpu = ModuleTeacher(deepcopy(teacher.module).to("cuda"))
+    pieces = texts_of(teacher)
+    head = new_head(on_gpu, draft_vocabulary(pieces, V, V_D))
+    recipe = Recipe(steps=20, batch=16, unroll=3, rate=1e-2, warm_up=5)
+    train(head, on_gpu, pieces, recipe, tmp_path / "work", rounded=True)
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "work" / "loss.jsonl").read_text().splitlines()]
+    assert losses[-1] < losses[0] and head.fc.weight.device.type == "cuda"
+    head.save(tmp_path / "head")
+    assert Eagle3Head.load(tmp_path / "head").fc.weight.device.type == "cpu"
+    assert on_gpu.continued(pieces[:3, :4], 8, seed=0).shape == (3, 8)
+
+
 def test_training_that_was_interrupted_goes_on_to_the_same_weights(teacher: ModuleTeacher, tmp_path: Path) -> None:
     pieces = texts_of(teacher, 20)
     vocabulary = draft_vocabulary(pieces, V, V_D)
@@ -329,6 +345,8 @@ def test_the_compiled_teacher_equals_the_module(teacher: ModuleTeacher, compiled
         rows = [int((ids == row).all(1).nonzero()[0, 0]) for row in some]
         assert float((said.softmax(-1) - logits[rows].softmax(-1)).abs().max()) < 0.1
         torch.testing.assert_close(seen, features[rows], atol=0.05, rtol=0.05)
+    for said, seen in zip(compiled.hidden(ids), teacher.hidden(ids), strict=True):
+        torch.testing.assert_close(said.float(), seen, atol=0.05, rtol=0.05)
     vocabulary = torch.arange(3, 20)
     torch.testing.assert_close(compiled(ids, vocabulary)[0], compiled(ids)[0][..., vocabulary])
 

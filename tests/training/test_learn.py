@@ -37,7 +37,7 @@ from core.adapters import Adapters
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models import hf
-from core.models.adapter import WEIGHTS, Adapter, AdapterError, LowRank, Result, load, save
+from core.models.adapter import WEIGHTS, Adapter, AdapterError, LowRank, Place, Result, load, save
 from core.models.torch_model import TorchModel
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
@@ -132,6 +132,38 @@ def test_training_lowers_the_loss_and_leaves_the_model_alone(fresh: Load, dtype:
     assert losses[-1] < losses[0] - 1
     assert float(student.logprobs(window).mean()) > float(before.mean()) + 1
     assert torch.equal(student.logprobs(window, 0.0), before)
+
+
+def test_pieces_that_are_trained_at_once_give_the_same_adapter(fresh: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: all pieces of a step in one pass, or in groups."""
+    made: list[dict[Place, LowRank]] = []
+    for at_once in (1, 3, QUICK.batch):
+        monkeypatch.setattr(Student, "pieces_at_once", lambda *_, n=at_once: n)
+        student = Student(fresh().layers.module, QUICK, torch.float32)
+        list(Trainer(student, pieces_of(3 * QUICK.batch), QUICK).run())
+        made.append(student.maps())
+    for place, low in made[0].items():
+        for other in made[1:]:
+            torch.testing.assert_close(other[place].b, low.b, rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
+def test_a_gpu_trains_a_step_at_once_and_a_cpu_resumes_from_its_state(tiny_folder: Callable[[str], Path]) -> None:
+    def student() -> Student:
+        model = hf.load(tiny_folder("compiled llama"), "tiny", torch.float32, plain=True)
+        return Student(model.layers.module, LONGER)
+
+    pieces = pieces_of(2 * LONGER.batch)
+    on_gpu = student()
+    assert on_gpu.device.type == "cuda" and on_gpu.pieces_at_once(LONGER.length, LONGER.batch) == LONGER.batch
+    trainer = Trainer(on_gpu, pieces, LONGER)
+    losses = [at.loss for at in trainer.run()]
+    assert losses[-1] < losses[0] - 0.2
+    state = trainer.state(0)
+    assert all(x.device.type == "cpu" for x in state.tensors.values())
+    again = Trainer(student(), np.concatenate((pieces, pieces)), LONGER, state)
+    assert next(iter(again.run())).loss < losses[0] - 0.2
 
 
 def test_compiled_code_computes_what_was_trained(fresh: Load, tiny_folder: Callable[[str], Path]) -> None:
