@@ -83,6 +83,7 @@ def test_the_wheel_brings_one_package_with_all_its_data(wheel: Path) -> None:
         "polydraft/assets/base.ngram",
         "polydraft/assets/eagle3-default/model.safetensors",
         "polydraft/assets/prose/adapter_model.safetensors",
+        "polydraft/assets/prose/eagle3/model.safetensors",
         "polydraft/training/heads.py",
     } <= set(names)
     sources = [zipfile.ZipFile(wheel).read(name).decode() for name in names if name.endswith(".py")]

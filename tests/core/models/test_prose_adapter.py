@@ -15,10 +15,11 @@ from torch import Tensor
 from core.adapters import Adapters
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.models import LanguageModel, load_model, prose
-from core.models.adapter import WEIGHTS, Adapter, save
+from core.models.adapter import WEIGHTS, Adapter, load, save
 from core.models.load import load_module
 from core.speculative import calibration
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, head_of
+from core.speculative.eagle3 import Eagle3Head
 from tests.core.models.test_adapter import adapter_for
 from training.adapter import merge
 
@@ -97,6 +98,11 @@ def test_with_it_the_head_in_its_folder_drafts_and_another_without(
     save(ours, tmp_path / "own")
     monkeypatch.setattr(prose, "own_folder", lambda: tmp_path / "own")
     assert head_of(prose.prose_of(model)) == DEFAULT_HEAD  # the app's head is for the app's adapter
+
+
+def test_the_apps_adapter_comes_with_a_head_for_the_default_model() -> None:
+    head = Eagle3Head.load(head_of(load(prose.PROSE)))
+    assert head.check(49152, 576) and head.config.layers == Eagle3Head.load(DEFAULT_HEAD).config.layers
 
 
 def test_another_model_has_none(ours: Adapter, tiny_folder: Callable[[str], Path]) -> None:
