@@ -33,7 +33,7 @@ from transformers.cache_utils import Cache
 from core.errors import BackendUnavailable, ContextFull, InputError, first_line
 from core.models.adapter import Adapter
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings
-from core.models.capture import Graphs, bucket, memory_full
+from core.models.capture import Graphs, bucket, memory_full, sent
 from core.models.memory import free_bytes
 from core.models.module import DOES_NOT_RUN
 from core.models.rows import PADDING, added_masks, trees, wanted, wants_every
@@ -192,11 +192,14 @@ class StaticModel(LanguageModel):
         for of_all in seen:
             for row, of_row in zip(rows, of_all, strict=True):  # copies, because other graphs reuse this memory
                 row.sequence.fresh = of_row[: len(row.inputs)].clone()
-        logits = logits.to(device="cpu", dtype=torch.float32)  # (B, n, V)
+        places = [line * n + i for line, row in enumerate(rows) if not row.silent for i in wanted(row)]
+        # Copies only what is wanted, in the precision of the weights: the logits of a large vocabulary are megabytes.
+        after = logits.flatten(0, 1)[sent(places, self.layers.device)].to("cpu").float()  # (wanted, V)
+        of_rows = iter(after.split([len(wanted(row)) for row in rows if not row.silent]))
         found: list[Tensor] = []
-        for row, after in zip(rows, logits, strict=True):
-            some = after[wanted(row).start : wanted(row).stop].clone()
-            found.append(torch.empty(0) if row.silent else some if wants_every(row) else some[0])
+        for row in rows:
+            some = torch.empty(0) if row.silent else next(of_rows).clone()
+            found.append(some if row.silent or wants_every(row) else some[0])
         return found
 
     def _branching(self, fed: Tensor, first: int, columns: int, n: int) -> tuple[Tensor, ...]:
@@ -418,7 +421,8 @@ class _Columns(Cache):
         return self.of_layer(layer_idx).update(key_states, value_states, layer_idx)
 
     def of_layer(self, number: int) -> _LayersColumns:
-        return _LayersColumns(*self._planes[2 * number : 2 * number + 2], self._at, self._columns)
+        keys, values = self._planes[2 * number], self._planes[2 * number + 1]
+        return _LayersColumns(keys, values, self._at, self._columns)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0  # masks and positions are given
@@ -451,9 +455,11 @@ def _fused(module: Any, compiler: str) -> list[tuple[Any, Callable[..., Any]]]:
     if layers is None:
         raise BackendUnavailable(f"{type(module).__name__} has no list of layers that torch.compile could fuse.")
     config.recompile_limit = max(config.recompile_limit, RECOMPILE)  # torch gives up after 8
+    # Products with one row of inputs become reductions, which with this tuning read weights at the memory's full speed.
+    options: dict[str, Any] | None = {"coordinate_descent_tuning": True} if compiler == "inductor" else None
 
     def fused(number: int, forward: Callable[..., Any]) -> Callable[..., Any]:
-        compiled = torch.compile(forward, backend=compiler, dynamic=False)
+        compiled = torch.compile(forward, backend=compiler, dynamic=False, options=options)
         return lambda *args, past_key_values, **kwargs: compiled(
             *args, past_key_values=past_key_values.of_layer(number), **kwargs
         )
