@@ -80,6 +80,9 @@ class BenchOptions:
     tiny: Annotated[bool, Use("Measure a tiny shape, on any device, to test the measurement.", ("gpu", "models"))] = (
         False
     )
+    shapes: Annotated[
+        str | None, Use("Measure only these shapes of models.", ("gpu", "models"), metavar="NAME,NAME,…")
+    ] = None
     prompts: Annotated[int | None, Use("Prompts of each kind.", _SPECULATIVE, low=1)] = None
     head: Annotated[Path | None, Use("The folder of an EAGLE-3 head.", _HEADS, metavar="FOLDER")] = None
     precision: Annotated[Precision, Use("Weights of torch on a CPU; see polydraft --help.", _HEADS)] = "file"

@@ -39,6 +39,7 @@ from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.superposed import mixed_embedding, superpose_batch
 from measure.bench.lookups import Timed
 from measure.bench.shapes import SHAPES, TINY, bytes_read, random_model
+from measure.options import chosen
 from measure.report import BenchOptions, Progress, Report, ReportRow, interleaved, number_in, percentile, text_in
 from training import texts as text
 
@@ -58,7 +59,9 @@ NO_GPU = (
 
 
 def measure(options: BenchOptions, progress: Progress) -> Report:
-    """Runs the measurement. Raises BackendUnavailable without a CUDA device, unless `options.tiny`."""
+    """Runs the measurement. Raises BackendUnavailable without a CUDA device, unless `options.tiny`; InputError for a
+    shape that is not known."""
+    shapes = chosen("--shapes", options.shapes, TINY if options.tiny else SHAPES | {DEFAULT_NAME: None})
     if not torch.cuda.is_available() and not options.tiny:
         raise BackendUnavailable(NO_GPU)
     inductor.compile_threads = 1  # its other processes would compete with the measured steps
@@ -69,7 +72,10 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     report.rows.append({"model": "", "what": f"copy bandwidth of {name}, GB/s", "value": bandwidth / 1e9})
     chance = np.random.default_rng(0)
-    for shape, config in (TINY if options.tiny else SHAPES).items():
+    for shape, config in shapes.items():
+        if config is None:
+            _default_model(report, bandwidth, options, progress)
+            continue
         progress(f"{shape}: making random weights")
         try:
             model = random_model(shape, config, device, dtype)
@@ -78,18 +84,19 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
             continue
         prefixes = [chance.integers(0, model.vocab_size, PREFIX).tolist() for _ in range(ROUNDS + 1)]
         _one_model(report, model, bandwidth, prefixes, None, options, progress)
-        _samplers(report, model, options, progress)
         del model
         torch.cuda.empty_cache()
-    if not options.tiny:
-        progress("loading the default model")
-        model = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
-        prefixes = text.prefixes(model.tokenizer, text.load(options.text), ROUNDS + 1, PREFIX)
-        store, missing = base_store(model.tokenizer.fingerprint, options.store)
-        if store is None:
-            report.rows.append({"model": DEFAULT_NAME, "what": f"n-grams not measured: {missing or 'no base store'}"})
-        _one_model(report, model, bandwidth, prefixes, store, options, progress)
     return report
+
+
+def _default_model(report: Report, bandwidth: float, options: BenchOptions, progress: Progress) -> None:
+    progress("loading the default model")
+    model = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
+    prefixes = text.prefixes(model.tokenizer, text.load(options.text), ROUNDS + 1, PREFIX)
+    store, missing = base_store(model.tokenizer.fingerprint, options.store)
+    if store is None:
+        report.rows.append({"model": DEFAULT_NAME, "what": f"n-grams not measured: {missing or 'no base store'}"})
+    _one_model(report, model, bandwidth, prefixes, store, options, progress)
 
 
 def _one_model(
@@ -131,6 +138,8 @@ def _one_model(
     if store is not None:
         progress(f"{model.name}: n-grams")
         _ngrams(report, model, best, prefixes, store)
+    else:
+        _samplers(report, model, options, progress)
     progress(f"{model.name}: many people")
     _users(report, model, options)
 

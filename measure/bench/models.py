@@ -29,6 +29,7 @@ from core.models import hf, native
 from core.models.base import LanguageModel, Row, Sequence
 from core.models.memory import return_freed
 from core.models.torch_model import TorchModel
+from measure.options import chosen
 from measure.report import BenchOptions, Progress, Report, interleaved, number_in
 
 LAYERS = 8
@@ -174,7 +175,7 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
     report = Report("models")
     native.library()  # compiled before anything is timed
     with tempfile.TemporaryDirectory() as folder:
-        for name, shape in (TINY if options.tiny else SHAPES).items():
+        for name, shape in chosen("--shapes", options.shapes, TINY if options.tiny else SHAPES).items():
             for kind in TYPES:
                 path = Path(folder, "model.gguf")
                 progress(f"{name} {kind}: writing it")

@@ -52,7 +52,7 @@ def test_the_table_names_known_measurements_and_every_field() -> None:
 GIVEN = {
     "text": ["x.txt"], "backend": ["auto"], "model": ["default"], "base_store": ["none"], "repetitions": ["1"],
     "prompts": ["1"], "head": ["x"], "precision": ["file"], "plots": ["x.svg"], "minutes": ["1"], "typists": ["1"],
-    "vllm": ["python"], "tiny": [], "pruning": [], "sweep": [],
+    "vllm": ["python"], "shapes": ["tiny"], "tiny": [], "pruning": [], "sweep": [],
     "tree_size": ["8"], "temperatures": ["1"],
 }  # fmt: skip
 

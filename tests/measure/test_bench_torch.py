@@ -10,7 +10,8 @@ import torch
 from typer.testing import CliRunner
 
 from app.cli.main import app
-from measure.bench import gpu
+from core.errors import InputError
+from measure.bench import gpu, models
 from measure.bench.shapes import SHAPES, TINY, bytes_read, random_model
 from measure.report import BenchOptions
 
@@ -31,6 +32,13 @@ def test_a_tiny_shape_goes_through_the_whole_measurement():
     assert "tiny: superposed step, k=8 / k=1" in names and "tiny: 8 runs in a row / superposed" in names
     assert all(math.isfinite(target.value) for target in report.targets)
     json.dumps(report.as_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ["gpu", "models"])
+def test_shapes_are_chosen_by_name(name: str) -> None:
+    measured = {"gpu": gpu, "models": models}[name]
+    with pytest.raises(InputError, match="--shapes: 'Llama-9' given; tiny are known"):
+        measured.measure(BenchOptions(tiny=True, shapes="tiny,Llama-9"), lambda _: None)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="There is a CUDA device here.")
