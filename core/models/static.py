@@ -432,7 +432,7 @@ class _Columns(Cache):
 
 
 class _LayersColumns(Cache):
-    """The same for one layer. It does not look at the layer's number, of which compiled code would depend."""
+    """The same for one layer. It does not read the layer's number, because compiled code would then differ by layer."""
 
     def __init__(self, keys: Tensor, values: Tensor, at: Tensor, columns: int) -> None:
         super().__init__(layers=[])

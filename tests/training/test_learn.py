@@ -149,7 +149,7 @@ def test_pieces_that_are_trained_at_once_give_the_same_adapter(fresh: Load, monk
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
-def test_a_gpu_trains_a_step_at_once_and_a_cpu_resumes_from_its_state(tiny_folder: Callable[[str], Path]) -> None:
+def test_a_gpu_trains_a_step_at_once_and_its_state_resumes(tiny_folder: Callable[[str], Path]) -> None:
     def student() -> Student:
         model = hf.load(tiny_folder("compiled llama"), "tiny", torch.float32, plain=True)
         return Student(model.layers.module, LONGER)
