@@ -5,19 +5,23 @@ At each place one figure is measured twice, without and with the adapter, so tha
     ln p         of the writer's next tokens, of the model alone and mixed with the base store
     match        tokens of the longest correct beginning of any of k drafts as shipped, beside branching greedy
     keys saved   by the simulated typist of `app/learning/typist.py`
+    bookings     drafts that speak of restaurants, hotels, tickets and the like, after beginnings of letters that do not
 
-Every result is kept in the folder of --learned, so a run that was stopped resumes there. Its cost is one row: a pass
-with the adapter beside a pass without.
+The last are those of measure/letters.json: a model that has read much dialogue with assistants that book tables writes
+letters like it. Every result is kept in the folder of --learned, so a run that was stopped resumes there. The cost is
+one row: a pass with the adapter beside a pass without.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from hashlib import sha256
 from itertools import zip_longest
+from pathlib import Path
 from statistics import fmean, median
 
 from torch import Tensor
@@ -48,6 +52,8 @@ DRAFTED = 120  # places per kind of text at which drafts are compared, at most
 KS, TYPED_KS = (3, 8), (1, 3)
 PEER = "branching greedy"
 MOST_SLOWER = 1.15  # times the pass of the model as it came
+LETTERS = Path(__file__).parents[1] / "letters.json"
+BOOKINGS = "drafts of letters that speak of bookings, percent"
 MODEL, ADAPTED = "as it came", "with the adapter"
 
 Figures = Callable[[], dict[str, float]]  # of one place, with the model as it is when called
@@ -64,6 +70,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
         [(f"{kind}: {name}", figures) for name, figures in planned(autocomplete, of_kind, options).items()]
         for kind, of_kind in documents.items()
     ]
+    plans.append([(f"letters: {name}", figures) for name, figures in planned_letters(autocomplete, options).items()])
     # The kinds in turn, so that a run that was stopped has as many places of each.
     plan = dict(each for turn in zip_longest(*plans) for each in turn if each)
     digest = sha256("\n".join(text for of_kind in documents.values() for text in of_kind).encode()).hexdigest()
@@ -143,6 +150,25 @@ def keys(autocomplete: Autocomplete, k: int, passage: Passage) -> dict[str, floa
     """Returns the percentage of keys that k drafts save in a passage."""
     way = Way(AS_SHIPPED, DraftSettings(k=k, ngrams=autocomplete.ngrams is not None))
     return {f"keys saved in percent, {k}": typed(autocomplete, passage, way).saved}
+
+
+def planned_letters(autocomplete: Autocomplete, options: EvalOptions) -> dict[str, Figures]:
+    """Returns what to measure after each beginning of a letter."""
+    letters = json.loads(LETTERS.read_text())
+    words = re.compile(letters["bookings"], re.IGNORECASE)
+    begun = letters["beginnings"][: options.repetitions]
+    return {f"bookings, {n}": partial(bookings, autocomplete, words, each) for n, each in enumerate(begun)}
+
+
+def bookings(autocomplete: Autocomplete, words: re.Pattern[str], beginning: str) -> dict[str, float]:
+    """Returns the percentage of three drafts as shipped in which any of the words occurs."""
+    session = autocomplete.open()
+    completion = session.complete(beginning)
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    session.close()
+    named = [bool(words.search(draft.text)) for draft in completion.drafts]
+    return {BOOKINGS: 100 * fmean(named) if named else 0.0}
 
 
 def judged(results: Mapping[str, Sequence[Mapping[str, float]]]) -> Report:
