@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shlex
@@ -16,12 +15,9 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
-from lsprotocol import types
 
 from app.cli import desktop
 from core.errors import InputError
-from measure.bench.child import free_port
-from tests.editor import editor
 from tests.paths import ROOT
 
 PARTS = sorted({"assets", *(path.parent.name for path in ROOT.glob("*/__init__.py"))})
@@ -42,8 +38,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
         shutil.copy(ROOT / name, source / name)
-    for folder in (source, source / "measure"):
-        pip("wheel", folder, "--no-deps", "--no-build-isolation", "--wheel-dir", out)
+    pip("wheel", source, source / "measure", "--no-deps", "--no-build-isolation", "--wheel-dir", out)
     (product,), (measure,) = out.glob("polydraft-*.whl"), out.glob("polydraft_measure-*.whl")
     return product, measure
 
@@ -74,7 +69,8 @@ def run(command: list[str | Path], folder: Path) -> subprocess.CompletedProcess[
 
 
 def test_the_wheel_brings_one_package_with_all_its_data(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
+    archive = zipfile.ZipFile(wheel)
+    names = archive.namelist()
     assert {name.split("/")[0] for name in names} == {"polydraft", f"polydraft-{wheel.name.split('-')[1]}.dist-info"}
     assert {
         "polydraft/app/static/editor/main.js",
@@ -86,7 +82,7 @@ def test_the_wheel_brings_one_package_with_all_its_data(wheel: Path) -> None:
         "polydraft/assets/prose/eagle3/model.safetensors",
         "polydraft/training/heads.py",
     } <= set(names)
-    sources = [zipfile.ZipFile(wheel).read(name).decode() for name in names if name.endswith(".py")]
+    sources = [archive.read(name).decode() for name in names if name.endswith(".py")]
     lines = [line.split() for source in sources for line in source.splitlines()]
     outside = {line[1].split(".")[0] for line in lines if len(line) > 2 and line[0] == "from" and line[2] == "import"}
     assert not outside & set(PARTS) - {"polydraft"}
@@ -96,33 +92,15 @@ def test_the_wheel_brings_one_package_with_all_its_data(wheel: Path) -> None:
 def test_it_drafts_from_anywhere_without_the_repository(installed: Path, tmp_path: Path) -> None:
     done = run([installed / "polydraft", "complete", "The weather is beauti", "--json"], tmp_path)
     assert (done.stderr, done.returncode) == ("", 0), "also with its n-grams"
-    assert json.loads(done.stdout)["drafts"][0]["text"].startswith("ful")
+    found = json.loads(done.stdout)
+    texts = [draft["text"] for draft in found["drafts"]]
+    assert texts[0].startswith("ful")
+    assert len(texts) == len(set(texts)) == 3
+    assert all(0 < draft["probability"] <= 1 for draft in found["drafts"])
+    assert found["backend"] in ("torch", "llama.cpp")
 
 
-def test_programs_import_it_by_its_own_name(installed: Path, tmp_path: Path) -> None:
-    code = "from polydraft.core.superposed import superpose; from polydraft.app.cli.desktop import STATIC; import app"
-    done = run([installed / "python", "-c", code], tmp_path)
-    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'app'"
-
-
-def test_its_language_server_drafts_in_a_folder_with_a_package_of_the_same_name(
-    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "polydraft").mkdir()
-    (tmp_path / "polydraft" / "__init__.py").write_text("raise SystemExit('This is not ours.')")
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    async def drafts() -> list[types.InlineCompletionItem]:
-        async with editor({"port": free_port()}, command=[str(installed / "polydraft"), "lsp"]) as writing:
-            found = await writing.drafts(writing.write("The weather is beauti"), 0, 21)
-            assert writing.messages == []
-            return found
-
-    assert str(asyncio.run(drafts())[0].insert_text).startswith("ful")
-
-
-def test_measurements_come_with_a_wheel_of_their_own(
+def test_measurements_come_with_a_wheel_of_their_own_and_programs_import_both_by_their_own_names(
     installed: Path, wheels: tuple[Path, Path], tmp_path: Path
 ) -> None:
     done = run([installed / "polydraft", "bench", "drafts", "--json"], tmp_path)
@@ -131,8 +109,16 @@ def test_measurements_come_with_a_wheel_of_their_own(
     pip("--python", installed / "python", "install", "--no-deps", "--no-index", wheels[1])
     done = run([installed / "polydraft", "eval", "tune-paper", "--k", "3"], tmp_path)
     assert "--k changes nothing in tune-paper" in done.stderr, "the evaluation's own check of its options"
-    done = run([installed / "python", "-c", "import polydraft.measure.evals.typing as t; print(t.KS)"], tmp_path)
+    code = """
+from polydraft.core.superposed import superpose
+from polydraft.app.cli.desktop import STATIC
+import polydraft.measure.evals.typing as typing
+print(typing.KS)
+import app
+"""
+    done = run([installed / "python", "-c", code], tmp_path)
     assert done.stdout == "(1, 3, 5, 9)\n"
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'app'"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a Linux desktop")

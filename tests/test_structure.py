@@ -39,6 +39,7 @@ def modules() -> dict[str, ast.Module]:
     }
 
 
+@cache
 def imports_of_modules() -> Imports:
     """The modules that each module imports: at its head, inside functions and for types alone, which only hide a
     circle."""

@@ -251,7 +251,7 @@ def test_only_the_body_of_a_letter_is_unpacked(tmp_path: Path) -> None:
 
 
 def test_a_large_picture_in_a_letter_costs_nothing(tmp_path: Path) -> None:
-    members = {"word/media/image1.png": bytes(100 << 20), "word/document.xml": BODY.format(PARAGRAPH)}
+    members = {"word/media/image1.png": bytes(40 << 20), "word/document.xml": BODY.format(PARAGRAPH)}
     path = archive(tmp_path / "a.docx", members)
     del members
     tracemalloc.start()
@@ -496,7 +496,6 @@ EXPORTS: dict[str, tuple[Callable[[], bytes], str]] = {
     "a text": (lambda: exported(entry(b'["' + b"x" * SIZE + b'"]')), "100 times its size"),
     "texts": (lambda: exported(entry(b'["ab"' + b', "ab"' * (SIZE // 10) + b"]")), "100 times its size"),
     "texts of no length": (lambda: exported(entry(b'[""' + b',""' * 600_000 + b"]")), "100 times its size"),
-    "documents": (lambda: exported(*[entry(b"[]")] * 20_000), "100 times its size"),
     "documents that differ": (lambda: exported(*[entry(times=i % 9 + 1) for i in range(20_000)]), "100 times"),
     "frames": (lambda: zstandard.compress(HEAD) + zstandard.compress(entry(b"[]") * 1000) * 100, "100 times its size"),
     "an adapter": (lambda: exported(b'{"adapter": {"x": "' + b"A" * SIZE + b'"}}\n'), "100 times its size"),
@@ -535,11 +534,11 @@ def test_a_small_import_that_unpacks_to_much_is_refused_in_little_memory(
 def test_an_import_of_much_is_not_bounded_by_less_than_what_people_write(tmp_path: Path) -> None:
     """Short phrases that take the least room in the file, and a text at the limit of one passage."""
     path = tmp_path / "me.jsonl.zst"
-    lines = [entry(json.dumps([f"{i % 64} {i * 7 % 64}"]).encode(), origin="typed") for i in range(3000)]
+    lines = [entry(json.dumps([f"{i % 64} {i * 7 % 64}"]).encode(), origin="typed") for i in range(1000)]
     path.write_bytes(exported(*lines, entry(json.dumps(["7 " * (readers.base.LONGEST_TEXT // 2)]).encode())))
     with PersonalStore.open(tmp_path / "me.sqlite", WordTokenizer(), create=True) as store:  # pyright: ignore[reportArgumentType]
-        assert personal.restore(store, path).tokens == 6000 + (1 << 20)
-        assert len(store.documents()) == 3001
+        assert personal.restore(store, path).tokens == 2000 + (1 << 20)
+        assert len(store.documents()) == 1001
 
 
 def test_an_import_ends_with_documents_or_a_sentence_whatever_its_bytes(tmp_path: Path) -> None:

@@ -71,11 +71,10 @@ def test_a_cluster_writes_the_same_bytes(local, corpus, tmp_path):
 
 @pytest.mark.timeout(240)
 def test_the_command_counts_on_a_cluster(local: Client, tiny_file: Path, tmp_path: Path) -> None:
-    for name in "ab":
-        (tmp_path / f"{name}.txt").write_text(f"To be, or not to be, that is the question of {name}. " * 20)
+    (tmp_path / "a.txt").write_text("To be, or not to be, that is the question. " * 20)
 
     def build(out: str, *flags: str) -> bytes:
-        command = ["ngram", "build", str(tmp_path / "*.txt"), "-o", str(tmp_path / out), *flags]
+        command = ["ngram", "build", str(tmp_path / "a.txt"), "-o", str(tmp_path / out), *flags]
         command += ["--tokenizer", str(tiny_file)]
         result = CliRunner().invoke(app, command)
         assert result.exit_code == 0, result.output

@@ -198,7 +198,7 @@ def test_damaged_letters_are_reported(tmp_path):
 
 def test_a_letter_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
     letter = docx.Document()
-    letter.add_paragraph("a" * 3_000_000)
+    letter.add_paragraph("a" * 1_000_000)
     letter.save(str(tmp_path / "bomb.docx"))
     monkeypatch.setattr(readers.base, "FREE", 1 << 19)
     found, (place,) = read(tmp_path)
@@ -400,13 +400,13 @@ def server(monkeypatch) -> Iterator[Server]:
     monkeypatch.setattr(files, "_PAUSE", 0.01)
     with Server(("127.0.0.1", 0), Handler) as found:
         found.files, found.asked = {}, []
-        thread = threading.Thread(target=found.serve_forever, daemon=True)
+        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         yield found
         found.shutdown()
 
 
-LONG = [f"text number {i} {i * 7919 % 10007}" for i in range(20_000)]
+LONG = [f"text number {i} {i * 7919 % 10007}" for i in range(4_000)]
 
 
 def shard(documents: list[str]) -> bytes:
@@ -415,11 +415,10 @@ def shard(documents: list[str]) -> bytes:
 
 @pytest.mark.parametrize("ranges", [True, False])
 @pytest.mark.parametrize("name", ["s.jsonl", "s.jsonl.gz", "s.jsonl.zst"])
-@pytest.mark.parametrize("drops", [0, 3])
-def test_a_connection_that_breaks_is_taken_up_again(server, name, ranges, drops):
+def test_a_connection_that_breaks_is_taken_up_again(server, name, ranges):
     pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}.get(Path(name).suffix, bytes)
     server.files[f"/data/{name}"] = pack(shard(LONG))
-    server.ranges, server.drops = ranges, drops
+    server.ranges, server.drops = ranges, 3
     assert texts(f"{server.url}/data/{name}") == LONG
     assert server.drops == 0
 
@@ -436,7 +435,7 @@ def test_a_server_that_always_breaks_off_is_reported_with_what_could_be_read(ser
 
 
 def test_parquet_is_read_from_a_server(server, tmp_path):
-    write_parquet(tmp_path / "s.parquet", "text", LONG, row_group_size=4000)
+    write_parquet(tmp_path / "s.parquet", "text", LONG, row_group_size=800)
     server.files["/s.parquet"] = (tmp_path / "s.parquet").read_bytes()
     server.drops = 2
     assert texts(f"{server.url}/s.parquet") == LONG

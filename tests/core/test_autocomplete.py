@@ -94,7 +94,7 @@ def test_typing_inside_a_word_feeds_nothing_again(autocomplete, session):
     completion.close()
 
 
-@pytest.mark.parametrize("mode", ["superposed", "sampled", "branching", "beam", "sampled+superposed"])
+@pytest.mark.parametrize("mode", ["superposed", "sampled", "beam"])
 def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autocomplete, mode):
     a = autocomplete
     session, fresh = a.open(), a.open()
@@ -132,7 +132,7 @@ def test_stopping_at_any_pass_leaves_a_usable_cache(autocomplete):
     wanted = [d.text for d in run(autocomplete, other, text).drafts]
     other.close()
     session = autocomplete.open()
-    for passes in range(8):
+    for passes in range(6):
         completion = session.complete(text)
         for _ in range(passes):
             if not completion.done:
@@ -181,14 +181,14 @@ TEXTS = [
 ]
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.one_of(st.sampled_from(TEXTS), st.text(max_size=30)))
 def test_drafts_are_whole_text_whatever_is_typed(tiny_autocomplete, text):
     check_whole_text(tiny_autocomplete, text)
 
 
 def test_the_default_models_drafts_are_whole_text(autocomplete):
-    for text in ("I ❤", "👩‍👩‍", "こんにちは、私", "शुभ प्रभ"):
+    for text in ("👩‍👩‍", "こんにちは、私"):
         check_whole_text(autocomplete, text)
 
 
@@ -205,7 +205,7 @@ def check_whole_text(autocomplete, text):
         assert 0 <= draft.probability <= 1 + 1e-6
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.text(max_size=20), st.integers(0, 40))
 def test_a_cut_inside_a_character_shows_no_part_of_it(autocomplete, text, cut):
     """Any tokens, cut anywhere: the visible text is a beginning of their text."""
@@ -226,7 +226,7 @@ def test_unfinished_emoji_are_held_back(autocomplete):
     assert all(shown(tokenizer, flag[:n]) in ("", "a", "a ", "a 🇩🇪") for n in range(len(flag) + 1))
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.text(alphabet="abc é日ß", min_size=1, max_size=6))
 def test_beginnings_are_exactly_the_tokens_that_go_on(autocomplete, rest):
     healer: Healer = autocomplete.healer

@@ -46,7 +46,7 @@ class Watched(TableModel):
         return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     way=st.sampled_from(WAYS),
     cells=st.lists(st.tuples(*[st.integers(0, 5)] * 3, st.sampled_from(BAD)), min_size=1, max_size=4),

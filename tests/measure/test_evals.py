@@ -23,7 +23,7 @@ from core.ngram.interpolation import Linear
 from core.ngram.shelf import interpolation
 from core.present import TextDraft
 from core.time_saved import Cut, RowPath
-from measure.evals import tune_paper
+from measure.evals import keytype, tune_paper
 from measure.evals.drafts import judged, plots, telling
 from measure.evals.keytype import acceptable, at_best_cut, cases, most_probable
 from measure.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, methods
@@ -234,12 +234,8 @@ def test_a_gain_is_in_percent_of_the_base_store_alone() -> None:
     assert (target.value, target.met) == (50, True)
 
 
-@pytest.mark.parametrize("with_ngrams", [False, True])
-def test_every_method_gives_k_drafts_and_leaves_the_cache_as_it_was(
-    autocomplete: Autocomplete, with_ngrams: bool
-) -> None:
-    base = autocomplete.ngrams if with_ngrams else None
-    model = autocomplete.model
+def test_every_method_gives_k_drafts_and_leaves_the_cache_as_it_was(autocomplete: Autocomplete) -> None:
+    model, base = autocomplete.model, autocomplete.ngrams
     prefix = model.tokenizer.encode("The captain looked at the")
     sequence = model.open()
     found = {}
@@ -250,7 +246,7 @@ def test_every_method_gives_k_drafts_and_leaves_the_cache_as_it_was(
         assert len(drafts) == (1 if method.single else 3) and max(lengths) <= 5
         assert method.name == AS_SHIPPED or set(lengths) == {5}, "only the app's drafts end early"
         assert sequence.inputs[: len(prefix)] == prefix
-    for ngrams in {False, with_ngrams}:
+    for ngrams in (False, True):
         # The same definitions by another road: greedy is the first beginning's branch, and all branches are ours.
         assert found["greedy", ngrams][0] in found["branching greedy", ngrams]
         assert len({ids[0] for ids in found["branching greedy", ngrams]}) == 3
@@ -381,20 +377,22 @@ def test_a_line_of_one_point_is_seen() -> None:
     assert [e.get("stroke") for e in drawn.iter() if e.get("class") == "mark"] == [HUES[0]]
 
 
-@pytest.mark.parametrize("name", ["drafts", "keytype", "personal", "typing", "time", "tune", "tune-paper"])
-def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path) -> None:
-    few = {"drafts": "2", "keytype": "2", "personal": "3", "typing": "8", "time": "8", "tune": "10", "tune-paper": "2"}[
-        name
-    ]
-    context = ["--context", "12"] if name not in ("keytype", "typing", "time") else []
-    # The targets of drafts divide by what a peer gets right, which takes a model that gets something right.
-    drafts = ["--timed", "1", "--k", "3", "--length", "5"] if name == "drafts" else ["--model", str(tiny_default)]
-    result = runner.invoke(app, ["eval", name, "--json", "--prefixes", few, *drafts, *context])
+FEW = {"keytype": 2, "personal": 2, "typing": 4, "time": 4, "tune": 5, "tune-paper": 2}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune_paper, "ALPHAS", (0.3, 0.54))
+    monkeypatch.setattr(tune_paper, "TAUS", (0.06, 0.5))
+    monkeypatch.setattr(keytype, "KS", (1, 3))
+    more = {"keytype": [], "typing": [], "time": ["--k", "1,3"]}.get(name, ["--context", "12"])
+    few = ["--prefixes", str(FEW[name]), "--model", str(tiny_default)]
+    result = runner.invoke(app, ["eval", name, "--json", *few, *more])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["name"] == f"eval {name}"
     assert found["rows"]
-    assert found["targets"] or name in ("keytype", "drafts")  # those of drafts are for the default lengths
+    assert found["targets"] or name == "keytype"
 
 
 def test_the_numbers_and_lengths_of_drafts_are_the_users(tiny_default: Path) -> None:
@@ -405,7 +403,7 @@ def test_the_numbers_and_lengths_of_drafts_are_the_users(tiny_default: Path) -> 
         "--k",
         "2,10",
         "--length",
-        "5",
+        "3",
         "--context",
         "15",
         "--prefixes",
@@ -416,11 +414,13 @@ def test_the_numbers_and_lengths_of_drafts_are_the_users(tiny_default: Path) -> 
     ]
     result = runner.invoke(app, ["eval", "drafts", *shape])
     assert result.exit_code == 0, result.output
-    every = json.loads(result.stdout)["rows"]
+    found = json.loads(result.stdout)
+    assert (found["name"], found["targets"]) == ("eval drafts", []), "the targets are for the default lengths"
+    every = found["rows"]
     rows = [row for row in every if row["kind"] != "inside a word"]
     assert {row["k"] for row in rows} == {2, 10}
     assert {row["k"] for row in every if row not in rows} == {2}
-    assert max(row["match"] for row in rows) <= 5
+    assert max(row["match"] for row in rows) <= 3
     assert all(row["perplexity"] >= 1 for row in rows)
 
 

@@ -129,7 +129,7 @@ def serving(answer: Callable[[list[str]], str], status: int = 200) -> Iterator[t
         def log_message(self, format: str, *args: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}", asked
         server.shutdown()
 

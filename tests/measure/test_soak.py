@@ -40,7 +40,8 @@ def typed_at(answer: bytes, keys: int = 3) -> Outcomes:
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typists, "REST", (0.05, 0.1))
-    monkeypatch.setattr(soak, "ALONE", 16)
+    monkeypatch.setattr(soak, "ALONE", 6)
+    monkeypatch.setattr(soak, "FEW", 2)
 
 
 def chunk(line: bytes) -> bytes:
@@ -100,9 +101,9 @@ def test_a_crowd_on_a_real_server_loses_nothing_and_leaves_nothing(
     own_folders: Path, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(typists, "KEYS", (4, 8))
-    monkeypatch.setattr(typists, "REST", (0.3, 0.8))
-    monkeypatch.setattr(typists, "STAY", (1.0, 4.0))
-    report = soak.measure(BenchOptions(model=str(tiny_file), minutes=0.1, typists=12), lambda _: None)
+    monkeypatch.setattr(typists, "REST", (0.2, 0.4))
+    monkeypatch.setattr(typists, "STAY", (0.5, 2.0))
+    report = soak.measure(BenchOptions(model=str(tiny_file), minutes=0.05, typists=12), lambda _: None)
     targets = {target.name: target for target in report.targets}
     for name in (
         "requests without a response",

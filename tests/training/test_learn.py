@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -121,10 +121,9 @@ def test_gradients_are_those_of_the_whole_computation(fresh: Load) -> None:
         torch.testing.assert_close(mine, each.grad, atol=1e-5, rtol=1e-3)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_training_lowers_the_loss_and_leaves_the_model_alone(fresh: Load, dtype: torch.dtype) -> None:
+def test_training_lowers_the_loss_and_leaves_the_model_alone(fresh: Load) -> None:
     pieces = pieces_of(8)
-    student = Student(fresh().layers.module, LONGER, dtype)
+    student = Student(fresh().layers.module, LONGER, torch.bfloat16)
     window = torch.from_numpy(pieces[0])
     before = student.logprobs(window)
     losses = [at.loss for at in Trainer(student, pieces, LONGER).run()]
@@ -242,7 +241,6 @@ def test_a_model_of_another_family_is_refused(tiny_folder: Callable[[str], Path]
 # ---------------------------------------------------------------- held-out text
 
 
-@settings(max_examples=200)
 @given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=20), learnt=st.floats(0, 0.9))
 def test_the_newest_text_is_held_out_and_nothing_that_was_learned(sizes: list[int], learnt: float) -> None:
     ends = np.cumsum(sizes)
@@ -303,14 +301,16 @@ def test_learning_helps_on_text_that_was_not_seen_and_a_second_call_has_nothing_
     assert not again.new
     assert "learned all of it before" in learn_cli.summary("me", again)
     assert again.result == outcome.result
+    assert not outcome_of(learn(store, fresh(), recipe=replace(STORED, epochs=1))).new, "fewer rounds are done too"
 
 
 def test_held_out_text_is_typed_with_and_without_the_adapter(
-    tmp_path: Path, fresh: Load, tiny_folder: Callable[[str], Path]
+    tmp_path: Path, fresh: Load, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "the cat sat. "
     calls: list[object] = []
     folder = str(tiny_folder("compiled llama"))
+    monkeypatch.setattr(typist, "PASSAGE", 100)
 
     def typed(adapter: Adapter, known: list[list[int]], held: list[list[int]]) -> tuple[int, float, float]:
         assert sum(map(len, known)) == 500 * len(text) * 0.9
@@ -320,9 +320,9 @@ def test_held_out_text_is_typed_with_and_without_the_adapter(
         store.add("a.txt", [text * 500])
         outcome = outcome_of(learn(store, fresh(), recipe=STORED, typed=typed))
         assert load(store.learned).result == outcome.result
-    assert outcome.result.characters == 250
+    assert outcome.result.characters == 100
     assert outcome.result.keys > outcome.result.keys_alone + 20
-    assert len(calls) > 100  # before every key
+    assert len(calls) > 40  # before every key
     assert "drafts save" in learn_cli.summary("cat", outcome)
 
 
@@ -330,9 +330,9 @@ def test_the_strength_is_the_largest_that_costs_general_text_a_hundredth_at_most
     store: PersonalStore, fresh: Load
 ) -> None:
     general = letters(1000, alphabet="efgh.", seed=3)  # by others, who write in another way
-    weak, free = (
+    free, weak = (
         outcome_of(learn(store, fresh(), None, general, recipe=replace(QUICK, seed=seed))).result
-        for seed, general in ((1, general), (2, letters(1000, seed=4)))
+        for seed, general in ((2, letters(1000, seed=4)), (1, general))
     )
     assert 0 < weak.strength < 1
     assert free.strength == 1
@@ -341,8 +341,7 @@ def test_the_strength_is_the_largest_that_costs_general_text_a_hundredth_at_most
         window = torch.tensor(fresh().tokenizer.encode(general[:256]))
         alone = Student(fresh().layers.module, QUICK).logprobs(window, 0.0)
     assert -0.015 * abs(float(alone.mean())) < weak.general
-    outcome_of(learn(store, fresh(), None, general, recipe=QUICK))
-    assert load(store.learned).result.strength < 1
+    assert load(store.learned).result == weak
 
 
 def test_an_adapter_that_does_not_help_is_not_used(store: PersonalStore, fresh: Load) -> None:
@@ -357,7 +356,9 @@ def test_an_adapter_that_does_not_help_is_not_used(store: PersonalStore, fresh: 
     assert not Adapters(model).use([(store.learned, None)])
 
 
-def test_a_stopped_call_goes_on_and_new_text_continues(store: PersonalStore, fresh: Load) -> None:
+def test_a_call_that_is_stopped_or_out_of_time_goes_on_and_new_text_continues(
+    store: PersonalStore, fresh: Load
+) -> None:
     steps = learn(store, fresh(), recipe=STORED)
     for at in steps:
         if isinstance(at, Stage) and at.description == "Training" and at.share > 0.3:
@@ -365,9 +366,15 @@ def test_a_stopped_call_goes_on_and_new_text_continues(store: PersonalStore, fre
     steps.close()
     with pytest.raises(AdapterError):
         load(store.learned)  # nothing is used before it was judged
-    resumed = [at for at in learn(store, fresh(), recipe=STORED) if isinstance(at, Stage)]
+    short = outcome_of(learn(store, fresh(), recipe=STORED, minutes=1e-6))
+    assert short.share < 1
+    assert "goes on from there" in learn_cli.summary("me", short)
+    *stages, outcome = learn(store, fresh(), recipe=STORED)
+    resumed = [at for at in stages if isinstance(at, Stage)]
     whole = -(-int(4500 / 256) * STORED.epochs // STORED.batch)
     assert len(resumed) < 0.8 * whole
+    assert isinstance(outcome, Outcome)
+    assert outcome.share == 1
     tokens = load(store.learned).result.tokens
     store.add("c.txt", [letters(2000, seed=5)])
     more = outcome_of(learn(store, fresh(), recipe=STORED))
@@ -376,25 +383,13 @@ def test_a_stopped_call_goes_on_and_new_text_continues(store: PersonalStore, fre
     assert more.curve[0][0] == 0  # one curve from the start
 
 
-def test_the_time_bounds_a_call_and_another_goes_on(store: PersonalStore, fresh: Load) -> None:
-    first = outcome_of(learn(store, fresh(), recipe=STORED, minutes=1e-6))
-    assert first.share < 1
-    assert "goes on from there" in learn_cli.summary("me", first)
-    assert outcome_of(learn(store, fresh(), recipe=STORED)).share == 1
-
-
-def test_a_short_text_is_trained_several_times_and_a_state_continues_with_fewer(
-    store: PersonalStore, fresh: Load
-) -> None:
+def test_a_short_text_is_trained_several_times() -> None:
     assert [personal.recipe_for(pieces).epochs for pieces in (1, 17, 60, 100, 1000)] == [4, 4, 3, 2, 1]
     usual = AdapterRecipe().rate
     rates = [personal.recipe_for(pieces).rate / usual for pieces in (1, 17, 20, 32, 40, 60, 1000)]
     assert rates == pytest.approx([2, 2, 2, 1.25, 1, 1, 1]), (
         "a text too short for enough steps is learned at a higher rate"
     )
-    outcome_of(learn(store, fresh(), recipe=STORED))
-    more = outcome_of(learn(store, fresh(), recipe=replace(STORED, epochs=2)))
-    assert not more.new
 
 
 def test_too_little_text_or_memory_is_said(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
@@ -406,14 +401,21 @@ def test_too_little_text_or_memory_is_said(tmp_path: Path, store: PersonalStore,
         next(learn(store, fresh(), memory=0.01))
 
 
-def test_a_damaged_state_begins_anew(store: PersonalStore, fresh: Load) -> None:
-    outcome_of(learn(store, fresh(), recipe=STORED))
+def test_a_damaged_state_begins_anew_and_files_that_a_killed_training_left_unfinished_are_removed(
+    store: PersonalStore, fresh: Load
+) -> None:
+    store.learned.mkdir()
     (store.learned / personal.STATE).write_bytes(b"no state")
+    left = store.learned / "x.tmp"
+    left.write_bytes(b"weights")
+    (store.path.parent / "link").hardlink_to(left)
     first, *_, last = learn(store, fresh(), recipe=STORED)
     assert isinstance(first, Stage)
     assert "begins anew" in first.description
     assert isinstance(last, Outcome)
     assert last.result.better
+    assert not left.exists()
+    assert (store.path.parent / "link").read_bytes() == bytes(7)
 
 
 def test_training_may_be_paused_and_stopped_before_every_layer(store: PersonalStore, fresh: Load) -> None:
@@ -444,16 +446,6 @@ def _identity(model: TorchModel) -> str:
     return json.dumps({"model": model.fingerprint, "recipe": STORED.identity()})
 
 
-def test_files_that_a_killed_training_left_unfinished_are_removed(store: PersonalStore, fresh: Load) -> None:
-    store.learned.mkdir()
-    left = store.learned / "x.tmp"
-    left.write_bytes(b"weights")
-    (store.path.parent / "link").hardlink_to(left)
-    outcome_of(learn(store, fresh(), recipe=STORED))
-    assert not left.exists()
-    assert (store.path.parent / "link").read_bytes() == bytes(7)
-
-
 # ---------------------------------------------------------------- forgetting
 
 SECRET = "zq7"
@@ -480,15 +472,19 @@ def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: P
     assert readiness() > alone + 1
     assert store.forget_phrase(SECRET).adapter
     assert not store.learned.exists()
+    store.refresh()
+    assert store.relearning
     assert autocomplete.adapt()
     assert readiness() == pytest.approx(alone, abs=1e-5)
-    assert outcome_of(learn(store, fresh(), recipe=QUICK)).result.better
+    assert outcome_of(learn(store, fresh(), recipe=STORED)).result.better
+    store.refresh()
+    assert not store.relearning
     assert autocomplete.adapt(), "it has learned again, from what is left"
     again = readiness()
     with PersonalStore.open(tmp_path / "never.sqlite", model.tokenizer, create=True) as never:
         for name, text in texts.items():
             never.add(name, [text])
-        outcome_of(learn(never, fresh(), recipe=QUICK))
+        outcome_of(learn(never, fresh(), recipe=STORED))
         store.switch(False)
         autocomplete.adapt()
         # Each training chooses the faster precision, so the two may differ by bfloat16's rounding.
@@ -496,21 +492,11 @@ def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: P
     shelf.close()
 
 
-def test_an_adapter_that_is_removed_with_text_is_to_be_learned_again(store: PersonalStore, fresh: Load) -> None:
+def test_only_an_adapter_that_is_removed_with_text_is_to_be_learned_again(store: PersonalStore) -> None:
     store.add("b.txt", ["an old phrase"])
     store.forget_phrase("old phrase")
     store.refresh()
     assert not store.relearning  # there was none
-    outcome_of(learn(store, fresh(), recipe=STORED))
-    store.add("c.txt", ["an old phrase"])
-    store.refresh()
-    assert not store.relearning
-    store.forget_phrase("old phrase")
-    store.refresh()
-    assert store.relearning
-    outcome_of(learn(store, fresh(), recipe=STORED))
-    store.refresh()
-    assert not store.relearning
 
 
 @pytest.mark.parametrize("how", ["a phrase", "a document", "a replaced document", "the store", "a damaged store"])
@@ -957,7 +943,9 @@ def test_the_evaluation_trains_on_one_text_and_tests_on_another(
     (tmp_path / "past.txt").write_text(letters(5000))
     (tmp_path / "next.txt").write_text(letters(600, seed=8))
     monkeypatch.setattr(adapter_evaluation, "TYPED", 1)
-    monkeypatch.setattr(adapter_evaluation, "DRAFTED", 24)
+    monkeypatch.setattr(adapter_evaluation, "DRAFTED", 6)
+    monkeypatch.setattr(adapter_evaluation, "PASSES", 4)
+    monkeypatch.setattr("training.held_out.MOST_WINDOWS", 8)
     options = EvalOptions(
         model=str(tiny_folder("long compiled llama")),
         text=tmp_path / "next.txt",
@@ -1014,7 +1002,7 @@ def test_the_command_learns_and_forgetting_says_what_to_do(
         assert result.exit_code == status, result.output
         return result.stdout if status == 0 else result.stderr
 
-    found = json.loads(run("learn", "me", "--model", model, "--minutes", "0.1", "--json"))
+    found = json.loads(run("learn", "me", "--model", model, "--minutes", "0.03", "--json"))
     (row,) = found["rows"]
     assert row["store"] == "me"
     result = load(tmp_path / "me.adapter").result

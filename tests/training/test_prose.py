@@ -234,7 +234,7 @@ def test_a_training_that_is_stopped_again_and_again_gives_the_same_adapter(
     assert outcome.result.gain > 0.3  # ten words, again and again
     curve = [stage.held_out for stage in stages if isinstance(stage, ProseStage) and stage.held_out]
     assert curve[-1]["talk"] > curve[0]["talk"]
-    for _ in range(5):  # the state is written however a call ends
+    for _ in range(3):  # the state is written however a call ends
         with closing(steps("parts")) as some:
             for stage in some:
                 if isinstance(stage, ProseStage) and stage.description == "Training":

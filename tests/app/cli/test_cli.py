@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it refuses and how, and one real run from text to drafts."""
+"""The command line: what it prints, and what it refuses and how."""
 
 from __future__ import annotations
 
@@ -96,11 +96,10 @@ def test_every_command_explains_itself(command: str) -> None:
     assert "Usage:" in result.stdout
 
 
-@pytest.mark.parametrize(("command", "named"), [("bench", "keystroke"), ("eval", "typing")])
-def test_python_m_has_the_measurements_of_a_checkout(command: str, named: str) -> None:
-    result = polydraft(command, "--help", COLUMNS="200")
+def test_python_m_has_the_measurements_of_a_checkout() -> None:
+    result = polydraft("bench", "--help", COLUMNS="200")
     assert result.returncode == 0
-    assert named in result.stdout
+    assert "keystroke" in result.stdout
 
 
 def test_the_first_help_names_every_command() -> None:
@@ -118,13 +117,6 @@ def test_every_setting_is_a_flag_with_its_own_help_and_default() -> None:
         assert control.explain in shown
         if control.kind != "bool":
             assert f"[default: {control.default}]" in shown
-
-
-def test_help_loads_neither_torch_nor_gradio() -> None:
-    heavy = "('torch', 'gradio', 'transformers', 'llama_cpp')"
-    code = f"import sys, app.cli.main; print([name for name in {heavy} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
 
 
 def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,8 +300,9 @@ def test_errors_are_one_sentence_and_an_interrupt_is_quiet(
     assert (result.exit_code, result.stdout, result.stderr) == (code, "", message)
 
 
-def test_llama_cpp_refuses_another_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = runner.invoke(app, ["complete", "T", "--backend", "llama.cpp", "--precision", "bfloat16"])
+def test_llama_cpp_refuses_another_precision(tiny_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ["--model", str(tiny_file), "--backend", "llama.cpp", "--precision", "bfloat16"]
+    result = runner.invoke(app, ["complete", "T", *flags])
     assert result.exit_code == 1
     assert "add --backend torch" in result.stderr
     asked = {}
@@ -340,6 +333,9 @@ print(json.dumps([ended(arguments) for arguments in json.loads(sys.argv[1])]))
 
 def test_a_model_that_cannot_be_used_is_one_sentence(tmp_path: Path, default_gguf: Path) -> None:
     missing, letter, half = (tmp_path / f"{name}.gguf" for name in ("missing", "letter", "half"))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "no such type"}')
     letter.write_text("Dear all,")
     with default_gguf.open("rb") as whole:
         half.write_bytes(whole.read(default_gguf.stat().st_size // 2))
@@ -347,6 +343,7 @@ def test_a_model_that_cannot_be_used_is_one_sentence(tmp_path: Path, default_ggu
         str(missing): str(missing),
         str(letter): "not a GGUF file",
         str(half): "truncated",
+        str(folder): str(folder),
         "nobody-has-this-model": "nobody-has-this-model",
     }
     given = json.dumps([["complete", "T", "--model", model] for model in expected])
@@ -364,18 +361,3 @@ def test_a_model_that_cannot_be_used_is_one_sentence(tmp_path: Path, default_ggu
         assert words in err
         assert "Traceback" not in err
         assert len(err.splitlines()) == 1, err
-
-
-# --- the whole way -----------------------------------------------------------------------------------------
-
-
-def test_the_default_model_finishes_a_thank_you() -> None:
-    flags = ("--k", "3", "--length", "6", "--min-confidence", "0")
-    result = polydraft("complete", "Thank you for your", "--json", *flags)
-    assert result.returncode == 0, result.stderr
-    found = json.loads(result.stdout)
-    drafts = found["drafts"]
-    assert len(drafts) == 3
-    assert len({draft["text"] for draft in drafts}) == 3
-    assert all(draft["text"].startswith(" ") and 0 < draft["probability"] <= 1 for draft in drafts)
-    assert found["backend"] in ("torch", "llama.cpp")

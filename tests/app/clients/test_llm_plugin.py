@@ -84,16 +84,12 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def commands(plugin: Path) -> Iterator[subprocess.Popen[str]]:
-    env = os.environ | variables(plugin)
+    env = os.environ | {"PYTHONPATH": str(plugin), "LLM_LOAD_PLUGINS": "llm-polydraft"}
     with subprocess.Popen(
         [sys.executable, "-c", COMMANDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
     ) as process:
         yield process
         process.communicate()
-
-
-def variables(plugin: Path) -> dict[str, str]:
-    return {"PYTHONPATH": str(plugin), "LLM_LOAD_PLUGINS": "llm-polydraft"}
 
 
 @dataclass
@@ -115,12 +111,8 @@ class Llm:
 
     def drafts(self, text: str, **options: Any) -> Printed:
         env = {name: options.pop(name) for name in list(options) if name.lower().endswith("_proxy")}
-        return self.run(*self.asks(text, **options), **env)
-
-    def asks(self, text: str, **options: Any) -> list[str]:
-        """The arguments of the program that request drafts."""
         given = [part for name, value in {"port": self.port, **options}.items() for part in ("-o", name, str(value))]
-        return ["-m", "polydraft", text, *given]
+        return self.run("-m", "polydraft", text, *given, **env)
 
 
 @pytest.fixture
@@ -128,10 +120,8 @@ def llm(commands: subprocess.Popen[str], site: Site, tmp_path: Path) -> Llm:
     return Llm(commands, site, tmp_path)
 
 
-def test_the_drafts_are_lines_and_all_of_them_are_stored(llm: Llm, site: Site, plugin: Path) -> None:
-    command = [sys.executable, "-m", "llm", *llm.asks("Once", k=3, length=2)]
-    env = os.environ | variables(plugin) | llm.env
-    made = subprocess.run(command, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL)
+def test_the_drafts_are_lines_and_all_of_them_are_stored(llm: Llm, site: Site) -> None:
+    made = llm.drafts("Once", k=3, length=2)
     assert made.stdout.splitlines() == [" one one", " two two", " three three"], made.stderr
     assert site.autocomplete.latest is not None
     assert (site.autocomplete.latest.before, site.autocomplete.latest.k) == ("Once", 3)

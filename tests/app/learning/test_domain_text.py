@@ -20,7 +20,7 @@ STEPS = (
     "The {0} loses its setting when the {1} is removed.",
     "Tighten the {0} by hand, then read the {1} twice.",
 )
-PASSAGES, CHARACTERS = 5, 30
+PASSAGES, CHARACTERS = 3, 30
 
 
 def section(chance: random.Random) -> str:

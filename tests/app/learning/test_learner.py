@@ -4,7 +4,6 @@ and trained again from what is left when text was forgotten."""
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import psutil
 import pytest
 
 from app.learning import child as learner_child
+from app.learning import typist
 from app.learning.background import learner_for, resume_learning
 from app.learning.child import Commands, Order, Stopped, answers
 from app.learning.learner import COMMAND, KNOWN, QUIET, STOPPED, TOO_LITTLE, Learner
@@ -342,6 +342,14 @@ def test_the_servers_learner_trains_for_its_model_and_pauses_at_every_request(
         assert time.monotonic() - typed >= QUIET
         order = json.loads(learner.trainings()[0]["message"])
         assert order == asdict(Order(str(tmp_path / "me.sqlite"), "scripted", "base.ngram"))
+
+        add_text(stores, "me", "secret.txt", "a secret")
+        left.parent.mkdir(exist_ok=True)
+        left.with_name("weights").write_text("learned with the secret")
+        with stores.at("me") as store:
+            assert store.forget_document("secret.txt").adapter
+        resume_learning(learner, service)
+        assert learner.trainings()[0]["again"], "without a click"
         learner.close()
 
 
@@ -420,42 +428,22 @@ def test_the_servers_command_runs_the_process() -> None:
     assert "Order.__init__() got an unexpected keyword argument 'unknown'" in refused.stderr
 
 
-@pytest.mark.timeout(180)
-def test_the_real_process_trains_an_adapter_that_drafts_can_use(
-    tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+def test_an_order_of_the_server_makes_an_adapter_that_drafts_can_use(
+    tmp_path: Path, tiny_folder: Callable[[str], Path], one_thread: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # it suits tiny models best
+    monkeypatch.setattr(typist, "PASSAGE", 60)  # short passages are typed as long ones are
+    monkeypatch.setattr("training.held_out.MOST_WINDOWS", 8)
     folder = tiny_folder("compiled llama")
-    model = hf.load(folder, "tiny", plain=True)
-    with PersonalStore.open(tmp_path / "me.sqlite", model.tokenizer, create=True) as store:
+    with PersonalStore.open(tmp_path / "me.sqlite", hf.load(folder, "tiny").tokenizer, create=True) as store:
         store.add("a.txt", ["the cat sat on a mat. " * 300])
-        # The machine is busy; and short passages are typed as long ones are.
-        quickly = """
-from app.learning import child as learner_child
-from app.learning import typist
-
-learner_child.NICE, typist.PASSAGE = 1, 60
-learner_child._main()
-"""
-        command = (*COMMAND[:2], "-c", quickly)
-        learner = Learner(lambda _: (Order(str(store.path), str(folder), minutes=0.02), 0), command=command)
-        others = psutil.Process().children()  # a browser of other tests
-        learner.start("me")
-        deadline = time.monotonic() + 120
-        nice = None
-        while learner.trainings()[0]["state"] != "ended":
-            assert time.monotonic() < deadline
-            for child in {*psutil.Process().children()} - {*others}:
-                if os.name == "posix" and learner.trainings()[0]["share"]:
-                    nice = child.nice()
-            time.sleep(0.02)
-        (row,) = learner.trainings()
-        assert not row["failed"], row["message"]
-        assert nice in (None, os.nice(0) + 1)
+        order = Order(str(store.path), str(folder), minutes=0.05, memory=100)  # this process runs other tests too
+        lines, _ = said(json.dumps(asdict(order)))
+        *stages, last = (json.loads(json.dumps(answer)) for answer in answers(lines))
+        assert any(each["stage"]["share"] for each in stages)
+        assert last["outcome"]["result"]["better"]
+        assert last["outcome"]["curve"]
         result = load(store.learned).result
         assert (result.better, result.characters > 0) == (True, True)
         drafts = Adapters(hf.load(folder, "tiny"))
         assert drafts.use([(store.learned, None)])
         assert drafts.on
-        assert row["curve"]
-    learner.close()

@@ -22,7 +22,7 @@ def requests(draw: st.DrawFn) -> tuple[list[Queued], dict[str, int | None]]:
 
 
 @given(requests())
-def test_a_pass_has_no_more_inputs_than_its_limit_beside_the_two_that_it_always_takes(
+def test_a_pass_has_few_inputs_beside_the_longest_wait_and_the_oldest_drafts_which_are_in_every_pass(
     given: tuple[list[Queued], dict[str, int | None]],
 ) -> None:
     queued, inputs = given
@@ -32,12 +32,6 @@ def test_a_pass_has_no_more_inputs_than_its_limit_beside_the_two_that_it_always_
     always = 2 * LIMIT  # the longest wait, and the oldest growing drafts
     assert sum(inputs[tab] or 0 for tab in chosen) <= LIMIT + always
 
-
-@given(requests())
-def test_the_longest_wait_and_the_oldest_drafts_are_in_every_pass(
-    given: tuple[list[Queued], dict[str, int | None]],
-) -> None:
-    queued, _ = given
     chosen = next_pass(queued, LIMIT, lambda tab: LIMIT)
     in_pass = [request for request in queued if request.tab in chosen]
     if waiting := [(request.too_late, request.since) for request in queued if request.first is None]:

@@ -7,8 +7,11 @@ import json
 import secrets
 import signal
 import socket
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,29 +25,50 @@ from tests.app.web.test_server import child
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import Server
 
+# Its model is never loaded: the imports alone take seconds.
 SCRIPT = """
-    import core.autocomplete
-    from tests.fake_autocomplete import FakeAutocomplete
-
-    core.autocomplete.load_autocomplete = lambda *_, **__: FakeAutocomplete().real()
-    from app.web.serving import serve
-
-    serve(port=0, page=False)
     import sys
+    from app.web import serving
+
+    serving.DraftService.start = lambda self: None
+    serving.serve(port=0, page=False, host={host!r})
     assert "gradio" not in sys.modules, "the page's library is not loaded"
 """
+OTHER = "127.0.0.2" if sys.platform.startswith("linux") else "127.0.0.1"  # other systems have one address of their own
 
 
-def test_it_prints_its_address_and_ends_quietly(tmp_path: Path) -> None:
-    process = child(SCRIPT, tmp_path)
-    assert process.stdout
-    line = process.stdout.readline()
-    assert line.startswith("Polydraft serves drafts at http://127.0.0.1:")
+@dataclass
+class Served:
+    process: subprocess.Popen[str]
+    home: Path
+    address: str  # its first line
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    home = tmp_path_factory.mktemp("served")
+    with child(SCRIPT.format(host=OTHER), home) as process:
+        assert process.stdout
+        yield Served(process, home, process.stdout.readline())
+        process.kill()
+
+
+@pytest.mark.skipif(OTHER == "127.0.0.1", reason="other systems have one address of this machine")
+def test_programs_do_not_find_a_server_at_another_address(served: Served) -> None:
+    """They send the token to 127.0.0.1, where another user may have the port."""
+    assert served.address.startswith("Polydraft serves drafts at http://127.0.0.2:")
+    assert list((served.home / "XDG_DATA_HOME" / "polydraft").glob("running-*")) == []
+    assert served.process.poll() is None
+
+
+def test_it_prints_its_address_and_ends_quietly(served: Served) -> None:
+    process, line = served.process, served.address
+    assert line.startswith(f"Polydraft serves drafts at http://{OTHER}:")
     assert "/v1/completions, /v1/models, /infill, /health." in line
-    assert "`polydraft token`" in process.stdout.readline()
+    assert process.stdout and "`polydraft token`" in process.stdout.readline()
     port = int(line.split(":")[2].split(":")[0])
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request("GET", "/v1/models")
+    connection = http.client.HTTPConnection(OTHER, port, timeout=20)
+    connection.request("GET", "/v1/models", headers={"Host": f"127.0.0.1:{port}"})
     response = connection.getresponse()
     assert response.status == 401
     assert json.loads(response.read())["error"]["code"] == "invalid_api_key"
@@ -71,19 +95,6 @@ def test_open_doors_are_warned_of_in_words(
     assert ("secret" in out, "polydraft token" in out) == (False, token)
     assert bool(err) == bool(warnings)
     assert all(words in err for words in warnings)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have one address of this machine")
-def test_programs_do_not_find_a_server_at_another_address(tmp_path: Path) -> None:
-    """They send the token to 127.0.0.1, where another user may have the port."""
-    process = child(SCRIPT.replace("page=False", 'page=False, host="127.0.0.2"'), tmp_path)
-    try:
-        assert process.stdout
-        assert process.stdout.readline().startswith("Polydraft serves drafts at http://127.0.0.2:")
-        assert list((tmp_path / "XDG_DATA_HOME" / "polydraft").glob("running-*")) == []
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_an_address_of_another_machine_is_refused() -> None:

@@ -43,7 +43,7 @@ def covered(leaves: tuple[Node, ...]) -> float:
     return sum(node.worth for node in {node for leaf in leaves for node in leaf.path})
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(trees(), st.integers(1, 5))
 def test_the_chosen_paths_cover_as_much_as_any_others(tree, k):
     leaves = tree.leaves()
@@ -51,7 +51,7 @@ def test_the_chosen_paths_cover_as_much_as_any_others(tree, k):
     assert covered(tuple(choose(leaves, k))) == pytest.approx(best)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(trees(), st.integers(1, 5), st.data())
 def test_beside_kept_rows_the_choice_adds_as_much_as_any_other(tree, k, data):
     leaves = tree.leaves()
@@ -191,7 +191,7 @@ def test_a_row_is_replaced_once_at_most_and_then_grows(seed, k, forks, exact_ste
     assert all(len(ids) == 6 for ids in last.ids)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.integers(0, 1000), st.data())
 def test_kept_rows_keep_their_places_and_the_others_are_filled(seed, data):
     model, prefix = TableModel(seed=seed), [1, 2]
@@ -232,7 +232,7 @@ def test_an_improbable_kept_row_is_replaced():
     assert all(ids[0] != unlikely for ids in last.ids)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 50),
     forks=st.integers(1, 3),

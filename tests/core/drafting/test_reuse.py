@@ -31,7 +31,7 @@ def drafted(sequence, prefix, options, known=None, kept=()):
     return driven.latest, passes
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.integers(0, 10**6),
     st.lists(st.integers(0, 5), min_size=2, max_size=8),

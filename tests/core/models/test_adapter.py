@@ -41,6 +41,7 @@ from core.models.base import LanguageModel
 from core.models.llama import NativeLlama
 from core.models.static import StaticModel
 from core.models.torch_model import TorchModel
+from tests.core.models.test_coded import module_and_compiled
 from tests.core.models.test_native import CONFIGS, module_of
 
 RESULT = Result(1000, 100, 0.2, 0.05)
@@ -92,7 +93,7 @@ def test_compiled_logits_are_those_of_merged_weights(name: str, dtype: torch.dty
     assert torch.equal(computed(made, ids), plain)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     names=st.lists(st.sampled_from(list(PROJECTIONS)), min_size=1, max_size=7, unique=True),
     ranks=st.lists(st.integers(1, 9), min_size=1, max_size=3),
@@ -146,24 +147,19 @@ def test_torch_layers_and_a_static_cache_use_adapters_too(tiny_folder: Callable[
             torch.testing.assert_close(model.open().feed_every(ids), before, atol=1e-4, rtol=1e-4)
 
 
-def test_the_default_model_as_its_file_has_it_gives_the_logits_of_merged_weights(
-    torch_model: TorchModel, plain_torch_model: TorchModel
-) -> None:
-    adapter = adapter_for(torch_model.layers.projections, ["q_proj", "v_proj", "o_proj", "down_proj"], 8, 0.02)
-    adapter = of_model(torch_model, adapter.rounded())
-    assert torch_model.fingerprint == plain_torch_model.fingerprint
-    ids = list(range(500, 540))
-    changed = merged(plain_torch_model.layers.module, [(adapter, 1.0)])
-    with torch.inference_mode():
-        expected = changed(input_ids=torch.tensor([ids])).logits[0]
-    before = torch_model.open().feed_every(ids)
-    try:
-        torch_model.adapt([(adapter, 1.0)])
-        torch.testing.assert_close(torch_model.open().feed_every(ids), expected, atol=2e-3, rtol=0)
-    finally:
-        torch_model.adapt([])
-    assert not torch.allclose(before, expected, atol=0.1)
-    assert torch.equal(torch_model.open().feed_every(ids), before)
+def test_weights_in_a_few_bits_and_an_adapter_give_the_logits_of_merged_weights(tmp_path: Path) -> None:
+    for kind in ("Q4_1", "mixed"):
+        module, made = module_and_compiled(kind, tmp_path / f"{kind}.gguf")
+        adapter = adapter_for(made.projections, ["q_proj", "v_proj", "o_proj", "down_proj"], 8, 0.1).rounded()
+        ids = torch.randint(0, 101, (2, 30))
+        expected = merged(module, [(adapter, 1.0)])(input_ids=ids, use_cache=False).logits
+        scale = float(expected.abs().max())
+        before = computed(made, ids)
+        made.adapt([(adapter, 1.0)])
+        torch.testing.assert_close(computed(made, ids), expected, atol=1e-4 * scale, rtol=1e-4)
+        assert not torch.allclose(before, expected, atol=1e-2 * scale)
+        made.adapt([])
+        assert torch.equal(computed(made, ids), before)
 
 
 def test_llama_cpp_uses_the_same_adapter(llama_model: LanguageModel, torch_model: TorchModel) -> None:
@@ -171,12 +167,12 @@ def test_llama_cpp_uses_the_same_adapter(llama_model: LanguageModel, torch_model
     shapes = torch_model.layers.projections
     one = of_model(torch_model, adapter_for(shapes, ["q_proj", "k_proj", "down_proj"], 8, 0.08))
     other = of_model(torch_model, adapter_for(shapes, ["v_proj", "o_proj", "gate_proj", "up_proj"], 4, 0.06, seed=1))
-    ids = list(range(500, 530))
+    ids = list(range(500, 520))
 
     def changes(model: LanguageModel) -> list[Tensor]:
         found: list[Tensor] = []
         try:
-            for adapters in ([], [(one, 1.0)], [(one, 0.5), (other, 1.0)], [(other, 1.0)], []):
+            for adapters in ([], [(one, 1.0)], [(one, 0.5), (other, 1.0)], []):
                 model.adapt(adapters)
                 found.append(model.open().feed_every(ids))
         finally:
@@ -327,7 +323,7 @@ def test_a_hostile_or_damaged_file_is_refused_in_one_sentence(tmp_path: Path, na
     assert len(str(caught.value)) < 500
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_a_file_with_wrong_bytes_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
     folder = tmp_path_factory.getbasetemp() / "flipped"

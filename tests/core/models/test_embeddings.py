@@ -81,7 +81,13 @@ def model(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     module = module_of(family, tie_word_embeddings="untied" not in request.param)
     path = tmp_path / "tiny.gguf"
     path.write_bytes(file_of(family, module).written())
-    loaded = load_model(str(path), "llama.cpp" if request.param == "llama.cpp" else "torch")
+    if request.param == "llama.cpp":
+        from core.models import llamacpp
+
+        monkeypatch.setattr(llamacpp, "cores", lambda: 1)
+        loaded = llamacpp.load(path, "tiny")
+    else:
+        loaded = load_model(str(path), "torch")
     yield loaded
     loaded.close()
 

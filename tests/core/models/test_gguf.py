@@ -92,7 +92,7 @@ def test_what_is_read_is_what_the_formats_own_reader_reads(tmp_path: Path) -> No
         assert np.array_equal(found.data(), each.data)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=st.integers(24, 3000))
 def test_a_header_is_read_the_same_in_any_parts(tmp_path: Path, first: int) -> None:
     """Headers of large vocabularies take more than the first part."""
@@ -371,7 +371,7 @@ def test_a_coded_matrix_is_as_many_bytes_as_compiled_code_reads(tmp_path: Path) 
 
 def test_mutated_files_are_refused_or_are_models_under_sanitizers() -> None:
     """A few of the cases that `make fuzz` runs by the thousand."""
-    found = fuzz_models.fuzz(cases=150, limit=15, optimisation=fuzz_models.QUICKLY_COMPILED)
+    found = fuzz_models.fuzz(cases=40, limit=15, optimisation=fuzz_models.QUICKLY_COMPILED)
     assert found.cases > 0, "the limit counts the compilation too"
     assert not found.wrong, str(found)
 

@@ -112,7 +112,7 @@ class Answer(BaseHTTPRequestHandler):
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     """The Hub of this process; the models folder is in `tmp_path`."""
     server = Hub()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)

@@ -113,12 +113,12 @@ def test_wrong_inputs_are_named(llama_model):
 
 
 def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
-    """Mean KL ≤ 0.005 nats over 512 positions, and the same best token wherever it is ahead by 0.25 nats. Nearer ones
+    """Mean KL ≤ 0.005 nats over 256 positions, and the same best token wherever it is ahead by 0.25 nats. Nearer ones
     are decided by rounding, which differs between processors."""
-    ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:512]
+    ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:256]
     ahead, divergence, n = 0, 0.0, 0
-    for at in range(0, len(ids), 256):
-        chunk = ids[at : at + 256]
+    for at in range(0, len(ids), 128):
+        chunk = ids[at : at + 128]
         a, b = torch_model.open(), llama_model.open()
         p = torch.log_softmax(a.feed_every(chunk), -1)
         q = torch.log_softmax(b.feed_every(chunk), -1)
@@ -130,7 +130,7 @@ def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
         ahead += int(clear.sum())
         divergence += float((p.exp() * (p - q)).sum())
         n += len(chunk)
-    assert n == 512
+    assert n == 256
     assert divergence / n <= 0.005
     assert ahead / n >= 0.7
 
@@ -164,8 +164,9 @@ def test_the_tokenizers_have_the_same_pieces(llama_model, torch_model):
     assert llama_model.tokenizer.document_start == torch_model.tokenizer.document_start
 
 
-def test_llama_cpp_does_not_import_transformers():
-    code = "import core.models.llamacpp, core.models.load, sys; sys.exit('transformers' in sys.modules)"
+def test_neither_llama_cpp_nor_the_rules_import_transformers():
+    code = "import core.models.llamacpp, core.models.load, core.samplers as s, sys, torch; "
+    code += "s.TopP(0.5)(None, torch.randn(1, 9)); sys.exit('transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

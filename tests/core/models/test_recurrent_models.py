@@ -186,6 +186,7 @@ def test_a_model_whose_states_cannot_be_copied_drafts_the_same(
 
     expected = [drafts(model, k) for k in (1, 3)]
     assert model.copies
+    monkeypatch.setattr(llamacpp, "cores", lambda: 1)
     monkeypatch.setattr(llamacpp.lib, "llama_memory_seq_cp", lambda *_: None)
     made = llamacpp.load(path, model.name)
     with closing(made):
@@ -208,7 +209,10 @@ def test_a_model_whose_states_cannot_be_copied_drafts_the_same(
         assert len(made._free_ids) == STATES
 
 
-def test_such_a_file_is_loaded_with_llama_cpp_and_the_page_says_what_it_cannot_do(tmp_path: Path) -> None:
+def test_such_a_file_is_loaded_with_llama_cpp_and_the_page_says_what_it_cannot_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llamacpp, "cores", lambda: 1)
     path = tmp_path / "one.gguf"
     path.write_bytes(file_of("lfm2")[0].written())
     made = load_model(str(path))

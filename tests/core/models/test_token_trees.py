@@ -23,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("small_scale")
 
 IDS = [504, 3575, 282, 4649, 314, 7042, 30]
 CLOSE = 0.35  # of a logit on llama.cpp: other batches sum quantised activations in another order
-LOOSE = 2.0  # where kept cells lie in another order as well; see the test of holes
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ def close_to(a: Tensor, b: Tensor) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["llama", "compiled llama", "gpt2", "gemma3", "mistral"])
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_each_node_sees_its_path_and_the_kept_path_is_as_if_fed(
     load: Callable[[str], LanguageModel], kind: str, data: st.DataObject
@@ -94,7 +93,7 @@ def test_each_node_sees_its_path_and_the_kept_path_is_as_if_fed(
 
 
 @pytest.mark.parametrize("cache", ["growing", "static", "static, captured"])
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_a_tree_waits_while_other_sequences_go_on(
     load: Callable[[str], LanguageModel], cache: str, data: st.DataObject
@@ -186,22 +185,12 @@ def collected() -> None:
 def test_llama_cpp_trees(tiny_llama: LanguageModel, data: st.DataObject) -> None:
     """The same, within the rounding of llama.cpp's order of cells; every sequence id is released. Rounding moves this
     model's logits by up to 0.15, a token that is left out of a path by 1 or more."""
-    check_llama_cpp_trees(tiny_llama, data, CLOSE)
-
-
-@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-@pytest.mark.usefixtures("collected")
-def test_llama_cpp_trees_of_the_default_model(own_llama_model: LanguageModel, data: st.DataObject) -> None:
-    check_llama_cpp_trees(own_llama_model, data, LOOSE)
-
-
-def check_llama_cpp_trees(model: LanguageModel, data: st.DataObject, loose: float) -> None:
+    model = tiny_llama
     free = len(model._free_ids)  # type: ignore[attr-defined]
     sequence, other = model.open(), model.open()
     sequence.feed(IDS)
     other.feed(IDS[:3])
-    for close in (CLOSE, loose):
+    for _ in range(2):
         parents = data.draw(trees())
         ids = data.draw(st.lists(st.integers(100, 40000), min_size=len(parents), max_size=len(parents)))
         past = list(sequence.inputs)
@@ -211,14 +200,14 @@ def check_llama_cpp_trees(model: LanguageModel, data: st.DataObject, loose: floa
         paths = [path_to(leaf, parents) for leaf in {*range(len(ids))} - {*parents}]
         plain = [Row(before.fork(), [ids[p] for p in path], every=True) for path in paths]
         for path, row, logits in zip(paths, plain, model.forward(plain), strict=True):
-            assert (logits - output[path]).abs().max() < close
+            assert (logits - output[path]).abs().max() < CLOSE
             row.sequence.close()
         before.close()
         kept = path_to(data.draw(st.integers(-1, len(ids) - 1)), parents)
         sequence.keep(kept)
         assert sequence.inputs == [*past, *(ids[p] for p in kept)]
     plain = model.open()
-    assert (plain.feed([*sequence.inputs, 77]) - sequence.feed([77])).abs().max() < loose  # type: ignore[list-item]
+    assert (plain.feed([*sequence.inputs, 77]) - sequence.feed([77])).abs().max() < CLOSE  # type: ignore[list-item]
     for s in (plain, sequence, other):
         s.close()
     assert len(model._free_ids) >= free  # type: ignore[attr-defined]

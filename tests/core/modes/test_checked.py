@@ -44,7 +44,7 @@ class Twice:
         return False
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 30),
     k=st.integers(1, 5),
@@ -84,7 +84,7 @@ def _mixing() -> Any:
     return type("Mixing", (Twice, Interpolation), {})()
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 30), nodes=st.integers(0, 12), rounds=st.integers(1, 3), first=st.integers(1, 7))
 def test_rows_keep_their_order_and_what_is_sure(seed: int, nodes: int, rounds: int, first: int) -> None:
     """A row's beginning up to `changed` was shown before; what is sure stays; each round feeds at most `nodes`."""

@@ -14,6 +14,7 @@ from app.cli.main import app
 from app.learning.base_stores import BaseStores
 from app.web.serving import serve
 from core.autocomplete import load_autocomplete
+from core.models import load_model
 from core.ngram import NgramStore, StoreError
 from core.ngram.base import BASE_STORE, base_store, chosen
 from tests.ngram_tools import WordTokenizer
@@ -36,7 +37,10 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_domains_store_is_built_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As docs/ngram-stores.md shows it, with the default model."""
+    """As docs/ngram-stores.md shows it, with the default model, which is loaded once."""
+    model = load_model()
+    monkeypatch.setattr(model, "close", lambda: None)
+    monkeypatch.setattr("core.autocomplete.load_model", lambda *_: model)
     (tmp_path / "manuals.txt").write_text((PHRASE + "\n\n") * 40)
     domain = tmp_path / "harbour.ngram"
     built = run("ngram", "build", tmp_path / "manuals.txt", "-o", domain, "--memory", "16G")
@@ -64,11 +68,11 @@ def test_a_choice_is_a_file_none_or_the_apps_own(tmp_path: Path, foreign: Path) 
             chosen(str(wrong))
 
 
-def test_a_store_for_another_tokenizer_says_what_to_do(foreign: Path) -> None:
+def test_a_store_for_another_tokenizer_says_what_to_do(foreign: Path, tiny_file: Path) -> None:
     remedy = r"built for the tokenizer of words .* `polydraft ngram build SOURCE -o FILE --tokenizer MODEL`, and choose"
     with pytest.raises(StoreError, match=remedy):
-        load_autocomplete(store=foreign, personal=False)
-    refused = run("complete", "Once upon a", "--base-store", foreign)
+        load_autocomplete(str(tiny_file), store=foreign, personal=False)
+    refused = run("complete", "Once upon a", "--model", tiny_file, "--base-store", foreign)
     assert refused.exit_code == 1
     assert "--base-store FILE or in My writing; or choose --base-store none." in refused.stderr
 

@@ -153,9 +153,7 @@ def drafts(autocomplete: Autocomplete, text: str, **options: Any) -> list[TextDr
     return completion.drafts
 
 
-@pytest.mark.parametrize(
-    "before", ["I remain, yours ever, Wil", "I remain, yours ever, Wilhelmina", "Yours ever, Wilh"]
-)
+@pytest.mark.parametrize("before", ["I remain, yours ever, Wil", "I remain, yours ever, Wilhelmina"])
 def test_an_added_phrase_is_suggested_at_the_very_next_keystroke(personal: Autocomplete, before: str) -> None:
     assert not any("Featherstone" in draft.text for draft in drafts(personal, before))
     stores = PersonalStores(personal.model.tokenizer, personal.shelf.folder if personal.shelf else None)

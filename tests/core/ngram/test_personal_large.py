@@ -41,7 +41,7 @@ def much(seed: int, tokens: int = 3 * FRESH) -> str:
 
 
 @given(first=passages, second=passages)
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_windows_added_and_taken_away_are_those_counted_at_once(first: Any, second: Any) -> None:
     one, two, both = (windows_of(found, 6) for found in (first, second, first + second))
     for made, expected in ((one.merged(two), both), (both.merged(two, -1), one)):

@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> PersonalStore:
 
 
 @given(at_once=passages, later=passages, contexts=st.lists(st.lists(st.integers(-1, 9), max_size=7), max_size=4))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_counts_are_those_of_brute_force(
     at_once: list[list[int]], later: list[list[int]], contexts: list[list[int]]
 ) -> None:
@@ -111,7 +111,7 @@ def test_an_order_that_is_not_there_is_refused() -> None:
         max_size=8,
     )
 )
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_counts_are_those_of_the_contents(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, list[int]]]
 ) -> None:

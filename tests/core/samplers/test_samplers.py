@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from copy import deepcopy
 
@@ -94,10 +92,10 @@ def peers():
     ]
 
 
-def test_two_thousand_random_rows_are_cropped_as_by_transformers():
+def test_a_thousand_random_rows_are_cropped_as_by_transformers():
     chance = torch.Generator().manual_seed(1)
     for deviation in (0.5, 1.0, 2.0, 4.0, 8.0):
-        logits = torch.randn(400, 60, generator=chance, dtype=torch.float64) * deviation
+        logits = torch.randn(200, 60, generator=chance, dtype=torch.float64) * deviation
         for place, (ours, theirs) in enumerate(peers()):
             # Two values of a rule that takes a row at a time share the rows.
             rows = logits[place % 2 :: 2] if isinstance(ours, TopP | Typical) else logits
@@ -106,11 +104,10 @@ def test_two_thousand_random_rows_are_cropped_as_by_transformers():
 
 @pytest.fixture(scope="module")
 def real(llama_model):
-    """Next-token logits (n, V) float32 along a few lines of prose, code and dialogue."""
+    """Next-token logits (n, V) float32 along a line of prose and a few of code."""
     texts = (
         "The old lighthouse keeper climbed the stairs every evening, long after the ships had",
         "def mean(values):\n    total = 0\n    for value in values:\n        total +=",
-        "User: How do I boil an egg?\nAssistant: Bring a pot of water to",
     )
     found = []
     for text in texts:
@@ -137,12 +134,6 @@ def test_transformers_calls_a_rule_as_its_own(rule):
     ids, logits = torch.zeros(2, 3, dtype=torch.long), torch.randn(2, 50, generator=torch.Generator().manual_seed(1))
     assert torch.equal(LogitsProcessorList([deepcopy(rule)])(ids, logits), rule(ids, logits))
     assert isinstance(rule, Rule)
-
-
-def test_rules_do_not_import_transformers():
-    code = "import sys, core.samplers as s, torch; s.TopP(0.5)(None, torch.randn(1, 9)); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "transformers" not in done.stdout.split()
 
 
 def test_generate_takes_a_rule():

@@ -452,7 +452,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_whatever_a_calibration_file_holds_it_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -543,14 +543,14 @@ def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(tolerance: st
     rule = None if tolerance == "lts" else TopK(3)
     # Nearly the target: it guesses the target's noise, so an equal model's proposals would need no tolerance.
     drafter = ModelDrafter(TableModel(spread=0.7), MODEL) if tolerance == "fsd" else NgramDrafter()
-    lossless = generate(MODEL, drafter, [0, 1, 2], length=300, rule=rule, tree_size=6)
+    lossless = generate(MODEL, drafter, [0, 1, 2], length=120, rule=rule, tree_size=6)
     list(lossless)
     arc = generate(
         MODEL,
         drafter,
         [0, 1, 2],
         "arc",
-        length=300,
+        length=120,
         rule=rule,
         tree_size=6,
         tolerance=tolerance,

@@ -157,20 +157,19 @@ def test_features_of_positions_that_were_fed_unwatched_are_not_made_up(model: La
 
 def by_the_head(
     head: Eagle3Head, model: LanguageModel, ids: list[int], features: torch.Tensor, path: list[int]
-) -> float:
-    """ln q of a path after the text, computed by the module, token by token."""
+) -> list[torch.Tensor]:
+    """ln q of the tokens of its vocabulary after the text, and after each token of a path, computed by the module."""
     with torch.no_grad():
         text = torch.tensor(ids)
         out, held = one_pass(
             head, model.embeddings[text[1:]][None], head.fuse(features)[None], torch.arange(len(ids) - 1)
         )
-        f, total = out[:, -1:], 0.0
+        f, found = out[:, -1:], []
         for depth, token in enumerate(path):
-            logq = head.logits(f[0, 0]).log_softmax(-1)
-            total += float(logq[head.vocabulary.tolist().index(token)])
+            found.append(head.logits(f[0, 0]).log_softmax(-1))
             at = torch.tensor([len(ids) - 1 + depth])
             f, held = one_pass(head, model.embeddings[torch.tensor([[token]])], f, at, held)
-        return total
+        return [*found, head.logits(f[0, 0]).log_softmax(-1)]
 
 
 @pytest.mark.parametrize("made", [PlainHead, CompiledHead])
@@ -191,13 +190,15 @@ def test_the_tree_is_what_the_head_says(model: LanguageModel, monkeypatch: pytes
         tree = drafter.draft(Moment(text, features), 6)
         assert 0 < len(tree) <= 9
         assert max(tree.depths) <= 3
-        products = tree.products()
+        products, vocabulary = tree.products(), head.vocabulary.tolist()
         for place in range(len(tree)):
             path = [tree.ids[i] for i in path_to(place, tree.parents)]
-            assert np.log(products[place]) == pytest.approx(by_the_head(head, model, text, features, path), abs=1e-3)
-        roots = [tree.ids[i] for i in tree.children()[-1]]
-        out = by_the_head(head, model, text, features, [roots[0]])
-        assert all(out >= by_the_head(head, model, text, features, [other]) - 1e-4 for other in range(60, 100))
+            said = by_the_head(head, model, text, features, path[:-1])
+            logq = sum(float(each[vocabulary.index(token)]) for each, token in zip(said, path, strict=True))
+            assert np.log(products[place]) == pytest.approx(logq, abs=1e-3)
+        (first,) = by_the_head(head, model, text, features, [])
+        root = tree.ids[tree.children()[-1][0]]
+        assert first[vocabulary.index(root)] >= first.max() - 1e-4
 
 
 @pytest.mark.parametrize(("noise", "temperature"), [(None, 1.0), (SeededNoise(3), 1.0), (SeededNoise(3), 0.5)])
@@ -221,8 +222,8 @@ def test_a_tree_tells_the_heads_own_distributions_without_the_dice(
     vocabulary = head.vocabulary.tolist()
     for place, parent in enumerate(told.parents):
         before = [told.ids[i] for i in path_to(parent, told.parents)] if parent >= 0 else []
-        by_token = [by_the_head(head, model, PREFIX, sequence.features, [*before, token]) for token in vocabulary]
-        expected = torch.tensor(by_token).sub(max(by_token)).div(temperature).softmax(0).numpy()
+        logq = by_the_head(head, model, PREFIX, sequence.features, before)[-1]
+        expected = logq.div(temperature).softmax(0).numpy()
         q = told.own[parent].over(model.vocab_size)
         assert q[vocabulary] == pytest.approx(expected, abs=2e-3)
         assert q.sum() == pytest.approx(1.0)
@@ -316,7 +317,7 @@ def test_one_pass_of_the_head_for_each_level_serves_all_texts(model: LanguageMod
 
 @pytest.mark.parametrize("engine", ["plain", "compiled", "static"])
 @settings(
-    max_examples=12,
+    max_examples=6,
     derandomize=True,  # where two paths are as likely to the last digit, either may come first
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -399,11 +400,9 @@ def test_texts_that_are_sampled_differently_may_be_drafted_for_in_one_call(model
 # ---------------------------------------------------------------- on a static cache
 
 
-@pytest.mark.parametrize(
-    ("beam", "depth", "most", "key_heads"), [(6, 6, 32, 2), (3, 4, 9, 4), (1, 3, 32, 1), (50, 2, 8, 2)]
-)
+@pytest.mark.parametrize(("beam", "depth", "most", "key_heads"), [(6, 6, 32, 2), (1, 3, 32, 1), (50, 2, 8, 4)])
 @settings(
-    max_examples=12,
+    max_examples=6,
     derandomize=True,  # where two paths are as likely to the last digit, either may come first
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -455,9 +454,8 @@ def test_the_trees_are_those_of_the_other_engine(
     drafters[1].close()
 
 
-@pytest.mark.parametrize("temperature", [0, 1])
-def test_a_text_is_the_same_on_a_static_cache(plain_layers: LanguageModel, replayed: None, temperature: int) -> None:
-    for seed, few in ((0, 0), (1, 9), (2, 9)):
+def test_a_text_is_the_same_on_a_static_cache(plain_layers: LanguageModel, replayed: None) -> None:
+    for seed, few, temperature in ((0, 0, 1), (1, 9, 0)):
         prefix = [int(n) for n in np.random.default_rng(seed).integers(0, 256, 12)]
         found = []
         for target in (plain_layers, behind_a_static_cache(plain_layers, few)):
@@ -578,7 +576,7 @@ def compare(graphs: Iterable[capture.Captured]) -> None:
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_greedy_text_is_that_of_plain_decoding(model: LanguageModel, beam: int) -> None:
-    for seed in range(4):
+    for seed in range(2):
         prefix = [int(n) for n in np.random.default_rng(seed).integers(0, 256, 6)]
         plain = [t.id for t in generate(model, None, prefix, "off", temperature=0, length=30, stop_ids=frozenset())]
         drafter = Eagle3Drafter(head_for(model, seed), model, beam=beam)
@@ -595,7 +593,7 @@ def test_samples_have_the_distribution_of_plain_decoding(model: LanguageModel) -
         cropped[..., 60:65] = 12 * logits[..., 60:65]
         return cropped
 
-    runs = 800
+    runs = 400
     choice = TargetSampling(1.0, rule)
     sequence = model.open()
     drafter = Eagle3Drafter(head_for(model, 3, 6), model, beam=4, depth=2)

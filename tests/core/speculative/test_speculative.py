@@ -38,7 +38,7 @@ from core.speculative.cost import CostCurve
 from core.speculative.drafters import Drafter, Moment
 from tests.table_model import TableModel, chain
 
-SEEDS, LENGTH = 100, 100  # texts of a rule and drafter, and their tokens
+SEEDS, LENGTH = 40, 100  # texts of a rule and drafter, and their tokens
 PREFIX = [0, 1, 2, 0, 1]
 FLAT = CostCurve((1, 32), (10.0, 11.0))  # proposals cost next to nothing
 STEEP = CostCurve((1, 32), (10.0, 320.0))  # each costs as much as a step
@@ -135,17 +135,11 @@ EMBEDDINGS = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
 CASES = {
     "T=0.5, chain": (TargetSampling(0.5), "model"),
     "Top-W": (TargetSampling(1.0, Remembered(TopW(EMBEDDINGS))), "n-gram"),
-    "top-nσ, noise": (TargetSampling(1.5, Remembered(TopNSigma(1.0))), "knowing"),
 }
 
 
-def drafters(choice: TargetSampling) -> dict[str, Callable[[], Drafter]]:
-    other = TableModel(seed=1)  # another table: proposals are often wrong
-    return {
-        "model": lambda: ModelDrafter(other, MODEL),
-        "n-gram": NgramDrafter,
-        "knowing": lambda: Knowing(other, choice),
-    }
+OTHER = TableModel(seed=1)  # another table: proposals are often wrong
+DRAFTERS: dict[str, Callable[[], Drafter]] = {"model": lambda: ModelDrafter(OTHER, MODEL), "n-gram": NgramDrafter}
 
 
 class Knowing(Drafter):
@@ -172,7 +166,7 @@ class Knowing(Drafter):
 def test_samples_have_the_distribution_of_plain_decoding(case: str) -> None:
     choice, kind = CASES[case]
     size = 2 if kind == "model" else 6  # each level of a draft model is a pass
-    seen = transitions(drafters(choice)[kind], choice, tree_size=size)
+    seen = transitions(DRAFTERS[kind], choice, tree_size=size)
     assert seen.total() == SEEDS * LENGTH
     assert departure(seen, choice) < 4
 
@@ -180,7 +174,7 @@ def test_samples_have_the_distribution_of_plain_decoding(case: str) -> None:
 # --- the rejection sampler
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.integers(2, 5), st.integers(1, 3), st.integers(0, 2**32 - 1), st.booleans())
 def test_rejection_gives_exactly_the_targets_distribution(size: int, count: int, seed: int, cropped: bool) -> None:
     """Sums over all ordered samples of q without replacement, and over the results of each test."""
@@ -212,24 +206,9 @@ def test_rejection_gives_exactly_the_targets_distribution(size: int, count: int,
     assert np.allclose(found, p, atol=1e-6)
 
 
-def test_tokens_by_rejection_have_the_targets_distribution() -> None:
-    """χ² over 10⁵ tokens, with one to three proposals."""
-    random = np.random.default_rng(3)
-    noise, samples = SeededNoise(5), []
-    for count in (1, 2, 3):
-        p, q = random.dirichlet(np.ones(6)), random.dirichlet(np.ones(6))
-        seen, runs = Counter[tuple[int, ...]](), 33_334
-        orders = np.argsort(-np.log(q) - random.gumbel(size=(runs, 6)))[:, :count]  # without replacement
-        for place, order in enumerate(orders.tolist()):
-            which, left = rejection(p, q, order, noise.uniform(place, count).tolist())
-            seen[(noise.draw(left, place) if which is None else order[which],)] += 1
-        samples.append((seen, {(token,): p[token] for token in range(6)}, runs))
-    assert chi_squared_together(samples) < 4
-
-
 def test_texts_by_rejection_have_the_distribution_of_plain_decoding() -> None:
     choice = TargetSampling(1.5, Remembered(TopNSigma(1.0)))
-    seen = transitions(drafters(choice)["model"], choice, tree_size=2, draws="rejection")
+    seen = transitions(DRAFTERS["model"], choice, tree_size=2, draws="rejection")
     assert seen.total() == SEEDS * LENGTH
     assert departure(seen, choice) < 4
 
@@ -266,17 +245,13 @@ def token_by_token(temperature: float, seed: int, cropped: int) -> list[int]:
     return [token.id for token in made]
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.5])
 @pytest.mark.parametrize(
     "make", [NgramDrafter, SuffixDrafter, lambda: Knowing(TableModel(seed=1, spread=1.0), TargetSampling(1.0))]
 )
 @pytest.mark.parametrize("tree_size", ["auto", 0, 5])
-def test_a_seed_has_one_text_whatever_is_proposed(
-    temperature: float, make: Callable[[], Drafter], tree_size: Any
-) -> None:
+def test_a_seed_has_one_text_whatever_is_proposed(make: Callable[[], Drafter], tree_size: Any) -> None:
     """Drafters that choose without a chance of their own: the same tokens as token by token, rules or none."""
-    for seed in range(20):
-        cropped = seed % len(RULES)
+    for seed, (temperature, cropped) in enumerate(product((0.5, 1.0, 1.5), range(len(RULES)))):
         rule = Remembered(RULES[cropped]) if cropped else None
         options: dict[str, Any] = {"temperature": temperature, "rule": rule, "seed": seed, "length": 40}
         made = generate(MODEL, make(), PREFIX, tree_size=tree_size, curve=FLAT, **options)
@@ -299,7 +274,7 @@ def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
                 return super().draft(replace(moment, noise=noise), depth)
 
         made = [
-            generate(MODEL, Some(close, TargetSampling(1.0)), PREFIX, seed=s, tree_size=3, length=60) for s in range(20)
+            generate(MODEL, Some(close, TargetSampling(1.0)), PREFIX, seed=s, tree_size=3, length=60) for s in range(10)
         ]
         found[knows] = sum(1 for one in made for t in one if t.how == "accepted")
     assert found[True] > 1.4 * found[False]
@@ -307,7 +282,7 @@ def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
 
 def test_choosing_the_tree_size_does_not_bend_the_distribution() -> None:
     choice = TargetSampling(1.0)
-    seen = transitions(drafters(choice)["model"], choice, curve=CostCurve((1, 32), (10.0, 60.0)))
+    seen = transitions(DRAFTERS["model"], choice, curve=CostCurve((1, 32), (10.0, 60.0)))
     assert departure(seen, choice) < 4
 
 
@@ -320,7 +295,7 @@ def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(SeededNoise, "draw", biased)
     choice = TargetSampling(1.0)
-    seen = transitions(drafters(choice)["n-gram"], choice, tree_size=6)
+    seen = transitions(DRAFTERS["n-gram"], choice, tree_size=6)
     assert departure(seen, choice) > 4
 
 

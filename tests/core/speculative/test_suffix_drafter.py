@@ -73,7 +73,7 @@ def test_a_store_goes_on_where_the_text_knows_nothing() -> None:
 TEXT = st.lists(st.integers(0, 4), min_size=1, max_size=30)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(TEXT, st.integers(1, 6), st.one_of(st.none(), st.integers(0, 99)))
 def test_a_tree_is_within_its_limits_and_from_the_text(text: list[int], depth: int, seed: int | None) -> None:
     tree = SuffixDrafter(most=8).draft(Moment(text, noise=None if seed is None else SeededNoise(seed)), depth)
@@ -169,7 +169,7 @@ def test_forgotten_text_is_not_proposed(store: PersonalStore) -> None:
     assert drafter.draft(Moment([5, 6]), 4).ids == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TEXT, st.lists(TEXT, max_size=4), st.integers(1, 40))
 def test_the_end_of_a_text_in_the_passages_is_that_of_a_new_drafter(
     text: list[int], others: list[list[int]], size: int

@@ -40,13 +40,13 @@ def runs_of(text: list[int]) -> list[list[int]]:
     return [text[a:b] for a in range(len(text)) for b in range(a + 1, min(a + 7, len(text)) + 1)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(TEXTS, st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=5), max_size=10))
 def test_counts_and_following_tokens_are_those_of_the_text(text: list[int], others: list[list[int]]) -> None:
     check(SuffixAutomaton(text), text, runs_of(text) + others)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=5), TEXTS)
 def test_a_removed_text_leaves_nothing(others: list[list[int]], text: list[int]) -> None:
     """After any other texts, an automaton equals a new one, whatever it shares with them."""

@@ -134,7 +134,7 @@ async def test_a_newer_request_of_a_document_ends_the_older_one_without_drafts(
     drafting: Drafting, writing: Editor
 ) -> None:
     uri = writing.write("An older text", name="newer.md")
-    drafting.autocomplete.model.step_s = 1.5
+    drafting.autocomplete.model.step_s = 0.5
     older = asyncio.create_task(writing.drafts(uri, 0, 8))
     await until(lambda: bool(drafting.bodies.seen))
     newer = asyncio.create_task(writing.drafts(uri, 0, 13))
@@ -143,16 +143,16 @@ async def test_a_newer_request_of_a_document_ends_the_older_one_without_drafts(
     assert (await older, len(await newer)) == ([], 3)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
-async def test_positions_count_in_the_negotiated_units(drafting: Drafting, encoding: str) -> None:
+async def test_positions_count_in_the_negotiated_units(drafting: Drafting, writing: Editor) -> None:
     line = "Grüße 🙂 an"
-    units = {"utf-8": len(line.encode()), "utf-16": len(line.encode("utf-16-le")) // 2, "utf-32": len(line)}
-    async with editor({"port": drafting.port}, ["utf-7", encoding]) as writing:
-        assert writing.capabilities.position_encoding == encoding
-        uri = writing.write(f"First\r\n{line} dich")
-        assert len(await writing.drafts(uri, 1, units[encoding])) == 3
-    (body,) = drafting.bodies.seen
-    assert (body["prompt"], body["suffix"]) == (f"First\r\n{line}", " dich")
+    async with editor({"port": drafting.port}, ["utf-7", "utf-8"]) as another:
+        for editing, encoding, name in ((writing, "utf-16", "utf-16-le"), (another, "utf-8", "utf-8")):
+            assert editing.capabilities.position_encoding == encoding
+            uri = editing.write(f"First\r\n{line} dich", name="units.md")
+            column = len(line.encode(name)) // len("a".encode(name))
+            assert len(await editing.drafts(uri, 1, column)) == 3
+            body = drafting.bodies.seen.pop()
+            assert (body["prompt"], body["suffix"]) == (f"First\r\n{line}", " dich")
 
 
 # ---------------------------------------------------------------- acceptance
@@ -262,9 +262,8 @@ async def test_wrong_settings_are_named_to_the_user_and_change_nothing(
     assert len(await writing.drafts(uri, 0, 4)) == 3
 
 
-@pytest.mark.parametrize("first", [{"polydraft": {"ports": 7893}}, ["ports"]])
-async def test_wrong_first_settings_are_named_too(first: Any) -> None:
-    async with editor(first) as writing:
+async def test_wrong_first_settings_are_named_too() -> None:
+    async with editor({"polydraft": {"ports": 7893}}) as writing:
         await until(lambda: bool(writing.messages))
         assert "ports" in writing.messages[0]
 

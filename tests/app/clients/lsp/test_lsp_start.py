@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -22,8 +23,14 @@ async def ended(port: int) -> bool:
     return running.at(port) is None
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["in order", "killed"])
-async def test_the_drafting_server_is_started_shared_and_ends_with_the_editor(killed: bool) -> None:
+async def test_the_drafting_server_is_started_shared_and_ends_with_the_editor_even_if_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The editor's folder has packages with the names of ours."""
+    for name in ("polydraft", "app"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('This is not ours.')")
+    monkeypatch.chdir(tmp_path)
     port = free_port()
     async with editor({"port": port}) as first:
         assert running.at(port) is None
@@ -33,10 +40,8 @@ async def test_the_drafting_server_is_started_shared_and_ends_with_the_editor(ki
         async with editor({"port": port, "start": False}) as second:
             assert len(await second.drafts(second.write("Thank you for"), 0, 13)) > 1
         assert running.at(port) is not None
-        if killed:
-            first.kill()
-            assert await ended(port)
-    assert await ended(port)
+        first.kill()
+        assert await ended(port)
 
 
 async def test_a_server_that_cannot_be_started_is_reported_once_with_its_output() -> None:

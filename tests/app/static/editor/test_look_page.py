@@ -2,60 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.app.static.editor.test_page import BEFORE, Editor, editor, fake, server, shared
-from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server
+from tests.fake_drafts import HOME, MARKET, RIVER
 
 __all__ = ["editor", "fake", "server", "shared"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 
-@pytest.fixture
-def phone(browser: Browser, server: Server, fake: FakeDrafts) -> Iterator[Editor]:
-    with browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True) as context:
-        yield Editor(context.new_page(), fake).open(server.url)
-
-
 @pytest.mark.chromium("forced colours")
-def test_in_forced_colours_a_draft_differs_from_typed_text_and_the_open_tab_is_marked(editor: Editor) -> None:
-    editor.page.emulate_media(forced_colors="active")
-    editor.put(BEFORE[:-1])
-    editor.write(BEFORE[-1])
+def test_in_forced_colours_a_draft_differs_from_typed_text_and_leaves_it_visible_and_the_open_tab_is_marked(
+    editor: Editor,
+) -> None:
+    page = editor.page
+    page.emulate_media(forced_colors="active")
+    editor.enter(BEFORE)
     editor.wait_for_drafts(MARKET, RIVER, HOME)
-    ghost, typed = editor.page.locator(".pd-ghost-text"), editor.box
+    ghost, typed = page.locator(".pd-ghost-text"), editor.box
     colour = "e => getComputedStyle(e).color"
     assert ghost.evaluate(colour) != typed.evaluate(colour)
     assert "dotted" in ghost.evaluate("e => getComputedStyle(e).textDecoration")
-    marks = editor.page.get_by_role("tablist", name="Page").get_by_role("tab")
+    marks = page.get_by_role("tablist", name="Page").get_by_role("tab")
     assert marks.evaluate_all("tabs => tabs.map(e => getComputedStyle(e).borderBottomStyle)") == ["solid", "none"]
-    editor.page.emulate_media(forced_colors="none")
-
-
-@pytest.mark.chromium("forced colours")
-def test_in_forced_colours_a_draft_of_two_lines_leaves_the_typed_text_visible(editor: Editor) -> None:
-    page = editor.page
-    page.emulate_media(forced_colors="active")
     page.set_viewport_size({"width": 400, "height": 700})
-    editor.put(BEFORE[:-1])
-    editor.write(BEFORE[-1])
-    editor.wait_for_drafts(MARKET, RIVER, HOME)
-    assert page.locator(".pd-ghost-text").evaluate("e => e.getClientRects().length") > 1
+    editor.wait(lambda: ghost.evaluate("e => e.getClientRects().length") > 1, "a draft of two lines")
     box = editor.box.bounding_box()
     assert box is not None
     left, above = editor.box.evaluate("e => ['paddingLeft', 'paddingTop'].map(x => parseFloat(getComputedStyle(e)[x]))")
-    typed = {"x": box["x"] + left, "y": box["y"] + above, "width": 80.0, "height": 28.0}
-    beside = page.screenshot(clip=typed)  # pyright: ignore[reportArgumentType]
+    place = {"x": box["x"] + left, "y": box["y"] + above, "width": 80.0, "height": 28.0}
+    beside = page.screenshot(clip=place)  # pyright: ignore[reportArgumentType]
     editor.press("Escape")
     editor.wait(lambda: editor.ghost() == "", "the draft to go")
-    assert page.screenshot(clip=typed) == beside  # pyright: ignore[reportArgumentType]
+    assert page.screenshot(clip=place) == beside  # pyright: ignore[reportArgumentType]
     page.emulate_media(forced_colors="none")
 
 
-def test_the_header_is_one_line_at_every_width(editor: Editor) -> None:
+def test_the_header_is_one_line_a_large_window_begins_lower_and_a_phone_has_one_left_edge(editor: Editor) -> None:
     for width in (720, 768, 820, 900, 1280):
         editor.page.set_viewport_size({"width": width, "height": 700})
         tops = editor.page.locator(".pd-bar button:visible").evaluate_all("all => all.map(e => e.offsetHeight)")
@@ -64,23 +48,25 @@ def test_the_header_is_one_line_at_every_width(editor: Editor) -> None:
         assert bar.evaluate("e => e.scrollWidth <= e.clientWidth"), width
         ends = bar.locator("button:visible").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
         assert max(ends) <= width
-
-
-def test_esc_closes_the_settings(editor: Editor) -> None:
-    settings = editor.page.get_by_role("button", name="Settings")
-    for inside in (True, False):
-        settings.click()
-        if inside:
-            editor.page.get_by_role("slider").first.focus()
-        else:
-            editor.box.focus()
-        editor.press("Escape")
-        expect(settings).to_have_attribute("aria-expanded", "false")
-        expect(settings if inside else editor.box).to_be_focused()
-
-
-def test_a_phone_is_told_to_tap(phone: Editor) -> None:
-    expect(phone.box).to_have_attribute("placeholder", "Start writing. Tap a word to take the draft up to it.")
+    top = "e => parseFloat(getComputedStyle(e).paddingTop)"
+    assert editor.box.evaluate(top) < 80
+    editor.page.set_viewport_size({"width": 2560, "height": 1440})
+    assert editor.box.evaluate(top) > 180
+    editor.page.set_viewport_size({"width": 360, "height": 740})
+    edges = editor.page.evaluate(
+        """() => {
+            const { map, textarea } = polydraft.editor;
+            const text = textarea.getBoundingClientRect().left + map.column().left;
+            return [text, ...[...document.querySelectorAll('.pd-invite p, .pd-invite button')].map((e) => {
+                const range = document.createRange();
+                range.selectNodeContents(e);
+                return range.getBoundingClientRect().left;
+            })];
+        }"""
+    )
+    assert max(edges) - min(edges) < 1.5, edges
+    sizes = editor.page.locator(".pd-line :is(button, span):visible")
+    assert len(set(sizes.evaluate_all("all => all.map((e) => getComputedStyle(e).fontSize)"))) == 1
 
 
 def overlap(page: Page, one: str, other: str) -> bool:
@@ -90,16 +76,16 @@ def overlap(page: Page, one: str, other: str) -> bool:
     return not (aside or a["y"] + a["height"] <= b["y"] or b["y"] + b["height"] <= a["y"])
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-def test_a_message_covers_nothing_of_the_documents(editor: Editor, width: int) -> None:
-    editor.page.set_viewport_size({"width": width, "height": 740})
-    editor.page.evaluate(
-        """() => {
-            document.querySelector("#pd-documents").hidden = false;
-            polydraft.editor.notices.toast("“A long title of a letter to the harbour” is in the bin.", {undo() {}});
-        }"""
-    )
-    assert not overlap(editor.page, ".pd-toast", "#pd-documents")
+def test_a_message_covers_nothing_of_the_documents(editor: Editor) -> None:
+    for width in (360, 1280):
+        editor.page.set_viewport_size({"width": width, "height": 740})
+        editor.page.evaluate(
+            """() => {
+                document.querySelector("#pd-documents").hidden = false;
+                polydraft.editor.notices.toast("“A long title of a letter to the harbour” is in the bin.", {undo() {}});
+            }"""
+        )
+        assert not overlap(editor.page, ".pd-toast", "#pd-documents"), width
 
 
 def test_an_end_that_rows_share_is_shown_once_and_inserted_whole(editor: Editor) -> None:
@@ -120,8 +106,7 @@ def test_an_end_that_rows_share_is_shown_once_and_inserted_whole(editor: Editor)
 
 def test_rows_of_right_to_left_text_are_on_the_right_side(editor: Editor) -> None:
     editor.fake.script = {"מכתב": (" וגם לחם", " ויין")}
-    editor.put("הוא קרא מכת")
-    editor.write("ב")
+    editor.enter("הוא קרא מכתב")
     editor.wait(lambda: len(editor.drafts()) == 2)
     number, draft = (
         editor.page.locator(f".pd-option-row .pd-{part}").first.bounding_box() for part in ("number", "draft")
@@ -148,29 +133,19 @@ def test_a_draft_that_begins_with_a_combining_mark_joins_the_letter_before_it(ed
     assert editor.text == "Un cafe\u0301 noir"
 
 
-def test_a_large_window_begins_lower_and_a_phone_has_one_left_edge(editor: Editor) -> None:
-    top = "e => parseFloat(getComputedStyle(e).paddingTop)"
-    assert editor.box.evaluate(top) < 80
-    editor.page.set_viewport_size({"width": 2560, "height": 1440})
-    assert editor.box.evaluate(top) > 180
-    editor.page.set_viewport_size({"width": 360, "height": 740})
-    edges = editor.page.evaluate(
-        """() => {
-            const { map, textarea } = polydraft.editor;
-            const text = textarea.getBoundingClientRect().left + map.column().left;
-            return [text, ...[...document.querySelectorAll('.pd-invite p, .pd-invite button')].map((e) => {
-                const range = document.createRange();
-                range.selectNodeContents(e);
-                return range.getBoundingClientRect().left;
-            })];
-        }"""
-    )
-    assert max(edges) - min(edges) < 1.5, edges
-    sizes = editor.page.locator(".pd-line :is(button, span):visible")
-    assert len(set(sizes.evaluate_all("all => all.map((e) => getComputedStyle(e).fontSize)"))) == 1
-
-
-def test_settings_begin_with_a_writers_words_and_experts_find_the_order_of_making(editor: Editor) -> None:
+def test_settings_close_with_esc_begin_with_a_writers_words_and_experts_find_the_order_of_making(
+    editor: Editor,
+) -> None:
+    settings = editor.page.get_by_role("button", name="Settings")
+    for inside in (True, False):
+        settings.click()
+        if inside:
+            editor.page.get_by_role("slider").first.focus()
+        else:
+            editor.box.focus()
+        editor.press("Escape")
+        expect(settings).to_have_attribute("aria-expanded", "false")
+        expect(settings if inside else editor.box).to_be_focused()
     editor.open_settings()
     first = editor.page.locator("#pd-options > .pd-option > span :is(label, #pd-models-label)")
     labels = [text.strip() for text in first.all_text_contents()]

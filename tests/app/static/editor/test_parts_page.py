@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from app.documents.folder import DocumentFolder, Entry
 from tests.app.static.documents.test_documents_page import (
@@ -16,14 +16,13 @@ from tests.app.static.documents.test_documents_page import (
     fake,
     folder,
     keep_as,
-    open_files,
-    payload,
     saved,
     server,
     shared,
     tab,
 )
 from tests.app.static.editor.test_page import Editor
+from tests.fake_drafts import Server
 
 __all__ = ["context", "editor", "fake", "folder", "server", "shared", "tab"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
@@ -42,8 +41,15 @@ TEXT = novel(700_000)
 SECRET = "κρυφό κείμενο"
 
 
+DROP = """(text) => {
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File([text], "Novel.txt"));
+    polydraft.editor.textarea.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+}"""
+
+
 def opened(editor: Editor, text: str = TEXT) -> Editor:
-    open_files(editor, payload("Novel.txt", text.encode()))
+    editor.page.evaluate(DROP, text)
     editor.wait(lambda: editor.page.evaluate("polydraft.editor.parts.length") == len(text), "the text")
     editor.box.focus()
     return editor
@@ -94,6 +100,14 @@ def stored(folder: DocumentFolder) -> tuple[Entry, str]:
     return folder.read(entry.id)
 
 
+@pytest.fixture
+def bare(context: BrowserContext, server: Server) -> Page:
+    """A page without the editor, for functions of its scripts."""
+    page = context.new_page()
+    page.goto(server.url + "/page/icon.svg")
+    return page
+
+
 # ---------------------------------------------------------------- cutting
 
 CUT = """async () => {
@@ -139,42 +153,57 @@ CUT = """async () => {
 }"""
 
 
-def test_parts_joined_are_the_text_and_begin_and_end_with_whole_words(editor: Editor) -> None:
-    assert editor.page.evaluate(CUT) == []
+def test_parts_joined_are_the_text_and_begin_and_end_with_whole_words(bare: Page) -> None:
+    assert bare.evaluate(CUT) == []
 
 
 # ---------------------------------------------------------------- editing and saving
 
 
-def test_five_megabytes_edited_in_three_parts_are_saved_whole(editor: Editor, folder: DocumentFolder) -> None:
+def test_a_text_edited_in_three_parts_is_saved_whole_once_the_server_is_reached_and_copied_by_a_second_tab(
+    editor: Editor, folder: DocumentFolder, tab: Callable[..., Editor]
+) -> None:
     keep_as(editor, "files")
-    big = novel(5_000_000)
+    big = novel(1_100_000)
     opened(editor, big)
+    saved(editor)
     assert editor.box.evaluate("box => box.value.length") <= MOST
     expect(editor.page.locator(".pd-counts")).to_contain_text(f"{len(big.split()):,} words")
+    editor.page.route("**/api/documents/write", lambda route: route.abort())
     editor.write("One. ")
     turn(editor, "Next")
     turn(editor, "Next")
-    part(editor, "Part 3 of 20")
+    part(editor, "Part 3 of 4")
     third = selection(editor)[0]
     editor.write("Three. ")
     editor.press("Control+End")
-    part(editor, "Part 20 of 20")
+    part(editor, "Part 4 of 4")
     editor.write(" End.")
     expected = f"One. {big[: third - 5]}Three. {big[third - 5 :]} End."
     assert whole(editor) == expected
     expect(editor.page.locator(".pd-counts")).to_contain_text(f"{len(big.split()) + 3:,} words")
+    editor.page.evaluate("polydraft.documents.saveNow()")
+    assert editor.page.evaluate("polydraft.documents.dirty()")
+    editor.page.unroute("**/api/documents/write")
     saved(editor)
     assert stored(folder)[1] == expected
     editor.reload()
-    part(editor, "Part 20 of 20")
+    part(editor, "Part 4 of 4")
     assert selection(editor) == [len(expected)] * 2
     assert whole(editor) == expected
     assert editor.box.evaluate("box => box.value.length") <= MOST
+    other = tab()
+    other.page.get_by_role("button", name="Open a copy").click()
+    other.wait(lambda: other.page.evaluate("polydraft.editor.parts.length") == len(expected), "the copy")
+    assert whole(other) == expected
+    assert other.errors == []
 
 
-def test_keys_go_over_the_border_of_a_part(editor: Editor) -> None:
+def test_keys_and_the_bar_go_from_part_to_part_and_the_bar_keeps_the_place_in_each(editor: Editor) -> None:
+    bar = editor.page.get_by_role("navigation", name="Parts of this text")
+    expect(bar).to_be_hidden()
     opened(editor)
+    expect(bar).to_be_visible()
     assert editor.page.evaluate("polydraft.editor.parts.all.length") == 3
     border = editor.page.evaluate("polydraft.editor.parts.all[0].length")
     for key, back in (("ArrowRight", "ArrowLeft"), ("ArrowDown", "ArrowUp"), ("PageDown", "PageUp")):
@@ -199,14 +228,9 @@ def test_keys_go_over_the_border_of_a_part(editor: Editor) -> None:
     assert selection(editor) == [len(TEXT)] * 2
     editor.press("ArrowRight", "ArrowDown", "PageDown")
     part(editor, "Part 3 of 3")
-    assert whole(editor) == TEXT
 
-
-def test_the_bar_is_reached_by_keys_and_keeps_the_place_in_each_part(editor: Editor) -> None:
-    bar = editor.page.get_by_role("navigation", name="Parts of this text")
-    expect(bar).to_be_hidden()
-    opened(editor)
-    expect(bar).to_be_visible()
+    editor.press("Control+Home")
+    part(editor, "Part 1 of 3")
     select(editor, 5_000)
     editor.press("Shift+Tab", "Enter")
     part(editor, "Part 2 of 3")
@@ -221,6 +245,7 @@ def test_the_bar_is_reached_by_keys_and_keeps_the_place_in_each_part(editor: Edi
     turn(editor, "Previous")
     part(editor, "Part 1 of 3")
     assert selection(editor) == [5_000] * 2
+    assert whole(editor) == TEXT
 
 
 def test_deleting_what_separates_two_parts_joins_their_paragraphs(editor: Editor) -> None:
@@ -274,25 +299,44 @@ def find(editor: Editor, what: str) -> None:
     editor.page.get_by_role("textbox", name="Find").fill(what)
 
 
-def test_find_goes_to_the_part_of_the_match(editor: Editor) -> None:
+def test_find_goes_to_the_part_of_the_match_and_replaces_in_all_parts_which_can_be_undone(editor: Editor) -> None:
     opened(editor)
     find(editor, "[000001]")
+    what = editor.page.get_by_role("textbox", name="Find")
     status = editor.page.locator(".fd-matches")
     expect(status).to_have_text("1 of 1")
     last = TEXT.rindex("[00")
-    for what, place in ((TEXT[last : last + 8], last), ("[000700]", TEXT.index("[000700]"))):
-        editor.page.get_by_role("textbox", name="Find").fill(what)
+    for found, place in ((TEXT[last : last + 8], last), ("[000700]", TEXT.index("[000700]"))):
+        what.fill(found)
         expect(status).to_have_text("1 of 1")
         assert selection(editor) == [place, place + 8]
         expect(editor.page.locator(".fd-layer div")).to_have_count(1)
-    editor.page.get_by_role("textbox", name="Find").fill("[0")
+    what.fill("[0")
     for _ in range(3):
         editor.press("Shift+Enter")
     assert selection(editor)[0] == TEXT.index("[000697]")
-    editor.page.get_by_role("textbox", name="Replace with").fill("")
+    other = editor.page.get_by_role("textbox", name="Replace with")
+    other.fill("")
     editor.page.get_by_role("button", name="Replace", exact=True).click()
     place = TEXT.index("[000697]")
-    assert whole(editor) == TEXT[:place] + TEXT[place + 2 :]
+    text = TEXT[:place] + TEXT[place + 2 :]
+    assert whole(editor) == text
+
+    what.fill("keeper")
+    other.fill("warden")
+    editor.page.get_by_role("button", name="Replace all").click()
+    assert whole(editor) == text.replace("keeper", "warden")
+    undo(editor)
+    assert whole(editor) == text
+    saved(editor)
+    editor.page.get_by_role("button", name="Replace all").click()
+    saved(editor)
+    editor.box.focus()
+    editor.press("Control+Home")
+    part(editor, "Part 1 of 3")
+    editor.write("y")
+    undo(editor)
+    assert whole(editor) == "y" + text.replace("keeper", "warden")
 
 
 def test_a_match_over_the_border_of_two_parts_is_shown_whole(editor: Editor) -> None:
@@ -308,25 +352,7 @@ def test_a_match_over_the_border_of_two_parts_is_shown_whole(editor: Editor) -> 
     assert whole(editor) == one_line
 
 
-def test_replace_all_replaces_in_all_parts_and_can_be_undone(editor: Editor) -> None:
-    opened(editor)
-    find(editor, "keeper")
-    editor.page.get_by_role("textbox", name="Replace with").fill("warden")
-    editor.page.get_by_role("button", name="Replace all").click()
-    assert whole(editor) == TEXT.replace("keeper", "warden")
-    undo(editor)
-    assert whole(editor) == TEXT
-    saved(editor)
-    editor.page.get_by_role("button", name="Replace all").click()
-    saved(editor)
-    editor.box.focus()
-    select(editor, 0)
-    editor.write("y")
-    undo(editor)
-    assert whole(editor) == "y" + TEXT.replace("keeper", "warden")
-
-
-def test_private_ranges_after_replacing_in_all(editor: Editor) -> None:
+def test_private_ranges_after_replacing_in_all(bare: Page) -> None:
     """Against a second, slow computation: character by character."""
     rng = random.Random(3)
     code = "async (cases) => { const { matches, rangesAfter } = await import('/page/editor/find.js');"
@@ -339,7 +365,7 @@ def test_private_ranges_after_replacing_in_all(editor: Editor) -> None:
         cases.append(
             (text, rng.choice(["a", "ab", "ba"]), rng.choice(["", "x", "xyz"]), [ends[:2], ends[2:4]][: len(ends) // 2])
         )
-    for (text, what, other, ranges), after in zip(cases, editor.page.evaluate(code, cases), strict=True):
+    for (text, what, other, ranges), after in zip(cases, bare.evaluate(code, cases), strict=True):
         private = [any(a <= i < b for a, b in ranges) for i in range(len(text))]
         expected: list[bool] = []
         at = 0
@@ -360,9 +386,20 @@ def incognito(editor: Editor) -> None:
     editor.page.locator(".pd-incognito").click()
 
 
-def test_text_typed_in_incognito_in_another_part_stays_private(editor: Editor, folder: DocumentFolder) -> None:
+def private(editor: Editor) -> list[list[int]]:
+    return editor.page.evaluate("polydraft.editor.parts.privateRanges")
+
+
+def test_text_typed_in_incognito_in_another_part_stays_private_where_it_is_saved_and_copied(
+    editor: Editor, folder: DocumentFolder
+) -> None:
+    editor.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     keep_as(editor, "files")
     opened(editor)
+    button = editor.page.get_by_role("button", name="Copy", exact=True)
+    button.click()
+    expect(editor.page.locator(".pd-toast")).to_contain_text("Copied")
+    assert editor.page.evaluate("navigator.clipboard.readText()") == TEXT
     editor.write("a ")
     turn(editor, "Next")
     place = selection(editor)[0]
@@ -373,10 +410,10 @@ def test_text_typed_in_incognito_in_another_part_stays_private(editor: Editor, f
     editor.write("b ")
     saved(editor)
     secret = [place + 2, place + 2 + len(SECRET)]
-    assert editor.page.evaluate("polydraft.editor.parts.privateRanges") == [secret]
+    assert private(editor) == [secret]
     assert [list(range_) for range_ in stored(folder)[0].private] == [secret]
     editor.reload()
-    assert editor.page.evaluate("polydraft.editor.parts.privateRanges") == [secret]
+    assert private(editor) == [secret]
     editor.box.focus()
     editor.press("Control+Home")
     select(editor, 0)
@@ -384,54 +421,29 @@ def test_text_typed_in_incognito_in_another_part_stays_private(editor: Editor, f
     turn(editor, "Previous")
     select(editor, 0)
     editor.write("xyz")
-    assert editor.page.evaluate("polydraft.editor.parts.privateRanges") == [[n + 3 for n in secret]]
-    editor.page.evaluate("polydraft.editor.parts.makePublic()")
-    assert editor.page.evaluate("polydraft.editor.parts.privateRanges") == []
-
-
-def test_the_copied_text_is_the_whole_one_with_its_private_ranges(editor: Editor) -> None:
-    editor.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    opened(editor)
-    button = editor.page.get_by_role("button", name="Copy", exact=True)
-    button.click()
-    expect(editor.page.locator(".pd-toast")).to_contain_text("Copied")
-    assert editor.page.evaluate("navigator.clipboard.readText()") == TEXT
-    incognito(editor)
-    editor.write(SECRET)
-    incognito(editor)
+    secret = [n + 3 for n in secret]
+    assert private(editor) == [secret]
     turn(editor, "Next")
+    text = whole(editor)
     button.click()
     expect(editor.page.locator(".pd-toast")).to_contain_text("Copied")
-    assert editor.page.evaluate("navigator.clipboard.readText()") == SECRET + TEXT
+    assert editor.page.evaluate("navigator.clipboard.readText()") == text
     editor.page.get_by_role("button", name="New", exact=True).click()
     expect(editor.box).to_have_value("")
     editor.press("Control+v")
-    editor.wait(lambda: editor.page.evaluate("polydraft.editor.parts.length") == len(SECRET + TEXT), "the paste")
-    assert editor.page.evaluate("polydraft.editor.parts.privateRanges") == [[0, len(SECRET)]]
-
-
-def test_paragraphs_and_drafts_of_every_part_are_learned(editor: Editor) -> None:
-    editor.fake.learning = ["me"]
-    editor.reload()
-    opened(editor)
-    turn(editor, "Next")
-    editor.write("A new paragraph.")
-    editor.press("Enter")
-    editor.wait(lambda: "A new paragraph." in editor.fake.learned, "the paragraph")
-    editor.write("Once upon a time ")
-    whole_ghost(editor)
-    before = selection(editor)[0]
-    editor.press("Tab")
-    taken = editor.page.evaluate("polydraft.editor.text")[before : selection(editor)[0]]
-    assert taken
-    turn(editor, "Previous")  # undo is over
-    editor.wait(lambda: any(text.endswith(taken.strip()) for text in editor.fake.learned), "the draft")
+    editor.wait(lambda: editor.page.evaluate("polydraft.editor.parts.length") == len(text), "the paste")
+    assert private(editor) == [secret]
+    editor.page.evaluate("polydraft.editor.parts.makePublic()")
+    assert private(editor) == []
 
 
 # ---------------------------------------------------------------- drafts
 
 
-def test_drafts_continue_the_part_before_and_see_the_part_after(editor: Editor) -> None:
+def test_drafts_continue_the_part_before_see_the_part_after_and_are_taken_shown_again_and_learned(
+    editor: Editor,
+) -> None:
+    editor.fake.learning = ["me"]
     opened(editor)
     turn(editor, "Next")
     place = selection(editor)[0]
@@ -449,28 +461,29 @@ def test_drafts_continue_the_part_before_and_see_the_part_after(editor: Editor) 
     editor.wait(lambda: editor.fake.requests[-1]["before"].endswith(" So "), "a request")
     assert editor.fake.requests[-1]["after"] == TEXT[place : place + 256]
 
-
-def test_drafts_are_taken_and_shown_again_in_a_part(editor: Editor) -> None:
-    opened(editor)
-    turn(editor, "Next")
-    editor.press("Enter", "ArrowUp")
-    place = selection(editor)[0]
+    editor.press("Enter")
+    editor.write("A new paragraph.")
+    editor.press("Enter")
+    editor.wait(lambda: "A new paragraph." in editor.fake.learned, "the paragraph")
     editor.write("Once upon a time ")
     ghost = whole_ghost(editor)
+    text, place = whole(editor), selection(editor)[0]
     editor.press("Tab")
-    expected = TEXT[:place] + "Once upon a time " + ghost + "\n" + TEXT[place:]
+    expected = text[:place] + ghost + text[place:]
     assert whole(editor) == expected
     editor.press("Alt+ArrowLeft")
-    assert selection(editor) == [place + 17, place + 17 + len(ghost)]
+    assert selection(editor) == [place, place + len(ghost)]
     editor.press("Alt+ArrowRight")
-    assert selection(editor) == [place + 17 + len(ghost)] * 2
+    assert selection(editor) == [place + len(ghost)] * 2
     assert whole(editor) == expected
+    turn(editor, "Previous")  # undo is over
+    editor.wait(lambda: any(text.endswith(ghost.strip()) for text in editor.fake.learned), "the draft")
 
 
 # ---------------------------------------------------------------- short to long, and back
 
 
-def test_much_pasted_text_is_shown_in_parts_and_can_be_removed_again(editor: Editor) -> None:
+def test_much_pasted_text_is_shown_in_parts_until_it_is_removed_again(editor: Editor) -> None:
     editor.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     editor.write("before  after")
     select(editor, 7)
@@ -486,14 +499,13 @@ def test_much_pasted_text_is_shown_in_parts_and_can_be_removed_again(editor: Edi
     expect(editor.page.locator(".pd-parts")).to_be_hidden()
     saved(editor)
 
-
-def test_text_that_is_no_longer_long_is_one_part_once_the_writer_goes_on(editor: Editor) -> None:
-    opened(editor)
-    editor.press("Control+a", "Delete")
+    editor.press("Control+v")
+    editor.wait(lambda: whole(editor) == expected, "the paste")
+    editor.press("Control+Home", "Control+a", "Delete")
     part(editor, "Part 1 of 3")
     expect(editor.page.locator(".pd-invite")).to_be_hidden()
     expected = whole(editor)
-    editor.press("ArrowDown")
+    editor.press("ArrowDown")  # the writer goes on, and what is left is not long
     expect(editor.page.locator(".pd-parts")).to_be_hidden()
     assert editor.box.input_value() == expected
     assert selection(editor) == [2, 2]
@@ -505,39 +517,6 @@ def test_text_that_is_no_longer_long_is_one_part_once_the_writer_goes_on(editor:
 
 
 # ---------------------------------------------------------------- what may go wrong
-
-
-def test_edits_survive_a_server_that_cannot_be_reached(editor: Editor, folder: DocumentFolder) -> None:
-    keep_as(editor, "files")
-    opened(editor)
-    saved(editor)
-    editor.page.route("**/api/documents/write", lambda route: route.abort())
-    editor.write("one ")
-    turn(editor, "Next")
-    editor.write("two ")
-    place = selection(editor)[0]
-    editor.page.evaluate("polydraft.documents.saveNow()")
-    turn(editor, "Next")
-    expected = whole(editor)
-    assert expected == f"one {TEXT[: place - 8]}two {TEXT[place - 8 :]}"
-    assert editor.page.evaluate("polydraft.documents.dirty()")
-    editor.page.unroute("**/api/documents/write")
-    editor.page.evaluate("polydraft.documents.saveNow()")
-    saved(editor)
-    assert stored(folder)[1] == expected
-
-
-def test_a_second_tab_gets_the_whole_text(editor: Editor, tab: Callable[..., Editor]) -> None:
-    opened(editor)
-    turn(editor, "Next")
-    editor.write("second ")
-    saved(editor)
-    expected = whole(editor)
-    other = tab()
-    other.page.get_by_role("button", name="Open a copy").click()
-    other.wait(lambda: other.page.evaluate("polydraft.editor.parts.length") == len(expected), "the copy")
-    assert whole(other) == expected
-    assert other.errors == []
 
 
 # Compares the page with a mirror of the whole text. An action that moves, or deletes at a border, is repeated in the

@@ -1,4 +1,5 @@
-"""*Show drafts*: when drafts appear, which of them, and the numbers of the writer that decide it."""
+"""*Show drafts*: when drafts appear, which of them, and the numbers of the writer that decide it; and rows that correct
+a slip of the finger: they show the word struck out, and take its letters away."""
 
 from __future__ import annotations
 
@@ -60,23 +61,10 @@ def numbers(page: Editor) -> dict[str, object]:
     return page.page.evaluate("polydraft.pace.numbers")
 
 
-def test_only_rows_that_save_time_appear_and_the_best_one_is_the_ghost(page: Editor) -> None:
-    page.fake.pays = {1: " up the", 0: " to"}
-    choose(page, "time")
-    page.put(BEFORE[:-1])
-    page.write("t")
-    page.wait_for_drafts(" up the", " to")
-    assert page.ghost() == " up the"
-    assert page.fake.requests[-1]["show"]["shown"] == []
-    assert page.fake.requests[-1].get("kept", []) == []
-    page.press("Tab")
-    assert page.text == BEFORE + " up the"
-
-
-def test_one_row_is_the_ghost_alone_and_none_is_nothing(page: Editor) -> None:
+def test_only_rows_that_save_time_appear_and_the_best_one_is_the_ghost_and_one_is_the_ghost_alone(page: Editor) -> None:
     page.fake.pays = {0: " to"}
     choose(page, "time")
-    page.put(BEFORE)
+    page.put("We " + BEFORE)
     page.wait(lambda: page.ghost() == " to", "the ghost")
     expect(page.page.locator(".pd-list")).to_be_hidden()
     page.fake.pays = {}
@@ -84,6 +72,14 @@ def test_one_row_is_the_ghost_alone_and_none_is_nothing(page: Editor) -> None:
     page.wait(lambda: not page.page.evaluate("polydraft.editor.request"))
     assert page.ghost() == ""
     assert page.drafts() == []
+    page.fake.pays = {1: " up the", 0: " to"}
+    page.enter(BEFORE)
+    page.wait_for_drafts(" up the", " to")
+    assert page.ghost() == " up the"
+    assert page.fake.requests[-1]["show"]["shown"] == []
+    assert page.fake.requests[-1].get("kept", []) == []
+    page.press("Tab")
+    assert page.text == BEFORE + " up the"
 
 
 def test_a_row_that_still_saves_time_keeps_its_place(page: Editor) -> None:
@@ -187,24 +183,6 @@ def test_nothing_is_displayed_while_keys_come(page: Editor, when: str) -> None:
     page.wait(lambda: page.drafts() == [])
 
 
-def test_paused_drafts_come_on_demand(page: Editor) -> None:
-    page.put(BEFORE)
-    page.wait_for_drafts(HOUSE, HILL, ROAD)
-    page.press("Alt+0")
-    page.wait(lambda: page.drafts() == [])
-    page.press("Alt+ArrowDown")
-    page.wait_for_drafts(HOUSE, HILL, ROAD)
-
-
-def test_always_tab_takes_the_best_row_of_the_settled_answer(page: Editor) -> None:
-    page.fake.ghost = 2
-    choose(page, "always")
-    page.put(BEFORE)
-    page.wait(lambda: page.ghost() == ROAD, "the best row as ghost")
-    page.press("Tab")
-    assert page.text == BEFORE + ROAD
-
-
 def test_after_a_pause_the_row_that_saves_time_stays_the_ghost(page: Editor) -> None:
     page.fake.ghost, page.fake.pays = 2, {1: HILL}
     choose(page, "time")
@@ -216,7 +194,7 @@ def test_after_a_pause_the_row_that_saves_time_stays_the_ghost(page: Editor) -> 
     assert page.ghost() == HILL
 
 
-def test_tab_takes_no_text_that_has_just_appeared(page: Editor) -> None:
+def test_tab_takes_no_text_that_has_just_appeared_but_what_stood_there_before(page: Editor) -> None:
     choose(page, "always")
     page.fake.ghost = 2
     page.page.evaluate(PRESS)
@@ -227,11 +205,8 @@ def test_tab_takes_no_text_that_has_just_appeared(page: Editor) -> None:
     page.page.wait_for_timeout(170)
     page.press("Tab")
     assert page.text == BEFORE + ROAD
-
-
-def test_tab_takes_what_stood_there_before_a_better_row(page: Editor) -> None:
-    choose(page, "always")
-    page.put(BEFORE)
+    page.fake.ghost = None
+    page.put("We " + BEFORE)
     page.wait_for_drafts(HOUSE, HILL, ROAD)
     assert page.ghost() == HOUSE
     page.page.wait_for_timeout(200)
@@ -239,7 +214,7 @@ def test_tab_takes_what_stood_there_before_a_better_row(page: Editor) -> None:
     page.fake.ghost = 2
     page.page.evaluate("polydraft.editor.requestDrafts({ keep: true })")
     page.wait(lambda: page.page.evaluate("window.took") is not None, "Tab")
-    assert page.text == BEFORE + HOUSE
+    assert page.text == "We " + BEFORE + HOUSE
 
 
 def test_a_newcomer_sees_all_drafts_and_is_told_once(page: Editor) -> None:
@@ -341,20 +316,16 @@ def test_nothing_is_measured_in_incognito(page: Editor) -> None:
     assert json.dumps(numbers(page)) == before
 
 
-@pytest.mark.parametrize(
-    ("ms", "text", "offers"), [(240_000, "about 4 min saved", False), (-130_000, "about 2 min lost", True)]
-)
-def test_time_saved_this_week_is_shown_and_lost_time_offers_drafts_on_demand(
-    page: Editor, ms: int, text: str, offers: bool
-) -> None:
-    page.page.evaluate("(ms) => polydraft.pace.save(ms)", ms)
+def test_time_saved_this_week_is_shown_and_lost_time_offers_drafts_on_demand(page: Editor) -> None:
     line = page.page.locator(".pd-time")
-    expect(line).to_contain_text(f"{text} this week (estimated)")
     button = line.get_by_role("button")
-    expect(button).to_be_visible(visible=offers)
-    if offers:
-        button.click()
-        assert page.page.evaluate("polydraft.showing.when") == "demand"
+    page.page.evaluate("polydraft.pace.save(240_000)")
+    expect(line).to_contain_text("about 4 min saved this week (estimated)")
+    expect(button).to_be_hidden()
+    page.page.evaluate("polydraft.pace.save(-370_000)")
+    expect(line).to_contain_text("about 2 min lost this week (estimated)")
+    button.click()
+    assert page.page.evaluate("polydraft.showing.when") == "demand"
 
 
 def test_damaged_numbers_are_none(page: Editor) -> None:
@@ -364,11 +335,15 @@ def test_damaged_numbers_are_none(page: Editor) -> None:
         '{"keys": [1, "a"], "takes": [], "shown": 1, "taken": 1, "weeks": {}}',
         '{"keys": null}',
     ):
-        page.page.evaluate(
-            "(stored) => { polydraft.pace.keep = () => {}; localStorage.setItem('polydraft.pace', stored) }", stored
+        keys = page.page.evaluate(
+            """async (stored) => {
+                localStorage.setItem("polydraft.pace", stored);
+                const { Pace } = await import("/page/editor/pace.js");
+                return new Pace(() => true).keys;
+            }""",
+            stored,
         )
-        page.reload()
-        assert page.page.evaluate("polydraft.pace.keys") == 0
+        assert keys == 0, stored
 
 
 # From the end of each draft to its number, in pixels.
@@ -395,3 +370,110 @@ def test_likely_drafts_are_darker_and_what_no_longer_agrees_has_no_number(page: 
     page.wait(lambda: len(page.freed()) == 2, "rows that no longer agree")
     assert numbers.all_text_contents() == ["60%", "", ""]
     page.fake.held_after = None
+
+
+# ---------------------------------------------------------------- rows that correct a slip
+
+TYPED = "She wrote a long lettwr"
+LETTER = "er to her mother"
+
+
+@pytest.fixture
+def slip(page: Editor) -> Editor:
+    """An editor where rows correct slips."""
+    page.fake.script = {"lettwr": (LETTER,), "letter": (" to her mother",), "saw teh ": ("he lamp",), "": ()}
+    page.fake.replaces = {LETTER: 2, "he lamp": 3}
+    return page
+
+
+def shown_before(slip: Editor) -> list[str]:
+    """What the row shows before its own text: the struck word, and the letters of it that stay."""
+    return slip.page.locator(".pd-option-row:not(.pd-empty) .pd-draft").evaluate_all(
+        "rows => rows.map((row) => [row, row.firstElementChild]"
+        ".map((one) => getComputedStyle(one, '::before').content.replace(/^none$|\"/g, '')).join('|'))"
+    )
+
+
+def typed(slip: Editor, text: str, *drafts: str) -> None:
+    slip.enter(text)
+    slip.wait_for_drafts(*drafts)
+
+
+WHOLE = """() => {
+    const { readable, rows, request } = polydraft.editor, row = readable && rows[readable.i];
+    return request === null && row && readable.length >= row.rest.length ? row.rest : "";
+}"""
+
+
+def take(slip: Editor, draft: str) -> None:
+    """Presses Tab once no answer is on its way, and the whole draft has been shown for as long as Tab demands."""
+    slip.wait(lambda: slip.page.evaluate(WHOLE) == draft, "the whole draft")
+    slip.press("Tab")
+
+
+def test_a_row_strikes_the_word_out_and_tab_replaces_its_letters_in_one_step_of_undo(slip: Editor) -> None:
+    for when, text in (("always", TYPED), ("time", f"Then {TYPED}")):
+        choose(slip, when)
+        typed(slip, text, LETTER)
+        assert slip.fake.requests[-1]["corrects"] is True
+        assert shown_before(slip) == ["lettwr|lett"]
+        struck = slip.page.locator(".pd-draft[data-struck]")
+        assert "line-through" in struck.evaluate("row => getComputedStyle(row, '::before').textDecorationLine")
+        expect(slip.options.first).to_have_attribute(
+            "title", "In place of “lettwr”. The whole draft: 1%; each word computed on its own"
+        )
+        assert slip.ghost() == ""  # it could not strike letters out
+        take(slip, LETTER)
+        slip.wait(lambda text=text: slip.text == text.removesuffix("wr") + LETTER)
+        slip.press("Control+z")
+        slip.wait(lambda text=text: slip.text == text)
+
+
+def test_a_row_that_corrects_lasts_until_the_next_key_and_is_never_kept(slip: Editor) -> None:
+    typed(slip, TYPED, LETTER)
+    slip.settle()
+    assert all(not request.get("kept") for request in slip.fake.requests)
+    slip.write("x")
+    slip.wait(lambda: LETTER not in slip.drafts())
+    slip.press("Tab")
+    assert slip.text.startswith(f"{TYPED}x")
+
+
+def test_a_finished_word_is_corrected_and_of_a_correction_one_word_is_taken_while_the_rest_stays(slip: Editor) -> None:
+    typed(slip, "I saw teh ", "he lamp")
+    assert shown_before(slip) == ["teh|t"]
+    slip.press("Tab")
+    slip.wait(lambda: slip.text == "I saw the lamp")
+    typed(slip, TYPED, LETTER)
+    slip.press("Control+ArrowRight")
+    slip.wait(lambda: slip.text == "She wrote a long letter")
+    slip.wait_for_drafts(" to her mother")
+    assert shown_before(slip) == ["|"]
+    slip.press("Tab")
+    slip.wait(lambda: slip.text == "She wrote a long letter to her mother")
+
+
+def test_rows_beside_a_correction_keep_their_stem_and_their_ghost(slip: Editor) -> None:
+    slip.fake.script = {"lettwr": (" in haste", LETTER)}
+    typed(slip, TYPED, " in haste", LETTER)
+    assert shown_before(slip) == ["|", "lettwr|lett"]
+    assert slip.ghost() == " in haste"
+    slip.press("Alt+ArrowDown")
+    slip.wait(lambda: slip.ghost() == "")
+    take(slip, LETTER)
+    slip.wait(lambda: slip.text == "She wrote a long letter to her mother")
+
+
+def test_a_row_that_corrects_keeps_its_length_while_a_pause_makes_drafts_longer(slip: Editor) -> None:
+    slip.fake.ends_after = 3  # words, until the pause
+    slip.page.evaluate("polydraft.showing.choose('always')")
+    typed(slip, TYPED, "er to her")
+    slip.page.evaluate(
+        "window.texts = []; new MutationObserver(() => texts.push(polydraft.editor.rows[0].rest))"
+        ".observe(document.querySelector('.pd-list'), { subtree: true, childList: true, attributes: true })"
+    )
+    slip.wait_for_drafts(LETTER)
+    assert slip.fake.requests[-1]["grow"] is True
+    shown = slip.page.evaluate("texts")
+    assert LETTER in shown
+    assert all(text.startswith("er to her") for text in shown)

@@ -25,27 +25,28 @@ pytestmark = [
 ]
 
 STORY = "The keeper walked"
-LONGER_THAN_IDLE = 7  # seconds: the server closes idle connections after 5, and all its timers are due when it wakes
+IDLE = 1  # seconds after which the server closes idle connections; all its timers are due when it wakes
 
 SERVES = """
-    import sys, threading
+    import functools, sys
     from pathlib import Path
+    from tests import fake_drafts
     from tests.fake_drafts import FakeDrafts, Server, create_app
 
-    server = Server(create_app(FakeDrafts(step_s=0.25), documents=Path(sys.argv[1])))
+    fake_drafts.configured = functools.partial(fake_drafts.configured, timeout_keep_alive=int(sys.argv[2]))
+    server = Server(create_app(FakeDrafts(step_s=0.2), documents=Path(sys.argv[1])))
     print(server.url, flush=True)
     server.thread.join()
 """
 
 
 @pytest.fixture
-def sleeper(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server in a process of its own, and its address. A draft takes two seconds."""
-    command = [sys.executable, "-c", textwrap.dedent(SERVES), str(tmp_path / "documents")]
+def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A server in a process of its own, which writes its address. A draft takes more than a second."""
+    command = [sys.executable, "-c", textwrap.dedent(SERVES), str(tmp_path / "documents"), str(IDLE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:
-            assert process.stdout
-            yield process, process.stdout.readline().strip()
+            yield process
         finally:
             process.kill()
 
@@ -55,29 +56,29 @@ def texts(folder: Path) -> set[str]:
 
 
 def test_after_a_sleep_in_the_middle_of_a_stream_the_page_goes_on_and_loses_nothing(
-    context: BrowserContext, sleeper: tuple[subprocess.Popen[str], str], tmp_path: Path
+    sleeper: subprocess.Popen[str], context: BrowserContext, tmp_path: Path
 ) -> None:
-    process, url = sleeper
-    editor = Editor(context.new_page(), FakeDrafts()).open(url)
+    assert sleeper.stdout
+    editor = Editor(context.new_page(), FakeDrafts()).open(sleeper.stdout.readline().strip())
     write_new(editor, STORY)
     keep_as(editor, "as files on this computer")
     editor.page.get_by_role("button", name="Close").first.click()
     editor.press("Control+End")
     editor.write("e")
     editor.wait(lambda: editor.drafts(), "the first words")
-    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(sleeper.pid, signal.SIGSTOP)
     editor.page.wait_for_timeout(500)
     before = editor.drafts()
-    os.kill(process.pid, signal.SIGCONT)
+    os.kill(sleeper.pid, signal.SIGCONT)
     editor.wait_for_drafts(MARKET, RIVER, HOME)  # the same stream went on
     assert before != editor.drafts()
     editor.write("d")
     editor.wait(lambda: editor.drafts(), "the first words")
-    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(sleeper.pid, signal.SIGSTOP)
     editor.write(" on and on")
     assert editor.text == STORY + "ed on and on"
-    editor.page.wait_for_timeout(1000 * LONGER_THAN_IDLE)
-    os.kill(process.pid, signal.SIGCONT)
+    editor.page.wait_for_timeout(2000 * IDLE)
+    os.kill(sleeper.pid, signal.SIGCONT)
     editor.wait_for_drafts(MARKET, RIVER, HOME)
     saved(editor)
     editor.wait(lambda: texts(tmp_path) == {STORY + "ed on and on"}, "the whole text in its file")

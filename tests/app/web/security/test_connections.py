@@ -246,13 +246,10 @@ def test_another_user_takes_neither_the_descriptors_nor_the_connections_of_the_o
 LIMITED = """
     import resource
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, 400))
-    import core.autocomplete
-    from tests.fake_autocomplete import FakeAutocomplete
+    from app.web import serving
 
-    core.autocomplete.load_autocomplete = lambda *_, **__: FakeAutocomplete().real()
-    from app.web.serving import serve
-
-    serve(port=0, open_browser=False, page=False)
+    serving.DraftService.start = lambda self: None  # the imports of a model take seconds
+    serving.serve(port=0, page=False)
 """
 
 
@@ -269,7 +266,7 @@ def test_idle_connections_do_not_exhaust_the_descriptors(tmp_path: Path) -> None
                 stack.enter_context(connected(port))
             for _ in range(3):
                 with connected(port) as connection:
-                    head = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
+                    head = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
                     connection.sendall(f"{head}Connection: close\r\n\r\n".encode())
                     assert received(connection).startswith(b"HTTP/1.1 200 ")
     finally:

@@ -49,10 +49,19 @@ def site() -> Iterator[Site]:
     made.server.stop()
 
 
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
+@pytest.fixture(scope="module")
+def profile(browser: Browser) -> Iterator[BrowserContext]:
     with browser.new_context(viewport={"width": 1000, "height": 700}) as context:
         yield context
+
+
+@pytest.fixture
+def context(profile: BrowserContext) -> Iterator[BrowserContext]:
+    """A browser without the cookie. It has the page's files, which take longer to load than all the rest."""
+    yield profile
+    for page in profile.pages:
+        page.close()
+    profile.clear_cookies()
 
 
 def is_open(page: Page, site: Site) -> None:
@@ -83,8 +92,15 @@ def test_the_printed_address_opens_the_page_and_is_not_kept(context: BrowserCont
 
 def test_without_the_token_the_page_has_instructions_and_a_field_for_it(context: BrowserContext, site: Site) -> None:
     page = context.new_page()
+    page.emulate_media(color_scheme="dark")
+    page.set_viewport_size({"width": 360, "height": 640})
+    page.add_init_script(VIOLATIONS)
     page.goto(site.url)
     is_closed(page)
+    paper = page.locator("body").evaluate("(body) => getComputedStyle(body).backgroundColor")
+    assert paper == "rgb(23, 24, 26)", "the look of the product"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate("violations") == []
     expect(page.locator("body")).to_contain_text("polydraft token")
     page.get_by_role("textbox", name="Token").fill("a guess")
     page.get_by_role("button", name="Open").click()
@@ -92,20 +108,6 @@ def test_without_the_token_the_page_has_instructions_and_a_field_for_it(context:
     page.get_by_role("textbox", name="Token").fill(site.access.token)
     page.get_by_role("textbox", name="Token").press("Enter")
     is_open(page, site)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_without_a_token_has_the_look_of_the_product(
-    browser: Browser, site: Site, scheme: Any, tmp_path: Path
-) -> None:
-    with browser.new_context(color_scheme=scheme, viewport={"width": 360, "height": 640}) as context:
-        page = context.new_page()
-        page.add_init_script(VIOLATIONS)
-        page.goto(site.url)
-        paper = {"light": "rgb(251, 250, 246)", "dark": "rgb(23, 24, 26)"}[scheme]
-        assert page.locator("body").evaluate("(body) => getComputedStyle(body).backgroundColor") == paper
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.evaluate("violations") == []
 
 
 def test_the_installed_app_opens_after_browser_and_server_were_started_again(
@@ -123,6 +125,10 @@ def test_the_installed_app_opens_after_browser_and_server_were_started_again(
     page = context.new_page()
     page.goto(site.url)  # the start address in the manifest
     is_open(page, site)
+    found = context.new_cdp_session(page).send("Page.getAppManifest")  # it is fetched with the cookie
+    assert (found["url"], found["errors"]) == (site.url + "manifest.json", [])
+    assert page.locator("link[rel=manifest]").get_attribute("crossorigin") == "use-credentials"
+    assert context.request.get(found["url"]).json()["start_url"] == "/"
     context.close()
 
 
@@ -130,18 +136,6 @@ def _executable() -> str:
     from app.web.browser import find_browser
 
     return str(find_browser())
-
-
-def test_the_manifest_is_fetched_with_the_cookie(whole_chromium: Browser, site: Site) -> None:
-    page = whole_chromium.new_page()
-    context = page.context
-    page.goto(site.printed)
-    is_open(page, site)
-    found = context.new_cdp_session(page).send("Page.getAppManifest")
-    assert found["url"] == site.url + "manifest.json"
-    assert found["errors"] == []
-    assert page.locator("link[rel=manifest]").get_attribute("crossorigin") == "use-credentials"
-    assert context.request.get(found["url"]).json()["start_url"] == "/"
 
 
 @contextmanager
