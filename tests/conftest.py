@@ -57,12 +57,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Files that take longest: begun first, they do not keep one process busy when the others are done. Those of browsers
 # and servers, which often wait, alternate with those that compute.
 LONGEST = """
-    page sampling_page documents_page learning app stores_page install incognito learn access_page
-    evals recurrent_models speculative server native disk static offline samplers lsp_start soak llamacpp
-    ngram_interruption showing_page ngram_store prose sleep_page autocomplete cli bench_serve personal_store learner
-    guard llm_plugin gguf lsp token_trees start torch_model guard_page look_page superposed gguf_tokenizers eagle3
-    hostile_files ngram_cluster personal_drafts shutdown base_store bench_models pairing_page arc serve earned
-    eagle3_drafter adapter coded families tune_adapter structure contributing
+    documents_page page install sampling_page app learn stores_page learning disk access_page evals parts_page
+    ngram_interruption incognito native engine_errors guard_page speculative server lsp_start soak bench_serve
+    start ngram_cluster gguf sleep_page rounded hostile_files gguf_tokenizers personal_store lsp cli
+    torch_model showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts learner
+    samplers recurrent_models prose silent_files model_file personal_large base_store trie_check eagle3 look_page
+    tune_adapter probe llm_plugin pairing_page serve shutdown guard superposed arc earned adapter coded families
+    autocomplete structure contributing
 """
 
 

@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 
 from app.cli import main as cli
 from app.web.page import EXAMPLES
-from core.autocomplete import Autocomplete, load_autocomplete
+from core.autocomplete import Autocomplete
+from core.models.prose import prose_of
 from core.samplers.view import look
 from measure.bench.child import free_port
 from tests.app.static.editor.test_page import HOSTILE, Editor
@@ -168,23 +169,25 @@ def test_the_text_survives_a_reload_and_sliders_act_on_the_next_drafts(page: Pag
     assert longest < 40
 
 
-def test_the_panels_chart_is_what_the_core_computes(page: Page, app: App) -> None:
-    autocomplete = load_autocomplete(prose=True)
-    autocomplete.adapt([])
-    session = autocomplete.open()
+def test_the_panels_chart_is_what_the_core_computes(page: Page, app: App, autocomplete: Autocomplete) -> None:
+    model = autocomplete.model
+    with_prose = Autocomplete(model, autocomplete.ngrams, prose=prose_of(model))
+    with_prose.adapt([])
+    session = with_prose.open()
     completion = session.complete(TEXT)
     while completion.next_logits is None:
-        completion.advance(autocomplete.model.forward(completion.rows()))
+        completion.advance(model.forward(completion.rows()))
     logits = completion.next_logits
     completion.close()
     session.close()
+    model.adapt([])  # other tests have it without prose
     editor = opened(page, app)
     editor.put(TEXT)
     wait_until_done(editor)
     page.locator(".pd-sampling-button").click()
     page.get_by_role("complementary", name="Style of drafts").get_by_role("button", name="For experts").click()
     for rule, temperature in (("top-w", 1.0), ("top-n-sigma", 2.0)):
-        view = look(logits, autocomplete.model.tokenizer, temperature, {rule: {}}, autocomplete.geometries)
+        view = look(logits, model.tokenizer, temperature, {rule: {}}, with_prose.geometries)
         page.locator("#sm-rule").select_option(rule)
         page.get_by_role("slider", name="Temperature", exact=True).fill(f"{temperature:g}")
         tokens = [token.text.replace(" ", "␣").replace("\n", "↵") for token in view.tokens]

@@ -992,6 +992,7 @@ def test_the_command_learns_and_forgetting_says_what_to_do(
     monkeypatch.setattr(learn_cli, "go_last", lambda: None)
     monkeypatch.setattr("training.held_out.MOST_WINDOWS", 8)
     monkeypatch.setattr(typist, "PASSAGE", 60)
+    monkeypatch.setattr(personal, "recipe_for", lambda pieces: STORED)
     model = str(tiny_folder("compiled llama"))
     with PersonalStore.open(tmp_path / "me.sqlite", fresh().tokenizer, create=True) as store:
         store.add("a.txt", [letters(5000)])
@@ -1002,7 +1003,7 @@ def test_the_command_learns_and_forgetting_says_what_to_do(
         assert result.exit_code == status, result.output
         return result.stdout if status == 0 else result.stderr
 
-    found = json.loads(run("learn", "me", "--model", model, "--minutes", "0.03", "--json"))
+    found = json.loads(run("learn", "me", "--model", model, "--minutes", "0.1", "--json"))
     (row,) = found["rows"]
     assert row["store"] == "me"
     result = load(tmp_path / "me.adapter").result

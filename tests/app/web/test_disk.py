@@ -286,22 +286,13 @@ CONTENTS: dict[str, Callable[[Disk], Any]] = {
 }
 
 
-# Files that are wrong at the same time: none of them keeps another one from being read.
-TOGETHER = [
-    ("choice", "preset", "adapter", "note", "calibration"),
-    ("manifest", "presets' file", "adapter's configuration"),
-    ("personal store's file",),
-]
-
-
-@pytest.mark.parametrize("files", TOGETHER, ids=", ".join)
-def test_no_content_of_a_file_disturbs_a_route(files: tuple[str, ...], disk: Disk) -> None:
+@pytest.mark.parametrize("what", CONTENTS)
+def test_no_content_of_a_file_disturbs_a_route(what: str, disk: Disk) -> None:
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), derandomize=True)
-    @given(st.fixed_dictionaries({what: as_file(CONTENTS[what](disk)) for what in files}))
-    def answers(contents: dict[str, bytes]) -> None:
+    @given(as_file(CONTENTS[what](disk)))
+    def answers(content: bytes) -> None:
         disk.restore()
-        for what, content in contents.items():
-            disk.write(what, content)
+        disk.write(what, content)
         disk.ask_every_route()
 
     answers()

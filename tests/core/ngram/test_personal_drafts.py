@@ -166,9 +166,7 @@ def test_an_added_phrase_is_suggested_at_the_very_next_keystroke(personal: Autoc
     assert not any("Featherstone" in draft.text for draft in drafts(personal, before))
 
 
-@pytest.mark.parametrize(
-    "before", ["Thank you for your letter. I am writ", "Thank you for your", "She opened the letter"]
-)
+@pytest.mark.parametrize("before", ["Thank you for your letter. I am writ", "She opened the letter"])
 def test_without_a_personal_store_no_token_is_marked(
     tiny_autocomplete: Autocomplete, tmp_path: Path, before: str
 ) -> None:

@@ -187,7 +187,7 @@ def test_the_high_level_llama_takes_a_rule(tiny_default, monkeypatch):
 
 
 @every_rule
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_something_is_kept_and_nothing_is_made_up(rule, data):
     values = st.floats(-50, 50) | st.sampled_from([-INF, INF, math.nan, 0.0, 1.0])
@@ -344,7 +344,7 @@ def test_what_is_out_of_range_is_named(make, said):
 # --- what each rule promises ------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(rows(), st.floats(0.01, 0.99))
 def test_top_p_is_the_smallest_set_with_that_mass(row, p):
     probability = torch.tensor(row, dtype=torch.float64).softmax(0)
@@ -354,7 +354,7 @@ def test_top_p_is_the_smallest_set_with_that_mass(row, p):
     assert all(probability[list(s)].sum() < p + 1e-12 for s in smaller)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(rows(2, 30), st.floats(0.1, 5), st.floats(0.0, 3.0))
 def test_top_n_sigma_keeps_the_same_tokens_at_every_temperature(row, t, n):
     logits = torch.tensor(row, dtype=torch.float64)
@@ -380,7 +380,7 @@ def test_min_p_is_top_1_minus_p_on_uniform_logits():
         assert counts[0] == pytest.approx(counts[1], rel=1e-3)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(rows(), st.floats(0.05, 0.95))
 def test_top_h_is_the_longest_run_within_its_entropy(row, alpha):
     p = torch.tensor(row, dtype=torch.float64).softmax(0).sort(descending=True).values
@@ -395,7 +395,7 @@ def _entropy(q: torch.Tensor) -> float:
     return float(-(q * q.log()).sum())
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(rows())
 def test_p_less_keeps_what_is_at_least_as_probable_as_two_equal_samples(row):
     p = np.exp(np.array(row) - max(row))
@@ -405,7 +405,7 @@ def test_p_less_keeps_what_is_at_least_as_probable_as_two_equal_samples(row):
         assert kept(PLess(), row) == [i for i, p_i in enumerate(p) if p_i >= threshold]
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(rows(), st.floats(0.02, 0.5))
 def test_xtc_drops_all_viable_tokens_but_the_least_probable(row, threshold):
     """As the source: of the tokens in descending order, all those before the last one at or above the threshold."""
@@ -430,7 +430,7 @@ def test_xtc_drops_at_its_share_of_the_places_and_at_the_same_ones_each_time():
     assert len({float(row.sum()) for row in XTC(0.1, 0.5)(torch.tensor([[n, 1] for n in range(40)]), logits[:40])}) == 2
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     st.lists(st.integers(0, 3), max_size=14),
     st.floats(0, 3),
