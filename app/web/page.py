@@ -206,7 +206,8 @@ def build_page() -> gr.Blocks:
         gr.HTML(
             elem_id="pd-component",  # not "polydraft": the browser would make that window.polydraft
             html_template=editor_markup(),
-            js_on_load=f'import("{STATIC_URL}/editor/main.js").then((main) => main.mount(element));',
+            # Chromium compiles the same code of two servers' pages once, and resolves a path in it at the first server.
+            js_on_load=f'import(location.origin + "{STATIC_URL}/editor/main.js").then((main) => main.mount(element));',
             apply_default_css=False,
         )
     return page

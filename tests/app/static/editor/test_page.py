@@ -928,6 +928,20 @@ def test_two_tabs_do_not_disturb_each_other(context: BrowserContext, server: Ser
     assert (one.text, two.text) == ("The first", "The second")
 
 
+def test_two_servers_in_one_browser_have_their_own_scripts(
+    context: BrowserContext, server: Server, fake: FakeDrafts
+) -> None:
+    """Chromium evaluates the same code of both pages once, so a path in it would lead to the first server."""
+    other = Server(create_app(fake))
+    pages = [Editor(context.new_page(), fake).open(each.url) for each in (server, other)]
+    for page in pages:
+        page.enter(BEFORE)
+        page.wait_for_drafts(MARKET, RIVER, HOME)
+        assert page.errors == []
+        page.page.close()
+    other.stop()
+
+
 def test_a_closed_tab_notifies_the_server(editor: Editor) -> None:
     editor.enter(BEFORE)
     editor.wait(editor.drafts, "drafts")
