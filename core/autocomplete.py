@@ -456,6 +456,12 @@ class Completion:
         """Takes the logits of `rows()`, in their order."""
         self._take(*self._steps.send(logits))
 
+    def finish(self) -> Completion:
+        """Computes all passes that are left, for a caller who shares none with other texts; returns itself."""
+        while not self.done:
+            self.advance(self._session.autocomplete.model.forward(self.rows()))
+        return self
+
     def close(self) -> None:
         """Stops between two passes; the cache keeps only the text."""
         self.done, self._rows = True, []

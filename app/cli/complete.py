@@ -166,9 +166,7 @@ def complete(
         for _ in autocomplete.time_rows():
             pass
     began = time.perf_counter()
-    completion = autocomplete.open().complete(text, options=options)
-    while not completion.done:
-        completion.advance(autocomplete.model.forward(completion.rows()))
+    completion = autocomplete.open().complete(text, options=options).finish()
     ms = (time.perf_counter() - began) * 1000
     drafts = [draft for draft in completion.drafts if draft.probability >= settings.min_confidence]
     figures = completion.figures if settings.speculates else None

@@ -33,7 +33,6 @@ from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete, Session
 from core.errors import InputError
 from core.time_saved import END_BELOW, Costs, RowPath, rows_that_pay
-from measure.evals.time import completed
 from measure.options import EvalOptions, loaded
 from measure.report import Progress, Report, ReportRow, counted
 from measure.scores import half_interval, mean
@@ -140,8 +139,8 @@ def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int, k
     after = case.after if knowing else ""
     autocomplete.pace.seconds = None  # the comparison with the text after the caret is never skipped
     settings, tokenizer = DraftSettings(k=k), autocomplete.model.tokenizer
-    usual = completed(autocomplete, session, case.before, drafting(settings, after=after))
-    paths = completed(autocomplete, session, case.before, drafting(settings, after=after, end_below=END_BELOW)).paths
+    usual = session.complete(case.before, options=drafting(settings, after=after)).finish()
+    paths = session.complete(case.before, options=drafting(settings, after=after, end_below=END_BELOW)).finish().paths
     drafts = sorted(usual.drafts, key=lambda draft: draft.id != usual.best)
 
     def cut(text: str) -> str:

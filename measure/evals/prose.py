@@ -163,11 +163,9 @@ def planned_letters(autocomplete: Autocomplete, options: EvalOptions) -> dict[st
 def bookings(autocomplete: Autocomplete, words: re.Pattern[str], beginning: str) -> dict[str, float]:
     """Returns the percentage of three drafts as shipped in which any of the words occurs."""
     session = autocomplete.open()
-    completion = session.complete(beginning)
-    while not completion.done:
-        completion.advance(autocomplete.model.forward(completion.rows()))
+    drafts = session.complete(beginning).finish().drafts
     session.close()
-    named = [bool(words.search(draft.text)) for draft in completion.drafts]
+    named = [bool(words.search(draft.text)) for draft in drafts]
     return {BOOKINGS: 100 * fmean(named) if named else 0.0}
 
 

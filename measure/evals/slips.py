@@ -129,10 +129,7 @@ def slip(letters: str, chance: random.Random) -> tuple[str, int]:
 
 
 def _drafts(session: Session, before: str, rows: list[KeptRow], corrects: bool) -> list[TextDraft]:
-    completion = session.complete(before, rows, drafting(DraftSettings(k=K), corrects=corrects))
-    while not completion.done:
-        completion.advance(session.autocomplete.model.forward(completion.rows()))
-    return completion.drafts
+    return session.complete(before, rows, drafting(DraftSettings(k=K), corrects=corrects)).finish().drafts
 
 
 def _reached(drafts: list[TextDraft], before: str, text: str) -> int:

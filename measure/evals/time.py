@@ -29,7 +29,7 @@ from statistics import fmean
 from app.learning.typist import Passage, passages
 from app.service.sampling import drafting
 from app.service.settings import DraftSettings
-from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session
+from core.autocomplete import Autocomplete
 from core.calibration import UNCHANGED, Making, calibration_of, fitted
 from core.time_saved import END_BELOW, FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends
 from measure.options import EvalOptions, loaded, texts
@@ -168,20 +168,13 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
     session, shown = autocomplete.open(), []
     for at in range(len(passage.rest)):
         before = passage.before + passage.rest[:at]
-        usual = completed(autocomplete, session, before, drafting(settings))
-        farther = completed(autocomplete, session, before, drafting(settings, end_below=END_BELOW))
+        usual = session.complete(before, options=drafting(settings)).finish()
+        farther = session.complete(before, options=drafting(settings, end_below=END_BELOW)).finish()
         branches = tuple(draft.probability for draft in usual.drafts)
         made = tuple((farther.making(draft), RowPath.of(draft)) for draft in farther.drafts)
         shown.append(RowsAt(tuple(usual.paths), branches, usual.best, tuple(farther.paths), made))
     session.close()
     return shown
-
-
-def completed(autocomplete: Autocomplete, session: Session, before: str, options: CompleteOptions) -> Completion:
-    completion = session.complete(before, options=options)
-    while not completion.done:
-        completion.advance(autocomplete.model.forward(completion.rows()))
-    return completion
 
 
 def typing_times(passage: Passage, key_ms: float, sigma: float = SIGMA) -> list[float]:

@@ -26,13 +26,12 @@ runner = CliRunner()
 
 
 class FakeAutocomplete:
-    """Two drafts after three passes; remembers what it was asked for."""
+    """Two drafts; remembers what it was asked for."""
 
     def __init__(self, notice: str | None = None) -> None:
         self.notice = notice
-        self.model = SimpleNamespace(name="fake", backend="torch", forward=lambda rows: ["logits"] * len(rows))
+        self.model = SimpleNamespace(name="fake", backend="torch")
         self.asked: dict[str, Any] = {}
-        self.done, self.passes = False, 0
         self.exact_steps, self.timed = 7, 0
         self.has_prose = False
         self.drafts = [
@@ -58,12 +57,8 @@ class FakeAutocomplete:
         self.asked = {"text": text, **vars(options)}
         return self
 
-    def rows(self) -> list[str]:
-        return ["row"]
-
-    def advance(self, logits: list[str]) -> None:
-        self.passes += 1
-        self.done = self.passes == 3
+    def finish(self) -> FakeAutocomplete:
+        return self
 
 
 @pytest.fixture
@@ -271,7 +266,6 @@ def test_prose_is_refused_where_no_adapter_is_for_the_model(fake: FakeAutocomple
     assert "no adapter to prose for fake" in said(result)
     assert runner.invoke(app, ["complete", "Once", "--no-prose"]).exit_code == 0
     fake.has_prose = True
-    fake.done, fake.passes = False, 0
     assert runner.invoke(app, ["complete", "Once", "--prose"]).exit_code == 0
 
 
