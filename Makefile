@@ -90,7 +90,7 @@ wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-m
 SLOW := adapter app autocomplete base_store bench_serve cli coded disk eagle3 eagle3_drafter earned evals gguf \
         gguf_tokenizers guard hostile_files install learn learner learning llamacpp llm_plugin lossless lsp \
         lsp_start lsp_vscode modes native ngram_cluster ngram_interruption ngram_store offline personal_drafts \
-        personal_store recurrent_models samplers server shutdown soak speculative start static superposed \
+        personal_store recurrent_models samplers server soak speculative start static superposed \
         token_trees torch_model
 
 # Without the default model, whose weights would be sent to the emulator for each pass.

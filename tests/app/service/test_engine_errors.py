@@ -190,7 +190,7 @@ from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete, Completion, Session
 from core.models import load_model
 
-needle = "".join(chance.choice("abcdefgh") for chance in [random.Random(7)] for _ in range(20))
+needle = "".join(random.Random(7).choices("abcdefgh", k=20))  # in no string of this code
 
 def live(*types):
     gc.collect()

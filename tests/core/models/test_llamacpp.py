@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from itertools import chain
@@ -162,6 +163,27 @@ def test_the_tokenizers_have_the_same_pieces(llama_model, torch_model):
     assert llama_model.tokenizer.fingerprint == torch_model.tokenizer.fingerprint
     assert llama_model.tokenizer.eos_ids == torch_model.tokenizer.eos_ids
     assert llama_model.tokenizer.document_start == torch_model.tokenizer.document_start
+
+
+def test_llama_cpps_tokenizer_works_after_its_model_was_closed(
+    default_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from core.models import llamacpp
+
+    freed: list[object] = []
+    really = llamacpp.lib.llama_model_free
+    monkeypatch.setattr(llamacpp.lib, "llama_model_free", lambda pointer: (freed.append(pointer), really(pointer)))
+    model = llamacpp.load(default_gguf, "default")
+    tokenizer = model.tokenizer
+    expected = tokenizer.encode("Once upon a time")
+    model.close()
+    del model
+    gc.collect()
+    assert not freed
+    assert tokenizer.encode("Once upon a time") == expected
+    del tokenizer
+    gc.collect()
+    assert len(freed) == 1
 
 
 def test_neither_llama_cpp_nor_the_rules_import_transformers():

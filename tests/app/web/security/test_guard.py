@@ -24,20 +24,16 @@ from starlette.routing import BaseRoute, Mount, Route
 from typer.testing import CliRunner
 
 from app.cli.main import app as command_line
-from app.service.service import DraftService
-from app.web import running, serving
+from app.web import running
 from app.web.page import NEEDED, OnlyNeeded
 from app.web.security import access as tokens
 from app.web.security.access import Access, owner_of
 from app.web.security.guard import HEADERS
 from app.web.security.private import data_folder, private_folder
 from app.web.serving import serve
-from app.web.site import create_app
 from core.errors import InputError
 from core.files import write_whole
 from tests.app.web.test_server import Site, address_of, asked, child
-from tests.fake_autocomplete import FakeAutocomplete
-from tests.fake_drafts import Server
 from tests.paths import ROOT, TESTS
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux reports the owner of a connection")
@@ -476,7 +472,7 @@ SERVES = """
     from app.web import serving
 
     serving.DraftService.start = lambda self: None
-    serving.serve(port=0)
+    serving.serve(port=0, open_browser={opens}, with_token={token})
 """
 
 
@@ -490,7 +486,7 @@ def test_a_second_start_opens_the_app_that_runs(
     browser.chmod(0o755)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setenv("BROWSER", str(browser))
-    process = child(SERVES, home)
+    process = child(SERVES.format(opens=True, token=True), home)
     try:
         port, token = address_of(process)
         assert tokens.token() == token
@@ -515,20 +511,24 @@ def test_a_second_start_opens_the_app_that_runs(
     assert running.at(port) is None  # also when it was killed
 
 
-def test_without_a_token_every_user_has_access_and_a_warning_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    serving._tell("Polydraft is at", 1234, None, open_browser=False)
-    out, err = capsys.readouterr()
-    assert out == "Polydraft is at http://127.0.0.1:1234\n"
-    assert err.startswith("Warning: without a token every user and every program")
-    server = Server(create_app(DraftService(FakeAutocomplete().real)))
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    for headers, status in (({}, 200), ({"Origin": "http://evil.example"}, 403)):
-        connection.request("GET", "/api/status", headers=headers)
-        response = connection.getresponse()
-        response.read()
-        assert response.status == status
-    connection.close()
-    server.stop()
+def test_without_a_token_every_user_has_access_and_a_warning_is_printed(home: Path) -> None:
+    process = child(SERVES.format(opens=False, token=False), home)
+    try:
+        assert process.stdout
+        assert process.stderr
+        found = re.fullmatch(r"Polydraft is at http://127\.0\.0\.1:(\d+)\n", process.stdout.readline())
+        assert found
+        assert process.stderr.readline().startswith("Warning: without a token every user and every program")
+        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=20)
+        for headers, status in (({}, 200), ({"Origin": "http://evil.example"}, 403)):
+            connection.request("GET", "/api/status", headers=headers)
+            response = connection.getresponse()
+            response.read()
+            assert response.status == status
+        connection.close()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_what_the_docs_say_of_security_names_tests_that_exist() -> None:
