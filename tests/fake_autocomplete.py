@@ -169,5 +169,10 @@ class FakeCompletion:
             for i, word in enumerate(WORDS[: self.k])
         ]
 
+    def finish(self) -> FakeCompletion:
+        while not self.done:
+            self.advance([])
+        return self
+
     def close(self) -> None:
         self.done = self.closed = True

@@ -34,8 +34,7 @@ def test_the_first_draft_of_the_default_model_needs_no_transformers_and_no_llama
 from core.autocomplete import load_autocomplete
 autocomplete = load_autocomplete()
 completion = autocomplete.open().complete("Thank you for your ")
-while not completion.done:
-    completion.advance(autocomplete.model.forward(completion.rows()))
+completion.finish()
 assert completion.drafts
 """
     assert loaded(code, *SLOW) == dict.fromkeys(SLOW, False)

@@ -92,10 +92,7 @@ def session(model: TableModel) -> Iterator[Session]:
 
 def completed(session: Session, text: str, **options: Any) -> Completion:
     kept = options.pop("kept", ())
-    completion = session.complete(text, kept, CompleteOptions(**{"heal": False, "k": 3, "length": 2} | options))
-    while not completion.done:
-        completion.advance(session.autocomplete.model.forward(completion.rows()))
-    return completion
+    return session.complete(text, kept, CompleteOptions(**{"heal": False, "k": 3, "length": 2} | options)).finish()
 
 
 def gain(model: TableModel, before: str, draft: str, after: str) -> float:
@@ -171,8 +168,7 @@ def test_rows_that_a_reader_has_seen_are_not_withdrawn(session: Session) -> None
     )
     assert not completion.judged
     completion.seen = True
-    while not completion.done:
-        completion.advance(session.autocomplete.model.forward(completion.rows()))
+    completion.finish()
     assert completion.judged
     assert len(completion.drafts) == 3
 

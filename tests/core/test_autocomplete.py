@@ -20,10 +20,7 @@ from core.text import shown, without_dangling
 
 
 def run(autocomplete, session, text, kept=(), **options):
-    completion = session.complete(text, kept, CompleteOptions(**options))
-    while not completion.done:
-        completion.advance(autocomplete.model.forward(completion.rows()))
-    return completion
+    return session.complete(text, kept, CompleteOptions(**options)).finish()
 
 
 @pytest.fixture
@@ -111,8 +108,7 @@ def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autoco
         assert (again.fed, a.model.tokens_fed) == (0, fed)
         assert again.next_logits is not None
         assert torch.equal(again.next_logits, first.next_logits)
-        while not again.done:
-            again.advance(a.model.forward(again.rows()))
+        again.finish()
         assert again.drafts[0].text == other.drafts[0].text
     assert run(a, session, text + "d").reused >= 4  # the typed letters are still in the cache
     session.close()
@@ -311,8 +307,7 @@ def test_the_best_draft_is_the_same_for_any_number_of_drafts(autocomplete, text)
     for k in (1, 3, 9):
         session = autocomplete.open()
         completion = session.complete(text, options=drafting(DraftSettings(k=k)))
-        while not completion.done:
-            completion.advance(autocomplete.model.forward(completion.rows()))
+        completion.finish()
         best += [(draft.ids, draft.text) for draft in completion.drafts if draft.id == completion.best]
         session.close()
     assert best == [best[0]] * 3

@@ -20,10 +20,7 @@ def session(tiny_autocomplete: Autocomplete) -> Iterator[Session]:
 
 
 def completed(session: Session, before: str, background: str) -> Completion:
-    completion = session.complete(before, options=CompleteOptions(k=3, length=4, background=background))
-    while not completion.done:
-        completion.advance(session.autocomplete.model.forward(completion.rows()))
-    return completion
+    return session.complete(before, options=CompleteOptions(k=3, length=4, background=background)).finish()
 
 
 def test_the_model_reads_the_background_as_a_paragraph_before_the_text(session: Session) -> None:

@@ -15,8 +15,7 @@ from tests.table_model import TableModel
 def completed(autocomplete: Autocomplete, text: str, **options: Any) -> Completion:
     session = autocomplete.open()
     completion = session.complete(text, options=CompleteOptions(**options))
-    while not completion.done:
-        completion.advance(autocomplete.model.forward(completion.rows()))
+    completion.finish()
     assert None not in session.sequence.inputs, "the cache keeps the text alone"
     session.close()
     return completion

@@ -138,8 +138,7 @@ def test_a_keystroke_builds_its_options_as_set_and_with_its_stores_and_no_more(m
     monkeypatch.setattr(Options, "__post_init__", lambda self: (built.append(self), check(self))[1])
     autocomplete, settings = Autocomplete(TableModel()), DraftSettings(length=4)
     completion = autocomplete.open().complete("abc", options=sampling.options(autocomplete, settings))
-    while not completion.done:
-        completion.advance(autocomplete.model.forward(completion.rows()))
+    completion.finish()
     assert [(options.k, options.length, options.exact_steps) for options in built] == [(3, 4, 2)] * 2
 
 
@@ -214,8 +213,7 @@ def test_the_papers_preset_is_the_papers_method() -> None:
     store: Any = Counts.of(6, [([0, 1, 2, 3, 4, 5, 0, 2, 4, 1, 3, 5] * 3, 1)], 3)
     autocomplete = Autocomplete(TableModel(seed=2), ngrams=store)
     completion = autocomplete.open().complete("abc", options=sampling.drafting(settings, heal=False, one_line=False))
-    while not completion.done:
-        completion.advance(autocomplete.model.forward(completion.rows()))
+    completion.finish()
     arguments = {"distinct": False, "exact_steps": 0, "forks": 0, "mixing": "geometric", "alpha": 0.54, "tau": 0.06}
     *_, by_hand = superpose(autocomplete.model, [0, 1, 2], 3, 6, ngrams=store, **arguments)
     assert [draft.text for draft in completion.drafts] == [autocomplete.model.tokenizer.decode(i) for i in by_hand.ids]

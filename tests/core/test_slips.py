@@ -67,8 +67,7 @@ def session(torch_model: LanguageModel) -> Iterator[Session]:
 
 def drafts(session: Session, before: str, **options: Any) -> list[TextDraft]:
     completion = session.complete(before, options=CompleteOptions(k=3, length=6, forks=2, exact_steps=2, **options))
-    while not completion.done:
-        completion.advance(session.autocomplete.model.forward(completion.rows()))
+    completion.finish()
     return completion.drafts
 
 

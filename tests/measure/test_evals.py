@@ -314,8 +314,7 @@ def test_the_typist_loses_nothing_by_looking_no_further_than_drafts_agree(autoco
         rest = text[at : at + 200]
         part = [draft.text for draft in drafted(autocomplete, session, text[:at], way, rest)]
         completion = session.complete(text[:at], options=drafting(way.settings))
-        while not completion.done:
-            completion.advance(autocomplete.model.forward(completion.rows()))
+        completion.finish()
         whole = [draft.text for draft in completion.drafts]
         assert best_move(part, rest) == best_move(whole, rest)
         fewer += part != whole

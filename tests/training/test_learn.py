@@ -852,8 +852,7 @@ def test_an_eagle3_head_says_that_it_was_trained_for_the_model_alone(
     def notice(drafter: str) -> str | None:
         settings = speculating("lossless", drafter)
         drafts = autocomplete.open().complete("abc", options=sampling.options(autocomplete, settings))
-        while not drafts.done:
-            drafts.advance(model.forward(drafts.rows()))
+        drafts.finish()
         assert drafts.figures is not None
         return drafts.figures.notice
 

@@ -87,8 +87,7 @@ def test_another_rule_or_store_reads_the_same_logits(autocomplete):
 
     def texts(**options):
         completion = session.complete("Thank you for your", options=CompleteOptions(**options))
-        while not completion.done:
-            completion.advance(autocomplete.model.forward(completion.rows()))
+        completion.finish()
         return [draft.text for draft in completion.drafts]
 
     first = texts()
@@ -111,8 +110,7 @@ def test_a_session_at_rest_frees_its_logits_and_keeps_its_text(autocomplete):
     def key(text):
         before = model.tokens_fed
         completion = session.complete(text)
-        while not completion.done:
-            completion.advance(model.forward(completion.rows()))
+        completion.finish()
         return [draft.text for draft in completion.drafts], model.tokens_fed - before, completion.fed
 
     drafts, *_ = key("Thank you for your")

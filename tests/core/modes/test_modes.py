@@ -212,8 +212,7 @@ def test_text_is_completed_in_every_mode_with_every_rule_healed(autocomplete, mo
     for rule in ("top-w", "mirostat", "greedy") if mode == "sampled" else ("min-p",):
         made = autocomplete.sampler(rule, {}, 1.5)
         completion = session.complete("I am writ", options=CompleteOptions(mode=Mode(mode), rule=made, k=3, length=3))
-        while not completion.done:
-            completion.advance(autocomplete.model.forward(completion.rows()))
+        completion.finish()
         assert completion.drafts
         assert all("writ" + d.text[:1] for d in completion.drafts)
         assert completion.next_logits is not None
@@ -231,8 +230,7 @@ def test_drawn_drafts_end_at_words(autocomplete, mode):
             completion = session.complete(
                 "The committee agreed to reo", options=CompleteOptions(mode=Mode(mode), k=3, length=length, seed=seed)
             )
-            while not completion.done:
-                completion.advance(autocomplete.model.forward(completion.rows()))
+            completion.finish()
             drafts.update({draft.id: draft.text for draft in completion.drafts})
             completion.close()
         for number in made[0].keys() & made[1].keys():

@@ -137,10 +137,8 @@ def test_familiarity_before_each_token_is_that_of_the_text_before_it() -> None:
 
 
 def completed(session: Session, before: str, earned: bool = True, **options: object) -> Completion:
-    completion = session.complete(before, options=CompleteOptions(k=3, length=4, earned=earned, **options))  # pyright: ignore[reportArgumentType]
-    while not completion.done:
-        completion.advance(session.autocomplete.model.forward(completion.rows()))
-    return completion
+    settings = CompleteOptions(k=3, length=4, earned=earned, **options)  # pyright: ignore[reportArgumentType]
+    return session.complete(before, options=settings).finish()
 
 
 def scores(completion: Completion) -> list[float]:

@@ -147,8 +147,7 @@ def personal(llama_model: LanguageModel, autocomplete: Autocomplete, tmp_path: P
 def drafts(autocomplete: Autocomplete, text: str, **options: Any) -> list[TextDraft]:
     session = autocomplete.open()
     completion = session.complete(text, options=CompleteOptions(**{"k": 3, "length": 8, **options}))
-    while not completion.done:
-        completion.advance(autocomplete.model.forward(completion.rows()))
+    completion.finish()
     session.close()
     return completion.drafts
 

@@ -89,8 +89,7 @@ def at_quillbrook(llama_model: LanguageModel, tmp_path: Path) -> Iterator[Autoco
 def test_a_phrase_of_a_domain_is_completed_from_inside_its_name(at_quillbrook: Autocomplete) -> None:
     session = at_quillbrook.open()
     completion = session.complete("The zephyr lantern of Quill", options=CompleteOptions(k=3, length=10, forks=2))
-    while not completion.done:
-        completion.advance(at_quillbrook.model.forward(completion.rows()))
+    completion.finish()
     session.close()
     assert completion.drafts[0].text.startswith("brook hums below the marble orchard")
     assert not completion.drafts[0].personal
