@@ -162,6 +162,24 @@ def byte_tokenizer() -> dict[str, Field]:
     }
 
 
+def sentencepiece_tokenizer() -> dict[str, Field]:
+    """All bytes, and a few tokens with scores."""
+    first = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    usual = ["\u2581", *"abcdeé1,", "ab", "\u2581a", "\u2581ab"]
+    scores = [0.0] * len(first) + [-float(i) for i in range(len(usual))]
+    return {
+        "tokenizer.ggml.model": Field(TEXT, "llama"),
+        "tokenizer.ggml.pre": Field(TEXT, "default"),
+        "tokenizer.ggml.tokens": Field(ARRAY, (TEXT, [*first, *usual])),
+        "tokenizer.ggml.token_type": Field(ARRAY, (I32, [2, 3, 3, *[6] * 256, *[1] * len(usual)])),
+        "tokenizer.ggml.scores": Field(ARRAY, (FLOAT, scores)),
+        "tokenizer.ggml.unknown_token_id": Field(U32, 0),
+        "tokenizer.ggml.bos_token_id": Field(U32, 1),
+        "tokenizer.ggml.eos_token_id": Field(U32, 2),
+        "tokenizer.ggml.add_space_prefix": Field(BOOL, True),
+    }
+
+
 def tokenizer_of(file: GGUFFile) -> dict[str, Field]:
     """The fields of a file's tokenizer, to give to another model."""
     kinds = {str: TEXT, bool: BOOL, int: U32}
@@ -207,6 +225,7 @@ LAYOUTS = {
     "llama": Layout(),
     "qwen2": Layout(biases=True),
     "qwen3": Layout(norms=_OF_HEADS, fields=_YARN),
+    "gemma": Layout(),
     "gemma2": Layout(norms=_AFTER, fields=_NEAR | _CAPS),
     "gemma3": Layout(norms=_AFTER | _OF_HEADS, fields=_NEAR),
     "smollm3": Layout(),
@@ -330,7 +349,8 @@ MOST_DATA = 1 << 20  # bytes that a tensor of another shape is given
 def mutated(seed: int) -> bytes:
     """A file that is a model, or was one before one to three things in it were changed."""
     rng = random.Random(seed)
-    made = tiny(some_sizes(rng), family=rng.choice(list(LAYOUTS)), rng=rng)
+    tokenizer = rng.choice((byte_tokenizer, sentencepiece_tokenizer))()
+    made = tiny(some_sizes(rng), tokenizer, family=rng.choice(list(LAYOUTS)), rng=rng)
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
         rng.choice((_field, _field, _shape, _shape, _kind, _place, _names, _tokenizer, _counts))(made, rng)
     try:
@@ -394,7 +414,8 @@ def _tokenizer(made: TinyGguf, rng: random.Random) -> None:
         elif way == 2:
             field.announced = rng.choice((0, 1, len(values) + 1, 1 << 20, 1 << 40, 2**64 - 1))
         elif way == 3 and values:
-            values[rng.randrange(len(values))] = rng.choice(("", "a", "\udcff", "c d e", " ")) if of == TEXT else 6
+            others = {TEXT: ("", "a", "\udcff", "c d e", " "), FLOAT: (6.0, -1e38, float("inf"), float("nan"))}
+            values[rng.randrange(len(values))] = rng.choice(others.get(of, (6,)))
         else:
             of, values = rng.choice(((TEXT, ["a b"]), (U32, [1, 2, 3]), (ARRAY, []), (99, [])))
         field.value = (of, values)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from core.errors import InputError
-from core.models.adapter import PROJECTIONS, Adapter, LowRank, Place, projections
+from core.models.adapter import PROJECTIONS, Adapter, LowRank, Projection, projections
 from core.models.memory import free_bytes
 from core.models.torch_model import TorchModel
 
@@ -104,7 +104,7 @@ class Student:
     """A model of a family that compiled code knows, with trainable adapters; its own weights are frozen.
 
     Attributes:
-        places: the trainable matrices by layer and projection.
+        projections: the trainable matrices by layer and name.
         dtype: of the frozen products: float32, or bfloat16 if this machine multiplies it faster.
         device: the device of the model's weights; matrices and gradients are there too.
     """
@@ -130,19 +130,21 @@ class Student:
             raise InputError(f"Adapters are trained for models of {', '.join(FAMILIES)}; this one is {c.model_type}.")
         _divide_fused(module)
         found = {
-            place: each for place, each in projections(module.named_modules()).items() if isinstance(each, nn.Linear)
+            projection: each
+            for projection, each in projections(module.named_modules()).items()
+            if isinstance(each, nn.Linear)
         }
         self.dtype = dtype or faster_dtype(found[min(found)].weight)
         chance = torch.Generator().manual_seed(recipe.seed)
-        self.places: dict[Place, _Adapted] = {}
+        self.projections: dict[Projection, _Adapted] = {}
         names = {id(each): name for name, each in module.named_modules()}
-        for place, each in sorted(found.items()):
-            rank = recipe.rank if place[1] in recipe.places else 0
+        for projection, each in sorted(found.items()):
+            rank = recipe.rank if projection[1] in recipe.places else 0
             made = _Adapted(each, rank, recipe.alpha, self.dtype, chance)
             parent, _, name = names[id(each)].rpartition(".")
             setattr(module.get_submodule(parent), name, made)
             if rank:
-                self.places[place] = made
+                self.projections[projection] = made
         for i, layer in enumerate(self._module.model.layers):
             layer.register_forward_pre_hook(lambda *_: check_cancelled())
             if i:  # the input of the first one has no gradient
@@ -154,27 +156,27 @@ class Student:
 
     @property
     def parameters(self) -> list[nn.Parameter]:
-        return [x for adapted in self.places.values() for x in (adapted.a, adapted.b)]
+        return [x for adapted in self.projections.values() for x in (adapted.a, adapted.b)]
 
-    def maps(self) -> dict[Place, LowRank]:
+    def maps(self) -> dict[Projection, LowRank]:
         """Returns copies of the adapters' matrices."""
         return {
-            place: LowRank(each.a.detach().to("cpu", copy=True), each.b.detach().to("cpu", copy=True))
-            for place, each in self.places.items()
+            projection: LowRank(each.a.detach().to("cpu", copy=True), each.b.detach().to("cpu", copy=True))
+            for projection, each in self.projections.items()
         }
 
     def begin_with(self, adapter: Adapter) -> None:
         """Sets the matrices to those of an adapter. Raises InputError if it has others."""
-        some = next(iter(self.places.values()))
+        some = next(iter(self.projections.values()))
         rank, scale = len(some.a), some.scale
-        if adapter.maps.keys() != self.places.keys() or (adapter.rank, adapter.scale) != (rank, scale):
+        if adapter.maps.keys() != self.projections.keys() or (adapter.rank, adapter.scale) != (rank, scale):
             raise InputError(
                 f"An adapter of rank {adapter.rank} and alpha {adapter.alpha:g} in {len(adapter.maps)} projections "
-                f"to begin with given; rank {rank} and alpha {rank * scale:g} in {len(self.places)} expected."
+                f"to begin with given; rank {rank} and alpha {rank * scale:g} in {len(self.projections)} expected."
             )
-        for place, each in self.places.items():
-            each.a.data.copy_(adapter.maps[place].a)
-            each.b.data.copy_(adapter.maps[place].b)
+        for projection, each in self.projections.items():
+            each.a.data.copy_(adapter.maps[projection].a)
+            each.b.data.copy_(adapter.maps[projection].b)
 
     def loss(self, ids: Tensor, counted: Tensor | None = None) -> Tensor:
         """Returns the mean of -ln p over the next tokens of pieces (N, T), with gradients; over those alone that are
@@ -191,12 +193,12 @@ class Student:
         """Returns ln p (T - 1,) float32, on the CPU, of each token of a piece (T,) after the first; at strength 0, of
         the model alone."""
         ids = ids.to(self.device)
-        for each in self.places.values():
+        for each in self.projections.values():
             each.strength = strength
         try:
             hidden = self._hidden(ids[None, :-1])[0]
         finally:
-            for each in self.places.values():
+            for each in self.projections.values():
                 each.strength = 1.0
         found = []
         size = _at_once(self.device)
@@ -243,8 +245,8 @@ def merge(model: TorchModel, adapter: Adapter) -> None:
     fingerprint becomes the adapter's identity. Raises AdapterError if it does not fit."""
     found = projections(model.layers.module.named_modules())
     adapter.check({model.fingerprint}, model.layers.projections)
-    for place, low in adapter.maps.items():
-        weight: Any = found[place].weight
+    for projection, low in adapter.maps.items():
+        weight: Any = found[projection].weight
         weight.data += (adapter.scale * low.b @ low.a).to(weight.device, weight.dtype)
     model.fingerprint = adapter.identity
 
@@ -567,7 +569,7 @@ class Trainer:
         return queue
 
     def _named(self) -> Iterator[tuple[str, nn.Parameter]]:
-        for (layer, name), adapted in self._student.places.items():
+        for (layer, name), adapted in self._student.projections.items():
             yield f"{layer}.{name}.a", adapted.a
             yield f"{layer}.{name}.b", adapted.b
 

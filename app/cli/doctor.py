@@ -22,7 +22,7 @@ from rich.table import Table
 from app.web import browser
 from core.errors import ModelFileError, ModelNotFound
 from core.models import native, probe
-from core.models.load import default_model_path, slower, why_not_compiled
+from core.models.load import default_model_path, slower, why_not_torch
 from core.models.memory import free_bytes
 from core.models.probe import Backend, ProbeResult
 from core.models.processor import cores, cpu
@@ -172,7 +172,7 @@ def _model(model: str, file: Path | None) -> Check:
         return Check("Model", "ok", str(file))
     described = f"{file}, {file.stat().st_size / 1e6:.0f} MB"
     try:
-        reason = "" if torch.cuda.is_available() else why_not_compiled(file)
+        reason = why_not_torch(file)
     except ModelFileError as error:
         return Check("Model", "fail", str(error), "Choose another model.")
     return Check("Model", "warn", described, slower(reason)) if reason else Check("Model", "ok", described)
@@ -196,6 +196,8 @@ def _backend(backend: Backend, result: ProbeResult) -> Check:
         advice = "It was compiled for another CPU: make setup-llama compiles it for this one."
     elif "not installed" in result.reason:
         advice = "make setup-llama compiles it." if backend == "llama.cpp" else "rm .venv/runtime.stamp; make setup"
+    elif "in llama.cpp alone" in result.reason:
+        advice = "Nothing, if llama.cpp works below."
     elif "did not answer" in result.reason:
         advice = "The machine is very busy, or the model is too large: try again, or use a smaller model."
     elif "crashed" in result.reason and backend == "llama.cpp":

@@ -63,7 +63,7 @@ class LowRank:
         return self.b.shape[0], self.a.shape[1]
 
 
-Place = tuple[int, str]  # layer and projection
+Projection = tuple[int, str]  # its layer and name
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Adapter:
     """An adapter for one model.
 
     Attributes:
-        maps: the changes, by layer and projection.
+        maps: the change of each projection.
         alpha: `scale` is alpha / rank, as in `peft`.
         model: the fingerprint of the model.
         result: see `Result`; the adapter is used only if it is `better`.
@@ -117,7 +117,7 @@ class Adapter:
         folder: from which it was read; None for one that was not.
     """
 
-    maps: Mapping[Place, LowRank]
+    maps: Mapping[Projection, LowRank]
     alpha: float
     model: str
     result: Result
@@ -138,29 +138,29 @@ class Adapter:
         def of(x: Tensor) -> Tensor:
             return x.to(torch.bfloat16).to(torch.float32)
 
-        return replace(self, maps={place: LowRank(of(m.a), of(m.b)) for place, m in self.maps.items()})
+        return replace(self, maps={projection: LowRank(of(m.a), of(m.b)) for projection, m in self.maps.items()})
 
     @cached_property
     def identity(self) -> str:
         """Hexadecimal SHA-256 of the model and the change, as the files have it: the fingerprint of the model with this
         adapter at full strength."""
         digest = hashlib.sha256(f"{self.model} {self.alpha:g}".encode())
-        for place, low in sorted(self.maps.items()):
-            digest.update(f"{place} {low.shape}".encode())
+        for projection, low in sorted(self.maps.items()):
+            digest.update(f"{projection} {low.shape}".encode())
             for x in (low.a, low.b):
                 digest.update(x.to(torch.bfloat16).contiguous().view(torch.int16).numpy().astype("<i2").tobytes())
         return digest.hexdigest()
 
-    def check(self, models: Collection[str], shapes: Mapping[Place, tuple[int, int]]) -> None:
+    def check(self, models: Collection[str], shapes: Mapping[Projection, tuple[int, int]]) -> None:
         """Raises AdapterError unless it fits a model of one of these fingerprints with projections of these shapes
         (out, in)."""
         if self.model not in models:
             raise AdapterError("The adapter was trained for another model; train it anew with `polydraft learn`.")
-        for place, low in self.maps.items():
-            if shapes.get(place) != low.shape:
-                layer, name = place
+        for projection, low in self.maps.items():
+            if (shape := shapes.get(projection)) != low.shape:
+                layer, name = projection
                 raise AdapterError(
-                    f"The adapter changes {name} of layer {layer} as {low.shape}, the model has {shapes.get(place)}; "
+                    f"The adapter changes {name} of layer {layer} as {low.shape}, the model has {shape}; "
                     "train it anew with `polydraft learn`."
                 )
 
@@ -168,16 +168,16 @@ class Adapter:
 # ---------------------------------------------------------------- files
 
 
-def tensor_name(place: Place, part: str) -> str:
-    layer, name = place
+def tensor_name(projection: Projection, part: str) -> str:
+    layer, name = projection
     return f"base_model.model.model.layers.{layer}.{PROJECTIONS[name]}.{name}.lora_{part}.weight"
 
 
 def save(adapter: Adapter, folder: Path) -> None:
     """Writes the files, in bfloat16; a reader sees the old or the new adapter. Raises AdapterError."""
     tensors = {
-        tensor_name(place, part): x.to(torch.bfloat16).contiguous()
-        for place, low in adapter.maps.items()
+        tensor_name(projection, part): x.to(torch.bfloat16).contiguous()
+        for projection, low in adapter.maps.items()
         for part, x in (("A", low.a), ("B", low.b))
     }
     about = {"version": 1, "model": adapter.model, **asdict(adapter.result)}
@@ -211,7 +211,7 @@ def load(folder: Path) -> Adapter:
     rank, alpha = config["r"], float(config["lora_alpha"])
     path = folder / WEIGHTS
     tensors, metadata = read_tensors(path)
-    parts: dict[Place, dict[str, Tensor]] = {}
+    parts: dict[Projection, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         found = _NAME.fullmatch(name)
         if found is None or PROJECTIONS.get(found[3]) != found[2]:
@@ -227,7 +227,7 @@ def load(folder: Path) -> Adapter:
         parts.setdefault((int(found[1]), found[3]), {})[found[4]] = tensor.to(torch.float32)
     if not parts or any(len(both) < 2 for both in parts.values()):
         raise AdapterError(f"{path} is incomplete; pairs of lora_A and lora_B expected.")
-    maps = {place: LowRank(both["A"], both["B"]) for place, both in sorted(parts.items())}
+    maps = {projection: LowRank(both["A"], both["B"]) for projection, both in sorted(parts.items())}
     model, result = _about(metadata.get(_OURS), path)
     return Adapter(maps, alpha, model, result, folder=folder)
 
@@ -291,10 +291,10 @@ def _read(path: Path, most: int) -> bytes:
         raise AdapterError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def projections(modules: Iterable[tuple[str, nn.Module]]) -> dict[Place, nn.Module]:
+def projections(modules: Iterable[tuple[str, nn.Module]]) -> dict[Projection, nn.Module]:
     """The projections of a model of the Llama family, among the named submodules of transformers' module."""
     pattern = re.compile(r"(?:.*\.)?layers\.(\d+)\.(\w+)\.(\w+)")
-    found: dict[Place, nn.Module] = {}
+    found: dict[Projection, nn.Module] = {}
     for name, module in modules:
         match = pattern.fullmatch(name)
         if match and PROJECTIONS.get(match[3]) == match[2] and hasattr(module, "weight"):

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from core.errors import BackendUnavailable, InputError, NotFinite
-from core.models.adapter import Adapter, AdapterError, Place
+from core.models.adapter import Adapter, AdapterError, Projection
 from core.models.capture import sent
 from core.models.embeddings import Embeddings, Ids
 from core.models.tokenizer import Tokenizer
@@ -153,7 +153,7 @@ class LanguageModel(ABC):
             sequence.close()
 
     def _check_adapters(
-        self, adapters: Ordered[tuple[Adapter, float]], shapes: Mapping[Place, tuple[int, int]]
+        self, adapters: Ordered[tuple[Adapter, float]], shapes: Mapping[Projection, tuple[int, int]]
     ) -> None:
         """Raises AdapterError for an adapter of another model, and for one that does not fit projections of these
         shapes (out, in)."""
@@ -352,15 +352,15 @@ class Sequence(ABC):
         if tree is None:
             raise InputError("There is no tree; feed one before calling keep.")
         at = -1
-        for place in path:
-            if not 0 <= place < len(tree.ids) or tree.parents[place] != at:
+        for node in path:
+            if not 0 <= node < len(tree.ids) or tree.parents[node] != at:
                 raise InputError(f"{path} is not a path of the tree; each index must be a child of the one before it.")
-            at = place
+            at = node
         self._keep(path)
         self._tree = None
         if path:
             self.remember(None if self.fresh is None else _rows(self.fresh, path))
-            self._note([tree.ids[place] for place in path], tree.logits[at])
+            self._note([tree.ids[node] for node in path], tree.logits[at])
 
     def rewind(self, length: int) -> None:
         """Drops every position from `length` on. Raises InputError if there are fewer."""
@@ -499,10 +499,10 @@ def depths(parents: list[int]) -> list[int]:
     return found
 
 
-def path_to(place: int, parents: list[int]) -> list[int]:
-    """The inputs from the tree's root to `place`."""
+def path_to(node: int, parents: list[int]) -> list[int]:
+    """The inputs from the tree's root to a node."""
     path: list[int] = []
-    while place >= 0:
-        path.append(place)
-        place = parents[place]
+    while node >= 0:
+        path.append(node)
+        node = parents[node]
     return path[::-1]

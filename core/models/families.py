@@ -2,7 +2,7 @@
 
 A `Family` says what a file's metadata does not: its layout, and constants that are part of the architecture. The fields
 of the metadata that a family has beside those of all (`COMMON`) are in `fields`; a file with any other field may mean
-something that is not computed here, and is left to llama.cpp or transformers.
+something that is not computed here, and is left to llama.cpp.
 """
 
 from __future__ import annotations

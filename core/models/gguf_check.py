@@ -2,7 +2,7 @@
 
 Compiled code allocates memory by the metadata and fills it from the tensors, so the two must agree before either is
 used. For the families that compiled code knows, the table contains every tensor of the layers. For other
-architectures, which transformers or llama.cpp read, only the sizes that all of them have are compared.
+architectures, which llama.cpp reads, only the sizes that all of them have are compared.
 
 Shapes: D width, H query heads on K key heads, w width of a head, V vocabulary.
 """

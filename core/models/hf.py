@@ -1,4 +1,4 @@
-"""Loads models for the torch backend: with transformers, or from a GGUF file directly into compiled code.
+"""Loads models for the torch backend: folders with transformers, GGUF files with our own readers.
 
 The result is a `TorchModel`. transformers is imported only if its own layers or readers are needed, because
 that takes seconds.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import socket
 import struct
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from logging import CRITICAL
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from core.errors import InputError, ModelFileError, ModelNotFound, PolydraftError, first_line
-from core.models.coded import Weight, weight_of
 from core.models.gguf_check import check
 from core.models.gguf_file import forget, read
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
@@ -32,7 +30,8 @@ from core.models.llama import NativeLlama, why_not, why_not_family
 from core.models.memory import return_freed
 from core.models.module import embedding_weight
 from core.models.native_gguf import read as native_gguf
-from core.models.native_gguf import why_not_rounded
+from core.models.native_gguf import why_not as why_not_file
+from core.models.native_gguf import why_not_read, why_not_rounded
 from core.models.torch_model import TorchModel
 
 MAX_CONTEXT = 8192  # positions; more, even if the model's configuration allows them, would take gigabytes of cache
@@ -79,20 +78,12 @@ def load(
         architecture that transformers cannot read.
     """
     if isinstance(source, Path) and source.is_file():
-        check(read(source))
-        straight = _load_straight(source, name, rounded) if dtype is None and not plain else None
-        if straight is not None:
-            return straight
+        return _load_gguf(source, name, dtype, plain, rounded)
     if rounded:
-        why_not = (
-            why_not_rounded(read(source)) if isinstance(source, Path) and source.is_file() else "it is no GGUF file"
-        )
-        raise InputError(
-            f"Precision 'int8' given for {name}, which cannot be computed so: {why_not}; leave the precision out."
-        )
+        raise _not_rounded(name, "it is no GGUF file")
     from transformers import AutoConfig
 
-    with _quiet(), _read_once():
+    with _quiet():
         options = _SAFELY
         if isinstance(source, str):
             reachable = _hub_reachable()
@@ -122,31 +113,56 @@ def load(
             tokenizer = _load_tokenizer(source, options, module, vocab_size)
         with _reading(source):  # inconsistent sizes cause errors when the layers first run
             model = TorchModel(module, tokenizer, name, _context_length(module))
-        return model if plain else compiled(model, dtype, source if isinstance(source, Path) else None)
+        return model if plain else compiled(model, dtype)
 
 
-def _load_straight(path: Path, name: str, rounded: bool) -> TorchModel | None:
-    """A GGUF file in its own format in compiled code, or None. It uses nothing of transformers that takes seconds
-    to import."""
+def _load_gguf(path: Path, name: str, dtype: torch.dtype | None, plain: bool, rounded: bool) -> TorchModel:
+    """A GGUF file in compiled code, which uses nothing of transformers that takes seconds to import; or with `plain`,
+    on a GPU, and where compiled code does not run, in transformers' layers."""
     file = read(path)
-    if rounded and why_not_rounded(file):
-        return None
-    module = native_gguf(file, rounded)
+    check(file)
+    if rounded and (reason := why_not_rounded(file)):
+        raise _not_rounded(name, reason)
+    if reason := why_not_read(file):
+        raise ModelFileError(f"{path} can run in llama.cpp alone ({reason}); use --backend llama.cpp.")
+    module: Module | None = None if plain else native_gguf(file, dtype, rounded)
+    notice = None
     if module is None:
-        return None
+        with _quiet(), _reading(path):
+            from core.models.gguf_module import read as in_transformers_layers
+
+            device, usual = _usual()
+            module = in_transformers_layers(file, device, (dtype if plain else None) or usual)
+        if not plain and not torch.cuda.is_available():
+            notice = _slow(why_not_file(file))
     with _reading(path, "the tokenizer of "):
-        tokenizer = from_gguf(file.fields, module.embeddings.shape[0])
+        tokenizer = from_gguf(file.fields, module.config.vocab_size)
     if tokenizer is None:
-        return None
+        raise ModelFileError(
+            f"{path} has a tokenizer whose parts do not fit together: merges of tokens, or all bytes and scores, are "
+            "expected; download it again."
+        )
     forget()
     return_freed()  # the C library would keep what rearranging the weights took, which is as much as the file
-    return TorchModel(module, tokenizer, name, _context_length(module))
+    with _reading(path):
+        model = TorchModel(module, tokenizer, name, _context_length(module))
+    model.notice = notice
+    return model
 
 
-def compiled(model: TorchModel, dtype: torch.dtype | None = None, source: Path | None = None) -> TorchModel:
+def _not_rounded(name: str, reason: str) -> InputError:
+    return InputError(
+        f"Precision 'int8' given for {name}, which cannot be computed so: {reason}; leave the precision out."
+    )
+
+
+def _slow(reason: str) -> str:
+    return f"Drafts take about six times as long as with compiled code on this CPU: {reason}."
+
+
+def compiled(model: TorchModel, dtype: torch.dtype | None = None) -> TorchModel:
     """The same model with its layers in compiled code; if that is impossible, the model unchanged.
 
-    Without a `dtype`, few-bit weights of `source` are kept; it must be the file that the model was loaded from.
     `notice` of the returned model reports why compiled code is missing where it was possible.
     """
     module = model.layers.module
@@ -154,17 +170,10 @@ def compiled(model: TorchModel, dtype: torch.dtype | None = None, source: Path |
     if why_not_family(module):
         return model
     if reason := why_not(module):
-        model.notice = f"Drafts take about six times as long as with compiled code on this CPU: {reason}."
+        model.notice = _slow(reason)
         return model
-    stored = _stored(source) if source and source.is_file() and dtype is None else None
-    made = NativeLlama.of(module, dtype or torch.float32, stored)
+    made = NativeLlama.of(module, dtype or torch.float32)
     return TorchModel(made, model.tokenizer, model.name, model.context_length)
-
-
-def _stored(path: Path) -> Callable[[str], Weight | None]:
-    """The tensor of this name in a GGUF file, in its own format."""
-    tensors = read(path).tensors
-    return lambda name: weight_of(tensors[name]) if name in tensors else None
 
 
 # Never run code that comes with a model, never unpickle its weights.
@@ -185,22 +194,22 @@ def _hub_reachable() -> bool:
     return True
 
 
+def _usual() -> tuple[torch.device, torch.dtype]:
+    """Where transformers' layers compute, and in which type: on the GPU in 16 bits if there is one, else in float32."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu"), torch.float32
+    dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    return torch.device("cuda", torch.cuda.current_device()), dtype
+
+
 def _load_module(
     source: Path | str, options: dict[str, Any], dtype: torch.dtype | None
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """The weights on the GPU in 16 bits if there is one, else on the CPU in float32; in `dtype` if it is given."""
-    from transformers import AutoModelForCausalLM, GgufConfig
+    """The weights where `_usual` says; in `dtype` if it is given."""
+    from transformers import AutoModelForCausalLM
 
-    device, usual = torch.device("cpu"), torch.float32
-    if torch.cuda.is_available():
-        device = torch.device("cuda", torch.cuda.current_device())
-        usual = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    options = options | {"dtype": dtype or usual, "output_loading_info": True}
-    if isinstance(source, Path) and source.is_file():
-        options |= {"gguf_file": source.name, "quantization_config": GgufConfig(dequantize=True)}
-        source = source.parent
-    else:
-        options["use_safetensors"] = True
+    device, usual = _usual()
+    options = options | {"dtype": dtype or usual, "output_loading_info": True, "use_safetensors": True}
     loaded: Any = AutoModelForCausalLM.from_pretrained(str(source), **options)
     module, info = loaded
     return module.to(device), info
@@ -211,12 +220,6 @@ def _load_tokenizer(
 ) -> HFTokenizer:
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    if isinstance(source, Path) and source.is_file():
-        tokenizer = from_gguf(read(source).fields, vocab_size)
-        if tokenizer is not None:
-            return tokenizer
-        options = options | {"gguf_file": source.name}
-        source = source.parent
     tokenizer = AutoTokenizer.from_pretrained(str(source), **options)
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ModelFileError(f"{source} has no tokenizer.json, which we read; choose a model that has one.")
@@ -240,53 +243,23 @@ def _context_length(module: Module) -> int:
 def _quiet() -> Iterator[None]:
     """Hides transformers' progress bars and advice, which are meant for programmers."""
     from huggingface_hub import utils as hub_utils
-    from transformers import modeling_gguf_pytorch_utils
     from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     hub_bars = not hub_utils.are_progress_bars_disabled()
-    gguf_reader: Any = modeling_gguf_pytorch_utils
-    gguf_bar = gguf_reader.tqdm  # it ignores every switch
     logging.set_verbosity(CRITICAL)
     logging.disable_progress_bar()
     hub_utils.disable_progress_bars()
-    gguf_reader.tqdm = lambda tensors, **_: tensors
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        gguf_reader.tqdm = gguf_bar
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
         if hub_bars:
             hub_utils.enable_progress_bars()
-
-
-@contextmanager
-def _read_once() -> Iterator[None]:
-    """Caches two steps of loading a GGUF file: transformers parses it twice, and builds the table of tensor names for
-    every module, which takes more than half of the time."""
-    import gguf
-    import numpy as np
-
-    reader, name_map = gguf.GGUFReader, gguf.get_tensor_name_map
-
-    class PlainReader(reader):
-        """Slices a plain array. The reader makes a million slices, and those of a `memmap` take a third of the time."""
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            super().__setattr__(name, value.view(np.ndarray) if name == "data" else value)
-
-    library: Any = gguf
-    library.GGUFReader = cache(PlainReader)
-    library.get_tensor_name_map = cache(name_map)
-    try:
-        yield
-    finally:
-        library.GGUFReader, library.get_tensor_name_map = reader, name_map
-        forget()
 
 
 @contextmanager
@@ -302,9 +275,7 @@ def _reading(source: Path | str, part: str = "") -> Iterator[None]:
 
 
 def _unreadable(source: Path | str, error: BaseException, part: str = "") -> ModelFileError:
-    expected = "a directory with safetensors weights"
+    expected = "a directory with safetensors weights of an architecture that transformers knows"
     if isinstance(source, Path) and source.is_file():
         expected = "a complete GGUF file"
-    return ModelFileError(
-        f"Cannot read {part}{source} ({first_line(error)}); give {expected} of an architecture that transformers knows."
-    )
+    return ModelFileError(f"Cannot read {part}{source} ({first_line(error)}); give {expected}.")

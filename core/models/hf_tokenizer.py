@@ -1,8 +1,7 @@
 """Tokenizers of the torch backend: a Hugging Face tokenizer with our interface, or one from a GGUF file.
 
-transformers needs seconds to convert the tokenizer of a GGUF file. `from_gguf` builds one from the file's
-metadata in a fraction of that, for the pre-tokenizers listed below, with which it agrees with llama.cpp. For any
-other it returns None and the caller uses transformers.
+`from_gguf` builds one from the file's metadata, for the pre-tokenizers listed below, with which it agrees with
+llama.cpp. For any other it returns None, and the file is left to llama.cpp.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 # A word is upper case, then lower case.
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _TEKKEN = (
@@ -56,15 +56,18 @@ _PRE_TOKENIZERS: dict[str, tuple[bool, str | None]] = {
     "gpt-2": (False, None),
     "olmo": (False, None),
     "llama-bpe": (False, _LLAMA3),
+    "llama3": (False, _LLAMA3),
+    "llama-v3": (False, _LLAMA3),
     "falcon3": (False, _LLAMA3),
     "smaug-bpe": (False, _LLAMA3),
     "dbrx": (False, _LLAMA3),
-    "qwen2": (False, _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")),
+    "qwen2": (False, _QWEN2),
+    "deepseek-r1-qwen": (False, _QWEN2),
     "tekken": (False, _TEKKEN),
     "gpt-4o": (False, _GPT_4O),
 }
 # Those whose words are looked up whole before merging, and begin a text by default.
-_WHOLE = frozenset({"llama-bpe", "falcon3", "tekken"})
+_WHOLE = frozenset({"llama-bpe", "llama3", "llama-v3", "falcon3", "tekken"})
 
 
 class HFTokenizer(Tokenizer):

@@ -1,8 +1,8 @@
 """The Llama family on a CPU at the speed of its memory: compiled code in place of transformers' layers.
 
 A pass advances any number of sequences, each by its own number of inputs. In float32 the logits are the module's
-except for the order of additions. The same holds for weights in a GGUF file's own format of 4 or 8 bits, which is kept
-if the file has one: the decoded values are equal. bfloat16 halves the bytes to read; only weights are rounded, and
+except for the order of additions. The same holds for weights in a GGUF file's own format of a few bits
+(`native_gguf`): the decoded values are equal. bfloat16 halves the bytes to read; only weights are rounded, and
 everything between them, including the cache, stays float32.
 
 Shapes: N inputs of all lines, D width, w width of a head, V vocabulary.
@@ -10,22 +10,19 @@ Shapes: N inputs of all lines, D width, w width of a head, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from core.models.adapter import Adapter, Place
-from core.models.coded import Weight, float32, rows_of
+from core.models.adapter import Adapter, Projection
 from core.models.embeddings import Embeddings, largest
 from core.models.native import Change, Compiled, LayerMaps, Line, Map, Shape, why_not_width
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-SAMPLE = 64  # rows of a matrix that are compared with a file's
 
 
 def why_not(module: PreTrainedModel) -> str:
@@ -56,10 +53,6 @@ def why_not_family(module: PreTrainedModel) -> str:
 
 def head_width(config: Any) -> int:
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-
-
-def weight_and_bias(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
-    return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
 
 
 class NativeLlama(nn.Module):
@@ -105,16 +98,8 @@ class NativeLlama(nn.Module):
         self.embeddings = embeddings
 
     @classmethod
-    def of(
-        cls, module: PreTrainedModel, dtype: torch.dtype, stored: Callable[[str], Weight | None] | None = None
-    ) -> NativeLlama:
-        """Packs the weights of a float32 module on the CPU; `why_not(module)` must be "".
-
-        Args:
-            dtype: float32 or bfloat16.
-            stored: returns a GGUF file's tensor of this name. It is used if it equals the module's weight exactly.
-        """
-        find = stored or (lambda name: None)
+    def of(cls, module: PreTrainedModel, dtype: torch.dtype) -> NativeLlama:
+        """Packs the weights of a float32 module on the CPU in float32 or bfloat16; `why_not(module)` must be ""."""
         body: Any = module.model
         output: Any = module.get_output_embeddings()
         c: Any = module.config
@@ -122,15 +107,12 @@ class NativeLlama(nn.Module):
         shape = Shape(
             c.hidden_size, c.num_attention_heads, c.num_key_value_heads, width, c.intermediate_size, c.rms_norm_eps
         )
-        weight, bias = weight_and_bias(output)
-        separate = find("output.weight")
-        weight = as_stored(weight, find("token_embd.weight") if separate is None else separate, width, dtype)
-        layers = [_maps(layer, f"blk.{i}", find, width, dtype) for i, layer in enumerate(body.layers)]
+        layers = [_maps(layer, dtype) for layer in body.layers]
         embeddings = Embeddings.of_tensor(body.embed_tokens.weight.detach())
-        return cls(c, shape, embeddings, body.rotary_emb, layers, (weight, bias), body.norm.weight.detach())
+        return cls(c, shape, embeddings, body.rotary_emb, layers, _map(output, dtype), body.norm.weight.detach())
 
     @property
-    def projections(self) -> dict[Place, tuple[int, int]]:
+    def projections(self) -> dict[Projection, tuple[int, int]]:
         """The shapes (out, in) of the projections that adapters can change."""
         s = self._shape
         queries, keys, dim, inner = s.heads * s.width, s.key_heads * s.width, s.dim, s.inner
@@ -145,10 +127,10 @@ class NativeLlama(nn.Module):
 
     def adapt(self, adapters: Sequence[tuple[Adapter, float]]) -> None:
         """Computes with these adapters, each with its strength, which fit `projections`."""
-        changes: dict[Place, list[Change]] = {}
+        changes: dict[Projection, list[Change]] = {}
         for adapter, strength in adapters:
-            for place, low in adapter.maps.items():
-                changes.setdefault(place, []).append(Change(low, strength * adapter.scale))
+            for projection, low in adapter.maps.items():
+                changes.setdefault(projection, []).append(Change(low, strength * adapter.scale))
         self._compiled.adapt(changes)
 
     @property
@@ -163,7 +145,7 @@ class NativeLlama(nn.Module):
 
     @property
     def arithmetic(self) -> str:
-        return f"compiled, {self.bytes} bytes"
+        return f"compiled, {self.shape_and_types}"
 
     def forward(
         self,
@@ -199,39 +181,24 @@ class NativeLlama(nn.Module):
         return replace(line, near=line.seen & (positions[:, None] - of_columns < self._shape.window))
 
 
-def _maps(layer: Any, name: str, stored: Callable[[str], Weight | None], width: int, dtype: torch.dtype) -> LayerMaps:
-    """Of a transformers layer, which is called `name` in a GGUF file."""
+def _map(linear: nn.Linear, dtype: torch.dtype) -> Map:
+    return linear.weight.detach().to(dtype), None if linear.bias is None else linear.bias.detach()
+
+
+def _maps(layer: Any, dtype: torch.dtype) -> LayerMaps:
+    """Of a transformers layer."""
     attention, mlp = layer.self_attn, layer.mlp
-
-    def of(linear: nn.Linear, part: str) -> Map:
-        weight, bias = weight_and_bias(linear)
-        return as_stored(weight, stored(f"{name}.{part}.weight"), width, dtype), bias
-
     return LayerMaps(
-        q=of(attention.q_proj, "attn_q"),
-        k=of(attention.k_proj, "attn_k"),
-        v=of(attention.v_proj, "attn_v"),
-        out=of(attention.o_proj, "attn_output"),
-        gate=of(mlp.gate_proj, "ffn_gate"),
-        up=of(mlp.up_proj, "ffn_up"),
-        down=of(mlp.down_proj, "ffn_down"),
+        q=_map(attention.q_proj, dtype),
+        k=_map(attention.k_proj, dtype),
+        v=_map(attention.v_proj, dtype),
+        out=_map(attention.o_proj, dtype),
+        gate=_map(mlp.gate_proj, dtype),
+        up=_map(mlp.up_proj, dtype),
+        down=_map(mlp.down_proj, dtype),
         before=layer.input_layernorm.weight.detach(),
         between=layer.post_attention_layernorm.weight.detach(),
     )
-
-
-def as_stored(weight: Tensor, stored: Weight | None, width: int, dtype: torch.dtype) -> Weight:
-    """A weight (out, in) in the form of a file's tensor, if that has the same values, else in this type. Some files
-    store the pairs of a rotation side by side within each head of that width."""
-    if stored is None or stored.shape != weight.shape:
-        return weight.to(dtype)
-    apart = torch.arange(len(weight))
-    orders = [apart] if len(weight) % width else [apart, unpaired(len(weight), width)]
-    some = torch.linspace(0, len(weight) - 1, SAMPLE).long()
-    for order in orders:
-        if torch.equal(float32(rows_of(stored, order[some])), weight[some]):
-            return rows_of(stored, order)
-    return weight.to(dtype)
 
 
 def unpaired(rows: int, width: int, turned: int | None = None) -> Tensor:

@@ -9,7 +9,7 @@ import gguf
 import torch
 from torch import Tensor
 
-from core.models.adapter import Adapter, Place
+from core.models.adapter import Adapter, Projection
 from core.models.gguf_file import GGUFFile
 from core.models.llama import unpaired
 
@@ -26,11 +26,11 @@ NAMES = {
 PAIRED, PLAIN = "llama", "qwen2"
 
 
-def projections(file: GGUFFile) -> dict[Place, tuple[int, int]]:
+def projections(file: GGUFFile) -> dict[Projection, tuple[int, int]]:
     """The shapes (out, in) of the projections in a model's file that adapters can change."""
     if file.architecture not in (PAIRED, PLAIN):
         return {}
-    found: dict[Place, tuple[int, int]] = {}
+    found: dict[Projection, tuple[int, int]] = {}
     for layer in range(int(file.stated("block_count", 0))):
         for name, theirs in NAMES.items():
             tensor = file.tensors.get(f"blk.{layer}.{theirs}.weight")

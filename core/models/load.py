@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 import torch
 
-from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNotFound
+from core.errors import BackendUnavailable, InputError, Mention, ModelFileError, ModelNotFound, OptionError
 from core.files import answered, check_regular, is_folder, named_path, open_regular, status
 from core.models import gguf_check, gguf_file
 from core.models.base import LanguageModel
@@ -54,7 +54,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
     Args:
         name: "default", the path of a .gguf file, the path of a Hugging Face directory, or a hub id.
         backend: "auto" takes torch with CUDA, or if it runs the file in compiled code on this CPU; else llama.cpp if
-            it works, else torch.
+            it works, else torch. GGUF files of families that compiled code does not know run in llama.cpp alone.
         precision: of the weights on a CPU with torch, for models that run compiled: "file" keeps a GGUF
             file's format of a few bits, and uses "float32" for all others, with the same results; "bfloat16" rounds
             them. "int8" keeps a GGUF file's weights, and rounds the inputs of products to 8 bits where a pass has more
@@ -79,18 +79,22 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             )
         why_not = _llama_cpp_problem(file)
         if why_not:
-            todo = "wait until that is done" if _being_compiled() else "run `make setup-llama`"
             raise BackendUnavailable(
-                f"llama.cpp cannot run here: {why_not.rstrip('.')}; {todo}, or use --backend torch."
+                f"llama.cpp cannot run here: {why_not.rstrip('.')}; {_todo()}, or use --backend torch."
             )
         return _with_llama_cpp(file, label, precision)
     notice = None
-    if backend == "auto" and file and not torch.cuda.is_available() and (reason := why_not_compiled(file)):
+    if backend == "auto" and file and (reason := why_not_torch(file)):
         why_not = _llama_cpp_problem(file)
         if not why_not:
             model = _with_llama_cpp(file, label, precision)
             model.notice = " ".join(filter(None, [slower(reason), model.notice]))
             return model
+        if alone := _why_llama_cpp_alone(file):
+            raise ModelFileError(
+                f"{file} can run in llama.cpp alone ({alone}), which does not run it here: {why_not.rstrip('.')}; "
+                f"{_todo()}, or choose another model."
+            )
         notice = f"llama.cpp is not available ({why_not}); running on torch, which is slower."
     model = _with_torch(source, label, precision)
     model.notice = model.notice or notice  # a missing compiler costs more than llama.cpp would save
@@ -170,6 +174,18 @@ def why_not_compiled(path: Path) -> str:
     return native_gguf.why_not(gguf_file.read(path))
 
 
+def why_not_torch(path: Path) -> str:
+    """Why "auto" prefers llama.cpp for this file, as a clause, or "". Raises ModelFileError."""
+    return _why_llama_cpp_alone(path) if torch.cuda.is_available() else why_not_compiled(path)
+
+
+def _why_llama_cpp_alone(path: Path) -> str:
+    """Why torch cannot run this file, on a CPU or a GPU, as a clause, or "". Raises ModelFileError."""
+    from core.models import native_gguf
+
+    return native_gguf.why_not_read(gguf_file.read(path))
+
+
 def slower(reason: str) -> str:
     """The sentence for the user about a file that compiled code does not run."""
     return f"The model runs in llama.cpp, where several drafts take longer than in compiled code: {reason}."
@@ -187,6 +203,11 @@ def _llama_cpp_problem(path: Path) -> str:
     return "" if result.ok else result.reason
 
 
+def _todo() -> str:
+    """What to do without llama.cpp."""
+    return "wait until that is done" if _being_compiled() else "run `make setup-llama`"
+
+
 def _being_compiled() -> bool:
     """Whether make is compiling llama.cpp for this environment; it writes its process id there."""
     try:
@@ -200,9 +221,8 @@ def _with_llama_cpp(path: Path, label: str, precision: Precision) -> LanguageMod
     from core.models import llamacpp
 
     if precision != "file":
-        raise InputError(
-            f"Precision {precision!r} given for llama.cpp, which keeps the file's format; add --backend torch."
-        )
+        sentence = "{0} given for llama.cpp, which keeps the file's format; add {1}."
+        raise OptionError(sentence, Mention("precision", precision), Mention("backend", "torch"))
     model = llamacpp.load(path, label)
     gguf_file.forget()
     return model

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from core.errors import InputError, ModelFileError
-from core.models.adapter import Adapter, LowRank, Place, projections
+from core.models.adapter import Adapter, LowRank, Projection, projections
 from core.models.embeddings import Embeddings
 from core.models.llama import NativeLlama
 
@@ -69,11 +69,11 @@ class Layers:
         return sum(heads * width for heads, width in self.planes) * self.dtype.itemsize
 
     @property
-    def projections(self) -> dict[Place, tuple[int, int]]:
+    def projections(self) -> dict[Projection, tuple[int, int]]:
         """The shapes (out, in) of the projections that adapters can change; {} outside the Llama family."""
         if self.compiled:
             return self.module.projections
-        return {place: (linear.out_features, linear.in_features) for place, linear in self._linears().items()}
+        return {projection: (linear.out_features, linear.in_features) for projection, linear in self._linears().items()}
 
     def adapt(self, adapters: Sequence[tuple[Adapter, float]]) -> None:
         """Computes with these adapters, each with its strength, which fit `projections`, in place of earlier ones."""
@@ -84,14 +84,14 @@ class Layers:
             hook.remove()
         linears = self._linears()
         self._hooks = [
-            linears[place].register_forward_hook(_adding(low, strength * adapter.scale, self.device, self.dtype))
+            linears[projection].register_forward_hook(_adding(low, strength * adapter.scale, self.device, self.dtype))
             for adapter, strength in adapters
-            for place, low in adapter.maps.items()
+            for projection, low in adapter.maps.items()
         ]
 
-    def _linears(self) -> dict[Place, nn.Linear]:
+    def _linears(self) -> dict[Projection, nn.Linear]:
         every = projections(self.module.named_modules())
-        return {place: linear for place, linear in every.items() if isinstance(linear, nn.Linear)}
+        return {projection: linear for projection, linear in every.items() if isinstance(linear, nn.Linear)}
 
     def check_watched(self, layers: tuple[int, ...]) -> None:
         """Raises InputError for layers that the module does not have."""

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from core.errors import ContextFull
 from core.models import native_library
-from core.models.adapter import LowRank, Place
+from core.models.adapter import LowRank, Projection
 from core.models.coded import Coded, Form, Weight, filled, in_panels, joined
 from core.models.native_library import CannotCompile, CppSource
 from core.models.threads import Threads
@@ -323,7 +323,7 @@ class Compiled:
         rounded = ", inputs in 8 bits" if self._model.rounded else ""
         return f"{self._shape}, {self._model.layers} layers, {self.outputs} outputs, {self.bytes} bytes{rounded}"
 
-    def adapt(self, changes: Mapping[Place, Sequence[Change]]) -> None:
+    def adapt(self, changes: Mapping[Projection, Sequence[Change]]) -> None:
         """Adds these changes of projections, by layer and name, in place of all earlier ones."""
         s, nothing = self._shape, POINTER(_LowRank)()
         of_keys = s.key_heads * s.width

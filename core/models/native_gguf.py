@@ -1,8 +1,8 @@
 """Loads a GGUF file of a known family directly into compiled code, without transformers' layers in between.
 
-transformers unpacks all weights, builds the module and fills it, which takes most of a start; here the file's tensors
-are rearranged in their own format. Files with other features (other architectures, experts, other types) are left to
-llama.cpp or transformers; `why_not` gives the reason. `gguf_check` has checked that tensors and metadata agree.
+The file's tensors are rearranged in their own format. Where compiled code does not run, `gguf_module` reads the same
+files for transformers' layers. Files with other features (other architectures, experts) are left to llama.cpp;
+`why_not_read` gives the reason. `gguf_check` has checked that tensors and metadata agree.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from core.models import gguf_check
-from core.models.coded import PLAIN, TYPES, Weight, rows_of, split, weight_of
+from core.models.coded import PLAIN, TYPES, Weight, float32, rows_of, split, weight_of
 from core.models.embeddings import Embeddings, largest
 from core.models.families import FAMILIES
 from core.models.gguf_check import Config, Scaling, config_of, table
@@ -23,9 +23,9 @@ from core.models.llama import NativeLlama, unpaired
 from core.models.native import LayerMaps, Map, Shape, StoredRows, why_not_width
 
 
-def why_not(file: GGUFFile) -> str:
-    """Why compiled code does not run this file, as a clause about the model, or "". Raises ModelFileError as
-    `gguf_check.check` does."""
+def why_not_read(file: GGUFFile) -> str:
+    """Why neither compiled code nor `gguf_module` can read this file, as a clause about the model, or "". Raises
+    ModelFileError as `gguf_check.check` does."""
     if file.architecture not in FAMILIES:
         return f"its architecture is {file.architecture}"
     if reason := gguf_check.unknown(file):
@@ -33,17 +33,21 @@ def why_not(file: GGUFFile) -> str:
     if not is_built(*(file.fields.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))):
         return f"its tokenizer is {file.fields.get('tokenizer.ggml.pre') or file.fields.get('tokenizer.ggml.model')}"
     gguf_check.check(file)
-    config = config_of(file)
-    expected = table(config)
-    for name, tensor in file.tensors.items():
-        if name not in expected:
-            return f"it has a tensor {name[:60]}"
-        if tensor.kind not in TYPES and tensor.kind not in PLAIN:
-            return f"its weights are {tensor.kind.name}"
+    expected = table(config_of(file))
+    if others := [name for name in file.tensors if name not in expected]:
+        return f"it has a tensor {others[0][:60]}"
     required = {name for name, each in expected.items() if not each.optional and name != "output.weight"}
-    if missing := required - file.tensors.keys():
-        return f"it has no tensor {min(missing)}"
-    return why_not_width(config.head_dim)
+    missing = required - file.tensors.keys()
+    return f"it has no tensor {min(missing)}" if missing else ""
+
+
+def why_not(file: GGUFFile) -> str:
+    """Why compiled code does not run this file, as a clause about the model, or "". Raises ModelFileError as
+    `gguf_check.check` does."""
+    if reason := why_not_read(file):
+        return reason
+    others = [tensor.kind.name for tensor in file.tensors.values() if tensor.kind not in {*TYPES, *PLAIN}]
+    return f"its weights are {others[0]}" if others else why_not_width(config_of(file).head_dim)
 
 
 def why_not_rounded(file: GGUFFile) -> str:
@@ -55,20 +59,25 @@ def why_not_rounded(file: GGUFFile) -> str:
     return why_not(file) or ("" if coded else "none of its weights are coded in a few bits")
 
 
-def read(file: GGUFFile, rounded: bool = False) -> NativeLlama | None:
-    """The model, or None if another engine must read the file. `rounded`: see `Compiled`. Raises ModelFileError."""
+def read(file: GGUFFile, dtype: torch.dtype | None = None, rounded: bool = False) -> NativeLlama | None:
+    """The model, or None if another engine must read the file. Raises ModelFileError.
+
+    Args:
+        dtype: of the matrices; None keeps each in the file's form.
+        rounded: see `Compiled`.
+    """
     if torch.cuda.is_available() or why_not(file):
         return None
-    return _Reader(file).model(rounded)
+    return _Reader(file, dtype).model(rounded)
 
 
 class _Reader:
-    def __init__(self, file: GGUFFile) -> None:
-        self._tensors, self._config = file.tensors, config_of(file)
+    def __init__(self, file: GGUFFile, dtype: torch.dtype | None) -> None:
+        self._file, self._tensors, self._config, self._dtype = file, file.tensors, config_of(file), dtype
 
     def model(self, rounded: bool) -> NativeLlama:
         c = self._config
-        tables = _tables(c, {name: x for name in FACTORS if (x := self._numbers(name)) is not None})
+        tables = rotations(self._file, c)
         shape = Shape(
             c.hidden_size,
             c.num_attention_heads,
@@ -88,12 +97,16 @@ class _Reader:
             logit_cap=c.logit_cap,
         )
         layers = [self._layer(i, len(tables)) for i in range(c.num_hidden_layers)]
-        tied, stored = "output.weight" not in self._tensors, self._weight("token_embd")
-        output = stored if tied else self._weight("output")
+        tied = "output.weight" not in self._tensors
+        output = self._weight("token_embd" if tied else "output")
         norm = self._numbers("output_norm.weight")
         assert norm is not None
-        rows = None if tied else StoredRows.of(stored)
-        embeddings = c.embeddings if rows is None else Embeddings(rows.shape, rows, c.embeddings, largest(stored))
+        if tied and self._dtype in (None, torch.float32):
+            embeddings: Embeddings | float = c.embeddings  # the output rows, which are exact
+        else:
+            stored = weight_of(self._tensors["token_embd.weight"])  # embeddings are not rounded
+            rows = StoredRows.of(stored)
+            embeddings = Embeddings(rows.shape, rows, c.embeddings, largest(stored))
         return NativeLlama(c, shape, embeddings, _Rotation(tables), layers, (output, None), norm, rounded)
 
     def _layer(self, i: int, tables: int) -> LayerMaps:
@@ -131,11 +144,12 @@ class _Reader:
         )
 
     def _weight(self, name: str) -> Weight:
-        return weight_of(self._tensors[f"{name}.weight"])
+        weight = weight_of(self._tensors[f"{name}.weight"])
+        return weight if self._dtype is None else float32(weight).to(self._dtype)
 
     def _numbers(self, name: str) -> Tensor | None:
-        """A norm, a bias or factors in float32, if the file has them."""
-        return torch.from_numpy(self._tensors[name].unpacked()) if name in self._tensors else None
+        """A norm or a bias in float32, if the file has it."""
+        return _numbers(self._file, name)
 
     def _map(self, name: str) -> Map:
         return self._weight(name), self._numbers(f"{name}.bias")
@@ -154,12 +168,17 @@ class _Reader:
 FACTORS = ("rope_freqs.weight", "rope_factors_short.weight")  # by which the speeds of a rotation are divided
 
 
-def _tables(c: Config, factors: dict[str, Tensor]) -> list[tuple[Tensor, float]]:
+def _numbers(file: GGUFFile, name: str) -> Tensor | None:
+    return torch.from_numpy(file.tensors[name].unpacked()) if name in file.tensors else None
+
+
+def rotations(file: GGUFFile, c: Config) -> list[tuple[Tensor, float]]:
     """The kinds of rotation: the speed of each pair (turned / 2,), and the factor of cosines and sines. Layers with a
     window have the last."""
     speeds = _speeds(c.rope_theta, c.turned)
-    for by in factors.values():
-        speeds = speeds / by
+    for name in FACTORS:
+        if (factors := _numbers(file, name)) is not None:
+            speeds = speeds / factors
     tables = [_scaled(speeds, c.rope_theta, c.turned, c.scaling)]
     theta = c.near_theta or c.rope_theta
     if c.family.pattern and c.window and (theta != c.rope_theta or c.scaling != Scaling()):

@@ -68,7 +68,7 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
             ways.append(_way(name, model, count * size))
         name = "compiled, in the file's format"
         progress(name)
-        model = hf.compiled(plain, None, default_model_path())
+        model = hf.load(default_model_path(), DEFAULT_NAME)
         assert isinstance(model.layers.module, NativeLlama)
         ways.append(_way(name, model, model.layers.module.bytes))
     # float32, as many bytes as its weights; zeros might be mapped to a single page of memory

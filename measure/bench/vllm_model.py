@@ -19,8 +19,6 @@ def write(source: Path, folder: Path) -> None:
     """Raises ModelFileError if `source` is unusable."""
     module = load_module(str(source)).layers.module
     config = module.config
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config  # the weights are written as numbers
     config.architectures, config.dtype = [type(module).__name__], torch.bfloat16
     config.save_pretrained(folder)
     tied = {"lm_head.weight"} if config.tie_word_embeddings else set[str]()

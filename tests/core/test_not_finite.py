@@ -20,7 +20,7 @@ from core.autocomplete import Autocomplete
 from core.controls import MODES
 from core.errors import ModelFileError, NotFinite
 from core.models import hf, load_model
-from core.models.adapter import Adapter, AdapterError, LowRank, Place
+from core.models.adapter import Adapter, AdapterError, LowRank, Projection
 from core.models.base import LanguageModel, Row
 from core.models.static import StaticModel
 from core.models.torch_model import TorchModel
@@ -125,11 +125,11 @@ def test_an_error_of_one_tab_is_said_there_and_the_others_go_on(
 
 def broken(adapter: Adapter) -> Adapter:
     """The same with factors of 1e19, finite in the file, whose product is not."""
-    maps = {place: LowRank(low.a.sign() * 1e19, low.b.sign() * 1e19) for place, low in adapter.maps.items()}
+    maps = {projection: LowRank(low.a.sign() * 1e19, low.b.sign() * 1e19) for projection, low in adapter.maps.items()}
     return replace(adapter, maps=maps)
 
 
-def made_for(model: LanguageModel, shapes: dict[Place, tuple[int, int]]) -> Adapter:
+def made_for(model: LanguageModel, shapes: dict[Projection, tuple[int, int]]) -> Adapter:
     return of_model(model, adapter_for(shapes, ["q_proj", "down_proj"], size=0.1))
 
 
@@ -143,7 +143,7 @@ def test_an_adapter_that_breaks_the_numbers_is_refused_and_the_one_before_stays(
 
 
 def test_llama_cpp_refuses_it_too(llama_model: LanguageModel, torch_model: TorchModel) -> None:
-    shapes = {place: shape for place, shape in torch_model.layers.projections.items() if place[0] == 3}
+    shapes = {projection: shape for projection, shape in torch_model.layers.projections.items() if projection[0] == 3}
     refuses(llama_model, made_for(torch_model, shapes))
 
 

@@ -26,7 +26,6 @@ from core.healing import Healer
 from core.models import gguf_file, hf, hf_tokenizer, load_model
 from core.models.adapter import PROJECTIONS, Adapter, Result, load
 from core.models.tokenizer import Tokenizer
-from measure.options import EvalOptions, loaded
 from tests.paths import ROOT
 from training import prose
 from training.adapter import AdapterRecipe, Student
@@ -293,9 +292,9 @@ def test_the_command_trains_sets_aside_and_says_where_it_stopped(
     }
     assert provenance["text"]["without"] == ["you"]
     assert len(provenance["curve"]) > 2
-    drafting, plain = (loaded(EvalOptions(model=model, adapter=each)) for each in (out, None))
-    with closing(drafting), closing(plain):
-        changed, before = (each.model.open().feed([3, 4, 5]) for each in (drafting, plain))
-    assert (changed - before).abs().max() > 0.1
+    with closing(load_model(model, "torch")) as drafting:
+        before = drafting.open().feed([3, 4, 5])
+        drafting.adapt([(adapter, 1.0)])
+        assert (drafting.open().feed([3, 4, 5]) - before).abs().max() > 0.1
     aside.write_text("[]")
     assert "an object with a list of `names` expected" in run(status=1).stderr

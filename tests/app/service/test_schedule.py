@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from random import Random
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.service.schedule import FEW, PAUSE, Queued, comes_too_late, next_pass
@@ -65,12 +67,20 @@ def test_every_request_is_served_in_as_many_passes_as_its_inputs_need(works: lis
         assert passes <= sum(inputs // LIMIT + 1 + 4 for inputs, _ in works)
 
 
-def test_a_long_text_delays_short_ones_by_one_part_only() -> None:
-    long = Queued("long", since=0, unread=5000)
-    short = [Queued(f"s{i}", since=1 + i, unread=3) for i in range(8)]
-    later = Queued("later", since=0.5, unread=5000)
-    chosen = next_pass([later, *short, long], LIMIT, lambda tab: LIMIT if tab in ("long", "later") else 2)
-    assert chosen == ["long", *(f"s{i}" for i in range(8))]
+@settings(max_examples=60)
+@given(
+    long=st.lists(st.integers(LIMIT + 1, 5000), min_size=1, max_size=4),
+    short=st.lists(st.integers(1, 3), min_size=1, max_size=8),
+    order=st.randoms(use_true_random=False),
+)
+def test_a_long_text_delays_short_ones_by_one_part_only(long: list[int], short: list[int], order: Random) -> None:
+    """Whoever came first, one pass has one part of one long text, and every short text that fits beside it."""
+    texts = {f"long{i}": unread for i, unread in enumerate(long)} | {f"s{i}": unread for i, unread in enumerate(short)}
+    since = order.sample(range(len(texts)), len(texts))
+    queued = [Queued(tab, since=at, unread=unread) for at, (tab, unread) in zip(since, texts.items(), strict=True)]
+    chosen = next_pass(queued, LIMIT, lambda tab: min(texts[tab], LIMIT))
+    assert sum(tab.startswith("long") for tab in chosen) <= 1
+    assert {tab for tab in texts if tab.startswith("s")} <= {*chosen}
 
 
 def test_half_of_a_pass_is_for_growing_drafts_and_each_half_lends_what_it_does_not_need() -> None:

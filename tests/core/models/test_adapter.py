@@ -30,7 +30,7 @@ from core.models.adapter import (
     Adapter,
     AdapterError,
     LowRank,
-    Place,
+    Projection,
     Result,
     load,
     projections,
@@ -48,15 +48,15 @@ RESULT = Result(1000, 100, 0.2, 0.05)
 
 
 def adapter_for(
-    shapes: dict[Place, tuple[int, int]], names: Sequence[str], rank: int = 3, size: float = 0.3, seed: int = 0
+    shapes: dict[Projection, tuple[int, int]], names: Sequence[str], rank: int = 3, size: float = 0.3, seed: int = 0
 ) -> Adapter:
     chance = torch.Generator().manual_seed(seed)
     maps = {
-        place: LowRank(
+        projection: LowRank(
             torch.randn(rank, inputs, generator=chance) * size, torch.randn(out, rank, generator=chance) * size
         )
-        for place, (out, inputs) in sorted(shapes.items())
-        if place[1] in names
+        for projection, (out, inputs) in sorted(shapes.items())
+        if projection[1] in names
     }
     return Adapter(maps, 2.0 * rank, "a model", RESULT)
 
@@ -66,8 +66,8 @@ def merged(module: PreTrainedModel, adapters: Sequence[tuple[Adapter, float]]) -
     changed: Any = copy.deepcopy(module)
     linears = projections(changed.named_modules())
     for adapter, strength in adapters:
-        for place, low in adapter.maps.items():
-            linears[place].weight += strength * adapter.scale * (low.b @ low.a)
+        for projection, low in adapter.maps.items():
+            linears[projection].weight += strength * adapter.scale * (low.b @ low.a)
     return changed
 
 
@@ -112,7 +112,9 @@ def test_any_adapters_on_any_projections_add_up(
         chosen = names if number != 1 else ["k_proj", "up_proj"]
         adapter = adapter_for(made.projections, chosen, rank, 0.2, seed=number)
         if number == 1:
-            adapter = replace(adapter, maps={place: low for place, low in adapter.maps.items() if place[0] == layer})
+            adapter = replace(
+                adapter, maps={projection: low for projection, low in adapter.maps.items() if projection[0] == layer}
+            )
         adapters.append((adapter, 1 / (number + 1)))
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -193,8 +195,8 @@ def test_an_adapter_of_another_model_is_refused(tiny_folder: Callable[[str], Pat
     adapter = adapter_for(model.layers.projections, ["q_proj"])
     with pytest.raises(AdapterError, match="another model"):
         model.adapt([(adapter, 1.0)])
-    (place, low), *_ = adapter.maps.items()
-    narrow = replace(of_model(model, adapter), maps={place: LowRank(low.a[:, 1:], low.b)})
+    (projection, low), *_ = adapter.maps.items()
+    narrow = replace(of_model(model, adapter), maps={projection: LowRank(low.a[:, 1:], low.b)})
     beyond = replace(of_model(model, adapter), maps={(2, "q_proj"): low})
     for wrong in (narrow, beyond):
         with pytest.raises(AdapterError, match="q_proj of layer"):
@@ -207,21 +209,21 @@ def test_an_engine_without_adapters_says_so() -> None:
 
     model = TableModel()
     model.adapt([])
-    shapes: dict[Place, tuple[int, int]] = {(0, "q_proj"): (4, 4)}
+    shapes: dict[Projection, tuple[int, int]] = {(0, "q_proj"): (4, 4)}
     with pytest.raises(BackendUnavailable, match="does not use adapters"):
         model.adapt([(adapter_for(shapes, ["q_proj"]), 1.0)])
 
 
 # ---------------------------------------------------------------- files
 
-SHAPES: dict[Place, tuple[int, int]] = {(i, name): (12, 8) for i in range(2) for name in ("q_proj", "down_proj")}
+SHAPES: dict[Projection, tuple[int, int]] = {(i, name): (12, 8) for i in range(2) for name in ("q_proj", "down_proj")}
 
 
 def same(a: Adapter, b: Adapter) -> bool:
     both = zip(a.maps.items(), b.maps.items(), strict=True)
     return replace(a, maps={}) == replace(b, maps={}) and all(
-        place == other and torch.equal(low.a, its.a) and torch.equal(low.b, its.b)
-        for (place, low), (other, its) in both
+        projection == other and torch.equal(low.a, its.a) and torch.equal(low.b, its.b)
+        for (projection, low), (other, its) in both
     )
 
 
@@ -348,5 +350,5 @@ def test_projections_are_those_of_transformers_modules() -> None:
         module = module_of(name)
         linears = projections(module.named_modules())
         assert all(isinstance(linear, nn.Linear) for linear in linears.values())
-        shapes = {place: tuple(linear.weight.shape) for place, linear in linears.items()}
+        shapes = {projection: tuple(linear.weight.shape) for projection, linear in linears.items()}
         assert NativeLlama.of(module, torch.float32).projections == shapes

@@ -14,17 +14,17 @@ import torch
 from gguf.quants import quantize
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_families import file_of, module_of
 from tiny_gguf import Sizes, data_of, tiny
 from tiny_gguf import Tensor as TinyTensor
 from tiny_models import computed
 from torch import Tensor, nn
-from transformers import LlamaConfig, PreTrainedModel
-from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+from transformers import PreTrainedModel
 
-from core.models import coded, gguf_file, hf, load, native_gguf
+from core.models import coded, gguf_file, gguf_module, load, native_gguf
 from core.models.coded import Coded, Form, float32, joined, weight_of
 from core.models.gguf_file import GGUFTensor
-from core.models.llama import NativeLlama, as_stored
+from core.models.llama import NativeLlama
 from core.models.native import Compiled, LayerMaps, Line, Shape
 from core.models.torch_model import TorchModel
 
@@ -33,16 +33,19 @@ TYPES = [*QUANTIZED, "Q4_K", "Q5_K", "Q6_K"]
 PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
+def in_type(weight: Tensor, kind: str, seed: int) -> tuple[gguf.GGMLQuantizationType, bytes]:
+    """The type, and the weight in it; a random one in a type that gguf cannot make."""
+    of = gguf.GGMLQuantizationType[kind]
+    made = kind in QUANTIZED or kind in PLAIN
+    return of, quantize(weight.numpy(), of).tobytes() if made else data_of([*weight.shape], of, seed)
+
+
 def in_a_file(path: Path, tensors: dict[str, tuple[Tensor, str]]) -> dict[str, GGUFTensor]:
-    """Write them, each in its type, and read the file; those that gguf cannot make have random blocks."""
+    """Write them, each in its type, and read the file."""
     writer = gguf.GGUFWriter(path, "llama")
     for seed, (name, (weight, kind)) in enumerate(tensors.items()):
-        of = gguf.GGMLQuantizationType[kind]
-        if kind in QUANTIZED or kind in PLAIN:
-            data = quantize(weight.numpy(), of)
-        else:
-            data = np.frombuffer(data_of([*weight.shape], of, seed), np.uint8).reshape(len(weight), -1)
-        writer.add_tensor(name, data, raw_dtype=of)
+        of, data = in_type(weight, kind, seed)
+        writer.add_tensor(name, np.frombuffer(data, np.uint8).reshape(len(weight), -1), raw_dtype=of)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -82,57 +85,23 @@ def test_neighbouring_maps_of_one_form_become_one(tmp_path: Path) -> None:
     assert torch.equal(torch.cat([*map(float32, found)]), torch.cat([*map(float32, parts)]))
 
 
-def test_a_files_order_of_rows_is_found_and_what_is_not_the_same_is_left(tmp_path: Path) -> None:
-    tensor = in_a_file(tmp_path / "x.gguf", {"x": (torch.randn(64, 32), "Q4_1")})["x"]
-    coded = Coded.of(tensor)
-    assert coded is not None
-    weight = coded.decoded()
-    turned = (
-        weight.view(4, 8, 2, 32).transpose(1, 2).reshape(64, 32)
-    )  # four heads of 16, pairs side by side in the file
-    for same in (weight, turned):
-        found = as_stored(same, coded, 16, torch.float32)
-        assert isinstance(found, Coded)
-        assert torch.equal(found.decoded(), same)
-    other = torch.randn(64, 32)
-    assert as_stored(other, coded, 16, torch.float32) is other
-    assert as_stored(weight[:32], coded, 16, torch.float32) is not coded
-    assert as_stored(weight, None, 16, torch.float32) is weight
-
-
 def module_and_compiled(kind: str, path: Path) -> tuple[PreTrainedModel, NativeLlama]:
-    """A module whose weights a file has in a type, or in several, and the compiled one with them as they are."""
-    torch.manual_seed(3)
-    config = LlamaConfig(
-        hidden_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=16,
-        num_key_value_heads=4,
-        head_dim=16,
-        intermediate_size=512,
-        vocab_size=101,
-        max_position_embeddings=64,
-        attention_bias=True,
-    )
-    module = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
-    names = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output"}
-    names |= {"gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}
-    linears = {
-        f"blk.{i}.{names[name.split('.')[-1]]}.weight": linear
-        for i, layer in enumerate(module.model.layers)
-        for name, linear in layer.named_modules()
-        if isinstance(linear, nn.Linear)
-    }
-    linears["output.weight"] = module.lm_head
-    for parameter in module.parameters():
-        parameter.normal_(std=0.1) if parameter.ndim > 1 else parameter.uniform_(0.5, 1.5)
+    """Models of a file that has its matrices in a type, or in several: in transformers' layers, and compiled."""
+    family = "llama with biases"
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 16, "num_key_value_heads": 4}
+    made = file_of(family, module_of(family, head_dim=16, **sizes))
     mixture = [*TYPES, *PLAIN]  # queries, keys and values, and gate and up, of different types
-    kinds = [mixture[i % len(mixture)] if kind == "mixed" else kind for i in range(len(linears))]
-    weights = zip(linears.items(), kinds, strict=True)
-    tensors = in_a_file(path, {name: (linear.weight, of) for (name, linear), of in weights})
-    for name, linear in linears.items():
-        linear.weight.copy_(as_read(tensors[name]))
-    return module, NativeLlama.of(module, torch.float32, hf._stored(path))
+    matrices = [name for name, tensor in made.tensors.items() if len(tensor.shape) == 2 and "embd" not in name]
+    for i, name in enumerate(matrices):
+        weight = torch.from_numpy(np.frombuffer(made.tensors[name].data, np.float32) / 1.5)
+        shape = made.tensors[name].shape
+        of = mixture[i % len(mixture)] if kind == "mixed" else kind
+        made.tensors[name] = TinyTensor(shape, *in_type(weight.view(shape[::-1]), of, i))
+    path.write_bytes(made.written())
+    file = gguf_file.read(path)
+    compiled = native_gguf.read(file)
+    assert compiled is not None
+    return gguf_module.read(file, torch.device("cpu"), torch.float32), compiled
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +195,7 @@ def test_compiled_code_runs_on_x86_and_arm(default_gguf: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("change", ["a scaled rotation", "another tensor", "another architecture", "another tokenizer"])
-def test_what_may_mean_something_else_goes_the_long_way(default_gguf: Path, change: str) -> None:
+def test_what_may_mean_something_else_is_not_read_here(default_gguf: Path, change: str) -> None:
     file = gguf_file.read(default_gguf)
     fields, tensors = dict(file.fields), dict(file.tensors)
     if change == "a scaled rotation":

@@ -5,17 +5,22 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
-from tiny_families import FAMILIES, VOCAB, file_of, module_of
+from tiny_families import FAMILIES, VOCAB, file_of, module_of, real, whole
+from tiny_models import byte_level_tokenizer
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from core.models import gguf_file, load_model, native_gguf
+from core.errors import ModelFileError
+from core.models import gguf_file, hf, load, load_model, native_gguf
 from core.models.adapter import Adapter, LowRank, Result
 from core.models.base import LanguageModel, Row
 from core.models.llama import NativeLlama
+from core.models.load import load_module
 from core.models.torch_model import TorchModel
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -168,3 +173,82 @@ def test_a_file_that_llama_cpp_quantised_gives_the_logits_of_its_decoded_weights
 
 
 MIXED = {"Q4_0": {"Q4_0", "Q6_K"}, "Q4_K_M": {"Q4_K", "Q6_K"}, "Q5_K_M": {"Q5_K", "Q6_K"}, "Q5_1": {"Q5_1", "Q6_K"}}
+
+
+# --- the same files computed otherwise
+
+
+@pytest.mark.parametrize("way", ["transformers' layers", "float32", "bfloat16"])
+def test_a_file_gives_the_same_logits_in_every_way_to_compute_it(loaded: Loaded, way: str) -> None:
+    """In transformers' layers models are trained, and computed on a GPU."""
+    if way == "transformers' layers":
+        model = load_module(str(loaded.path))
+        assert isinstance(model.layers.module, PreTrainedModel)
+    else:
+        model = hf.load(loaded.path, "tiny", getattr(torch, way))
+        assert isinstance(model.layers.module, NativeLlama)
+    linears = [each for each in loaded.module.modules() if isinstance(each, nn.Linear)] if way == "bfloat16" else []
+    weights = [linear.weight for linear in linears]
+    for linear in linears:  # not the embeddings, even where they are the output rows
+        linear.weight = nn.Parameter(linear.weight.bfloat16().float(), requires_grad=False)
+    try:
+        close(model.open().feed_every(IDS), loaded.expected(IDS))
+    finally:
+        for linear, weight in zip(linears, weights, strict=True):
+            linear.weight = weight
+
+
+def test_a_folder_of_safetensors_gives_the_same_logits(loaded: Loaded, tmp_path: Path) -> None:
+    loaded.module.save_pretrained(tmp_path)
+    byte_level_tokenizer().save_pretrained(tmp_path)
+    close(hf.load(tmp_path, "tiny").open().feed_every(IDS), loaded.expected(IDS))
+
+
+@pytest.mark.parametrize("kind", ["unknown field", "another architecture", "limited scores"])
+def test_a_file_that_says_more_than_torch_computes_is_refused_for_training(kind: str, tmp_path: Path) -> None:
+    made = file_of("gemma3", module_of("gemma3"))
+    if kind == "unknown field":
+        made.fields["gemma3.expert_count"] = whole(4)
+    elif kind == "another architecture":
+        made.fields = {key.replace("gemma3.", "starcoder2."): each for key, each in made.fields.items()}
+        made.fields["general.architecture"].value = "starcoder2"
+    else:
+        made.fields["gemma3.attn_logit_softcapping"] = real(50.0)
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(made.written())
+    expected = "limits attention scores" if kind == "limited scores" else "can run in llama.cpp alone"
+    with pytest.raises(ModelFileError, match=expected):
+        load_module(str(path))
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is decided where there is a GPU; the CPU computes."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(hf, "_usual", lambda: (torch.device("cpu"), torch.bfloat16))
+
+
+def test_on_a_gpu_every_family_runs_on_torch_and_every_other_file_in_llama_cpp(
+    on_a_gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, module = tmp_path / "tiny.gguf", cast(Any, module_of("llama 3.2"))
+    made = file_of("llama 3.2", module)
+    path.write_bytes(made.written())
+    model = load_model(str(path))
+    assert isinstance(model, TorchModel) and model.notice is None
+    assert model.layers.dtype == torch.bfloat16
+    assert isinstance(model.layers.module, PreTrainedModel)
+    with torch.inference_mode():
+        expected = module.to(torch.bfloat16)(input_ids=torch.tensor([IDS]), use_cache=False).logits[0].float()
+    found = model.open().feed_every(IDS)
+    assert (found - expected).abs().max() < 0.02 * (expected.max() - expected.min())
+
+    made.fields["llama.expert_count"] = whole(4)
+    path.write_bytes(made.written())
+    monkeypatch.setattr(load, "_with_llama_cpp", lambda *_: SimpleNamespace(notice=None))
+    monkeypatch.setattr(load, "_llama_cpp_problem", lambda _: "")
+    notice = load_model(str(path)).notice
+    assert notice is not None and "llama.cpp" in notice and "expert_count" in notice
+    monkeypatch.setattr(load, "_llama_cpp_problem", lambda _: "it is not installed")
+    with pytest.raises(ModelFileError, match=r"in llama.cpp alone \(.*expert_count'\), .*: it is not installed; "):
+        load_model(str(path))

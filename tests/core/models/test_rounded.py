@@ -12,14 +12,17 @@ import numpy as np
 import pytest
 import torch
 from test_coded import TYPES, in_a_file
+from tiny_gguf import tiny
 from torch import Tensor
 
 from core.errors import InputError
 from core.models import load_model, native
 from core.models.coded import Coded, weight_of
+from core.models.costs import CostCurve
 from core.models.native import ROUNDED_FROM
 from core.models.native_library import COMPILERS
 from core.models.torch_model import TorchModel
+from core.speculative import cost
 from tests.arm import remote
 from tests.paths import DATA, ROOT
 
@@ -176,3 +179,13 @@ def test_few_inputs_are_not_rounded(int8: TorchModel, torch_model: TorchModel) -
 def test_a_model_that_is_not_computed_so_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no GGUF file"):
         load_model(str(tmp_path), "torch", "int8")
+
+
+def test_rounded_inputs_have_a_cost_curve_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(tiny().written())
+    monkeypatch.setattr(cost, "_file", lambda: tmp_path / "costs.json")
+    exact, rounded = (load_model(str(path), "torch", precision) for precision in ("file", "int8"))
+    cost.remember_curve(exact, CostCurve((1, 2), (1.0, 1.5)))
+    assert cost.known_curve(exact) is not None
+    assert cost.known_curve(rounded) is None

@@ -31,7 +31,7 @@ def load(tiny_folder: Callable[[str], Path]) -> Callable[[str], LanguageModel]:
 
     def get(kind: str) -> LanguageModel:
         if kind not in made:
-            made[kind] = hf.load(tiny_folder(kind), kind, plain=True)
+            made[kind] = hf.load(tiny_folder(kind), kind, plain=kind != "compiled llama")
         return made[kind]
 
     return get

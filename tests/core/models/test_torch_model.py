@@ -483,7 +483,7 @@ def test_pieces_and_start_of_a_sentencepiece_vocabulary() -> None:
     assert 1 not in tokenizer.encode("</s>")
 
 
-def test_a_gguf_tokenizer_of_another_kind_is_left_to_transformers() -> None:
+def test_a_gguf_tokenizer_of_another_kind_is_not_built() -> None:
     known = {"model": "gpt2", "pre": "gpt-2", "tokens": ["a", "b", "ab"], "merges": ["a b"]}
 
     def built(**changes: object) -> bool:
