@@ -283,7 +283,7 @@ class Session:
         self.known = KnownLogits()
         self.earned = Earned()
         self._read: tuple[str, list[int]] = "", []  # the background, and its tokens
-        self.suspect = ""  # the latest text whose last word may contain a slip
+        self.suspect = ""  # the latest text whose last word, half-typed or just finished, may contain a slip
         self.shown: list[tuple[str, TextDraft]] = []  # the rows of the latest completions, with the text before each
 
     def complete(self, before: str, kept: Ids[KeptRow] = (), options: CompleteOptions = AS_SET) -> Completion:
@@ -316,7 +316,7 @@ class Session:
         if o.mode.drawn:  # the additional token shows whether the last word is whole
             changes["length"] = o.length + 1
         read = self._background(o.background)
-        finished = o.corrects and bool(self.suspect) and before == self.suspect + " "
+        finished = o.corrects and bool(self.suspect) and before == self.suspect.rstrip(" ") + " "
         plan = {"window": a.window, "heal": o.heal, "after": o.after, "background": read, "finished": finished}
         healing = a.healer.plan(before, **plan)
         across = healing.prefix_ids != healing.before_ids
@@ -388,7 +388,7 @@ class Completion:
         self.exact_steps = options.exact_steps
         self._session, self._healing, self._check_tails = session, healing, check_tails
         self._mixes_ngrams = options.interpolation() is not None
-        self._logits: list[Tensor] = []  # (V,) at each place where drafts may begin
+        self._logits: list[Tensor] = []  # (V,) at each boundary where drafts may begin
         self._chances: Chances = {}
         self._presented: tuple[Drafts | None, list[TextDraft]] = None, []  # the newest drafts, and their rows
         mode, after = options.mode, options.after
@@ -434,9 +434,9 @@ class Completion:
         if not self._logits:
             return None
         boundaries = self._session.autocomplete.healer.boundaries(self._healing)
-        place = boundaries.likeliest(self._logits)
-        allowed = boundaries.allowed(place)
-        return self._logits[place] if allowed is None else only(self._logits[place], allowed)
+        boundary = boundaries.likeliest(self._logits)
+        allowed = boundaries.allowed(boundary)
+        return self._logits[boundary] if allowed is None else only(self._logits[boundary], allowed)
 
     @property
     def paths(self) -> list[RowPath]:

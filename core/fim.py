@@ -72,8 +72,8 @@ class AcrossPrompt(Interpolation):
     def knows(self, ids: Sequence[int]) -> bool:
         return self._inner.knows(ids)
 
-    def knows_own(self, ids: Sequence[int]) -> bool:
-        return self._inner.knows_own(ids)
+    def knows_own(self, context: Sequence[int], tokens: Sequence[int]) -> bool:
+        return self._inner.knows_own(context, tokens)
 
     def _plain(self, contexts: Contexts) -> list[list[int]]:
         return [[*self._before, *context[self._prompt :]] for context in contexts]

@@ -26,6 +26,7 @@ from core.drafting.candidates import log_total
 from core.fim import fim_tokens
 from core.models.base import Sequence, Tokenizer, common
 from core.ngram.interpolation import Interpolation
+from core.ngram.windows import ORDER
 from core.slips import correctable, meant
 
 # The word at the caret with the one space before it, or only that space. Scripts without spaces give long "words", of
@@ -37,6 +38,7 @@ SURE = 1.0  # nats by which longer tokens together must exceed the typed one
 MEANT = 6.0  # how much more probable slips are than the typed word where drafts correct it
 MOST_TYPED = 0.005  # probability of a typed word above which no slip is
 MOST_SLIPS = 3  # words that may be meant
+MOST_OWN = ORDER - 1  # tokens of context with which a token of a word is looked for in personal stores
 INSIDE = 0.01  # least share of a draft that begins inside the word because of a store
 
 
@@ -157,7 +159,7 @@ class Healer:
         """`boundaries`, and the words that may be meant if one letter of the half-typed word is a slip.
 
         They are included only where they are together MEANT times as probable as the typed word, by the model and the
-        noisy channel, and where no personal store contains the word.
+        noisy channel, and where no personal store contains a word that begins with the typed letters.
 
         Args:
             logits: (V,) before the word, then after each of its tokens, as far as they are known.
@@ -165,8 +167,6 @@ class Healer:
         """
         found, word = self.boundaries(healing), correctable(text)
         if not word or not healing.rests[0].endswith(word.encode()) or not found.starts:
-            return found
-        if ngrams is not None and ngrams.knows_own(healing.word_ids):
             return found
         typed = path = 0.0  # P(typed), summed over the boundaries at which drafts may go on; ln P of the tokens so far
         for after, starts, token in zip(logits, found.starts, [*healing.word_ids, None], strict=False):
@@ -179,6 +179,10 @@ class Healer:
             return found
         slips = sorted(self._slips(healing.rests[0], word, logits[0].numpy()), key=lambda slip: -slip[0])[:MOST_SLIPS]
         if sum(mass for mass, _, _ in slips) < MEANT * typed:
+            return found
+        # A word has other tokens at the beginning of a line than after a space.
+        letters = word.rstrip().encode()
+        if ngrams is not None and (self._own(b" " + letters, ngrams) or self._own(letters, ngrams)):
             return found
         return replace(found, slips=[(ids, channel) for _, ids, channel in slips])
 
@@ -194,6 +198,23 @@ class Healer:
             high = end(self._sorted, beginning + (b"" if word.endswith(" ") else b"\xff" * 8), lo=low)
             if mass := float(sums[high] - sums[low]) * channel:
                 yield mass, self._ids[low:high], float(np.log(channel))
+
+    def _own(self, letters: bytes, ngrams: Interpolation, path: Ids[int] = ()) -> bool:
+        """Whether a personal store contains text that begins with these letters, after the tokens of `path`. The tokens
+        of a whole word are often others than those of its first letters, so every division into tokens is tried, as
+        far as the store has it."""
+        path = path[-MOST_OWN:]
+        if ngrams.knows_own(path, [*self._tokens(letters), *self.beginnings(letters).tolist()]):
+            return True
+        return any(
+            ngrams.knows_own(path, [token]) and self._own(letters[n:], ngrams, [*path, token])
+            for n in range(1, len(letters))
+            for token in self._tokens(letters[:n])
+        )
+
+    def _tokens(self, text: bytes) -> list[int]:
+        """The ids of the tokens that are exactly this text."""
+        return self._ids[bisect_left(self._sorted, text) : bisect_right(self._sorted, text)].tolist()
 
     def certain(self, healing: Healing, logits: Tensor, ngrams: Interpolation | None) -> bool:
         """Whether the logits (V,) before the word suffice, because drafts would start at no later boundary."""

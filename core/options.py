@@ -133,14 +133,18 @@ class Control:
     def _refused(self, given: str, expected: str) -> OptionError:
         return OptionError("{0} {given} given; {expected} expected.", self.flag, given=given, expected=expected)
 
+    def refuse_beyond(self, value: Value, chosen: Mapping[str, Value]) -> None:
+        """Raises OptionError if a value needs the option `beyond`, which the chosen ones, named by flag, lack."""
+        if self.beyond and float(value) > (most := self.alone.high) and not chosen.get(self.beyond):
+            sentence = "{0} {given} given; at most {most:g} is accepted without {1}. Add {2}."
+            raise OptionError(sentence, self.flag, self.beyond, Mention(self.beyond, 10), given=value, most=most)
+
     def refuse_without_effect(self, value: Value, chosen: Mapping[str, Value]) -> None:
         """Raises OptionError if a value changes nothing with the chosen ones, which are named by flag, and "mode"."""
         mode = chosen["mode"]
         if self.modes and mode not in self.modes and not chosen.get(self.used_by):
             raise useless_in(self.flag, mode, self.modes)
-        if self.beyond and float(value) > (most := self.alone.high) and not chosen.get(self.beyond):
-            sentence = "{0} {given} given; at most {most:g} is accepted without {1}. Add {2}."
-            raise OptionError(sentence, self.flag, self.beyond, Mention(self.beyond, 10), given=value, most=most)
+        self.refuse_beyond(value, chosen)
         if self.below and float(value) >= float(chosen.get(self.below, BY_FLAG[self.below].default)):
             sentence = "{0} changes nothing in drafts that are not longer; raise {1} or lower it."
             raise OptionError(sentence, self.flag, self.below)

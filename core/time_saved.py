@@ -12,6 +12,9 @@ right if the writer's text agrees up to there and the word ends there too.
     gain of taking a row to its cut            = characters · key_ms - take_ms
     gain of taking the first m cuts within it  = characters · key_ms - take_ms - (m - 1) · word_ms
 
+A row that corrects a slip replaces typed letters, so taking it also saves the backspaces that delete them: they count
+as characters. Its words are not those of other rows, also where they begin with the same letters.
+
 With a single row, a cut without words one by one, and nothing on the screen, the rule is: show it if
 P(cut) · (characters · key_ms - take_ms) exceeds look_ms. If no row pays, nothing is shown. With look_ms = 0 and
 key_ms = take_ms = word_ms = 1 the time saved is the number of keys saved.
@@ -102,12 +105,14 @@ class RowPath:
         id: the row's number.
         text: after the caret.
         cuts: where the row may end, ascending.
+        replace: the number of typed letters before the caret that the text replaces; see `TextDraft`.
     Raises: InputError for cuts that are not ascending, are outside the text or inside a word, or have a positive ln p.
     """
 
     id: int
     text: str
     cuts: tuple[Cut, ...]
+    replace: int = 0
 
     def __post_init__(self) -> None:
         ends = [0, *(cut.end for cut in self.cuts)]
@@ -128,7 +133,7 @@ class RowPath:
             inside = 0 < end < len(text) and word_ends(text, end) and not text[end - 1].isspace()
             if inside or 0 < end == len(text):
                 cuts[end] = calibration.log(min(logprob, 0.0))
-        return cls(draft.id, draft.text, tuple(Cut(end, cuts[end]) for end in sorted(cuts)))
+        return cls(draft.id, draft.text, tuple(Cut(end, cuts[end]) for end in sorted(cuts)), draft.replace)
 
     def with_offset(self, offset: float) -> RowPath:
         """The same row for a writer with this offset of log-odds (`core.calibration.with_offset`)."""
@@ -209,7 +214,7 @@ def expected_ms(row: RowPath, costs: Costs) -> float:
         whole = cut.end == len(row.text)
         if not whole and costs.word_ms is None:
             continue
-        gain = cut.end * costs.key_ms - costs.take_ms - (0.0 if whole else m * (costs.word_ms or 0.0))
+        gain = (cut.end + row.replace) * costs.key_ms - costs.take_ms - (0.0 if whole else m * (costs.word_ms or 0.0))
         if gain > saved:
             worth, saved = worth + math.exp(cut.logprob) * (gain - saved), gain
     return worth
@@ -220,7 +225,7 @@ def branch_chances(rows: Sequence[RowPath]) -> list[float]:
     of all its words if it has none, 0 without words."""
     found = []
     for i, row in enumerate(rows):
-        others = [other.text for j, other in enumerate(rows) if j != i]
+        others = [other.text for j, other in enumerate(rows) if j != i and other.replace == row.replace]
         own = (cut for cut in row.cuts if is_new(row.text[: cut.end], others))
         cut = next(own, row.cuts[-1] if row.cuts else None)
         found.append(math.exp(cut.logprob) if cut else 0.0)
@@ -233,6 +238,7 @@ class _Node:
 
     Attributes:
         rows: the numbers of the rows that contain it.
+        replace: of its rows.
         gain: of taking a row that ends here, in ms. Below 0 nobody takes it.
         by_word: of taking a longer row word by word up to here; -inf if that is not possible.
         cost: the looks at a row that ends here, as the choice counts them.
@@ -242,6 +248,7 @@ class _Node:
     """
 
     text: str
+    replace: int = 0
     probability: float = 0.0
     rows: list[int] = field(default_factory=list)
     children: list[_Node] = field(default_factory=list)
@@ -256,16 +263,17 @@ class _Node:
 def _tree(rows: Sequence[RowPath], costs: Costs, shown: tuple[str, ...], fitted: Fitted) -> list[_Node]:
     """Returns the cuts of all rows as trees. If two rows disagree on a probability, it is the higher one. Those of the
     longer cuts that contain a cut are made smaller if their sum exceeds its own."""
-    nodes: dict[str, _Node] = {}
+    nodes: dict[tuple[int, str], _Node] = {}
     for row in rows:
         for cut in row.cuts:
-            node = nodes.setdefault(row.text[: cut.end], _Node(row.text[: cut.end]))
+            text = row.text[: cut.end]
+            node = nodes.setdefault((row.replace, text), _Node(text, row.replace))
             node.probability = max(node.probability, math.exp(cut.logprob))
     roots: list[_Node] = []
     for number, row in enumerate(rows):
         siblings = roots
         for end in range(1, row.cuts[-1].end + 1) if row.cuts else ():
-            if (node := nodes.get(row.text[:end])) is not None and word_ends(row.text, end):
+            if (node := nodes.get((row.replace, row.text[:end]))) is not None and word_ends(row.text, end):
                 if not node.rows:
                     siblings.append(node)
                 node.rows.append(number)
@@ -300,7 +308,7 @@ class _Search:
             saved, worth: the best gain of the shorter cuts, word by word, and its expectation.
         """
         c = self._costs
-        node.gain = len(node.text) * c.key_ms - c.take_ms
+        node.gain = (len(node.text) + node.replace) * c.key_ms - c.take_ms
         if c.word_ms is not None:
             node.by_word = node.gain - depth * c.word_ms
         node.pays = worth + node.probability * (max(saved, node.gain) - saved) > node.cost
@@ -352,7 +360,7 @@ class _Search:
         """Returns the expected gain of rows that end at these cuts, in ms, without looks."""
 
         def below(node: _Node, saved: float) -> float:
-            if not any(node is one or _within(node.text, one.text) for one in chosen):
+            if not any(node is one or _begins(node, one) for one in chosen):
                 return 0.0
             reached = max(saved, node.gain if node in chosen else node.by_word)
             return node.probability * (reached - saved) + sum(below(child, reached) for child in node.children)
@@ -383,6 +391,11 @@ def _assign(chosen: Iterable[_Node]) -> dict[_Node, int]:
 def is_new(text: str, shown: Iterable[str]) -> bool:
     """Whether a text must be read: it is none of the shown ones, and not the first words of one."""
     return not any(text == one or _within(text, one) for one in shown)
+
+
+def _begins(node: _Node, other: _Node) -> bool:
+    """Whether another, longer cut contains this one."""
+    return node.replace == other.replace and _within(node.text, other.text)
 
 
 def _within(beginning: str, text: str) -> bool:

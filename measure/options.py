@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from core.errors import InputError
-from core.options import Backend
+from core.options import Backend, Precision
 from measure.report import BenchOptions
 from measure.uses import Use
 
@@ -125,8 +125,9 @@ class EvalOptions(BenchOptions):
     k: Annotated[
         str | None,
         Use(
-            "Numbers of drafts, with commas; by default 3,8 (tails: 3,5,9; time: 1,3,5,9; prose: also keys, of 1,3).",
-            ("drafts", "adapter", "tails", "time", "prose"),
+            "Numbers of drafts, with commas; by default 3,8 (tails: 3,5,9; time: 1,3,5,9; keytype: 1,3,9; prose: also"
+            " keys, of 1,3).",
+            ("drafts", "adapter", "tails", "time", "keytype", "prose"),
             metavar="N,N,…",
         ),
     ] = None
@@ -158,6 +159,7 @@ class EvalOptions(BenchOptions):
     ] = None
     plot: Annotated[Path | None, Use("Draw to this SVG file.", _PLOTTED, metavar="FILE")] = None
     backend: Annotated[Backend, Use("Which backend to use.", but=("tune-adapter",))] = "auto"
+    precision: Annotated[Precision, Use("Weights of torch on a CPU; see polydraft --help.", ("lossless",))] = "file"
     minutes: Annotated[
         float | None, Use("Minutes of training; by default 10 (tune-adapter: 60).", _ADAPTER, low=0.1)
     ] = None
@@ -169,7 +171,7 @@ class EvalOptions(BenchOptions):
         Path | None,
         Use(
             "Draft with this adapter, a folder that `polydraft train prose` wrote.",
-            ("drafts", "typing", "background", "time", "keytype", "prose", "tune-base", "judge"),
+            ("drafts", "typing", "background", "time", "keytype", "tails", "prose", "tune-base", "judge"),
             metavar="FOLDER",
         ),
     ] = None

@@ -22,8 +22,8 @@ from core.controls import (
     checked_rule,
     checked_speculation,
 )
-from core.errors import InputError
-from core.options import BY_FLAG, DRAFTING, SEED, Control, DraftOptions, Value
+from core.errors import InputError, Mention, OptionError, plainly
+from core.options import DRAFTING, SEED, Control, DraftOptions, Value
 
 PAGE_CONTROLS = [control for control in DRAFTING.values() if control.only != "command"]  # in the page's order
 
@@ -45,6 +45,10 @@ def _completed(given: dict[str, Any], chosen: str, values: str, checks: Checked)
         return given | {values: checks(name, given.get(values, {}))}
     except InputError as error:
         raise ValueError(str(error)) from None
+
+
+def _as_field(mention: Mention) -> str:
+    return plainly(Mention(mention.name.replace("-", "_"), mention.value))
 
 
 class Strict(BaseModel):
@@ -125,13 +129,12 @@ class DraftSettings(_Drafting):
 
     @model_validator(mode="after")
     def _within_reach(self) -> DraftSettings:
-        for control in DRAFTING.values():
-            if control.beyond and not getattr(self, BY_FLAG[control.beyond].name):
-                value, most = getattr(self, control.name), control.alone.high
-                if value > most:
-                    raise ValueError(
-                        f"{control.name} {value} given; at most {most:g} without {BY_FLAG[control.beyond].name}"
-                    )
+        chosen = {control.flag: getattr(self, name) for name, control in DRAFTING.items()}
+        try:
+            for control in DRAFTING.values():
+                control.refuse_beyond(chosen[control.flag], chosen)
+        except OptionError as error:
+            raise ValueError(error.written(_as_field)) from None  # for pydantic
         return self
 
     @property

@@ -32,9 +32,9 @@ class Boundaries:
         """The boundary after the text, with the options' `first_ids` or with any token."""
         return cls([], None if options.first_ids is None else [np.asarray(options.first_ids)])
 
-    def allowed(self, place: int) -> np.ndarray | None:
+    def allowed(self, boundary: int) -> np.ndarray | None:
         """The tokens (n,) that are allowed there; None allows any."""
-        return self.starts[place] if self.starts else None
+        return self.starts[boundary] if self.starts else None
 
     def likeliest(self, logits: list[Tensor]) -> int:
         """The most probable boundary, 0 … len(logits) - 1, for modes whose drafts all begin at one boundary.

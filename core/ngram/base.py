@@ -19,6 +19,7 @@ from typing import Any, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from core.errors import Mention, OptionError
 from core.files import MOMENT, answered, beside, named_path, read_json
 from core.ngram.store import NgramStore, StoreError
 
@@ -80,11 +81,12 @@ def chosen_stores(options: Iterable[str]) -> tuple[ChosenStore, ...]:
     """The base stores for the user's options: each is FILE, FILE=WEIGHT or the word "default" in place of a file; or
     "none" alone.
 
-    Raises: StoreError for a file that is not an intact store, a weight out of range, and a file given twice.
+    Raises: StoreError for a file that is not an intact store, a weight out of range, and a file given twice;
+        OptionError for "none" with others.
     """
     listed = list(options)
     if NONE in listed and len(listed) > 1:
-        raise StoreError("--base-store none given with other base stores; give one or the other.")
+        raise OptionError("{0} given with other base stores; give one or the other.", Mention("base-store", NONE))
     stores = []
     for option in listed:
         name, _, weight = option.rpartition("=") if _is_number(option.rpartition("=")[2]) else (option, "", "1")

@@ -48,7 +48,7 @@ class Earned:
         self._teaching: _Teaching | None = None
 
     def unread(self, ids: list[int], begins: int) -> int:
-        """Takes a text, and returns the place of its first token that must be read; its length if there is none.
+        """Takes a text, and returns the position of its first token that must be read; its length if there is none.
 
         Args:
             ids: the tokens before the caret.
@@ -65,12 +65,12 @@ class Earned:
         self._low = low
         return known
 
-    def read(self, place: int, ids: Sequence[int], logp: Sequence[float]) -> None:
-        """Replaces the text from a place on by these tokens, each with its ln p by the model."""
-        if place < len(self._ids):
-            del self._ids[place:], self._p[place - self._first :]
+    def read(self, position: int, ids: Sequence[int], logp: Sequence[float]) -> None:
+        """Replaces the text from a position on by these tokens, each with its ln p by the model."""
+        if position < len(self._ids):
+            del self._ids[position:], self._p[position - self._first :]
             if self._teaching is not None:
-                self._teaching.cut(place)
+                self._teaching.cut(position)
         self._ids += ids
         self._p += map(exp, logp)
 
@@ -118,7 +118,7 @@ class _Teaching:
         return self._stores == rule.stores and self._sizes == _sizes(rule)
 
     def cut(self, length: int) -> None:
-        """Forgets the tokens of the text from this place on."""
+        """Forgets the tokens of the text from this position on."""
         del self._voices[max(length - self._first, 0) :]
         del self._after[1 + max(length - ORDER + 1 - self._low, 0) :]
 
@@ -135,13 +135,13 @@ class _Teaching:
         # The n-grams that show a learned text end up to ORDER - 1 tokens later.
         settled = min(len(self._after) - 1, max(n - ORDER + 1 - low, 0))
         b, squares = ([*x] for x in self._after[settled])
-        for place in range(low + settled, n):
-            near = self._voices[place - self._first : min(place + ORDER, n) - self._first]
+        for position in range(low + settled, n):
+            near = self._voices[position - self._first : min(position + ORDER, n) - self._first]
             said: list[Voice] = []
             for store, voices in enumerate(near[0]):
                 said += voices.without if any(after[store].known for after in near) else voices.whole
-            _learn(b, squares, p[place - self._first], said)
-            if place + ORDER <= n and place - low == len(self._after) - 1:
+            _learn(b, squares, p[position - self._first], said)
+            if position + ORDER <= n and position - low == len(self._after) - 1:
                 self._after.append(([*b], [*squares]))
         return np.split(np.array(b), self._ends)
 
@@ -166,7 +166,7 @@ def _learn(b: list[float], squares: list[float], p: float, said: list[Voice]) ->
 def _voices(mixed: Mixed, ids: list[int], start: int, number: int) -> list[_Voices]:
     """What a store says of each token from `start` on; its orders have the numbers from `number` on."""
     orders, reach = _orders(mixed), max(mixed.store.orders) - 1
-    contexts = [ids[max(place - reach, 0) : place] for place in range(start, len(ids))]
+    contexts = [ids[max(position - reach, 0) : position] for position in range(start, len(ids))]
     found = mixed.store.evidence(contexts, [[token] for token in ids[start:]], orders)
     longest = found.counts[:, -1, 0]  # (t,)
     once = np.minimum(longest, ONE_LEARNING if mixed.personal else 1)[:, None]

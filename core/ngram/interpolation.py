@@ -86,8 +86,8 @@ class Interpolation(ABC):
     def knows(self, ids: Sequence[int]) -> bool:
         """Whether any of its stores contains this n-gram."""
 
-    def knows_own(self, ids: Sequence[int]) -> bool:
-        """Whether a personal store contains this n-gram."""
+    def knows_own(self, context: Sequence[int], tokens: Sequence[int]) -> bool:
+        """Whether a personal store contains this context, which may be empty, with one of these tokens after it."""
         return False
 
 
@@ -284,8 +284,11 @@ class Linear(Interpolation):
     def knows(self, ids: Sequence[int]) -> bool:
         return any(mixed.store.count(ids) > 0 for mixed in self.stores)
 
-    def knows_own(self, ids: Sequence[int]) -> bool:
-        return any(mixed.store.count(ids) > 0 for mixed in self.stores if mixed.personal)
+    def knows_own(self, context: Sequence[int], tokens: Sequence[int]) -> bool:
+        own, n = [mixed.store for mixed in self.stores if mixed.personal], len(context) + 1
+        if n == 1 or len(tokens) < 16:  # evidence takes as long as some dozen counts, and needs a context
+            return any(store.count([*context, token]) > 0 for store in own for token in tokens)
+        return any(store.evidence([context], tokens, [n]).counts.any() for store in own if n in store.orders)
 
     def proposals(self, contexts: Contexts, least: Sequence[float], known: Collection[int] = ()) -> list[list[int]]:
         found = [[i for i in self._following(context) if i not in known] for context in contexts]

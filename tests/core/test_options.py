@@ -222,7 +222,8 @@ def test_the_papers_preset_is_the_papers_method() -> None:
 
 
 def test_a_long_text_needs_resets() -> None:
-    with pytest.raises(ValidationError, match="length 200 given; at most 32 without reset_every"):
+    said = "length 200 given; at most 32 is accepted without reset_every. Add reset_every 10"
+    with pytest.raises(ValidationError, match=said):
         DraftSettings(length=200)
     long = sampling.drafting(DraftSettings(length=200, reset_every=10))
     assert (long.length, long.reset_every, long.end_below, long.one_line) == (200, 10, 0.0, False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from core.ngram import NgramStore
 from core.ngram.base import BASE_STORE
 from core.ngram.counts import Counts
 from core.ngram.interpolation import Linear, Mixed
-from core.present import TextDraft
+from core.present import KeptRow, TextDraft
 from core.slips import NEIGHBOURS, correctable, meant
 
 
@@ -65,8 +65,9 @@ def session(torch_model: LanguageModel) -> Iterator[Session]:
     session.close()
 
 
-def drafts(session: Session, before: str, **options: Any) -> list[TextDraft]:
-    completion = session.complete(before, options=CompleteOptions(k=3, length=6, forks=2, exact_steps=2, **options))
+def drafts(session: Session, before: str, kept: Sequence[KeptRow] = (), **options: Any) -> list[TextDraft]:
+    options = {"k": 3, "length": 6, "forks": 2, "exact_steps": 2} | options
+    completion = session.complete(before, kept, CompleteOptions(**options))
     completion.finish()
     return completion.drafts
 
@@ -103,6 +104,24 @@ def test_words_of_the_writers_own_store_are_not_corrected(session: Session) -> N
     assert any(d.replace for d in drafts(session, typed, corrects=True, ngrams=base))
 
 
+@pytest.mark.parametrize(
+    ("typed", "learned"),
+    [
+        ("Thank you very muhc", "It was muhckel indeed"),  # tokens m·uh·c, and m·uh·ck·el
+        ("She wrote a long lettwr", "It was lettwright indeed"),  # lett·wr, and lett·wright
+        ("Thank you very muhc", "muhc is a word"),  # without a space before it
+        ("Why did he go?\nbecasue", "It was becasuele indeed"),  # with one
+    ],
+)
+def test_the_beginnings_of_the_writers_own_words_are_not_corrected(session: Session, typed: str, learned: str) -> None:
+    tokenizer = session.autocomplete.model.tokenizer
+    assert any(d.replace for d in drafts(session, typed, corrects=True))
+    for text, corrected in ((learned, False), ("It was a letter for much, because", True)):
+        store = Counts.of(len(tokenizer.pieces), [(tokenizer.encode(text), 1)])
+        own = Linear([Mixed(store, 0.9, personal=True)])
+        assert any(d.replace for d in drafts(session, typed, corrects=True, ngrams=own)) is corrected, text
+
+
 def test_a_finished_word_is_corrected_once_right_after_its_space(session: Session) -> None:
     typed = "Thank you very muhc"
     drafts(session, typed, corrects=True)
@@ -110,3 +129,22 @@ def test_a_finished_word_is_corrected_once_right_after_its_space(session: Sessio
     assert any(f"{typed} "[: -d.replace].endswith("mu") and d.text.startswith("ch ") for d in found), found
     assert not any(d.replace for d in drafts(session, f"{typed} f", corrects=True))
     assert not any(d.replace for d in drafts(session, "Thank you very much ", corrects=True))
+
+
+def test_the_row_of_a_finished_word_stays_while_the_writer_pauses(session: Session) -> None:
+    typed = "Thank you very muhc"
+    drafts(session, typed, corrects=True)
+    kept: list[KeptRow] = []
+    for options in ({}, {"grow": True, "tails": True}, {}):  # as the page asks again at a pause
+        found = drafts(session, f"{typed} ", kept, corrects=True, **options)
+        texts = [f"{typed} "[: -d.replace] + d.text for d in found if d.replace]
+        assert any(text.startswith("Thank you very much ") for text in texts), found
+        kept = [KeptRow(d.id, d.text) for d in found if not d.replace]
+    for end in (" f", " ", "  "):  # gone once a letter follows, also when it is deleted again
+        assert not any(d.replace for d in drafts(session, typed + end, corrects=True)), end
+
+
+def test_teh_is_the(session: Session) -> None:
+    drafts(session, "I saw teh", corrects=True)
+    found = ["I saw teh "[: -d.replace] + d.text for d in drafts(session, "I saw teh ", corrects=True) if d.replace]
+    assert any(text.startswith("I saw the ") for text in found), found

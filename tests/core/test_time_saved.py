@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations, product
 
 import pytest
@@ -218,6 +219,29 @@ def test_the_chance_of_a_row_is_that_of_its_first_own_word() -> None:
     contained = [row(0, [" the"], [0.8]), row(1, [" the", " sea"], [0.8, 0.25])]
     assert branch_chances(contained) == pytest.approx([0.8, 0.2])
     assert branch_chances([RowPath(3, " th", ())]) == [0]
+
+
+def test_a_row_that_corrects_saves_the_backspaces_too() -> None:
+    plain = row(0, ["ch", " more"], [0.8, 0.5])
+    slip = replace(plain, replace=2)
+    c = Costs(100, 0, 300, None)
+    assert expected_ms(plain, c) == pytest.approx(0.4 * (7 * 100 - 300))
+    assert expected_ms(slip, c) == pytest.approx(0.4 * (9 * 100 - 300))
+    for one in (plain, slip):
+        assert rows_that_pay([one], c).saved_ms == pytest.approx(expected_ms(one, c))
+    assert RowPath.of(TextDraft(4, "ch", 0.5, 0.1, False, path=((2, -0.5),), replace=2)).replace == 2
+
+
+def test_the_words_of_a_row_that_corrects_are_not_those_of_another_that_begins_alike() -> None:
+    """ "kee" goes on as "per", or was meant as "kep", in which "p" replaces "e"."""
+    plain, slip = row(0, ["p", " going"], [0.3, 0.9]), replace(row(1, ["p", " going"], [0.6, 0.5]), replace=1)
+    assert branch_chances([plain, slip]) == pytest.approx([0.3, 0.6])
+    c = Costs(150, 0, 0, None)
+    alone = [rows_that_pay([one], c) for one in (plain, slip)]
+    both = rows_that_pay([plain, slip], c)
+    assert {one.id for one in both.rows} == {0, 1}
+    assert both.saved_ms == pytest.approx(sum(one.saved_ms for one in alone))
+    assert {one.id: one.text for one in both.rows} == {one.rows[0].id: one.rows[0].text for one in alone}
 
 
 def test_probabilities_that_disagree_stay_below_those_of_the_words_before() -> None:

@@ -6,17 +6,17 @@ import { plural } from "../shared/wording.js";
 
 /**
  * @param {HTMLElement} root
- * @param {import("./documents.js").Documents} documents
- * @param {{forgetAnswers: () => void, settingsChanged: () => void}} drafts
+ * @param {{current: () => {id: string, background: string}, set: (text: string) => void, written: () => void}} page
+ *   `current`: the open document; `set`: called with its background at every key; `written`: called once that is over
  */
-export function setUpBackground(root, documents, drafts) {
+export function setUpBackground(root, { current, set, written }) {
   const section = /** @type {HTMLDetailsElement} */ (root.querySelector(".dc-background"));
   const box = /** @type {HTMLTextAreaElement} */ (section.querySelector("textarea"));
   const size = /** @type {HTMLElement} */ (section.querySelector("summary small"));
   let shown = "";
 
   function draw() {
-    const { id, background } = documents.current;
+    const { id, background } = current();
     if (id !== shown) section.open = false;
     shown = id;
     if (box.value !== background) box.value = background;
@@ -25,11 +25,10 @@ export function setUpBackground(root, documents, drafts) {
   }
 
   box.addEventListener("input", () => {
-    documents.setBackground(box.value);
+    set(box.value);
     draw();
-    drafts.forgetAnswers();
   });
-  box.addEventListener("change", () => drafts.settingsChanged()); // once it is written: the model reads all of it
+  box.addEventListener("change", written);
   root.addEventListener("pd-document", draw);
   draw();
 }

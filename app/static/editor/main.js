@@ -183,7 +183,11 @@ function startPanels(root, editor, documents) {
     },
   });
   setUpChances(root);
-  const learning = new Learning(root, { textarea, parts: field.parts, incognito }, drafts);
+  const learning = new Learning(root, { textarea, parts: field.parts, incognito }, {
+    forgetAnswers: () => drafts.forgetAnswers(),
+    forgetDrafts: () => drafts.forgetDrafts(),
+    forgetTab: () => drafts.forgetTab(),
+  });
   setUpTabs(root, async () => (await import("../stores/stores.js")).open(root, { learning, pace: editor.pace, documents }), {
     write: () => {
       drafts.forgetAnswers(); // the stores may have changed, so cached answers are outdated
@@ -215,7 +219,14 @@ function startPanels(root, editor, documents) {
     drawList: () => view.drawList(),
   });
   setUpDocumentsPanel(root, documents, { text: () => field.parts.text, focusText, toast });
-  setUpBackground(root, documents, drafts);
+  setUpBackground(root, {
+    current: () => documents.current,
+    set: (text) => {
+      documents.setBackground(text);
+      drafts.forgetAnswers();
+    },
+    written: () => drafts.settingsChanged(), // the model reads all of it
+  });
   setUpFind(root, field, { addKey: addKeys, offerUndo: notices.offerUndo.bind(notices) });
   setUpPartsBar(root, field);
   setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });

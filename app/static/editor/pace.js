@@ -103,7 +103,7 @@ export class Pace {
 
   /**
    * A draft was taken.
-   * @param {number} length of the taken text, in characters
+   * @param {number} length of the taken text, in characters, with the typed letters that it replaced
    * @param {number} ms since its row appeared
    * @param {boolean} further whether it is a further word of a draft that was just taken word by word
    */

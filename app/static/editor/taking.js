@@ -46,7 +46,8 @@ export class Taking {
     const text = fitted(row.rest.slice(0, length), value.slice(selectionEnd));
     if (!text) return false;
     const { lineage, replace = 0 } = row.draft;
-    this.pace.taken(text.length, this.shownFor(lineage), what === "word" && lineage === this.lineage);
+    // The writer would have deleted the letters that it replaces.
+    this.pace.taken(text.length + replace, this.shownFor(lineage), what === "word" && lineage === this.lineage);
     this.lineage = what === "word" ? lineage : 0;
     const kept = before.slice(0, before.length - replace);
     if (replace) {

@@ -155,10 +155,10 @@ def _foreign(scope: Scope, headers: Headers, elsewhere: bool, allowed: Allowed, 
     Other pages in the same browser can reach 127.0.0.1 too, directly or through a host name that resolves to it.
     Only these headers identify them.
     """
-    port = scope["server"][1]
-    names = {f"{name}:{port}" for name in NAMES}
+    own, port = scope["server"]  # the address that this connection reached, as 127.0.0.2 after `serve --host 127.0.0.2`
+    names = {f"{name}:{port}" for name in (*NAMES, own)}
     if port == 80:  # the default port, which browsers omit
-        names |= set(NAMES)
+        names |= {*NAMES, own}
     hosts = [host.lower() for host in headers.get(b"host", [])]
     if elsewhere and len(hosts) == 1 and _of_this_machine(hosts[0]):
         names.add(hosts[0])

@@ -227,6 +227,18 @@ def test_the_suffix_is_the_text_after_the_caret(site: Site) -> None:
     assert len(list(site.complete(suffix="\nAnd so on", max_tokens=4, n=2, stream=True))) > 2
 
 
+def test_no_row_of_a_program_replaces_letters(site: Site) -> None:
+    site.complete("I saw teh", max_tokens=1)
+    assert site.autocomplete.latest.options["corrects"] is False
+    site.client.chat.completions.create(
+        model="polydraft", messages=[{"role": "assistant", "content": "I say teh"}], max_tokens=1
+    )
+    assert site.autocomplete.latest.before == "I say teh"
+    assert site.autocomplete.latest.options["corrects"] is False
+    with pytest.raises(openai.BadRequestError, match="corrects is no field that the server knows"):
+        site.client.completions.create(model="polydraft", prompt="I saw teh", extra_body={"corrects": True})
+
+
 def test_unknown_fields_are_refused_by_name(site: Site) -> None:
     with pytest.raises(openai.BadRequestError, match="colour is no field that the server knows"):
         site.client.completions.create(model="polydraft", prompt="", extra_body={"colour": 1})

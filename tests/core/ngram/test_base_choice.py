@@ -16,12 +16,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 import ngram_builder
+from app.cli.flags import sentence_of
+from app.clients.options import in_fields
 from app.learning.base_stores import BaseStores, in_full, shelf_of
 from app.service.service import DraftService
 from app.web.site import create_app
 from core import files
 from core.autocomplete import Autocomplete
-from core.errors import InputError
+from core.errors import InputError, OptionError
 from core.ngram import Geometric, Linear, NgramStore, StoreError
 from core.ngram.base import BASE_STORE, BaseShelf, ChosenStore, chosen_stores, read_choice
 from core.ngram.shelf import interpolation
@@ -74,7 +76,6 @@ def test_options_name_files_with_weights(folder: Path) -> None:
     assert in_full([f"{four}=0.5"]) == [f"{four}=0.5"]
     assert in_full(None) is None
     for wrong, said in (
-        (["none", str(four)], "--base-store none given with other base stores"),
         ([f"{four}=2"], "weight 2 given for .*above 0 to 1 expected"),
         ([f"{four}=0"], "weight 0 given"),
         ([str(four), f"{four}=0.5"], "given twice as a base store"),
@@ -82,6 +83,14 @@ def test_options_name_files_with_weights(folder: Path) -> None:
     ):
         with pytest.raises(StoreError, match=said):
             chosen_stores(wrong)
+
+
+def test_none_with_another_store_is_refused_in_the_words_of_each_edge(folder: Path) -> None:
+    with pytest.raises(OptionError) as refused:
+        chosen_stores(["none", str(folder / "four.ngram")])
+    rest = " none given with other base stores; give one or the other."
+    assert sentence_of(refused.value) == "--base-store" + rest
+    assert in_fields(refused.value, {}) == ("base_store" + rest, "base_store")
 
 
 def test_drafts_use_all_chosen_stores(folder: Path) -> None:
@@ -230,6 +239,8 @@ def test_two_programs_that_change_the_choice_lose_nothing(folder: Path, tmp_path
     code = """
 import sys, time
 from pathlib import Path
+from app.cli.flags import sentence_of
+from app.clients.options import in_fields
 from app.learning.base_stores import BaseStores
 from core.ngram import base
 read = base.read_choice

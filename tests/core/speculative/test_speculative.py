@@ -206,6 +206,22 @@ def test_rejection_gives_exactly_the_targets_distribution(size: int, count: int,
     assert np.allclose(found, p, atol=1e-6)
 
 
+def test_tokens_by_rejection_have_the_targets_distribution() -> None:
+    """χ² over 10⁵ tokens, with one to three proposals."""
+    random = np.random.default_rng(3)
+    noise, samples = SeededNoise(5), []
+    for count in (1, 2, 3):
+        p, q = random.dirichlet(np.ones(6)), random.dirichlet(np.ones(6))
+        seen, runs = Counter[tuple[int, ...]](), 33_334
+        orders = np.argsort(-np.log(q) - random.gumbel(size=(runs, 6)))[:, :count]  # without replacement
+        uniform = noise.uniform(count, orders.size).reshape(orders.shape)  # one call, because each takes long
+        for place, (order, u) in enumerate(zip(orders.tolist(), uniform.tolist(), strict=True)):
+            which, left = rejection(p, q, order, u)
+            seen[(noise.draw(left, place) if which is None else order[which],)] += 1
+        samples.append((seen, {(token,): p[token] for token in range(6)}, runs))
+    assert chi_squared_together(samples) < 4
+
+
 def test_texts_by_rejection_have_the_distribution_of_plain_decoding() -> None:
     choice = TargetSampling(1.5, Remembered(TopNSigma(1.0)))
     seen = transitions(DRAFTERS["model"], choice, tree_size=2, draws="rejection")

@@ -453,6 +453,17 @@ def test_a_finished_word_is_corrected_and_of_a_correction_one_word_is_taken_whil
     slip.wait(lambda: slip.text == "She wrote a long letter to her mother")
 
 
+def test_the_letters_that_a_row_deletes_count_as_saved_keys(slip: Editor) -> None:
+    choose(slip, "always")
+    typed(slip, TYPED, LETTER)
+    looks = slip.page.evaluate("polydraft.pace.numbers.weeks = {}, polydraft.counters.newRows")
+    take(slip, LETTER)
+    slip.wait(lambda: slip.text == TYPED.removesuffix("wr") + LETTER)
+    # Both at once: the rows after the taking may appear at any moment.
+    weeks, looked = slip.page.evaluate("[polydraft.pace.numbers.weeks, polydraft.counters.newRows]")
+    assert list(weeks.values()) == [pytest.approx((len(LETTER) + 2) * 157 - 700 - 50 * (looked - looks))]
+
+
 def test_rows_beside_a_correction_keep_their_stem_and_their_ghost(slip: Editor) -> None:
     slip.fake.script = {"lettwr": (" in haste", LETTER)}
     typed(slip, TYPED, " in haste", LETTER)

@@ -20,7 +20,9 @@ from typing import Any
 import platformdirs
 import pytest
 from fastapi import FastAPI
+from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Mount, Route
+from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from app.cli.main import app as command_line
@@ -28,7 +30,7 @@ from app.web import running
 from app.web.page import NEEDED, OnlyNeeded
 from app.web.security import access as tokens
 from app.web.security.access import Access, owner_of
-from app.web.security.guard import HEADERS
+from app.web.security.guard import HEADERS, Guard
 from app.web.security.private import data_folder, private_folder
 from app.web.serving import serve
 from core.errors import InputError
@@ -451,6 +453,21 @@ def test_every_response_has_the_security_headers(site: Site, method: str, path: 
         for name, value in HEADERS.items():
             assert response.headers[name] == value
         assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
+
+
+def test_a_server_at_another_loopback_address_answers_to_that_address() -> None:
+    """`polydraft serve --host 127.0.0.2` prints this address."""
+
+    async def nothing(scope: Any, receive: Any, send: Any) -> None:
+        await PlainTextResponse("served")(scope, receive, send)
+
+    for own, status in (("127.0.0.2", 200), ("127.0.0.1", 403)):
+        guard = Guard(nothing, None, page=False)
+
+        async def reached(scope: Any, receive: Any, send: Any, own: str = own, guard: Guard = guard) -> None:
+            await guard({**scope, "server": (own, 7893)}, receive, send)
+
+        assert TestClient(reached, "http://127.0.0.2:7893").get("/v1/models").status_code == status
 
 
 def test_scripts_of_the_page_run_by_their_digests_alone(site: Site) -> None:
