@@ -96,6 +96,10 @@ class BenchOptions:
             high=256,
         ),
     ] = None
+    methods: Annotated[
+        str | None,
+        Use("Only these rows, and plain, with commas; without --sweep.", _SPECULATIVE, metavar="NAME,NAME,…"),
+    ] = None
     pruning: Annotated[bool, Use("Also measure other rules of pruning (the paper's Table 8).", _SPECULATIVE)] = False
     sweep: Annotated[bool, Use("Measure temperatures and θ, instead of all methods at T = 1.", _SPECULATIVE)] = False
     temperatures: Annotated[
@@ -118,8 +122,9 @@ class BenchOptions:
             raise InputError("--plots changes nothing without --sweep, whose curves it draws; add --sweep.")
         if self.temperatures is not None and not self.sweep:
             raise InputError("--temperatures changes nothing without --sweep; add --sweep.")
-        if self.pruning and self.sweep:
-            raise InputError("--pruning changes nothing with --sweep; leave one of them out.")
+        for flag, given in (("--pruning", self.pruning), ("--methods", self.methods is not None)):
+            if given and self.sweep:
+                raise InputError(f"{flag} changes nothing with --sweep; leave one of them out.")
 
     @property
     def store(self) -> Path | None:

@@ -82,6 +82,22 @@ def half_interval(values: Sequence[float]) -> float:
     return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
 
 
+def ratio_interval(above: Sequence[Sequence[float]], below: Sequence[Sequence[float]]) -> float:
+    """Returns half of the 95 % confidence interval of a ratio of sums, as tokens / seconds; nan for fewer than two
+    cases.
+
+    Args:
+        above, below: lists with a number for each case. The ratio is the product of the sums of `above` divided by that
+            of `below`. All lists have the same cases, so what changes two of them alike cancels.
+    """
+    ratio = math.prod(map(sum, above)) / math.prod(map(sum, below))
+    # Linearised: the relative error of a sum is that of the mean of each number divided by their mean.
+    signed = [
+        [sign * x / fmean(of_one) for x in of_one] for sign, lists in ((1, above), (-1, below)) for of_one in lists
+    ]
+    return ratio * half_interval([math.fsum(of_case) for of_case in zip(*signed, strict=True)])
+
+
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """Returns the 95 % confidence interval of a median: two of the values, by the binomial distribution's normal
     approximation."""

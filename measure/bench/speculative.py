@@ -8,8 +8,8 @@ the paper's acceptance, constants and pruning; its EAGLE-3 is what ARC is compar
 All methods continue the same prompts, in turns, so that other load affects all equally. The target's pass over the
 prompt is not counted. Each method keeps its drafter's acceptance estimates from prompt to prompt, as the app does; with
 `--sweep` they are made at each temperature before anything is counted, because acceptance depends on it. The prompts of
-each kind are a sample, so τ is reported with the standard error of its mean over prompts, and `to_lossless`, the mean
-difference of τ to the same drafter without ARC on the same prompts, with half of its 95 % interval.
+each kind are a sample: `_ci` is half of the 95 % interval over prompts. `speed_up` and `to_lossless`, the mean
+difference of τ to the same drafter without ARC, are paired by prompt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from statistics import mean, median, stdev
+from statistics import mean, median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,10 +43,10 @@ from core.speculative.options import SpeculationMode
 from measure import plots
 from measure.drafters import ARC, AS_PUBLISHED, accept_length, arcs, base_stores, eagle3
 from measure.evals.verified import logprobs
-from measure.options import numbers
+from measure.options import chosen, numbers
 from measure.prompts import prompts
 from measure.report import BenchOptions, Progress, Report, ReportRow, counted, turned
-from measure.scores import half_interval
+from measure.scores import half_interval, ratio_interval
 from measure.scores import mean as mean_of
 
 T = TypeVar("T")
@@ -93,7 +93,8 @@ class SpeculativeMethod:
 
 def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> list[SpeculativeMethod]:
     """Returns all methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is
-    calibrated. Reports the reason for a missing method."""
+    calibrated. Reports the reason for a missing method. `options.methods` leaves out others than plain decoding. Raises
+    InputError for an unknown name."""
     fixed: dict[str, Any] = {} if options.tree_size is None else {"tree_size": options.tree_size}
     stores = base_stores(model, options.store)
     compared = [
@@ -114,7 +115,9 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> 
     if options.pruning:
         ways["{}, pruned by the paper's equations"] = {"tolerance": "none", "lam": 0.0, "prune_noise": False}
         ways["{}, pruned at λ = 0"] = {"tolerance": "none", "lam": 0.0}
-    return [*compared, *_after(best, ways), *with_arc(model, best, options, progress)]
+    compared += [*_after(best, ways), *with_arc(model, best, options, progress)]
+    wanted = chosen("--methods", options.methods, {method.name: method for method in compared})
+    return [method for method in compared if method.name in {PLAIN, *wanted}]
 
 
 def with_arc(
@@ -163,13 +166,13 @@ def _pruned_only(others_too: bool) -> dict[str, dict[str, Any]]:
 
 def measure(options: BenchOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend, options.precision)
+    compared = methods(model, options, progress)
     progress("measuring the cost curve")
     curve = measure_curve(model)
     report = Report("speculative")
     count = options.prompts or COUNT
     read = prompts(options.text, model.tokenizer, count + WARM, chat_template(options.model))
     by_kind = {kind: of_kind[:count] for kind, of_kind in read.items()}
-    compared = methods(model, options, progress)
     if options.sweep:
         # A text with no more prompts than are measured is warmed up on with those.
         warm = {kind: of_kind[count:] or of_kind[:WARM] for kind, of_kind in read.items()}
@@ -339,10 +342,12 @@ def _sweep(
 def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> ReportRow:
     """Returns one line of the paper's Tables 1, 2 and 4."""
     statistics = method.of(kind)
-    lengths = [s.accept_length for s in statistics if s.cycles]  # an answer of one token takes no cycle
+    tokens, seconds = [s.tokens for s in statistics], [s.seconds for s in statistics]
+    plain_tokens, plain_seconds = [s.tokens for s in plain.of(kind)], [s.seconds for s in plain.of(kind)]
     apart: list[float] = []
     if method.lossless is not None and method.lossless.statistics:  # over θ it is not measured again
         pairs = zip(statistics, method.lossless.of(kind), strict=True)
+        # An answer of one token takes no cycle.
         apart = [ours.accept_length - theirs.accept_length for ours, theirs in pairs if ours.cycles and theirs.cycles]
     proposals = sum(s.proposed for s in statistics) / sum(s.cycles for s in statistics)  # γ, of a tree
     return {
@@ -350,13 +355,15 @@ def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> Repor
         "sample": len(statistics),
         "method": method.name,
         "tokens_per_s": method.tokens_per_s(kind),
+        "tokens_per_s_ci": ratio_interval([tokens], [seconds]),
         "accept_length": method.tau(kind),
-        "±": stdev(lengths) / math.sqrt(len(lengths)) if len(lengths) > 1 else None,
+        "accept_length_ci": ratio_interval([tokens], [[s.cycles for s in statistics]]),
         "to_lossless": mean_of(apart) if apart else None,
         "to_lossless_ci": half_interval(apart) if apart else None,
         "proposals": proposals,
         "per_proposal": method.tau(kind) / (proposals + 1),
         "speed_up": _speed_up(method, plain, kind),
+        "speed_up_ci": None if method is plain else ratio_interval([tokens, plain_seconds], [seconds, plain_tokens]),
         "perplexity": math.exp(-mean(_of(method.logprobs, kind))),
         "pruned_percent": 100 * sum(s.pruned for s in statistics) / max(sum(s.drafted for s in statistics), 1),
         **phases(statistics),

@@ -2,7 +2,8 @@
 samples that the rejection sampler verifies, and tokens chosen with the target's own noise.
 
 At places of each prompt's continuation, at T = 1. All methods use the same q, an EAGLE-3 head's at the first level of
-its tree, and the same p of the target.
+its tree, and the same p of the target. `_ci` is half of the 95 % confidence interval over prompts, because the places
+of one prompt are alike.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from core.speculative.drafters.eagle3_tree import SHARPER
 from measure.drafters import eagle3
 from measure.options import EvalOptions
 from measure.prompts import prompts
-from measure.report import Progress, Report, counted
+from measure.report import Progress, Report, ReportRow, counted
+from measure.scores import half_interval
 
 PROMPTS = 10  # of each kind
 PLACES = 5  # of each prompt
@@ -43,20 +45,28 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     if drafter is None:
         raise InputError("eval dice needs a model with an EAGLE-3 head; use the default model with --backend torch.")
     questions = prompts(options.text, model.tokenizer, options.repetitions or PROMPTS, chat_template(options.model))
-    by_method: dict[str, list[list[float]]] = {}
+    by_prompt: list[list[dict[str, list[float]]]] = []
     for kind, of_kind in questions.items():
-        for ids in counted(of_kind, f"{kind}, prompt", progress):
-            for n, p, q in places(model, drafter, ids):
-                for method, each in shares(p, q, n).items():
-                    by_method.setdefault(method, []).append(each)
-    report = Report("eval dice")
-    for method, of_method in by_method.items():
-        means = [fmean(column) for column in zip(*of_method, strict=True)]
-        report.rows.append(
-            {"method": method, "places": len(of_method)} | dict(zip(map(str, COUNTS), means, strict=True))
-        )
+        by_prompt += [
+            [shares(p, q, n) for n, p, q in places(model, drafter, ids)]
+            for ids in counted(of_kind, f"{kind}, prompt", progress)
+        ]
+    report = Report("eval dice", table(by_prompt))
     model.close()
     return report
+
+
+def table(by_prompt: list[list[dict[str, list[float]]]]) -> list[ReportRow]:
+    """Returns a row for each method, from the shares at the places of each prompt; every prompt counts the same."""
+    rows: list[ReportRow] = []
+    by_prompt = [of_prompt for of_prompt in by_prompt if of_prompt]
+    for method in by_prompt[0][0] if by_prompt else ():
+        row: ReportRow = {"method": method, "prompts": len(by_prompt), "places": sum(map(len, by_prompt))}
+        for at, count in enumerate(COUNTS):
+            means = [fmean(place[method][at] for place in of_prompt) for of_prompt in by_prompt]
+            row |= {str(count): fmean(means), f"{count}_ci": half_interval(means)}
+        rows.append(row)
+    return rows
 
 
 def places(model: LanguageModel, drafter: Drafter, prompt: list[int]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:

@@ -78,7 +78,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = loaded(options)
     report = Report("eval keytype")
     session = autocomplete.open()
-    for k in KS:
+    for k in options.ks or KS:
         alone = [case for case in wanted if not case.after]
         between = [case for case in wanted if case.after]
         for name, some, knowing in (

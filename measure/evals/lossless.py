@@ -46,7 +46,8 @@ class Compared:
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
-    model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)
+    backend = "torch" if options.backend == "auto" else options.backend
+    model = load_model(options.model, backend, options.precision)
     stores = base_stores(model, options.store)
     drafters = [NgramDrafter(stores), SuffixDrafter(stores), *filter(None, [eagle3(model, progress)])]
     report = Report("eval lossless")

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from core.autocomplete import load_autocomplete
 from core.drafting.drafts import Drafts, Options
 from core.drafting.driver import grown
 from core.drafting.tails import tails
@@ -22,7 +21,7 @@ from core.modes.start import Mode, start
 from core.ngram.shelf import interpolation
 from measure.evals.methods import SHIPPED
 from measure.evals.verified import logprobs
-from measure.options import LENGTH, EvalOptions, places, texts
+from measure.options import LENGTH, EvalOptions, loaded, places, texts
 from measure.report import Progress, Report, counted, turned
 from measure.scores import mean, scored, summary
 
@@ -33,7 +32,7 @@ TARGETS = {3: 0.035, 5: 0.035, 9: 0.05}  # of `below` at full length, by k
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:
-    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
+    autocomplete = loaded(options)
     for _ in autocomplete.time_rows():
         pass
     model, length = autocomplete.model, options.length or LENGTH

@@ -53,7 +53,7 @@ GIVEN = {
     "text": ["x.txt"], "backend": ["auto"], "model": ["default"], "base_store": ["none"], "repetitions": ["1"],
     "prompts": ["1"], "head": ["x"], "precision": ["file"], "plots": ["x.svg"], "minutes": ["1"], "typists": ["1"],
     "vllm": ["python"], "shapes": ["tiny"], "tiny": [], "pruning": [], "sweep": [],
-    "tree_size": ["8"], "temperatures": ["1"],
+    "tree_size": ["8"], "methods": ["n-gram"], "temperatures": ["1"],
 }  # fmt: skip
 
 
@@ -73,6 +73,7 @@ def test_options_of_the_sweep_are_refused_without_it_and_beside_it() -> None:
     assert "--plots changes nothing without --sweep" in run("speculative", "--plots", "x.svg").stderr
     assert "--temperatures changes nothing without --sweep" in run("speculative", "--temperatures", "1").stderr
     assert "--pruning changes nothing with --sweep" in run("speculative", "--sweep", "--pruning").stderr
+    assert "--methods changes nothing with --sweep" in run("speculative", "--sweep", "--methods", "n-gram").stderr
 
 
 def test_the_help_names_the_measurements() -> None:

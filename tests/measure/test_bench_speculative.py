@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from table_model import TableModel
 
+from core.errors import InputError
 from core.speculative import (
     Calibration,
     Drafter,
@@ -26,6 +27,7 @@ from measure import drafters
 from measure.bench import speculative
 from measure.bench.speculative import BY_DEPTH, SpeculativeMethod, by_the_model, costs, off_cost, phases, row, table
 from measure.report import BenchOptions, number_in
+from measure.scores import half_interval, ratio_interval
 
 MODEL = TableModel()
 
@@ -60,6 +62,33 @@ def test_a_row_has_the_share_of_verified_tokens_that_become_text() -> None:
     )
     assert (found["accept_length"], found["proposals"], found["per_proposal"]) == (2.5, 4, 0.5)
     assert found["drafting_us"] == pytest.approx(200)
+
+
+def test_what_slows_a_prompt_for_both_methods_is_no_doubt_about_the_speed_up() -> None:
+    def method(*seconds: float) -> SpeculativeMethod:
+        statistics = [Statistics(cycles=10, tokens=20, seconds=s) for s in seconds]
+        return SpeculativeMethod("a", None, "lossless", statistics={"some": statistics}, logprobs={"some": [0.0]})
+
+    plain = method(1.0, 2.0, 4.0)
+    alike, apart = row("some", method(0.5, 1.0, 2.0), plain), row("some", method(2.0, 1.0, 0.5), plain)
+    for found in (alike, apart):
+        assert found["speed_up"] == pytest.approx(2)
+        assert found["tokens_per_s_ci"] == pytest.approx(
+            number_in(found, "tokens_per_s") * half_interval([3 / 7, 6 / 7, 12 / 7])  # seconds divided by their mean
+        )
+        assert found["accept_length_ci"] == pytest.approx(0)
+    assert alike["speed_up_ci"] == pytest.approx(0, abs=1e-9)
+    assert number_in(apart, "speed_up_ci") > number_in(apart, "tokens_per_s_ci") / 20
+    assert row("some", plain, plain)["speed_up_ci"] is None
+
+
+def test_the_interval_of_a_ratio_is_the_bootstraps() -> None:
+    random = np.random.default_rng(0)
+    cycles = random.integers(10, 60, 80)
+    tokens = cycles * random.uniform(1, 3, 80)
+    again = random.integers(80, size=(4000, 80))
+    ratios = tokens[again].sum(1) / cycles[again].sum(1)
+    assert ratio_interval([tokens.tolist()], [cycles.tolist()]) == pytest.approx(1.96 * ratios.std(), rel=0.05)
 
 
 def test_the_cost_of_being_off_is_that_of_the_prompts_where_a_method_gave_up() -> None:
@@ -145,6 +174,14 @@ def test_the_papers_rows_stand_beside_ours(monkeypatch: pytest.MonkeyPatch) -> N
         gain = rows[f"{lossless}, ARC LTS-only"]
         assert gain["to_lossless"] == pytest.approx(gain["accept_length"] - rows[lossless]["accept_length"])
         assert gain["tolerated_percent"] > 0
+
+
+def test_only_the_named_rows_are_measured_beside_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = measured(monkeypatch, methods="n-gram, ARC LTS-only,suffix automaton")
+    names = [found["method"] for found in rows if found["prompts"] == "all"]
+    assert names == ["plain", "suffix automaton", "n-gram, ARC LTS-only"]
+    with pytest.raises(InputError, match="--methods: 'beam' given; plain, n-gram, suffix automaton, "):
+        measured(monkeypatch, methods="n-gram,beam")
 
 
 def test_arc_is_measured_at_calibrated_temperatures_and_over_theta(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,18 @@ def test_each_method_is_accepted_as_often_as_its_theory_says() -> None:
         assert each[dice.LIKELIEST][-1] == 1  # all eight tokens are proposed
 
 
+def test_intervals_are_over_prompts_and_not_over_their_places() -> None:
+    def place(share: float) -> dict[str, list[float]]:
+        return {dice.COUPLED: [share] * len(dice.COUNTS)}
+
+    # Places of one prompt are alike: five of each are not more evidence than one.
+    for places in (1, 5):
+        (row,) = dice.table([[place(share)] * places for share in (0.2, 0.5, 0.6, 0.9)] + [[]])
+        assert (row["prompts"], row["places"]) == (4, 4 * places)
+        assert row["8"] == pytest.approx(0.55)
+        assert row["8_ci"] == pytest.approx(1.96 * (0.25 / 3) ** 0.5 / 2)  # squares of the deviations have the sum 0.25
+
+
 def test_places_are_those_of_a_continuation() -> None:
     model, other = TableModel(), TableModel(seed=1)
     found = list(dice.places(model, ModelDrafter(other, model), [0, 1, 2]))

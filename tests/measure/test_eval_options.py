@@ -55,7 +55,7 @@ GIVEN = {
     "length": "10", "plot": "x.svg", "backend": "auto", "minutes": "1", "model": "default", "base_store": "none",
     "verify_with": "default", "share": "100", "learned": "x", "adapter": "x", "slips": "3", "only": "x.json",
     "counted": "", "votes": "8", "rules": "top-p", "temperatures": "1",
-    "matched": "mass", "exact": "",
+    "matched": "mass", "exact": "", "precision": "file",
     "method": "beam", "beside": "greedy", "versus": "3v1", "server": "http://127.0.0.1:1", "judge_model": "x",
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ from core.ngram.interpolation import Linear
 from core.ngram.shelf import interpolation
 from core.present import TextDraft
 from core.time_saved import Cut, RowPath
-from measure.evals import keytype, tune_paper
+from measure.evals import tune_paper
 from measure.evals.drafts import judged, plots, telling
 from measure.evals.keytype import acceptable, at_best_cut, cases, most_probable
 from measure.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, methods
@@ -383,8 +383,7 @@ FEW = {"keytype": 2, "personal": 2, "typing": 4, "time": 4, "tune": 5, "tune-pap
 def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_paper, "ALPHAS", (0.3, 0.54))
     monkeypatch.setattr(tune_paper, "TAUS", (0.06, 0.5))
-    monkeypatch.setattr(keytype, "KS", (1, 3))
-    more = {"keytype": [], "typing": [], "time": ["--k", "1,3"]}.get(name, ["--context", "12"])
+    more = {"keytype": ["--k", "1,3"], "typing": [], "time": ["--k", "1,3"]}.get(name, ["--context", "12"])
     few = ["--prefixes", str(FEW[name]), "--model", str(tiny_default)]
     result = runner.invoke(app, ["eval", name, "--json", *few, *more])
     assert result.exit_code == 0, result.output
