@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from measure.bench.child import free_port
 from tests.app.web.test_server import child
 from tests.paths import ROOT
+from tests.running_app import free_port
 
 NAME = "drafts.test"
 WRITERS = [f"writer {number}" for number in range(12)]

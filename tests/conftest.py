@@ -63,7 +63,7 @@ LONGEST = """
     torch_model showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts learner
     samplers recurrent_models prose silent_files model_file personal_large base_store trie_check eagle3 look_page
     tune_adapter probe llm_plugin pairing_page serve guard superposed arc earned adapter coded families
-    autocomplete structure contributing
+    autocomplete structure contributing adapter_eval
 """
 
 

@@ -1,15 +1,18 @@
-"""The table of the options in docs/using.md. `python -m tests.options_table` writes it anew."""
+"""The tables of the documentation that are made from the options: those of the page in docs/using.md, those of the
+sampling rules in docs/samplers.md. `python -m tests.options_table` writes them anew."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
 from app.service.settings import PAGE_CONTROLS
+from core.controls import CATALOG
 from tests.paths import ROOT
 
-PAGE = ROOT / "docs" / "using.md"
-HEAD = "| slider | flag | default | range | |\n| --- | --- | --- | --- | --- |\n"
 
-
-def rows() -> list[str]:
+def rows_of_options() -> list[str]:
     """One row for each option of the page."""
     found = []
     for control in PAGE_CONTROLS:
@@ -24,13 +27,41 @@ def rows() -> list[str]:
     return found
 
 
-def parts() -> tuple[str, str, str]:
-    """The page before the rows, the rows, and the page after them."""
-    before, head, rest = PAGE.read_text(encoding="utf-8").partition(HEAD)
-    written, end, after = rest.partition("\n\n")
-    return before + head, written, end + after
+def rows_of_rules() -> list[str]:
+    """One row for each sampling rule."""
+    found = []
+    for entry in CATALOG.values():
+        options = ", ".join(f"{option.label}: `--{option.flag}` {option.default}" for option in entry.controls)
+        found.append(f"| {entry.title} | `{entry.name}` | {options} | {entry.description} |")
+    return found
 
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a page: its columns, and what makes its rows."""
+
+    page: Path
+    columns: str
+    rows: Callable[[], list[str]]
+
+    def parts(self) -> tuple[str, str, str]:
+        """The page before the rows, the rows, and the page after them."""
+        before, head, rest = self.page.read_text(encoding="utf-8").partition(
+            f"{self.columns}\n{'| --- ' * (self.columns.count('|') - 1)}|\n"
+        )
+        written, end, after = rest.partition("\n\n")
+        return before + head, written, end + after
+
+    def write(self) -> None:
+        before, _, after = self.parts()
+        self.page.write_text(before + "\n".join(self.rows()) + after, encoding="utf-8")
+
+
+TABLES = (
+    Table(ROOT / "docs" / "using.md", "| slider | flag | default | range | |", rows_of_options),
+    Table(ROOT / "docs" / "samplers.md", "| rule | `--rule` | flags and defaults | what it does |", rows_of_rules),
+)
 
 if __name__ == "__main__":
-    before, _, after = parts()
-    PAGE.write_text(before + "\n".join(rows()) + after, encoding="utf-8")
+    for table in TABLES:
+        table.write()

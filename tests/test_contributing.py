@@ -1,5 +1,6 @@
-"""What docs/contributing.md says about adding an option or a sampling rule, done on a copy: the files that
-it names are edited, and the page, the command line, requests and the table in the documentation have the addition."""
+"""What docs/contributing.md says about adding an option or a sampling rule, done on a copy: the three files that it
+names are edited, the command that it names is run, and the page, the command line, requests and the documentation have
+the addition."""
 
 from __future__ import annotations
 
@@ -15,22 +16,44 @@ import pytest
 
 from tests.paths import ROOT
 
-OPTION = """\
-    warmth: int = _number(
-        0, (0, 10, 1), "Warmth", "How warm drafts are.", modes=("superposed",), no_effect=(NoEffect("distinct", False),)
+# The edits of each addition: a file, the text of it that stands after the new lines ("" for a new file), and these.
+Edit = tuple[str, str, str]
+
+OPTION: list[Edit] = [
+    (
+        "core/options.py",
+        "    refill: bool",
+        """\
+    further: int = _number(
+        0, (0, 10, 1), "Further", "More candidates.", modes=("superposed",), no_effect=(NoEffect("distinct", False),)
     )
-"""
-ENTRY = """\
-    CatalogEntry(
-        "near",
-        "near",
-        (Control("within", "d", "within", 1.0, 0.0, 9.0, 0.1, "Higher: more tokens are kept."),),
-        "Keeps logits within d of the largest.",
-        "Words close to the best",
-        made_by="near:Near",
+""",
     ),
-"""
-RULE = '''
+    (
+        "core/drafting/drafts.py",
+        "        return self.candidates or max(",
+        """\
+        if self.further:
+            return WITH_FORKS + self.further
+""",
+    ),
+    (
+        "tests/core/drafting/test_further.py",
+        "",
+        """\
+from core.drafting.drafts import Options
+
+
+def test_further_candidates_are_added():
+    assert Options(further=4).m == Options().m + 4
+""",
+    ),
+]
+RULE: list[Edit] = [
+    (
+        "core/samplers/near.py",
+        "",
+        '''\
 """Keeps logits within d of the largest."""
 
 from torch import Tensor
@@ -46,15 +69,46 @@ class Near(Rule):
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         return keep_where(x, x >= x.amax(-1, keepdim=True) - self.within)
-'''
-# What each edge of the product has, as one object on the output.
+''',
+    ),
+    (
+        "core/controls.py",
+        '    CatalogEntry(\n        "top-w"',
+        """\
+    CatalogEntry(
+        "near",
+        "near",
+        (Control("within", "d", "within", 1.0, 0.0, 9.0, 0.1, "Higher: more tokens are kept."),),
+        "Keeps logits within d of the largest.",
+        "Words close to the best",
+        made_by="near:Near",
+    ),
+""",
+    ),
+    (
+        "tests/core/samplers/test_near.py",
+        "",
+        """\
+import torch
+
+from core.samplers.catalog import sampler
+
+
+def test_logits_within_d_of_the_largest_are_kept():
+    kept = sampler("near", {"within": 2.0})(None, torch.tensor([[5.0, 4.0, 2.0]]))
+    assert kept.isfinite().tolist() == [[True, True, False]]
+""",
+    ),
+]
+
+# Runs the tests and the command of the documentation; then what each edge of the product has, as one object.
 LOOK = """
-import json, sys
-from types import SimpleNamespace
+import json, runpy, sys
+from contextlib import redirect_stdout
 from unittest.mock import MagicMock
 
 sys.modules |= {"gradio": MagicMock(), "gradio.themes": MagicMock()}  # takes seconds, and the markup needs none of it
-import torch
+import pytest
 from typer.testing import CliRunner
 
 from app.cli.flags import sentence_of
@@ -64,10 +118,7 @@ from app.service.given import settings_of
 from app.service.requests import DraftRequest
 from app.web.page import editor_markup
 from app.web.routes.sampling import catalogue
-from core.drafting.drafts import Options
 from core.errors import OptionError
-from core.samplers.catalog import sampler
-from tests import options_table
 
 def refused(**given):
     try:
@@ -75,63 +126,85 @@ def refused(**given):
     except OptionError as error:
         return sentence_of(error)
 
-request = DraftRequest(tab="a", n=0, before="", settings={"warmth": 4, "sampling": {"rule": "near"}})
-kept = sampler("near", {"within": 2.0})(None, torch.tensor([[5.0, 4.0, 2.0]]))
+with redirect_stdout(sys.stderr):
+    assert pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]) == 0
+    runpy.run_module("tests.options_table", run_name="__main__")
+
+request = DraftRequest(tab="a", n=0, before="", settings={"further": 4, "sampling": {"rule": "near"}})
 print(json.dumps({
     "help": CliRunner().invoke(app, ["complete", "--help"], env={"COLUMNS": "240"}).stdout,
     "page": editor_markup(),
-    "request": [request.settings.warmth, request.settings.sampling.values],
-    "program": ClientOptions(warmth=5, within=3.0).settings(3, 10, {}).model_dump(),
-    "algorithm": Options(warmth=6).warmth,
-    "refused": [refused(warmth=11), refused(warmth=2, distinct=False)],
-    "table": options_table.rows(),
-    "written": options_table.parts()[1].splitlines(),
+    "request": [request.settings.further, request.settings.sampling.values],
+    "program": ClientOptions(further=5, within=3.0).settings(3, 10, {}).model_dump(),
+    "refused": [refused(further=11), refused(further=2, distinct=False)],
     "panel": [rule["name"] for rule in catalogue()["rules"]],
-    "kept": kept.isfinite().tolist()[0],
 }))
 """
 
 
-def insert(path: Path, before: str, text: str) -> None:
-    content = path.read_text(encoding="utf-8")
-    assert content.count(before) == 1
-    path.write_text(content.replace(before, text + before), encoding="utf-8")
+def edit(copy: Path, edits: list[Edit]) -> str:
+    """Makes the edits and returns the file among them that is a test."""
+    for file, before, text in edits:
+        path = copy / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = path.read_text(encoding="utf-8") if before else ""
+        assert content.count(before) == 1
+        path.write_text(content.replace(before, text + before), encoding="utf-8")
+    [test] = [file for file, _, _ in edits if file.startswith("tests/")]
+    return test
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("product")
     for folder in ("app", "core"):
         shutil.copytree(ROOT / folder, copy / folder)
-    for file in ("docs/using.md", "tests/paths.py", "tests/options_table.py"):
+    for file in ("docs/using.md", "docs/samplers.md", "tests/paths.py", "tests/options_table.py"):
         (copy / file).parent.mkdir(exist_ok=True)
         shutil.copy2(ROOT / file, copy / file)
-    insert(copy / "core/options.py", "    refill: bool", OPTION)
-    insert(copy / "core/controls.py", '    CatalogEntry(\n        "top-w"', ENTRY)
-    (copy / "core/samplers/near.py").write_text(RULE.lstrip())
-    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    return copy
+
+
+@pytest.fixture(scope="module")
+def seen(copy: Path) -> dict[str, Any]:
+    tests = [edit(copy, OPTION), edit(copy, RULE)]
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", LOOK], cwd=copy, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", LOOK, *tests], cwd=copy, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert "2 passed" in done.stderr
     return json.loads(done.stdout)
 
 
-def test_an_option_is_one_edit(seen: dict[str, Any]) -> None:
-    assert "--warmth" in seen["help"]
-    assert "How warm drafts are." in seen["help"]
-    assert 'id="pd-warmth" name="warmth" title="How warm drafts are."' in seen["page"]
-    assert (seen["request"][0], seen["program"]["warmth"], seen["algorithm"]) == (4, 5, 6)
+def new_lines(copy: Path, page: str) -> list[str]:
+    """The lines that a page of the copy's documentation has beside those of ours."""
+    ours = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    return [line for line in (copy / page).read_text(encoding="utf-8").splitlines() if line not in ours]
+
+
+@pytest.mark.parametrize("edits", [OPTION, RULE], ids=["option", "rule"])
+def test_an_addition_edits_three_files(edits: list[Edit]) -> None:
+    assert len({file for file, _, _ in edits}) <= 3
+
+
+def test_an_option_is_a_field_its_use_and_a_test(seen: dict[str, Any], copy: Path) -> None:
+    assert "--further" in seen["help"]
+    assert "More candidates." in seen["help"]
+    assert 'id="pd-further" name="further" title="More candidates."' in seen["page"]
+    assert (seen["request"][0], seen["program"]["further"]) == (4, 5)
     assert seen["refused"] == [
-        "--warmth 11 given; a whole number from 0 to 10 expected.",
-        "--warmth changes nothing with --no-distinct; leave one of them out.",
+        "--further 11 given; a whole number from 0 to 10 expected.",
+        "--further changes nothing with --no-distinct; leave one of them out.",
     ]
-    assert set(seen["table"]) - set(seen["written"]) == {"| Warmth | `--warmth` | 0 | 0-10 | How warm drafts are. |"}
+    assert new_lines(copy, "docs/using.md") == ["| Further | `--further` | 0 | 0-10 | More candidates. |"]
 
 
-def test_a_sampling_rule_is_a_class_and_an_entry(seen: dict[str, Any]) -> None:
+def test_a_sampling_rule_is_a_class_an_entry_and_a_test(seen: dict[str, Any], copy: Path) -> None:
     assert "--within" in seen["help"]
     assert "near" in seen["panel"]
     assert seen["request"][1] == {"within": 1.0}
     assert (seen["program"]["sampling"]["rule"], seen["program"]["sampling"]["values"]) == ("near", {"within": 3.0})
-    assert seen["kept"] == [True, True, False]
+    assert new_lines(copy, "docs/samplers.md") == [
+        "| near | `near` | d: `--within` 1.0 | Keeps logits within d of the largest. |"
+    ]

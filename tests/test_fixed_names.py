@@ -13,6 +13,7 @@ import torch
 from typer.main import get_command
 
 from core import samplers
+from core.drafting.drafts import Options
 from core.models import LanguageModel, load_model
 from core.models.base import Sequence
 from core.ngram import NgramStore
@@ -52,6 +53,17 @@ def test_a_function_takes_its_arguments_by_these_names(function: Callable[..., A
     inspect.signature(function).bind(**arguments)
     for name, value in arguments.items():
         assert parameters[name].default in (value, inspect.Parameter.empty) or value is None
+
+
+def test_the_defaults_of_superpose_stay() -> None:
+    parameters = inspect.signature(superpose).parameters
+    assert list(parameters)[:4] == ["model", "prefix_ids", "k", "length"]
+    assert {name: parameters[name].default for name in ("k", "length")} == {"k": 3, "length": 10}
+    drafting = Options()
+    fixed = {"ngrams": None, "candidates": None, "rule": None, "distinct": True, "exact_steps": 1, "mixing": "linear"}
+    assert {name: getattr(drafting, name) for name in fixed} == fixed
+    assert {"alpha", "tau", "penalty"} <= drafting.__dataclass_fields__.keys()
+    assert Options(k=4, forks=0).m == 12, "no candidates given: three for each draft"
 
 
 def test_superpose_takes_its_options_by_name_and_yields_drafts_best_first() -> None:

@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.web import running
 from app.web.security import access
-from measure.bench.child import free_port
 from tests.editor import Drafting
+from tests.running_app import free_port
 
 PROGRAMS = os.environ.get("POLYDRAFT_JUPYTERLAB", "")  # the folder of jupyter-lab
 CELL = ".jp-MarkdownCell .cm-content"

@@ -16,11 +16,13 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.main import app
+from app.clients.options import in_fields
 from app.service.settings import PAGE_CONTROLS
 from core.autocomplete import CompleteOptions
-from core.errors import InputError, ModelFileError
+from core.errors import InputError, ModelFileError, OptionError
+from core.models import load_model
 from core.options import DRAFTING
-from tests import options_table
+from tests.options_table import TABLES, Table
 
 runner = CliRunner()
 
@@ -146,8 +148,9 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
-def test_the_documentation_lists_every_setting_as_it_is_defined() -> None:
-    assert options_table.parts()[1].splitlines() == options_table.rows(), "python -m tests.options_table writes them"
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.page.name)
+def test_the_documentation_lists_every_setting_and_every_rule_as_it_is_defined(table: Table) -> None:
+    assert table.parts()[1].splitlines() == table.rows(), "python -m tests.options_table writes them"
 
 
 # --- complete ----------------------------------------------------------------------------------------------
@@ -180,6 +183,11 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
 def test_without_ngrams_neither_store_has_a_say(fake: FakeAutocomplete) -> None:
     assert runner.invoke(app, ["complete", "Thank", "--no-ngrams"]).exit_code == 0
     assert fake.asked["alpha"] == fake.asked["personal_weight"] == 0
+
+
+def test_no_row_of_the_terminal_replaces_letters(fake: FakeAutocomplete) -> None:
+    assert runner.invoke(app, ["complete", "I saw teh"]).exit_code == 0
+    assert fake.asked["corrects"] is False
 
 
 def test_json_is_one_object_with_everything(fake: FakeAutocomplete) -> None:
@@ -298,7 +306,11 @@ def test_llama_cpp_refuses_another_precision(tiny_file: Path, monkeypatch: pytes
     flags = ["--model", str(tiny_file), "--backend", "llama.cpp", "--precision", "bfloat16"]
     result = runner.invoke(app, ["complete", "T", *flags])
     assert result.exit_code == 1
-    assert "add --backend torch" in result.stderr
+    said = "{}precision bfloat16 given for llama.cpp, which keeps the file's format; add {}backend torch."
+    assert said.format("--", "--") in result.stderr
+    with pytest.raises(OptionError) as refused:
+        load_model(str(tiny_file), "llama.cpp", "bfloat16")
+    assert in_fields(refused.value, {}) == (said.format("", ""), "precision")
     asked = {}
     monkeypatch.setattr("core.autocomplete.load_model", lambda *given: asked.update(given=given) or 1 / 0)
     with pytest.raises(ZeroDivisionError):

@@ -21,10 +21,10 @@ from app.web.security.access import token_file
 from app.web.security.private import data_folder
 from core.autocomplete import Autocomplete
 from core.files import write_whole
-from measure.bench.child import free_port
 from tests.app.clients.test_openai_api import Site
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.paths import ROOT
+from tests.running_app import free_port
 from tests.strangers import stranger
 from tests.table_model import TableModel
 

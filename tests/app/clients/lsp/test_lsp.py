@@ -14,9 +14,9 @@ from pygls.exceptions import JsonRpcException
 
 from app.clients.lsp.server import ACCEPTED
 from app.learning.personal import PersonalStores
-from measure.bench.child import free_port
 from tests.editor import Drafting, Editor, drafting_server, editor
 from tests.fake_drafts import ByteTokenizer
+from tests.running_app import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

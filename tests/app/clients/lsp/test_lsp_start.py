@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.web import running
-from measure.bench.child import free_port
 from tests.editor import editor
+from tests.running_app import free_port
 
 pytestmark = pytest.mark.asyncio
 
