@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -19,7 +20,8 @@ from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.models.base import common
-from core.ngram.interpolation import Linear
+from core.ngram.counts import Counts
+from core.ngram.interpolation import Linear, Mixed
 from core.ngram.shelf import interpolation
 from core.present import TextDraft
 from core.time_saved import Cut, RowPath
@@ -29,6 +31,7 @@ from measure.evals.keytype import acceptable, at_best_cut, cases, most_probable
 from measure.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, methods
 from measure.evals.personal import judged as judged_personal
 from measure.evals.personal import learn_and_test
+from measure.evals.tails import with_stores
 from measure.evals.typing import right_words
 from measure.options import KS, LENGTH, EvalOptions, places, texts
 from measure.plots import DASHES, HUES
@@ -376,6 +379,14 @@ def test_a_line_of_one_point_is_seen() -> None:
     assert [e.get("stroke") for e in drawn.iter() if e.get("class") == "mark"] == [HUES[0]]
 
 
+def test_tails_are_judged_by_the_stores_too() -> None:
+    store: Any = Counts.of(9, [([1, 2, 3] * 30, 1)], 3)
+    alone = [math.log(0.5), math.log(1e-4)]
+    with_store = with_stores(Linear([Mixed(store, 0.9)]), [1, 2, 3], [1, 2], alone)
+    assert with_store[1] > math.log(0.1) > alone[1]
+    assert with_stores(None, [1, 2, 3], [1, 2], alone) == alone
+
+
 FEW = {"keytype": 2, "personal": 2, "typing": 4, "time": 4, "tune": 5, "tune-paper": 2}
 
 
@@ -383,7 +394,9 @@ FEW = {"keytype": 2, "personal": 2, "typing": 4, "time": 4, "tune": 5, "tune-pap
 def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_paper, "ALPHAS", (0.3, 0.54))
     monkeypatch.setattr(tune_paper, "TAUS", (0.06, 0.5))
-    more = {"keytype": ["--k", "1,3"], "typing": [], "time": ["--k", "1,3"]}.get(name, ["--context", "12"])
+    more = {"keytype": ["--k", "1,3"], "tails": ["--k", "3"], "typing": [], "time": ["--k", "1,3"]}.get(
+        name, ["--context", "12"]
+    )
     few = ["--prefixes", str(FEW[name]), "--model", str(tiny_default)]
     result = runner.invoke(app, ["eval", name, "--json", *few, *more])
     assert result.exit_code == 0, result.output
