@@ -87,16 +87,23 @@ wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-m
 	@rm -rf measure/build measure/*.egg-info deploy/model/build deploy/model/*.egg-info && ls build/wheels
 
 # Test files that take longer than 8 s: they load models, start servers or kill processes.
-SLOW := adapter app autocomplete base_store bench_serve cli coded disk eagle3 eagle3_drafter earned evals gguf \
+SLOW := adapter adapter_eval app autocomplete base_store bench_serve cli coded disk eagle3 eagle3_drafter earned evals gguf \
         gguf_tokenizers guard hostile_files install learn learner learning llamacpp llm_plugin lossless lsp \
         lsp_start lsp_vscode modes native ngram_cluster ngram_interruption ngram_store offline personal_drafts \
         personal_store recurrent_models samplers server soak speculative start static superposed \
         token_trees torch_model
 
+# Of the last three files only the tests of compiled code.
+ON_ARM := models/test_families.py models/test_coded.py models/test_native.py models/test_rounded.py models/test_embeddings.py \
+   $(addprefix models/test_adapter.py::test_,compiled_logits_are_those_of_merged_weights any_adapters_on_any_projections_add_up \
+      weights_in_a_few_bits_and_an_adapter_give_the_logits_of_merged_weights) \
+   models/test_token_trees.py::test_each_node_sees_its_path_and_the_kept_path_is_as_if_fed \
+   $(addprefix speculative/test_eagle3_drafter.py::test_,the_tree_is_what_the_head_says one_pass_of_the_head_for_each_level_serves_all_texts \
+      texts_that_are_equal_may_be_drafted_for_in_one_call greedy_text_is_that_of_plain_decoding)
+
 # Without the default model, whose weights would be sent to the emulator for each pass.
 test-arm: setup-dev ## Run the tests of compiled code for ARM, emulated (Debian: apt-get install g++-aarch64-linux-gnu qemu-user)
-	@POLYDRAFT_ARM=1 $(BIN)/python -m pytest -p tests.arm.plugin tests/core/models/test_families.py tests/core/models/test_coded.py \
-	   tests/core/models/test_native.py tests/core/models/test_rounded.py \
+	@POLYDRAFT_ARM=1 $(BIN)/python -m pytest -p tests.arm.plugin $(ON_ARM:%=tests/core/%) \
 	   -k "not default and not bfloat16_the and not bfloat16_a and not few_inputs and not authors and not second_pool" $(ARGS)
 
 test-firefox: setup-dev ## Run the tests of the editor in Firefox (Debian: apt-get install firefox-esr)

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 import textwrap
-import time
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
-from urllib.request import Request
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expect
@@ -24,9 +18,9 @@ from app.web.page import EXAMPLES
 from core.autocomplete import Autocomplete
 from core.models.prose import prose_of
 from core.samplers.view import look
-from measure.bench.child import free_port
 from tests.app.static.editor.test_page import HOSTILE, Editor
 from tests.fake_drafts import FakeDrafts
+from tests.running_app import RunningApp, free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
@@ -50,48 +44,13 @@ WATCHED = """
 """
 
 
-@dataclass
-class App:
-    url: str  # as printed, with the token
-    process: subprocess.Popen[str]
-
-    @property
-    def host(self) -> str:
-        return self.url.split("/")[2]
-
-    def ready(self) -> bool:
-        headers = {"Authorization": f"Bearer {self.url.partition('?token=')[2]}"}
-        with urllib.request.urlopen(Request(f"http://{self.host}/api/status", headers=headers), timeout=60) as answer:
-            return json.load(answer)["ready"]
-
-    def close(self) -> str:
-        """Ends the process; returns its output since the start."""
-        self.process.terminate()
-        return self.process.communicate(timeout=30)[0]
-
-
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
     folder = tmp_path_factory.mktemp("data")
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-c", textwrap.dedent(WATCHED).replace("PORT", repr(str(free_port())))],
-        # A separate folder of personal stores; HOME for a Mac, where platformdirs reads no XDG variable.
-        env={**os.environ, "XDG_DATA_HOME": str(folder), **({"HOME": str(folder)} if sys.platform == "darwin" else {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert process.stdout
-    line = process.stdout.readline()
-    found = re.fullmatch(r"Polydraft is at (http://127\.0\.0\.1:\d+/\?token=[\w-]+)\n", line)
-    if not found:
-        process.kill()
-        pytest.fail(line + process.communicate()[0])
-    app = App(found[1], process)
-    deadline = time.monotonic() + 150
-    while not app.ready():  # the page answers before the model is there
-        assert time.monotonic() < deadline, "the model is not loaded after 150 s"
-        time.sleep(0.2)
+    # A separate folder of personal stores; HOME for a Mac, where platformdirs reads no XDG variable.
+    folders = {"XDG_DATA_HOME": str(folder), **({"HOME": str(folder)} if sys.platform == "darwin" else {})}
+    code = textwrap.dedent(WATCHED).replace("PORT", repr(str(free_port())))
+    app = RunningApp.start("-c", code, environment=folders)
     yield app
     assert app.close() == "", "nothing goes out, and nothing goes wrong"
 
@@ -101,7 +60,7 @@ def page(context: BrowserContext) -> Page:
     return context.new_page()
 
 
-def opened(page: Page, app: App) -> Editor:
+def opened(page: Page, app: RunningApp) -> Editor:
     return Editor(page, FakeDrafts()).open(app.url)
 
 
@@ -112,7 +71,7 @@ def wait_until_done(editor: Editor) -> list[str]:
     return editor.drafts()
 
 
-def test_three_drafts_appear_tab_takes_the_best_and_half_a_word_is_finished(page: Page, app: App) -> None:
+def test_three_drafts_appear_tab_takes_the_best_and_half_a_word_is_finished(page: Page, app: RunningApp) -> None:
     editor = Editor(page, FakeDrafts())
     hosts = editor.watch_hosts()
     editor.open(app.url)
@@ -152,7 +111,7 @@ def test_the_examples_of_the_empty_page_have_good_drafts(
     assert len({draft["text"].strip(" .,!?") for draft in drafts}) == 3, "no row repeats another"
 
 
-def test_the_text_survives_a_reload_and_sliders_act_on_the_next_drafts(page: Page, app: App) -> None:
+def test_the_text_survives_a_reload_and_sliders_act_on_the_next_drafts(page: Page, app: RunningApp) -> None:
     editor = opened(page, app)
     editor.put(TEXT)
     drafts = wait_until_done(editor)
@@ -169,7 +128,7 @@ def test_the_text_survives_a_reload_and_sliders_act_on_the_next_drafts(page: Pag
     assert longest < 40
 
 
-def test_the_panels_chart_is_what_the_core_computes(page: Page, app: App, autocomplete: Autocomplete) -> None:
+def test_the_panels_chart_is_what_the_core_computes(page: Page, app: RunningApp, autocomplete: Autocomplete) -> None:
     model = autocomplete.model
     with_prose = Autocomplete(model, autocomplete.ngrams, prose=prose_of(model))
     with_prose.adapt([])
@@ -204,7 +163,9 @@ def test_the_panels_chart_is_what_the_core_computes(page: Page, app: App, autoco
     assert editor.errors == []
 
 
-def test_two_tabs_do_not_disturb_each_other_nor_does_one_that_dies_in_the_middle(browser: Browser, app: App) -> None:
+def test_two_tabs_do_not_disturb_each_other_nor_does_one_that_dies_in_the_middle(
+    browser: Browser, app: RunningApp
+) -> None:
     texts = [TEXT, "The lighthouse keeper opened the letter and"]
     with browser.new_context() as one, browser.new_context() as two:
         both = [opened(context.new_page(), app) for context in (one, two)]
@@ -235,7 +196,7 @@ def test_two_tabs_do_not_disturb_each_other_nor_does_one_that_dies_in_the_middle
         assert len(wait_until_done(other)) == 3
 
 
-def test_hostile_text_is_drafted_from_or_let_be(page: Page, app: App) -> None:
+def test_hostile_text_is_drafted_from_or_let_be(page: Page, app: RunningApp) -> None:
     editor = opened(page, app)
     for name, text in HOSTILE.items():
         editor.put(text[-60:])  # the model reads a long text for seconds
@@ -249,7 +210,7 @@ def test_hostile_text_is_drafted_from_or_let_be(page: Page, app: App) -> None:
 
 
 def test_a_dropped_letter_shapes_the_very_next_drafts_and_is_forgotten_and_a_paragraph_is_learned(
-    page: Page, app: App
+    page: Page, app: RunningApp
 ) -> None:
     before = "I remain, yours ever, Wilhelmina"
     editor = opened(page, app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -18,8 +17,7 @@ from app.learning.learner import QUIET
 from core.models import hf
 from core.models.adapter import read_tensors
 from core.ngram.personal import PersonalStore
-from measure.bench.child import Child, running_app
-from measure.report import BenchOptions
+from tests.running_app import RunningApp, free_port
 from training.adapter import State
 from training.personal import STATE
 
@@ -53,32 +51,33 @@ def store(tmp_path_factory: pytest.TempPathFactory, tiny_file: Path) -> Iterator
 class Site:
     """A server, as the page's script asks it."""
 
-    def __init__(self, child: Child) -> None:
-        self.child = child
-        child.wait(child.ready)
+    def __init__(self, app: RunningApp) -> None:
+        self.app = app
 
     def training(self, wanted: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         """Waits until the training of `me` is as wanted."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            found = json.loads(self.child.get("/api/stores/trainings") or b"{}").get("trainings") or [{}]
+            found = self.app.get("/api/stores/trainings")["trainings"] or [{}]
             if wanted(found[0]):
                 return found[0]
             assert time.monotonic() < deadline, found
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     @property
     def trainer(self) -> psutil.Process:
         """The process that trains."""
-        children = psutil.Process(self.child.process.pid).children()
+        children = psutil.Process(self.app.process.pid).children()
         (found,) = [child for child in children if "learning.child" in str(child.cmdline())]
         return found
 
 
 @pytest.fixture
 def site(store: PersonalStore, tiny_file: Path) -> Iterator[Site]:
-    with running_app(BenchOptions(model=str(tiny_file))) as child:
-        yield Site(child)
+    flags = ["--no-browser", "--port", str(free_port()), "--model", str(tiny_file)]
+    app = RunningApp.start("-m", "app.cli.main", *flags)
+    yield Site(app)
+    app.close()
 
 
 def state_of(store: PersonalStore) -> State:
@@ -96,7 +95,7 @@ def test_a_click_trains_typing_pauses_it_and_a_killed_server_leaves_no_process_b
     page = context.new_page()
     page.set_default_timeout(PATIENCE * 1000)
     expect.set_options(timeout=PATIENCE * 1000)
-    page.goto(site.child.page)
+    page.goto(site.app.url)
     page.wait_for_function("window.polydraft !== undefined")
     page.get_by_role("tab", name="My writing").click()
     me = page.locator(".ps-store[data-store=me]")
@@ -118,8 +117,8 @@ def test_a_click_trains_typing_pauses_it_and_a_killed_server_leaves_no_process_b
     expect(doing).to_have_text(re.compile(r"Training, \d+%, .* left"))
     before = site.training(lambda row: row["share"] > share)["curve"]
     trainer = site.trainer
-    site.child.process.kill()
-    site.child.process.wait()
+    site.app.process.kill()
+    site.app.process.wait()
     psutil.wait_procs([trainer], 30)
     assert not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE
     state = state_of(store)

@@ -286,13 +286,22 @@ CONTENTS: dict[str, Callable[[Disk], Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", CONTENTS)
-def test_no_content_of_a_file_disturbs_a_route(what: str, disk: Disk) -> None:
+# Files that are wrong at the same time: none of them keeps another one from being read.
+TOGETHER = [
+    ("choice", "preset", "adapter", "note", "calibration"),
+    ("manifest", "presets' file", "adapter's configuration"),
+    ("personal store's file",),
+]
+
+
+@pytest.mark.parametrize("files", TOGETHER, ids=", ".join)
+def test_no_content_of_a_file_disturbs_a_route(files: tuple[str, ...], disk: Disk) -> None:
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), derandomize=True)
-    @given(as_file(CONTENTS[what](disk)))
-    def answers(content: bytes) -> None:
+    @given(st.fixed_dictionaries({what: as_file(CONTENTS[what](disk)) for what in files}))
+    def answers(contents: dict[str, bytes]) -> None:
         disk.restore()
-        disk.write(what, content)
+        for what, content in contents.items():
+            disk.write(what, content)
         disk.ask_every_route()
 
     answers()

@@ -716,6 +716,20 @@ def test_requests_send_a_background_with_its_document_alone_and_it_is_no_part_of
     assert all(MAIL not in path.read_text() for path in folder.folder.glob("*.txt"))
 
 
+def test_a_background_is_never_learned(editor: Editor, fake: FakeDrafts) -> None:
+    fake.learning = ["me"]
+    editor.reload()
+    write_new(editor, STORY)
+    give(editor, MAIL)
+    editor.box.focus()
+    editor.press("Control+End", "Enter")
+    editor.wait(lambda: STORY in fake.learned, "the paragraph")
+    assert sent(editor) == MAIL
+    editor.press("Enter")
+    editor.wait(lambda: fake.learned[-1] == "a", "the next one")
+    assert MAIL not in "\n".join(fake.learned)
+
+
 def test_a_background_is_there_again_after_a_reload_and_in_incognito_stays_in_its_tab(
     tab: Callable[..., Editor], folder: DocumentFolder
 ) -> None:

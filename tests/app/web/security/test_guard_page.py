@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import re
 import secrets
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,9 +134,9 @@ def test_the_installed_app_opens_after_browser_and_server_were_started_again(
 
 
 def _executable() -> str:
-    from app.web.browser import find_browser
+    from app.web.browser import SHELLS, find_browser
 
-    return str(find_browser())
+    return next(filter(None, map(shutil.which, SHELLS)), None) or str(find_browser())
 
 
 @contextmanager
