@@ -111,14 +111,14 @@ def test_measurements_come_with_a_wheel_of_their_own_and_programs_import_both_by
     done = run([installed / "polydraft", "eval", "tune-paper", "--k", "3"], tmp_path)
     assert "--k changes nothing in tune-paper" in done.stderr, "the evaluation's own check of its options"
     code = """
-from polydraft.core.superposed import superpose
+from polydraft.core.ngram.store import NgramStore
 from polydraft.app.cli.desktop import STATIC
-import polydraft.measure.evals.typing as typing
-print(typing.KS)
+import polydraft.measure.bench.startup as startup
+print(startup.ROUNDS)
 import app
 """
     done = run([installed / "python", "-c", code], tmp_path)
-    assert done.stdout == "(1, 3, 5, 9)\n"
+    assert done.stdout == "3\n"
     assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'app'"
 
 

@@ -93,6 +93,7 @@ def test_a_click_trains_typing_pauses_it_and_a_killed_server_leaves_no_process_b
     context: BrowserContext, store: PersonalStore, site: Site
 ) -> None:
     page = context.new_page()
+    page.emulate_media(reduced_motion="reduce")  # a bar that moves takes a sixth of a core
     page.set_default_timeout(PATIENCE * 1000)
     expect.set_options(timeout=PATIENCE * 1000)
     page.goto(site.app.url)
