@@ -1,4 +1,4 @@
-# Where transformers defines the names that we import from it. Its own file imports all models, and pyright reads each one.
+# Where transformers defines the names that we import from it. Its own file imports all models, and pyright reads each.
 from transformers.configuration_utils import PretrainedConfig as PretrainedConfig
 from transformers.generation.configuration_utils import GenerationConfig as GenerationConfig
 from transformers.modeling_utils import PreTrainedModel as PreTrainedModel
