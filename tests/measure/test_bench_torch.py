@@ -36,8 +36,8 @@ def test_a_tiny_shape_goes_through_the_whole_measurement():
 
 @pytest.mark.parametrize("name", ["gpu", "models"])
 def test_shapes_are_chosen_by_name(name: str) -> None:
-    measured = {"gpu": gpu, "models": models}[name]
-    with pytest.raises(InputError, match="--shapes: 'Llama-9' given; tiny are known"):
+    measured, known = {"gpu": (gpu, "tiny"), "models": (models, "tiny, default")}[name]
+    with pytest.raises(InputError, match=f"--shapes: 'Llama-9' given; {known} are known"):
         measured.measure(BenchOptions(tiny=True, shapes="tiny,Llama-9"), lambda _: None)
 
 
