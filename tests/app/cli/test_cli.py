@@ -66,7 +66,12 @@ class FakeAutocomplete:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeAutocomplete:
     made = FakeAutocomplete()
-    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda model, backend, **_: made)
+
+    def load(model: str, backend: str, *, prose: bool, **_: object) -> FakeAutocomplete:
+        made.prose = prose
+        return made
+
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", load)
     return made
 
 
@@ -273,6 +278,9 @@ def test_prose_is_refused_where_no_adapter_is_for_the_model(fake: FakeAutocomple
     assert result.exit_code == 1
     assert "no adapter to prose for fake" in said(result)
     assert runner.invoke(app, ["complete", "Once", "--no-prose"]).exit_code == 0
+    assert not fake.prose
+    assert runner.invoke(app, ["complete", "Once"]).exit_code == 0
+    assert fake.prose
     fake.has_prose = True
     assert runner.invoke(app, ["complete", "Once", "--prose"]).exit_code == 0
 

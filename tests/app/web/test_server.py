@@ -364,7 +364,7 @@ WATCHED = """
             print(f"the {name} adding ended", "after" if fake.model.closed else "before", "the model")
 
     app.learning.personal.PersonalStores.add_file = add_file
-    core.autocomplete.load_autocomplete = lambda *_, **__: fake.real()
+    core.autocomplete.load_autocomplete = lambda *_, prose, **__: fake.real() if prose else None  # as the app drafts
     from app.web.serving import serve
 
     serve(port=0, open_browser=False)
