@@ -13,7 +13,7 @@ import importlib.util
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from core.models.memory import return_freed
 from core.models.processor import cpu
 from core.models.torch_model import TorchModel
 from measure.options import chosen
-from measure.report import BenchOptions, Progress, Report, interleaved, number_in
+from measure.report import BenchOptions, Progress, Report, Timings, interleaved, number_in
 
 LAYERS = 8
 ROWS = (1, 4, 9)
@@ -228,12 +228,7 @@ def _measure(report: Report, name: str, path: Path, weights: int, rounds: int, p
             runs[f"{key} {rows}"] = lambda way=way, rows=rows: way.step(rows)
         runs[f"{key} read"] = way.read
 
-    def back(number: int) -> None:
-        progress(f"{name}: round {max(number, 0) + 1} of {rounds}")
-        for way in ways.values():
-            way.back()
-
-    timings = interleaved(runs, rounds, back)
+    timings = _timed(name, ways.values(), runs, rounds, progress)
     rate = 2 * 1024**3 / timings.median("product")  # operations a second
     report.rows.append({"model": name, "load_s_per_GB": seconds / size * 1e9, "memory_per_byte": memory})
     for rows in ROWS:
@@ -258,6 +253,19 @@ def _measure(report: Report, name: str, path: Path, weights: int, rounds: int, p
         model.close()
 
 
+def _timed(
+    name: str, ways: Iterable[_Way], runs: dict[str, Callable[[], object]], rounds: int, progress: Progress
+) -> Timings:
+    """Times the runs in turns; between them every way cuts its sequences back."""
+
+    def back(number: int) -> None:
+        progress(f"{name}: round {max(number, 0) + 1} of {rounds}")
+        for way in ways:
+            way.back()
+
+    return interleaved(runs, rounds, back)
+
+
 def _measure_default(report: Report, path: Path, rounds: int, progress: Progress) -> None:
     """The default model's file: many rows beside one, and reading, exact and with inputs rounded to 8 bits."""
     from core.models import llamacpp
@@ -275,12 +283,7 @@ def _measure_default(report: Report, path: Path, rounds: int, progress: Progress
             runs[f"{key} {rows}"] = lambda way=way, rows=rows: way.step(rows)
         runs[f"{key} read"] = way.read
 
-    def back(number: int) -> None:
-        progress(f"{DEFAULT}: round {max(number, 0) + 1} of {rounds}")
-        for way in ways.values():
-            way.back()
-
-    timings = interleaved(runs, rounds, back)
+    timings = _timed(DEFAULT, ways.values(), runs, rounds, progress)
     for run in runs:
         report.rows.append({"model": DEFAULT, "way": run, "ms": timings.median(run) * 1000})
     for key in (OURS, ROUNDED):
