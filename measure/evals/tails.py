@@ -42,9 +42,10 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
         pass
     model, length = autocomplete.model, options.length or LENGTH
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context, length=length)
+    stores = interpolation(autocomplete.ngrams)
     shown = Options(
         length=length,
-        ngrams=interpolation(autocomplete.ngrams),
+        ngrams=stores,
         **{name: getattr(SHIPPED, name) for name in ("forks", "exact_steps", "end_below", "min_branch")},
     )
     report, sequence = Report("eval tails"), model.open()
@@ -68,7 +69,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
                 for draft in ids:
                     alone = logprobs(sequence, place.before, draft)
                     judged[name] += alone[FIRST:]
-                    mixed[name] += with_stores(shown.ngrams, place.before, draft, alone)[FIRST:]
+                    mixed[name] += with_stores(stores, place.before, draft, alone)[FIRST:]
         for name, (way, check) in ways.items():
             summed = summary(scores[name])
             below, mixed_below = (mean([float(p < math.log(IMPLAUSIBLE)) for p in of[name]]) for of in (judged, mixed))
