@@ -31,7 +31,7 @@ define logged
 $(2) >$(1) 2>&1; status=$$?; kill $$ticker 2>/dev/null; wait $$ticker 2>/dev/null; [ $$status -eq 0 ]
 endef
 
-# The client of VS Code's extensions, which the tests run.
+# The client of VS Code's extensions, which `make test-clients` runs.
 VSCODE      := $(VENV)/vscode-languageclient-$(shell sed -n 's/.*"vscode-languageclient": "\(.*\)".*/\1/p' editors/vscode/package.json 2>/dev/null)/node_modules
 
 # JupyterLab, in an environment of its own beside ours, and its extension.
@@ -69,15 +69,15 @@ llama-beside:
 TEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 # Type checking needs one core for a minute, so it runs beside the tests, and its output is printed after theirs.
-test: setup-dev browser format $(TSC) $(VSCODE) ## Run all checks: format, lint, types, tests
+test: setup-dev browser format $(TSC) ## Run the checks of every change: format, lint, types, tests
 	@($(TYPES)) >$(VENV)/types.log 2>&1 & types=$$!; \
-	$(TEST) --no-loadscope-reorder $(ARGS); \
+	$(TEST) --no-loadscope-reorder -m "not whole_run" $(ARGS); \
 	tests=$$?; wait $$types; status=$$?; cat $(VENV)/types.log; exit $$((tests ? tests : status))
 
 test-product: setup-dev browser ## Run the tests without those of the measurements, for work on the product
 	@$(TEST) --no-loadscope-reorder --ignore=tests/measure $(ARGS)
 
-test-measure: setup-dev browser ## Run the tests of `polydraft bench` and `polydraft eval` alone
+test-measure: setup-dev browser ## Run the tests of `polydraft bench` and `polydraft eval`, with a short run of each command
 	@$(TEST) --no-loadscope-reorder tests/measure $(ARGS)
 
 wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-measure in build/wheels
@@ -87,13 +87,12 @@ wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-m
 	@rm -rf measure/build measure/*.egg-info deploy/model/build deploy/model/*.egg-info && ls build/wheels
 
 # Test files that take longer than 2 s: they load models, start servers or kill processes.
-SLOW := adapter adapter_eval answers app autocomplete base_choice base_store bench_lsp bench_models bench_serve \
-        bench_torch cli coded connections contributing disk documents_damage domain_text eagle3 eagle3_drafter \
-        earned engine_errors evals gguf gguf_tokenizers guard hostile_files install learn learner \
-        learning llamacpp llm_plugin lossless lsp lsp_start lsp_vscode modes native ngram_cluster \
-        ngram_interruption ngram_store offline personal_drafts personal_large personal_store probe prose \
-        prose_eval recurrent_models rounded sampler_evals samplers server silent_files soak speculative start \
-        static superposed token_trees torch_model trie_check tune_adapter
+SLOW := adapter answers app autocomplete base_choice base_store bench_lsp bench_serve cli coded connections \
+        contributing disk documents_damage domain_text eagle3 eagle3_drafter earned engine_errors evals gguf \
+        gguf_tokenizers guard hostile_files learn learner llamacpp lossless lsp lsp_start modes native ngram_cluster \
+        ngram_interruption ngram_store offline personal_drafts personal_large personal_store probe prose prose_eval \
+        recurrent_models rounded sampler_evals samplers server silent_files speculative start static superposed \
+        token_trees torch_model trie_check tune_adapter
 
 # Of the last three files only the tests of compiled code.
 ON_ARM := models/test_families.py models/test_coded.py models/test_native.py models/test_rounded.py models/test_embeddings.py \
@@ -106,7 +105,7 @@ ON_ARM := models/test_families.py models/test_coded.py models/test_native.py mod
 # Without the default model, whose weights would be sent to the emulator for each pass.
 test-arm: setup-dev ## Run the tests of compiled code for ARM, emulated (Debian: apt-get install g++-aarch64-linux-gnu qemu-user)
 	@POLYDRAFT_ARM=1 $(BIN)/python -m pytest -p tests.arm.plugin $(ON_ARM:%=tests/core/%) \
-	   -k "not default and not bfloat16_the and not bfloat16_a and not few_inputs and not authors and not second_pool" $(ARGS)
+	   -k "not default and not bfloat16_the and not bfloat16_a and not few_inputs and not authors" $(ARGS)
 
 test-firefox: setup-dev ## Run the tests of the editor in Firefox (Debian: apt-get install firefox-esr)
 	@$(BIN)/python -m pytest --firefox tests/app/static/editor/test_page.py $(ARGS)
@@ -131,7 +130,7 @@ test-jupyterlab: setup-dev browser jupyterlab ## Test the extension in JupyterLa
 	@POLYDRAFT_JUPYTERLAB="$(CURDIR)/$(LAB)/bin" $(BIN)/python -m pytest $(EXTENSION)/test_jupyterlab.py $(ARGS)
 
 test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## Run the quick tests alone, for daily work, without a browser
-	@$(TEST) -m "not browser" $(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
+	@$(TEST) -m "not browser and not whole_run" $(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
 
 EXTENSIONS  := editors/browser editors/obsidian
 
@@ -145,9 +144,9 @@ obsidian: editors/obsidian/node_modules ## Build the plugin for Obsidian in buil
 # pipx and uv, in an environment of their own, to test the commands that install Polydraft elsewhere.
 INSTALLERS  := $(VENV)/installers
 
-test-clients: setup-dev browser $(TSC) $(EXTENSIONS:%=%/node_modules) $(INSTALLERS) ## Test the extensions of browsers and Obsidian, installations elsewhere, and replicas behind HAProxy
+test-clients: setup-dev browser $(TSC) $(VSCODE) $(EXTENSIONS:%=%/node_modules) $(INSTALLERS) ## Test what a release brings: extensions, plugins, installed wheels, and replicas behind HAProxy
 	@for folder in $(EXTENSIONS); do $(NODE) $(TSC) --project $$folder/jsconfig.json || exit 1; done
-	@POLYDRAFT_INSTALLERS="$(CURDIR)/$(INSTALLERS)/bin" $(BIN)/python -m pytest $(EXTENSIONS) deploy $(ARGS)
+	@POLYDRAFT_INSTALLERS="$(CURDIR)/$(INSTALLERS)/bin" $(BIN)/python -m pytest $(EXTENSIONS) editors/llm editors/vscode deploy $(ARGS)
 
 $(INSTALLERS): | $(VENV)/dev.stamp
 	@echo "Installing pipx and uv …"

@@ -48,7 +48,7 @@ def inside(source: str, packages: tuple[str, ...]) -> str:
     if found := re.search(rf"^\s*import (?:{names})\.\S+$", source, re.M):
         raise SystemExit(f"{found[0].strip()!r} cannot be moved; write `from package import module`.")
     source = re.sub(rf"^(\s*)from ({names})(?=[. ])", rf"\1from {INTO}.\2", source, flags=re.M)
-    source = re.sub(rf"^(\s*)import ({names})$", rf"\1import {INTO}.\2 as \2", source, flags=re.M)
+    source = re.sub(rf"^(\s*)import ({names})(?=[ \t]*(?:#.*)?$)", rf"\1import {INTO}.\2 as \2", source, flags=re.M)
     return re.sub(rf"^(\s*)import ({names})(?=\.\S+ as )", rf"\1import {INTO}.\2", source, flags=re.M)
 
 

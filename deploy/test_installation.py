@@ -1,4 +1,4 @@
-"""Polydraft from its wheels on another machine: without a compiler, and with torch's build for a CPU."""
+"""Polydraft from its wheels on another machine: without the repository, without a compiler, with torch for a CPU."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 import venv
 import zipfile
@@ -18,28 +19,121 @@ import pytest
 
 from tests.folder_server import served
 from tests.paths import ROOT
-from tests.test_install import FILES, PARTS, pip
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 TOOLS = os.environ.get("POLYDRAFT_INSTALLERS", "")  # the folder of pipx and uv
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+PARTS = sorted({"assets", "deploy", *(path.parent.name for path in ROOT.glob("*/__init__.py"))})
+FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+
+
+def pip(*arguments: str | Path) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input"]
+    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheels of the product and of its model, as `make wheels` builds them."""
+    """A folder with the wheels of the product, its model and its measurements, as `make wheels` builds them."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
-    for name in (*PARTS, "deploy"):
+    for name in PARTS:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
     for name in FILES:
         shutil.copy(ROOT / name, source / name)
-    for folder in (source, source / "deploy/model"):
-        pip("wheel", folder, "--no-deps", "--no-build-isolation", "--wheel-dir", out)
+    flags = ["--no-deps", "--no-build-isolation", "--config-settings=--build-option=--compression=stored"]  # takes half
+    pip("wheel", source, source / "measure", source / "deploy/model", *flags, "--wheel-dir", out)
     return out
 
 
+def wheel_of(wheels: Path, name: str) -> Path:
+    (found,) = wheels.glob(f"{name}-*.whl")
+    return found
+
+
+# ---------------------------------------------------------------- without the repository
+
+
+@pytest.fixture(scope="module")
+def installed(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of a fresh environment, with Polydraft's dependencies from this one, but without the
+    folder from which this project was installed."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, with_pip=False)
+    (libraries,) = folder.glob("lib/python*/site-packages")
+    (libraries / "depends.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip("--python", folder / "bin" / "python", "install", "--no-deps", "--no-index", wheel_of(wheels, "polydraft"))
+    return folder / "bin"
+
+
+def run(command: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # The cache may already contain the compiled code.
+    cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    env |= {"XDG_DATA_HOME": str(folder / "data"), "HOME": str(folder), "XDG_CACHE_HOME": cache}
+    return subprocess.run(list(map(str, command)), cwd=folder, env=env, capture_output=True, text=True, timeout=200)
+
+
+def test_the_wheel_brings_one_package_with_all_its_data(wheels: Path) -> None:
+    wheel = wheel_of(wheels, "polydraft")
+    archive = zipfile.ZipFile(wheel)
+    names = archive.namelist()
+    assert {name.split("/")[0] for name in names} == {"polydraft", f"polydraft-{wheel.name.split('-')[1]}.dist-info"}
+    assert {
+        "polydraft/app/static/editor/main.js",
+        "polydraft/app/static/icon-192.png",
+        "polydraft/training/instructions.json",
+        "polydraft/core/models/native/weights.h",
+        "polydraft/assets/base.ngram",
+        "polydraft/assets/eagle3-default/model.safetensors",
+        "polydraft/assets/prose/adapter_model.safetensors",
+        "polydraft/assets/prose/eagle3/model.safetensors",
+        "polydraft/training/heads.py",
+    } <= set(names)
+    sources = [archive.read(name).decode() for name in names if name.endswith(".py")]
+    lines = [line.split() for source in sources for line in source.splitlines()]
+    outside = {line[1].split(".")[0] for line in lines if len(line) > 2 and line[0] == "from" and line[2] == "import"}
+    assert not outside & set(PARTS) - {"polydraft"}
+    assert not [name for name in names if name.startswith("polydraft/measure")]
+
+
+def test_it_drafts_from_anywhere_without_the_repository(installed: Path, tmp_path: Path) -> None:
+    done = run([installed / "polydraft", "complete", "The weather is beauti", "--json"], tmp_path)
+    assert (done.stderr, done.returncode) == ("", 0), "also with its n-grams"
+    found = json.loads(done.stdout)
+    texts = [draft["text"] for draft in found["drafts"]]
+    assert texts[0].startswith("ful")
+    assert len(texts) == len(set(texts)) == 3
+    assert all(0 < draft["probability"] <= 1 for draft in found["drafts"])
+    assert found["backend"] in ("torch", "llama.cpp")
+
+
+def test_measurements_come_with_a_wheel_of_their_own_and_programs_import_both_by_their_own_names(
+    installed: Path, wheels: Path, tmp_path: Path
+) -> None:
+    done = run([installed / "polydraft", "bench", "drafts", "--json"], tmp_path)
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert "`pip install polydraft-measure` adds it" in done.stderr
+    pip("--python", installed / "python", "install", "--no-deps", "--no-index", wheel_of(wheels, "polydraft_measure"))
+    done = run([installed / "polydraft", "eval", "tune-paper", "--k", "3"], tmp_path)
+    assert "--k changes nothing in tune-paper" in done.stderr, "the evaluation's own check of its options"
+    code = """
+from polydraft.core.ngram.store import NgramStore
+from polydraft.app.cli.desktop import STATIC
+import polydraft.measure.bench.startup as startup
+print(startup.ROUNDS)
+import app
+"""
+    done = run([installed / "python", "-c", code], tmp_path)
+    assert done.stdout == "3\n"
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'app'"
+
+
+# ---------------------------------------------------------------- without a compiler
+
+
 def test_the_models_wheel_has_the_file_its_licence_and_its_digest_and_needs_nothing(wheels: Path) -> None:
-    (wheel,) = wheels.glob("polydraft_model-*-py3-none-any.whl")
+    wheel = wheel_of(wheels, "polydraft_model")
     packed = zipfile.ZipFile(wheel)
     digest, name = packed.read("polydraft_model/SHA256SUMS").decode().split()
     assert name == MODEL
@@ -52,7 +146,7 @@ def test_the_models_wheel_has_the_file_its_licence_and_its_digest_and_needs_noth
 
 
 def test_the_products_wheel_needs_no_package_that_compiles(wheels: Path) -> None:
-    (wheel,) = wheels.glob("polydraft-*.whl")
+    wheel = wheel_of(wheels, "polydraft")
     packed = zipfile.ZipFile(wheel)
     (metadata,) = [packed.read(name).decode() for name in packed.namelist() if name.endswith("METADATA")]
     needed = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line]
@@ -71,7 +165,7 @@ def test_without_a_compiler_it_drafts_and_says_what_one_would_give(wheels: Path,
     (libraries,) = folder.glob("lib/python*/site-packages")
     (libraries / "depends.pth").write_text(f"{borrowed}\n")
     python = folder / "bin" / "python"
-    made = sorted(wheels.glob("*.whl"))
+    made = [wheel_of(wheels, name) for name in ("polydraft", "polydraft_model")]
     pip("--python", python, "install", "--no-deps", "--no-index", *made)
     env = {"PATH": str(folder / "bin"), "HOME": str(tmp_path), "LANG": "C.UTF-8"}
     command = [folder / "bin" / "polydraft", "complete", "The weather is beauti", "--json"]

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from core.autocomplete import AS_SET, Autocomplete, CompleteOptions
 from core.errors import ContextFull
+from core.models.costs import CostCurve
 from core.present import TextDraft
 from core.time_saved import RowPath
 
@@ -64,7 +65,7 @@ class FakeAutocomplete:
         self.model = FakeModel()
         self.notice: str | None = None
         self.draft_model = None
-        self.row_costs = None
+        self.row_costs: CostCurve | None = None
         self.base_stores: list[Any] = []
         self.bases = None
         self.room = room

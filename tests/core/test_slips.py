@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from core.autocomplete import Autocomplete, CompleteOptions, Session
-from core.models import LanguageModel
+from core.models import LanguageModel, Row
 from core.ngram import NgramStore
 from core.ngram.base import BASE_STORE
 from core.ngram.counts import Counts
@@ -148,3 +150,78 @@ def test_teh_is_the(session: Session) -> None:
     drafts(session, "I saw teh", corrects=True)
     found = ["I saw teh "[: -d.replace] + d.text for d in drafts(session, "I saw teh ", corrects=True) if d.replace]
     assert any(text.startswith("I saw the ") for text in found), found
+
+
+def typed_quickly(session: Session, text: str, **options: Any) -> list[TextDraft]:
+    """The drafts after a text of which every earlier request was cancelled before its first pass."""
+    for end in range(text.rindex(" ", 0, -1) + 1, len(text)):
+        session.complete(text[:end], options=CompleteOptions(k=3, length=6, forks=2, exact_steps=2, **options)).close()
+    return drafts(session, text, **options)
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("Thank you very muhc ", "Thank you very much "),
+        ("I am looking forwrad ", "I am looking forward "),
+        ("I saw teh ", "I saw the "),
+        ("It is late.\nI saw teh ", "It is late.\nI saw the "),
+    ],
+)
+@pytest.mark.parametrize("stores", [True, False])
+def test_a_word_that_is_finished_before_any_drafts_is_corrected_too(
+    session: Session, typed: str, wanted: str, stores: bool
+) -> None:
+    options: dict[str, Any] = {"corrects": True} | ({} if stores else {"alpha": 0.0, "personal_weight": 0.0})
+    drafts(session, typed[: typed.rindex(" ", 0, -1)], **options)
+    found = [typed[: len(typed) - d.replace] + d.text for d in typed_quickly(session, typed, **options) if d.replace]
+    assert any(text.startswith(wanted) for text in found), found
+    again = drafts(session, typed, grow=True, tails=True, **options)  # as the page asks at a pause
+    found = [typed[: len(typed) - d.replace] + d.text for d in again if d.replace]
+    assert any(text.startswith(wanted) for text in found), found
+    for end in ("f", "", " "):  # gone once a letter follows, also when it is deleted again
+        assert not any(d.replace for d in drafts(session, typed + end, **options)), end
+
+
+def test_a_word_is_corrected_at_its_space_although_drafts_have_read_its_first_letters(session: Session) -> None:
+    typed = "I am looking forwrad "
+    drafts(session, "I am looking forw", corrects=True)
+    found = [typed[: -d.replace] + d.text for d in drafts(session, typed, corrects=True) if d.replace]
+    assert any(text.startswith("I am looking forward ") for text in found), found
+
+
+@contextmanager
+def passes_of(model: LanguageModel) -> Iterator[list[int]]:
+    """The number of inputs of each pass, while it lasts."""
+    passes, forward = list[int](), model.forward
+
+    def counted(rows: list[Row]) -> list[Tensor]:
+        passes.append(sum(len(row.inputs) for row in rows))
+        return forward(rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "forward", counted)
+        yield passes
+
+
+@pytest.mark.parametrize("typed", ["Thank you very much ", "I am looking forward ", "She wrote a beautifully "])
+def test_a_word_that_is_not_corrected_takes_no_pass_more(session: Session, typed: str) -> None:
+    passes: list[list[int]] = []
+    for corrects in (True, False):
+        fresh = session.autocomplete.open()
+        drafts(fresh, typed[: typed.rindex(" ", 0, -1)], corrects=corrects)
+        with passes_of(session.autocomplete.model) as counted:
+            assert not any(d.replace for d in typed_quickly(fresh, typed, corrects=corrects))
+        passes.append(counted)
+        fresh.close()
+    assert passes[0] == passes[1]
+
+
+def test_quickly_finished_words_of_the_writers_own_store_and_names_and_code_stay(session: Session) -> None:
+    tokenizer = session.autocomplete.model.tokenizer
+    store = Counts.of(len(tokenizer.pieces), [(tokenizer.encode("It was muhc indeed"), 1)])
+    own = Linear([Mixed(store, 0.9, personal=True)])
+    assert any(d.replace for d in typed_quickly(session, "Thank you very muhc ", corrects=True))
+    assert not any(d.replace for d in typed_quickly(session, "So thank you very muhc ", corrects=True, ngrams=own))
+    for typed in ("Call me Jhon ", "I saw Teh ", "x = foo(bar, teh "):
+        assert not any(d.replace for d in typed_quickly(session, typed, corrects=True)), typed

@@ -25,7 +25,7 @@ from core.ngram.interpolation import Linear, Mixed
 from core.ngram.shelf import interpolation
 from core.present import TextDraft
 from core.time_saved import Cut, RowPath
-from measure.evals import tune_paper
+from measure.evals import tune, tune_paper
 from measure.evals.drafts import judged, plots, telling
 from measure.evals.keytype import acceptable, at_best_cut, cases, most_probable
 from measure.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, methods
@@ -390,10 +390,13 @@ def test_tails_are_judged_by_the_stores_too() -> None:
 FEW = {"keytype": 2, "personal": 2, "typing": 4, "time": 4, "tune": 5, "tune-paper": 2}
 
 
+@pytest.mark.whole_run
 @pytest.mark.parametrize("name", FEW)
 def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_paper, "ALPHAS", (0.3, 0.54))
     monkeypatch.setattr(tune_paper, "TAUS", (0.06, 0.5))
+    variations = tune.variations
+    monkeypatch.setattr(tune, "variations", lambda setting: variations(setting)[::9])
     more = {"keytype": ["--k", "1,3"], "tails": ["--k", "3"], "typing": [], "time": ["--k", "1,3"]}.get(
         name, ["--context", "12"]
     )
@@ -406,6 +409,7 @@ def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path, monke
     assert found["targets"] or name == "keytype"
 
 
+@pytest.mark.whole_run
 def test_the_numbers_and_lengths_of_drafts_are_the_users(tiny_default: Path) -> None:
     """Superposed Decoding, Figures 9 to 11: k, the prefix and the length vary. The page has at most nine drafts."""
     shape = [

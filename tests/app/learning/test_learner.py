@@ -4,6 +4,7 @@ and trained again from what is left when text was forgotten."""
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -28,12 +29,14 @@ from app.learning.learner import COMMAND, KNOWN, QUIET, STOPPED, TOO_LITTLE, Lea
 from core.adapters import Adapters
 from core.errors import InputError, PolydraftError
 from core.models import hf
-from core.models.adapter import load
+from core.models.adapter import load, read_tensors
 from core.ngram.personal import PersonalStore
 from tests.app.service.test_service import all_of, ask, run, running
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import ByteTokenizer
 from tests.ngram_tools import add_text
+from training.adapter import State
+from training.personal import STATE
 
 PATIENCE = 20.0
 SAYS = """
@@ -292,27 +295,56 @@ def test_the_server_takes_the_process_with_it(trained: Callable[..., Trained]) -
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGKILL")
-def test_a_server_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_leaves_no_process(tmp_path: Path, tiny_file: Path) -> None:
+    """The process is the real one: it goes last, pauses while somebody types, and leaves the state of its training."""
+    # The machine is busy with other tests: at the lowest priority the training would hardly run.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n\nnice = os.nice\nos.nice = lambda increment: nice(increment > 0)\n"
+    )
+    with PersonalStore.open(tmp_path / "me.sqlite", hf.load(tiny_file, "tiny").tokenizer, create=True) as store:
+        store.add("a.txt", ["the cat sat on a mat. " * 800])
+        learned = store.learned
     script = f"""
-        import sys, time
+        import json, time
         from app.learning.learner import Learner
         from app.learning.child import Order
-        learner = Learner(lambda store: (Order(store), 0), command=[sys.executable, "-c", {WAITS!r}], quiet=0)
+
+        learner = Learner(lambda store: (Order({str(store.path)!r}, {str(tiny_file)!r}), 0), quiet=2.0)
+
+        def until(wanted):
+            while not wanted(row := learner.trainings()[0]):
+                assert row["state"] != "ended", row
+                time.sleep(0.01)
+            return row
+
         learner.start("me")
-        while not learner.trainings()[0]["share"]:
-            time.sleep(0.01)
-        print("ready", flush=True)
+        until(lambda row: row["share"])
+        learner.typed()
+        until(lambda row: row["paused"])
+        time.sleep(0.8)  # a step may have ended just before
+        shares = [row["share"] for row in learner.trainings()]
+        time.sleep(0.5)
+        shares += [row["share"] for row in learner.trainings()]
+        print(json.dumps([shares, until(lambda row: row["share"] > shares[0])]), flush=True)
         time.sleep(60)
     """
-    server = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}  # one thread suits tiny models best
+    server = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, env=env)
     assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
+    (before, paused), row = json.loads(server.stdout.readline())
+    assert before == paused
     (child,) = psutil.Process(server.pid).children()
+    assert child.nice() == os.nice(0) + 1
     server.send_signal(signal.SIGKILL)
     server.wait()
     server.stdout.close()
-    psutil.wait_procs([child], 10)
+    psutil.wait_procs([child], 30)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    tensors, about = read_tensors(learned / STATE)
+    state = State.of(tensors, about, about["identity"])
+    assert state is not None and state.steps > 0, "the next training goes on from it"
+    assert [list(point) for point in state.curve[: len(row["curve"])]] == row["curve"]
 
 
 def test_the_servers_learner_trains_for_its_model_and_pauses_at_every_request(

@@ -21,11 +21,12 @@ from tiny_models import computed
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from core.models import coded, gguf_file, gguf_module, load, native_gguf
-from core.models.coded import Coded, Form, float32, joined, weight_of
+from core.models import gguf_file, gguf_module, load, native_gguf
+from core.models.coded import LARGE, Coded, float32, joined, weight_of
+from core.models.coded import TYPES as TYPES_OF_FILES
 from core.models.gguf_file import GGUFTensor
 from core.models.llama import NativeLlama
-from core.models.native import Compiled, LayerMaps, Line, Shape
+from core.models.native import Compiled, LayerMaps, Line, Shape, StoredRows
 from core.models.torch_model import TorchModel
 
 QUANTIZED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]  # gguf can make them of weights
@@ -58,29 +59,44 @@ def as_read(tensor: GGUFTensor) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", [*TYPES, *PLAIN])
-def test_decoded_weights_are_those_of_the_file(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoded_weights_are_those_of_the_file(tmp_path: Path, kind: str) -> None:
     torch.manual_seed(0)
     weight = torch.randn(70, 512) * torch.logspace(-6, 2, 70)[:, None]  # scales from the least of half precision on
     weight[3] = 0
     tensor = in_a_file(tmp_path / "x.gguf", {"x": (weight, kind)})["x"]
-    found = weight_of(tensor)
+    found, expected = weight_of(tensor), as_read(tensor)
     assert found.shape == (70, 512)
-    assert torch.equal(float32(found), as_read(tensor))
-    monkeypatch.setattr(coded, "IN_CACHE", 1000)  # three outputs at a time, or fewer
-    assert torch.equal(float32(weight_of(tensor)), as_read(tensor))
+    assert torch.equal(float32(found), expected)
+    assert torch.equal(StoredRows.of(found)(torch.arange(70)), expected)  # as compiled code has them
     if isinstance(found, Tensor):
         assert found.dtype == PLAIN[kind]
         return
-    assert torch.equal(found.rows(torch.tensor([5, 5, 0])).decoded(), as_read(tensor)[[5, 5, 0]])
-    assert torch.equal(found.split([30, 40])[1].decoded(), as_read(tensor)[30:])
+    assert torch.equal(StoredRows.of(found.rows(torch.tensor([5, 5, 0])))(torch.arange(3)), expected[[5, 5, 0]])
+    assert torch.equal(StoredRows.of(found.split([30, 40])[1])(torch.arange(40)), expected[30:])
 
 
-def test_neighbouring_maps_of_one_form_become_one(tmp_path: Path) -> None:
+@settings(max_examples=40, deadline=None)
+@given(kind=st.sampled_from(TYPES), data=st.data())
+def test_blocks_of_any_bytes_are_decoded_as_by_a_reader_of_the_file(kind: str, data: st.DataObject) -> None:
+    of = gguf.GGMLQuantizationType[kind]
+    inputs, size = gguf.GGML_QUANT_SIZES[of]
+    out, blocks = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 3))
+    random = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
+    raw = random.integers(0, 256, (out, blocks, size), np.uint8)
+    for place in TYPES_OF_FILES[of].halves:  # finite, of any size from the least on
+        halves = random.integers(0, LARGE, (out, blocks), np.uint16) | random.choice([0, 0x8000], (out, blocks))
+        raw[..., place : place + 2] = halves.astype("<u2")[..., None].view(np.uint8)
+    weight = Coded(of, torch.from_numpy(raw.reshape(out, -1)))
+    assert weight.shape == (out, blocks * inputs)
+    assert torch.equal(StoredRows.of(weight)(torch.arange(out)), weight.decoded())
+
+
+def test_neighbouring_maps_of_one_type_become_one(tmp_path: Path) -> None:
     tensors = in_a_file(tmp_path / "x.gguf", {kind: (torch.randn(8, 256), kind) for kind in TYPES})
     four, other, eight, of_super = (weight_of(tensors[kind]) for kind in ("Q4_0", "Q4_1", "Q8_0", "Q6_K"))
     plain = torch.randn(3, 256)
     found = joined([four, other, eight, of_super, of_super, plain, plain])
-    assert [len(each) for each in found] == [16, 8, 16, 6]
+    assert [len(each) for each in found] == [8, 8, 8, 16, 6]
     parts = (four, other, eight, of_super, of_super, plain, plain)
     assert torch.equal(torch.cat([*map(float32, found)]), torch.cat([*map(float32, parts)]))
 
@@ -136,8 +152,12 @@ def test_codes_of_6_bits_give_the_bits_that_the_same_codes_of_8_bits_give(tmp_pa
     packed = Coded.of(in_a_file(tmp_path / "x.gguf", {"x": (torch.randn(70, 256), "Q5_0")})["x"])
     assert packed is not None
     assert packed.form.bits == 6
-    codes = packed.decoded().view(70, -1, 32) / packed.scales.float()
-    wide = replace(packed, form=Form(8, False), codes=codes.round().to(torch.int8))
+    scales = packed.blocks.view(70, 8, -1)[..., :2]
+    codes = packed.decoded().view(70, 8, 32) / scales.contiguous().view(torch.float16).float()
+    wide = Coded(
+        gguf.GGMLQuantizationType.Q8_0,
+        torch.cat([scales, codes.round().to(torch.int8).view(torch.uint8)], -1).flatten(1),
+    )
     assert torch.equal(wide.decoded(), packed.decoded())
     shape = Shape(dim=256, heads=4, key_heads=4, width=64, inner=256, eps=1e-5)
     q, k, v, out, gate, up, down = ((torch.randn(256, 256) / 16, None) for _ in range(7))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -244,16 +242,6 @@ def test_in_bfloat16_a_token_is_its_embedding(rounded: TorchModel) -> None:
 
 
 # --- where it runs
-
-
-def test_no_second_pool_of_threads_comes_with_it() -> None:
-    """Two that wait busily for work of their own would take the processor from each other."""
-    if not Path("/proc/self/maps").exists():
-        pytest.skip("No /proc here to see which libraries are loaded.")
-    code = "from core.models import native; native.library(); print(open('/proc/self/maps').read())"
-    maps = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    pools = {line.split()[-1] for line in maps.splitlines() if "omp" in line.rsplit("/", 1)[-1]}
-    assert len(pools) == 1, pools
 
 
 def test_compiled_code_needs_no_notice(tiny_folder: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:

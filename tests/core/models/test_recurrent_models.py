@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_families import VOCAB
-from tiny_recurrent import NAMES, file_of
+from tiny_recurrent import BY_TRANSFORMERS, NAMES, file_of, module_of
 
 from core.errors import ContextFull, InputError, ModelFileError
 from core.models import Row, llamacpp, load_model, probe
@@ -27,7 +27,7 @@ IDS = st.integers(3, VOCAB - 1)
 @pytest.fixture(scope="module", params=NAMES)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppModel]:
     path = tmp_path_factory.mktemp("models") / f"{request.param}.gguf"
-    path.write_bytes(file_of(request.param)[0].written())
+    path.write_bytes(file_of(request.param).written())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(llamacpp, "cores", lambda: 1)  # a second thread of a tiny model only waits for the first
         made = llamacpp.load(path, request.param)
@@ -43,13 +43,22 @@ def fresh(model: LlamaCppModel, ids: list[int]) -> torch.Tensor:
         sequence.close()
 
 
+@pytest.mark.parametrize("model", BY_TRANSFORMERS, indirect=True)
 def test_the_logits_are_those_of_transformers(model: LlamaCppModel) -> None:
     ids = [5, 17, 33, 60, 9, 2, 44, 70, 21, 8, 3, 90]
     sequence = model.open()
     found = sequence.feed_every(ids)
     sequence.close()
-    expected = file_of(model.name)[1](torch.tensor([ids])).logits[0]
+    expected = module_of(model.name)(torch.tensor([ids])).logits[0]
     assert (found - expected).abs().max() < (1e-4 if model.name == "mamba" else CLOSE)
+
+
+def test_the_embedding_of_a_token_gives_its_logits(model: LlamaCppModel) -> None:
+    """At a place where the positions of a batch of embeddings, of which some models want several, matter."""
+    with closing(model.open()) as sequence:
+        sequence.feed([5, 17, 33, 60, 9, 2, 44, 70])
+        of_embedding = sequence.feed_embedding(model.embeddings[21])
+    assert (of_embedding - fresh(model, [5, 17, 33, 60, 9, 2, 44, 70, 21])).abs().max() < CLOSE
 
 
 MOVE = st.one_of(
@@ -178,7 +187,7 @@ def test_a_model_whose_states_cannot_be_copied_drafts_the_same(
 ) -> None:
     """Copies of nothing stand for wrong ones."""
     ids, path = [5, 17, 33, 60, 9], tmp_path / "model.gguf"
-    path.write_bytes(file_of(model.name)[0].written())
+    path.write_bytes(file_of(model.name).written())
 
     def drafts(of: LlamaCppModel, k: int) -> list[list[int]]:
         *_, last = superpose(of, ids, k=k, length=6)
@@ -214,7 +223,7 @@ def test_such_a_file_is_loaded_with_llama_cpp_and_the_page_says_what_it_cannot_d
 ) -> None:
     monkeypatch.setattr(llamacpp, "cores", lambda: 1)
     path = tmp_path / "one.gguf"
-    path.write_bytes(file_of("lfm2")[0].written())
+    path.write_bytes(file_of("lfm2").written())
     made = load_model(str(path))
     try:
         assert made.backend == "llama.cpp"

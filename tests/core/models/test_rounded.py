@@ -19,7 +19,7 @@ from core.errors import InputError
 from core.models import load_model, native
 from core.models.coded import Coded, weight_of
 from core.models.costs import CostCurve
-from core.models.native import ROUNDED_FROM
+from core.models.native import ROUNDED_FROM, panels_of
 from core.models.native_library import COMPILERS
 from core.models.torch_model import TorchModel
 from core.speculative import cost
@@ -60,7 +60,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def products(program: list[str], weight: Coded, x: Tensor) -> tuple[Tensor, Tensor]:
     """x (rows, in) and a weight (out, in) -> (rows, out), number by number and in the program's way."""
     panel = int(subprocess.run(program, capture_output=True, check=True).stdout)
-    panels, form = weight.panels(panel), weight.form
+    panels, form = panels_of(weight, panel), weight.form
     sizes = struct.pack("<7q", form.bits, form.offsets, form.scaled, form.group, x.shape[1], len(panels), len(x))
     given = sizes + x.numpy().tobytes() + panels.numpy().tobytes()
     found = subprocess.run([*program, "-"], input=given, capture_output=True, check=True).stdout

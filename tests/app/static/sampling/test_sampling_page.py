@@ -406,7 +406,9 @@ def test_sliders_and_new_text_change_the_chart_and_the_drafts_but_a_chart_takes_
     expect(panel.region).to_contain_text("Start writing")
 
 
-def test_top_w_has_a_map_says_whether_distance_mattered_and_its_beta_follows_the_temperature(panel: Panel) -> None:
+def test_top_w_has_a_map_and_a_beta_by_temperature_and_at_any_size_nothing_overflows_and_the_text_stays_in_sight(
+    panel: Panel,
+) -> None:
     expect(panel.region.get_by_role("tab", name="Map")).to_be_hidden()
     panel.rule("top-w")
     panel.region.get_by_role("button", name="More controls").click()
@@ -436,6 +438,24 @@ def test_top_w_has_a_map_says_whether_distance_mattered_and_its_beta_follows_the
     expect(beta).to_have_attribute("aria-valuetext", "4.50 = 1.5 + 1.5·T")
     assert panel.last()["sampling"]["values"]["beta_by"] == "temperature"
     assert panel.presets.input_value() == ""  # another temperature
+
+    for width, height in ((1280, 800), (820, 1180), (360, 740)):
+        panel.page.set_viewport_size({"width": width, "height": height})
+        for tab in ("bars", "rules", "sweep", "map"):
+            panel.page.locator(f"#sm-tab-{tab}").click()
+            expect(panel.region.locator(f"#sm-{tab} :is(svg, table)").first).to_be_visible()
+            outside = panel.page.evaluate(
+                """() => [...document.querySelectorAll('#pd :is(button, input, select, td, svg, .pd-chance)')]
+                    .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen'))
+                    .map((e) => [e.getBoundingClientRect(), e.outerHTML.slice(0, 90)])
+                    .filter(([box]) => box.left < 0 || box.right > innerWidth + 0.5)
+                    .map(([_, name]) => name)"""
+            )
+            assert outside == [], (width, tab)
+        assert panel.page.evaluate("document.documentElement.scrollWidth") <= width
+        text = panel.box.bounding_box()
+        assert text and text["y"] < height / 4 and text["height"] >= 50
+        expect(panel.options.first).to_be_in_viewport()
 
 
 def test_every_method_reaches_the_drafts_a_seed_repeats_draws_and_without_a_calibration_arc_says_what_to_do(
@@ -522,7 +542,67 @@ def test_three_styles_come_first_and_the_papers_names_wait_under_advanced(
 # ---------------------------------------------------------------- presets and links
 
 
-def test_a_papers_preset_sets_everything_and_its_method_leaves_with_it(panel: Panel) -> None:
+def steps(panel: Panel) -> list[str]:
+    """The rules of the chain, in the order that the panel shows."""
+    return panel.page.eval_on_selector_all(".sm-chain select", "all => all.map((one) => one.value)")
+
+
+def test_keyboard_alone_is_enough_rules_make_a_chain_and_a_papers_preset_leaves_nothing_behind(panel: Panel) -> None:
+    panel.button.focus()
+    reached = []
+    for _ in range(13):  # from "Copy link" to the drawings' tabs
+        panel.page.keyboard.press("Tab")
+        name, outline = panel.page.evaluate(  # a style's ring is drawn around its name
+            """() => { const at = document.activeElement, ring = at.name === "sm-style" ? at.nextElementSibling : at;
+            return [at.id || at.className, getComputedStyle(ring).outlineStyle]; }"""
+        )
+        reached.append(name)
+        assert outline != "none", str(reached)
+    for name in ("sm-advanced-button", "sm-preset", "sm-rule", "sm-mode", "sm-temperature", "sm-tab-bars"):
+        assert name in reached
+    panel.page.locator("#sm-tab-bars").focus()
+    panel.press("ArrowRight")
+    expect(panel.page.locator("#sm-tab-rules")).to_be_focused()
+    expect(panel.page.locator("#sm-tab-rules")).to_have_attribute("aria-selected", "true")
+    panel.press("ArrowLeft", "Escape")
+    expect(panel.region).to_be_hidden()
+    expect(panel.button).to_be_focused()
+    expect(panel.button).to_have_attribute("aria-expanded", "false")
+
+    panel.show()
+    panel.rule("top-p")
+    assert steps(panel) == ["top-p"]
+    panel.region.get_by_role("button", name="Add a rule").click()
+    second = panel.region.get_by_role("combobox", name="Rule 2")
+    expect(second).to_be_focused()
+    options = panel.page.eval_on_selector_all("#sm-rule-2 option", "all => all.map((one) => [one.value, one.disabled])")
+    assert not {"none", "greedy", "mirostat"} & {name for name, _ in options}
+    assert [name for name, disabled in options if disabled] == ["top-p"]
+    plain = panel.page.eval_on_selector("#sm-rule-2 option[value=top-h]", "one => one.textContent")
+    assert plain == f"Top-H: {CATALOG['top-h'].plain}"
+    second.select_option("top-n-sigma")
+    panel.rest()
+    assert steps(panel) == ["top-p", "top-n-sigma"]
+    assert panel.last()["sampling"]["rule"] == "top-p+top-n-sigma"
+    assert panel.last()["sampling"]["values"] == {"top_p": 0.9, "n": 1}
+    notes = panel.region.locator(".sm-chain-notes")
+    expect(notes).to_contain_text("top-nσ after top-p: σ is computed over the remaining logits")
+    panel.slide("n", 0.5)
+    panel.region.get_by_role("button", name="Earlier: Top-nσ").click()
+    panel.rest()
+    assert steps(panel) == ["top-n-sigma", "top-p"]
+    chosen = panel.last()["sampling"]
+    assert (chosen["rule"], chosen["values"]) == ("top-n-sigma+top-p", {"n": 0.5, "top_p": 0.9})
+    expect(notes).to_contain_text("top-p after top-nσ: its probabilities are those among the remaining tokens")
+    expect(panel.region.get_by_text("The temperature comes first")).to_be_visible()
+    panel.wait_for_chart("top-n-sigma+top-p", {"n": 0.5, "top_p": 0.9})
+    panel.region.get_by_role("button", name="Remove: Top-nσ").click()
+    panel.rest()
+    assert steps(panel) == ["top-p"]
+    expect(notes).to_be_empty()
+    expect(panel.region.get_by_role("button", name="Earlier")).to_have_count(0)
+
+    panel.preset("Balanced")
     method = next(preset for preset in PRESETS if preset.name == "Superposed Decoding, the paper's")
     before = panel.last()
     usual = {name: before[name] for name in method.drafting}
@@ -552,8 +632,8 @@ def save(panel: Panel, name: str) -> None:
 
 BAD_LINKS = [
     ("rule=top-q", "rule top-q given; one of none, greedy"),
-    ("rule=top-p&rule=top-q", "rule top-q given; one of none, greedy"),
     ("rule=top-p&rule=top-p", "every rule at most once expected."),
+    ("rule=top-p&rule=top-q", "rule top-q given; one of none, greedy"),
     ("rule=top-p&rule=greedy", "rule greedy given with other rules; it cannot be combined."),
     ("rule=top-p&rule=min-p&beta=3", "beta given for top-p, min-p and superposed, which have no control of that name."),
     ("rule=top-p&top-p=3", "top-p 3 given; a number from 0 to 1 expected."),
@@ -580,8 +660,8 @@ def test_bad_links_are_refused_by_name_as_are_bad_presets_and_good_ones_are_expo
         panel.page.evaluate("(hash) => { location.hash = hash }", link)
         expect(alert).to_contain_text(said)
         expect(panel.region.get_by_role("combobox", name="Rule")).to_have_value("none")
-        panel.rest()
-        assert "sampling" not in panel.last(), link
+    panel.rest()
+    assert "sampling" not in panel.last()
 
     panel.rule("min-p")
     save(panel, "one")
@@ -684,48 +764,6 @@ def test_a_link_the_next_visit_and_an_own_preset_carry_all_that_decides_the_draf
     assert "Meine Wahl ü" not in (panel.region.get_by_role("combobox", name="Preset").text_content() or "")
 
 
-# ---------------------------------------------------------------- chains
-
-
-def steps(panel: Panel) -> list[str]:
-    """The rules of the chain, in the order that the panel shows."""
-    return panel.page.eval_on_selector_all(".sm-chain select", "all => all.map((one) => one.value)")
-
-
-def test_rules_that_can_be_combined_are_put_into_a_chain_in_a_visible_order(panel: Panel) -> None:
-    panel.rule("top-p")
-    assert steps(panel) == ["top-p"]
-    panel.region.get_by_role("button", name="Add a rule").click()
-    second = panel.region.get_by_role("combobox", name="Rule 2")
-    expect(second).to_be_focused()
-    options = panel.page.eval_on_selector_all("#sm-rule-2 option", "all => all.map((one) => [one.value, one.disabled])")
-    assert not {"none", "greedy", "mirostat"} & {name for name, _ in options}
-    assert [name for name, disabled in options if disabled] == ["top-p"]
-    plain = panel.page.eval_on_selector("#sm-rule-2 option[value=top-h]", "one => one.textContent")
-    assert plain == f"Top-H: {CATALOG['top-h'].plain}"
-    second.select_option("top-n-sigma")
-    panel.rest()
-    assert steps(panel) == ["top-p", "top-n-sigma"]
-    assert panel.last()["sampling"]["rule"] == "top-p+top-n-sigma"
-    assert panel.last()["sampling"]["values"] == {"top_p": 0.9, "n": 1}
-    notes = panel.region.locator(".sm-chain-notes")
-    expect(notes).to_contain_text("top-nσ after top-p: σ is computed over the remaining logits")
-    panel.slide("n", 0.5)
-    panel.region.get_by_role("button", name="Earlier: Top-nσ").click()
-    panel.rest()
-    assert steps(panel) == ["top-n-sigma", "top-p"]
-    chosen = panel.last()["sampling"]
-    assert (chosen["rule"], chosen["values"]) == ("top-n-sigma+top-p", {"n": 0.5, "top_p": 0.9})
-    expect(notes).to_contain_text("top-p after top-nσ: its probabilities are those among the remaining tokens")
-    expect(panel.region.get_by_text("The temperature comes first")).to_be_visible()
-    panel.wait_for_chart("top-n-sigma+top-p", {"n": 0.5, "top_p": 0.9})
-    panel.region.get_by_role("button", name="Remove: Top-nσ").click()
-    panel.rest()
-    assert steps(panel) == ["top-p"]
-    expect(notes).to_be_empty()
-    expect(panel.region.get_by_role("button", name="Earlier")).to_have_count(0)
-
-
 # ---------------------------------------------------------------- speculation
 
 
@@ -798,50 +836,3 @@ def test_speculation_reaches_the_drafts_says_what_it_comes_to_colours_the_tokens
     panel.wait(lambda: panel.page.evaluate("polydraftSampling.speculation.way") == "arc", "the link to be followed")
     panel.rest()
     assert panel.last() == asked
-
-
-# ---------------------------------------------------------------- looks and access
-
-
-def test_nothing_overflows_and_the_text_stays_in_sight(panel: Panel) -> None:
-    panel.rule("top-w")
-    for width, height in ((1280, 800), (820, 1180), (360, 740)):
-        panel.page.set_viewport_size({"width": width, "height": height})
-        for tab in ("bars", "rules", "sweep", "map"):
-            panel.page.locator(f"#sm-tab-{tab}").click()
-            expect(panel.region.locator(f"#sm-{tab} :is(svg, table)").first).to_be_visible()
-            outside = panel.page.evaluate(
-                """() => [...document.querySelectorAll('#pd :is(button, input, select, td, svg, .pd-chance)')]
-                    .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen'))
-                    .map((e) => [e.getBoundingClientRect(), e.outerHTML.slice(0, 90)])
-                    .filter(([box]) => box.left < 0 || box.right > innerWidth + 0.5)
-                    .map(([_, name]) => name)"""
-            )
-            assert outside == [], (width, tab)
-        assert panel.page.evaluate("document.documentElement.scrollWidth") <= width
-        text = panel.box.bounding_box()
-        assert text and text["y"] < height / 4 and text["height"] >= 50
-        expect(panel.options.first).to_be_in_viewport()
-
-
-def test_keyboard_alone_is_enough(panel: Panel) -> None:
-    panel.button.focus()
-    reached = []
-    for _ in range(13):  # from "Copy link" to the drawings' tabs
-        panel.page.keyboard.press("Tab")
-        name, outline = panel.page.evaluate(  # a style's ring is drawn around its name
-            """() => { const at = document.activeElement, ring = at.name === "sm-style" ? at.nextElementSibling : at;
-            return [at.id || at.className, getComputedStyle(ring).outlineStyle]; }"""
-        )
-        reached.append(name)
-        assert outline != "none", str(reached)
-    for name in ("sm-advanced-button", "sm-preset", "sm-rule", "sm-mode", "sm-temperature", "sm-tab-bars"):
-        assert name in reached
-    panel.page.locator("#sm-tab-bars").focus()
-    panel.press("ArrowRight")
-    expect(panel.page.locator("#sm-tab-rules")).to_be_focused()
-    expect(panel.page.locator("#sm-tab-rules")).to_have_attribute("aria-selected", "true")
-    panel.press("Escape")
-    expect(panel.region).to_be_hidden()
-    expect(panel.button).to_be_focused()
-    expect(panel.button).to_have_attribute("aria-expanded", "false")

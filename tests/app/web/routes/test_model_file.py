@@ -11,14 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, expect
+from tiny_gguf import tiny
 
 from app.service.service import DraftService
 from app.web.routes.models import offered
 from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.errors import ModelNotFound
-from core.models.on_machine import Found
+from core.models import listed, on_machine
+from core.models.costs import CostCurve
+from core.models.load import default_model_path
+from core.models.on_machine import read_about
 from tests.app.static.editor.test_page import Editor
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import FakeDrafts, Server
@@ -76,48 +81,118 @@ def test_the_route_loads_a_model_or_returns_the_reason(server: Server) -> None:
     assert (status, answer["ready"], answer["model"]) == (200, True, "Scripted")
 
 
-def listed(server: Server) -> dict[str, Any]:
+def models_of(server: Server) -> dict[str, Any]:
     with urllib.request.urlopen(f"{server.url}/api/models", timeout=30) as answer:
         return json.load(answer)
 
 
-def test_models_in_the_models_folder_are_listed(tmp_path: Path) -> None:
-    (tmp_path / "small.gguf").write_bytes(b"x" * 2000)
-    (tmp_path / "notes.txt").write_text("no model")
-    (tmp_path / "trained").mkdir()
-    (tmp_path / "trained" / "config.json").write_text("{}")
-    (tmp_path / "empty").mkdir()
-    found = offered(str(tmp_path / "small.gguf"), tmp_path)
-    assert [(one["name"], one["bytes"], one["serving"]) for one in found] == [
-        ("Default model", 0, False),
-        ("small", 2000, True),
-        ("trained", 2, False),
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Polydraft's models folder, on a machine whose only other program with models is Ollama."""
+    folder, other = tmp_path / "models", tmp_path / "ollama"
+    folder.mkdir()
+    monkeypatch.setattr(on_machine, "models_folder", lambda: folder)
+    monkeypatch.setattr(on_machine, "_others", lambda: [("Ollama", other, on_machine._of_folder)])
+    return folder
+
+
+def test_models_in_the_models_folder_are_listed(alone: Path) -> None:
+    (alone / "small.gguf").write_bytes(b"x" * 2000)
+    (alone / "notes.txt").write_text("no model")
+    (alone / "trained").mkdir()
+    (alone / "trained" / "config.json").write_text("{}")
+    (alone / "empty").mkdir()
+    found = offered(str(alone / "small.gguf"))
+    size = default_model_path().stat().st_size
+    assert [(model, one.name, one.bytes) for model, one in found.items()] == [
+        ("default", "Default model", size),
+        (str(alone / "small.gguf"), "small", 2000),
+        (str(alone / "trained"), "trained", 2),
     ]
-    assert found[2]["model"] == str(tmp_path / "trained")
-    elsewhere = offered("/models/good.gguf", tmp_path / "missing")
-    assert [(one["name"], one["serving"]) for one in elsewhere] == [("Default model", False), ("good", True)]
+    gone = offered("/models/good.gguf", alone / "missing")
+    assert [(one.name, one.bytes) for one in gone.values()] == [("Default model", size), ("good", 0)]
+
+
+def details(server: Server) -> dict[str, dict[str, Any]]:
+    with urllib.request.urlopen(f"{server.url}/api/models/details", timeout=30) as answer:
+        return {(line := json.loads(each))["model"]: line for each in answer}
+
+
+def test_details_are_those_of_the_command_and_no_file_is_read_twice(
+    alone: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, other, broken = alone / "known.gguf", alone / "other.gguf", alone / "broken.gguf"
+    made = tiny()
+    known.write_bytes(made.written())
+    made.fields["general.architecture"].value = "falcon"
+    other.write_bytes(made.written())
+    broken.write_bytes(b"x")
+    (alone / "folder").mkdir()
+    (alone / "folder" / "config.json").write_text("{")
+    (alone.parent / "apart.gguf").write_bytes(b"x")
+    listed._of_file.cache_clear()
+    read: list[Path] = []
+    monkeypatch.setattr(listed, "read_about", lambda path: (read.append(path), read_about(path))[1])
+    found = details(server)
+    assert [*found] == ["default", str(broken), str(alone / "folder"), str(known), str(other)]
+    about = found[str(known)]
+    assert (about["type"], about["family"], about["compiled"], about["reason"]) == ("Q8_0", "llama", True, "")
+    assert found[str(other)]["reason"] == "Slower, in llama.cpp, because its architecture is falcon."
+    assert found[str(broken)]["reason"].startswith("It is not a GGUF file")
+    assert "is not JSON" in found[str(alone / "folder")]["reason"]
+    assert {one["ms"] for one in found.values()} == {None}, "no model drafts"
+    assert set(read) == {default_model_path(), broken, alone / "folder", known, other}
+    read.clear()
+    other.write_bytes(made.written() + b"x")
+    assert details(server).keys() == found.keys()
+    assert set(read) == {other, alone / "folder"}
+
+
+def test_the_model_that_drafts_gives_the_time_of_a_key(alone: Path) -> None:
+    serving, larger = alone / "serving.gguf", alone / "larger.gguf"
+    made = tiny().written()
+    serving.write_bytes(made)
+    larger.write_bytes(made + bytes(len(made)))
+    drafting = FakeAutocomplete()
+    drafting.row_costs = CostCurve((1, 4), (5.0, 8.0))
+    service = DraftService(drafting.real, str(serving), pace=0)
+    service.start()
+    app = create_app(service)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        while not service.loaded:
+            client.get("/api/status")
+        lines = [json.loads(line) for line in client.get("/api/models/details").text.splitlines()]
+        drafting.row_costs = None
+        without = [json.loads(line) for line in client.get("/api/models/details").text.splitlines()]
+    service.close()
+    assert {line["name"]: line["ms"] for line in lines[1:]} == {"serving": 5 + 9 * 8, "larger": 2 * (5 + 9 * 8)}
+    assert {line["ms"] for line in without} == {None}
 
 
 def test_the_route_names_the_model_that_drafts_and_the_one_being_loaded(server: Server) -> None:
-    assert {one["serving"] for one in listed(server)["models"]} == {False}
+    assert {one["serving"] for one in models_of(server)["models"]} == {False}
     asked(server, {"model": GOOD})
-    found = listed(server)
+    found = models_of(server)
     assert [one["model"] for one in found["models"] if one["serving"]] == [GOOD]
     assert found["loading"] == ""
     assert found["folder"].endswith("models")
 
 
 @pytest.mark.browser
-def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Browser, tmp_path: Path) -> None:
-    (tmp_path / "newer.gguf").write_bytes(b"x")
-    (tmp_path / "broken.gguf").write_bytes(b"x")
+def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Browser, alone: Path) -> None:
+    (alone / "newer.gguf").write_bytes(tiny().written())
+    (alone / "broken.gguf").write_bytes(b"x")
+    (alone.parent / "ollama").mkdir()
+    (alone.parent / "ollama" / "other.gguf").write_bytes(b"x")
     ready = threading.Event()
 
     def by_name(name: str, precision: str = "file") -> Autocomplete:
         if precision == "int8":
             raise ModelNotFound(f"{name} is not coded in a few bits.")
         if name == "default":
-            return FakeAutocomplete().real()
+            drafting = FakeAutocomplete()
+            drafting.row_costs = CostCurve((1, 4), (5.0, 8.0))
+            return drafting.real()
         if name.endswith("broken.gguf"):
             raise ModelNotFound(f"{name} is no model file.")
         ready.wait(20)
@@ -127,10 +202,7 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
 
     service = DraftService(by_name, "default", pace=0)
     service.start()
-    with pytest.MonkeyPatch.context() as patch, browser.new_context() as context:
-        patch.setattr("app.web.routes.models.models_folder", lambda: tmp_path)
-        other = Found(tmp_path / "blobs" / "sha256-1", "qwen3:0.6b", "Ollama", 600_000_000)
-        patch.setattr("core.models.on_machine.elsewhere", lambda: [other])
+    with browser.new_context() as context:
         server = Server(create_app(service))
         editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
         page = editor.page
@@ -141,6 +213,9 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
         expect(dialog.get_by_role("listitem")).to_have_count(4)
         expect(dialog.get_by_role("listitem").last).to_contain_text("of Ollama")
         expect(dialog.get_by_role("listitem").first).to_contain_text("drafting now")
+        expect(dialog.get_by_role("listitem").first).to_contain_text("Q4_1 · llama · compiled · about 77 ms a key")
+        expect(dialog.get_by_role("listitem").nth(1)).to_contain_text("It is not a GGUF file")
+        expect(dialog.get_by_role("listitem").nth(2)).to_contain_text("Q8_0 · llama · compiled")
         dialog.get_by_role("button", name="Load broken").click()
         expect(dialog.get_by_text("broken.gguf is no model file.")).to_be_visible()
         dialog.get_by_role("checkbox", name="Read faster").check()

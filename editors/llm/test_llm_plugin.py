@@ -23,20 +23,11 @@ from core.autocomplete import Autocomplete
 from core.files import write_whole
 from tests.app.clients.test_openai_api import Site
 from tests.fake_autocomplete import FakeAutocomplete
-from tests.paths import ROOT
 from tests.running_app import free_port
 from tests.strangers import stranger
 from tests.table_model import TableModel
 
-PLUGIN = ROOT / "editors" / "llm"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _own_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A user with a token. A Mac has no such variable, so the token of the tests' user is replaced there."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
-        yield
+PLUGIN = Path(__file__).parent
 
 
 @contextmanager

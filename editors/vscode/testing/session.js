@@ -1,6 +1,6 @@
-// Runs the extension of editors/vscode with npm's vscode-languageclient; prints one line of JSON with what VS Code saw.
+// Runs the extension with npm's vscode-languageclient; prints one line of JSON with what VS Code saw.
 const vscode = require("vscode");
-const extension = require("../editors/vscode/extension.js");
+const extension = require("../extension.js");
 
 const { testing } = vscode;
 const [command, settings] = JSON.parse(process.argv[2]);

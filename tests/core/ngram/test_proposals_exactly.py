@@ -1,0 +1,181 @@
+"""Proposals are those of the plain rule: list what follows the ends of each context, score it, keep the best."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.ngram import NgramStore
+from core.ngram import store as store_module
+from core.ngram.counts import Counts
+from core.ngram.interpolation import PROPOSALS, PRUNED, WHOLE, Linear, Mixed, Store, familiarity
+from core.ngram.personal import PersonalStore
+from tests.ngram_tools import WordTokenizer, brute_force, store_of
+
+V, QUICK = 9, 6
+ORDERS = range(2, 7)
+TOKENS = st.integers(0, V - 1)
+TEXTS = st.lists(TOKENS, min_size=1, max_size=9)
+
+
+@pytest.fixture(scope="module")
+def pruned(tmp_path_factory: pytest.TempPathFactory) -> list[NgramStore]:
+    """Stores of random text, one of them without its rare n-grams."""
+    stores: list[NgramStore] = []
+    for seed, least in ((0, 1), (1, 2)):
+        random = np.random.default_rng(seed)
+        # Skewed, so that some contexts have many continuations and others few.
+        texts = [(random.random(60) ** 2 * V).astype(int).tolist() for _ in range(4)]
+        kept, _ = brute_force(texts, ORDERS, dict.fromkeys(ORDERS, least))
+        folder = tmp_path_factory.mktemp("stores")
+        stores.append(store_of(folder / f"{seed}.ngram", kept, V, ORDERS))
+    return stores
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_are_quick() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "QUICK", QUICK)
+        yield
+
+
+def following(store: Store, context: Sequence[int]) -> list[int]:
+    """The most frequent tokens after a context, out of all of the store's n-grams."""
+    assert isinstance(store, NgramStore | Counts)
+    at, counted, below = len(context), Counter[int](), 0
+    for gram, count, _ in store.ngrams():
+        if gram[:at] == tuple(context):
+            below += 1
+            if len(gram) == at + 1 and count:
+                counted[gram[-1]] = count
+    if isinstance(store, NgramStore) and below > QUICK:
+        return []
+    return sorted(counted, key=lambda token: (-counted[token], token))[:PROPOSALS]
+
+
+def plainly(
+    mixed: list[Mixed],
+    text: list[int] | None,
+    offsets: list[np.ndarray] | None,
+    contexts: list[list[int]],
+    least: list[float],
+    known: Collection[int],
+) -> tuple[list[list[int]], list[list[float]]]:
+    """The proposals, and what the stores give to everything that they list."""
+    listed: list[list[int]] = []
+    for context in contexts:
+        found: dict[int, None] = {}
+        for one in mixed if len(context) > 1 else ():
+            of_store: dict[int, None] = {}
+            for n in reversed(one.store.orders) if one.alpha else ():
+                if len(of_store) < PROPOSALS and 2 < n <= len(context) + 1:
+                    of_store |= dict.fromkeys(following(one.store, context[1 - n :]))
+            found |= of_store
+        listed.append([token for token in found if token not in known])
+    some = [context for context, tokens in zip(contexts, listed, strict=True) if tokens]
+    if text is None:  # the common beginning of the contexts with tokens
+        shortest = min(map(len, some), default=0)
+        same = [n for n in range(shortest + 1) if all(context[:n] == some[0][:n] for context in some)]
+        text = some[0][: same[-1]] if some else []
+    proposed: list[list[int]] = []
+    given: list[list[float]] = []
+    for context, tokens, bound in zip(contexts, listed, least, strict=True):
+        p = np.zeros((1, len(tokens)))
+        for number, one in enumerate(mixed):
+            if not (tokens and one.alpha):
+                continue
+            floor = one.trust.floor
+            familiar = 1.0 if floor == 1 else floor + (1 - floor) * familiarity(one.store, text)
+            evidence = one.store.evidence([context], tokens, one.store.orders)
+            w = one.alpha * one.trust.weights(evidence, familiar)
+            if offsets is not None:
+                w = w * np.exp(offsets[number]) / (1 - w + w * np.exp(offsets[number]))
+            for n in range(w.shape[1]):
+                p = (1 - w[:, n]) * p + w[:, n] * evidence.fractions()[:, n]
+        with np.errstate(divide="ignore"):
+            scores = np.exp(np.log(p))[0].tolist()
+        given.append(scores)
+        ranked = sorted((-score, token) for score, token in zip(scores, tokens, strict=True) if score >= bound)
+        proposed.append([token for _, token in ranked[:PROPOSALS]])
+    return proposed, given
+
+
+@given(data=st.data())
+@settings(max_examples=300)
+def test_proposals_are_those_of_the_plain_rule(pruned: list[NgramStore], data: st.DataObject) -> None:
+    draw = data.draw
+    own = Counts.of(V, [(ids, 1) for ids in draw(st.lists(TEXTS, max_size=4))])
+    for passage in draw(st.lists(TEXTS, max_size=2)):
+        own.add(passage)
+    choice = [
+        Mixed(pruned[0], 0.6),
+        Mixed(pruned[1], draw(st.sampled_from([0.0, 0.3, 1.0])), PRUNED),
+        Mixed(own, 0.9, WHOLE, personal=True),
+    ]
+    mixed = draw(st.lists(st.sampled_from(choice), min_size=1, max_size=3, unique_by=id))
+    contexts = draw(st.lists(st.lists(TOKENS, max_size=7), min_size=1, max_size=4))
+    known = draw(st.sets(TOKENS, max_size=4))
+    text = draw(st.none() | st.lists(TOKENS, max_size=12))
+    offsets = None
+    if draw(st.booleans()):
+        shift = st.floats(-6, 6)
+        offsets = [np.array(draw(st.lists(shift, min_size=5, max_size=5))) for _ in mixed]
+    rule = Linear(mixed)
+    rule = rule if text is None else rule.after(text)
+    rule = rule if offsets is None else rule.earned(offsets)
+
+    _, p = plainly(mixed, text, offsets, contexts, [0.0] * len(contexts), known)
+    # Any bound, or just what some token is given.
+    least = [draw(st.floats(0, 1) | st.sampled_from([0.0, 1e-3, *given])) for given in p]
+    wanted, _ = plainly(mixed, text, offsets, contexts, least, known)
+    assert rule.proposals(contexts, least, known) == wanted
+    assert rule.proposals(contexts, least, known) == wanted  # and again, with what is remembered
+
+
+def test_what_is_remembered_of_a_store_ends_with_its_next_change(tmp_path: Path) -> None:
+    words: Any = WordTokenizer(V)
+    store = PersonalStore.open(tmp_path / "me.sqlite", words, create=True)
+    other = PersonalStore.open(tmp_path / "me.sqlite", words)  # as another process would
+    rule = Linear([Mixed(store, 0.9, WHOLE, personal=True)])
+
+    def proposed() -> list[int]:
+        store.refresh()
+        return rule.proposals([[1, 2]], [0.0])[0]
+
+    assert proposed() == []
+    store.add("first", ["1 2 3"])
+    assert proposed() == proposed() == [3]
+    other.add("second", ["1 2 4 1 2 4"])
+    assert proposed() == proposed() == [4, 3]
+    store.forget_document("second")
+    assert proposed() == [3]
+    other.forget_phrase("2 3")
+    assert proposed() == []
+
+
+def test_counts_that_grow_forget_what_they_remembered() -> None:
+    counts = Counts.of(V, [([1, 2, 3], 1)])
+    assert counts.quick_continuations([1, 2], 3) == counts.quick_continuations([1, 2], 3) == [(3, 1)]
+    assert counts.quick_continuations([5, 2], 3) == []
+    counts.add([5, 2, 4])
+    counts.add([1, 2, 4], 2)
+    assert counts.quick_continuations([1, 2], 3) == [(4, 2), (3, 1)]
+    assert counts.quick_continuations([5, 2], 3) == [(4, 1)]
+
+
+def test_a_caller_may_change_the_list_that_it_gets(pruned: list[NgramStore]) -> None:
+    store = pruned[0]
+    grams = [gram for gram, count, _ in store.ngrams() if len(gram) == 4 and count]
+    context = next(gram[:-1] for gram in grams if store.quick_continuations(gram[:-1], 3))
+    for quick in (store.quick_continuations, Counts.of(V, [([*context, 1], 1)]).quick_continuations):
+        first = quick(context, 3)
+        assert first
+        first.clear()
+        assert quick(context, 3)
