@@ -24,7 +24,7 @@ from core.chains import names_of
 from core.chances import Chances, TokenChances
 from core.drafting.boundaries import only
 from core.drafting.candidates import log_total
-from core.drafting.drafts import Drafts, Figures, Kept, Options
+from core.drafting.drafts import Drafts, Figures, Options
 from core.drafting.driver import Drafting
 from core.drafting.reuse import KnownLogits
 from core.drafting.scored import finished
@@ -411,19 +411,12 @@ class Completion:
             all=options.repeats and mode.drawn,
             lines=bool(options.reset_every),
         )
-        short = options.length if options.grow else min(SHORT, options.length)
-        rows = kept_rows(kept, self._presentation, len(healing.word_ids), short)
         verify = options.verify if plain and distinct and not options.reset_every else 0
-        chances = (
-            None
-            if options.likeliest is None
-            else TokenChances(self._presentation, options.likeliest, session.autocomplete.healer.boundaries(healing))
-        )
         # Models that fill in the middle have read the text after the caret already.
         line = following(after) if session.autocomplete.healer.fim is None else ""
         self._after = TextAfter(line, self._presentation, session.autocomplete.pace) if line else None
         self.judged = self._after is None
-        self._steps = self._drafted(options, rows, verify, chances)
+        self._steps = self._drafted(options, kept, verify)
         self._take(*next(self._steps))
 
     @property
@@ -498,33 +491,45 @@ class Completion:
         return self._presented[1]
 
     def _drafted(
-        self, options: CompleteOptions, kept: list[Kept], verify: int, chances: TokenChances | None
+        self, options: CompleteOptions, kept: Ids[KeptRow], verify: int
     ) -> Generator[tuple[list[Row], Drafts | None], list[Tensor], None]:
         """One request: yields the rows of each pass with the drafts so far, and receives the logits. No rows mean the
         end."""
         session, healing, mode = self._session, self._healing, options.mode
-        healer, sequence = session.autocomplete.healer, session.sequence
+        healer, sequence, before = session.autocomplete.healer, session.sequence, self._presentation.before
+        corrects = options.corrects and mode.name == "superposed" and options.distinct and not following(options.after)
         branch: Sequence | None = None  # drafts grow in it while the sequence keeps the half-typed word
         drafting: Drafting | None = None
         try:
-            # 1. The text before the half-typed word.
+            # 1. The text before the half-typed word. If this request is the first to read a word that is finished
+            # already, drafts may correct a slip in it, and then they begin before it.
             if mode.speculation is not None and mode.speculation.by.drafter.layers:
                 sequence.reveal()
-            prefix, known = healing.prefix_ids, None
-            unread = session.earned.unread(prefix, healing.begins) if options.earned else len(prefix)
-            matches = unread == len(prefix) and session.word_logits.match(healing, sequence)
-            logits = session.word_logits.logits if matches else []
-            if unread < len(prefix):
-                known = yield from self._weighed(prefix, unread)
-            elif not logits:
+            prefix, known, logits = healing.prefix_ids, None, list[Tensor]()
+            unread = session.earned.unread(prefix, healing.begins) if options.earned else sequence.common_prefix(prefix)
+            word = healer.finished_word(healing, before) if corrects and unread < len(prefix) else None
+            if word is not None:
+                unread = min(unread, len(word.prefix_ids))
+                if not options.earned and len(prefix) - unread >= PART:
+                    word = None  # it would take more passes
+            if unread == len(prefix) and session.word_logits.match(healing, sequence):
+                logits = session.word_logits.logits
+                self.reused = sequence.length
+            elif unread < len(prefix) and (options.earned or word is not None):
+                back = 0 if word is None else len(prefix) - len(word.prefix_ids)
+                lines = yield from self._read(prefix, unread, back, options.earned)
+                known = lines[-1]
+                if word is not None and healer.with_slips(word, lines, options.interpolation(), before).slips:
+                    self._healing = healing = word
+                    self._presentation = replace(self._presentation, typed=word.rests[0])
+                    prefix, known, logits = word.prefix_ids, None, lines
+            else:
                 known = sequence.resume(prefix)
                 self.reused = sequence.length
                 if known is None:
                     rest = prefix[sequence.length :]
                     (known,) = yield [Row(sequence, rest)], None
                     self.fed += len(rest)
-            else:
-                self.reused = sequence.length
             if options.earned and isinstance(rule := options.interpolation(), Linear):
                 options = replace(options, ngrams=session.earned.rule(rule, len(prefix)))
 
@@ -537,20 +542,24 @@ class Completion:
                     logits += [*inside]
                     if options.earned:
                         session.earned.read(len(prefix), healing.word_ids, _told(logits, healing.word_ids))
+                    session.word_logits = WordLogits(prefix, healing.word_ids, logits)
             if len(logits) > 1:
-                session.word_logits = WordLogits(healing.prefix_ids, healing.word_ids, logits)
                 branch = sequence.fork()
             self._logits = logits
 
             # 3. The drafts.
             boundaries = healer.boundaries(healing)
-            if options.corrects and mode.name == "superposed" and options.distinct and not following(options.after):
-                before = self._presentation.before
+            if corrects:
                 boundaries = healer.with_slips(healing, logits, options.interpolation(), before)
                 session.suspect = before if boundaries.slips else ""
             held = branch or sequence
+            short = options.length if options.grow else min(SHORT, options.length)
+            rows = kept_rows(kept, self._presentation, len(healing.word_ids), short)
             checks, known_logits = (verify, self._check_tails), session.known
-            drafting = start(held, healing.prefix_ids, options, mode, boundaries, kept, *checks, known_logits)(logits)
+            drafting = start(held, prefix, options, mode, boundaries, rows, *checks, known_logits)(logits)
+            chances: TokenChances | None = None
+            if options.likeliest is not None:
+                chances = TokenChances(self._presentation, options.likeliest, healer.boundaries(healing))
             if chances is None and self._after is None:
                 yield from drafting
                 return
@@ -571,10 +580,13 @@ class Completion:
                 branch.close()
             sequence.settle()
 
-    def _weighed(self, prefix: list[int], unread: int) -> Generator[tuple[list[Row], None], list[Tensor], Tensor]:
+    def _read(
+        self, prefix: list[int], unread: int, back: int, earned: bool
+    ) -> Generator[tuple[list[Row], None], list[Tensor], list[Tensor]]:
         """Reads the prefix from its token `unread` on, with the probability of each token, by which the stores earn
-        their weights. Returns the logits (V,) after the prefix."""
-        sequence, earned = self._session.sequence, self._session.earned
+        their weights if they are `earned`. Returns the logits (V,) before each of the last `back` tokens, which are
+        among those read, and after the prefix."""
+        sequence, lines = self._session.sequence, list[Tensor]()
         ahead = sequence.resume(prefix[:unread])
         self.reused = sequence.length
         if ahead is None and (before := prefix[sequence.length : unread - 1]):
@@ -583,12 +595,13 @@ class Completion:
         while part := prefix[sequence.length :][:PART]:
             (after,) = yield [Row(sequence, part, every=True)], None
             self.fed += len(part)
-            lines = [*after] if ahead is None else [ahead, *after]
+            new = [*after] if ahead is None else [ahead, *after]
             tokens = prefix[unread : sequence.length]
-            earned.read(unread, tokens, _told(lines, tokens))
+            if earned:
+                self._session.earned.read(unread, tokens, _told(new, tokens))
             unread, ahead = unread + len(tokens), after[-1].clone()
-        assert ahead is not None, "some token was unread"
-        return ahead
+            lines = [*lines[:-1], *new[:-1], ahead][-back - 1 :]
+        return lines
 
 
 def _told(lines: Ids[Tensor], tokens: Ids[int]) -> list[float]:

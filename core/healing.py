@@ -139,7 +139,6 @@ class Healer:
             if shared < len(before):
                 cut = max(min(cut, len(ids) - 1), 0)
         word = ids[cut:]
-        rests = [b"".join(t.pieces[i] for i in word[n:]) for n in range(len(word) + 1)]
         ids, room = ids[:cut], window - len(background)
         if len(ids) > room:
             half = room // 2
@@ -149,7 +148,31 @@ class Healer:
         prompt = plain
         if after.strip() and self.fim is not None:
             prompt = (t.start_ids or []) + self.fim.around(ids, t.encode(after))
-        return Healing(prompt, plain, word, rests, len(plain) - own)
+        return Healing(prompt, plain, word, self._rests(word), len(plain) - own)
+
+    def finished_word(self, healing: Healing, text: str) -> Healing | None:
+        """What `plan` with `finished` returns, from the tokens that the plan without it has. None if no slip is looked
+        for in the word before the space at the caret, or if the prefix does not end with its tokens.
+
+        Args:
+            healing: as planned without `finished`.
+            text: before the caret.
+        """
+        prefix, match = healing.prefix_ids, _FINISHED.search(text[-64:])
+        if match is None or not healing.word_ids or not correctable(text) or prefix != healing.before_ids:
+            return None
+        letters = match.group().encode()
+        most = min(MOST_TOKENS - len(healing.word_ids), len(prefix) - max(healing.begins, 1))
+        for n in range(1, most + 1) if len(healing.rests[0]) < len(letters) else ():
+            word = prefix[-n:] + healing.word_ids
+            rests = self._rests(word)
+            if rests[0].endswith(letters):
+                return replace(healing, prefix_ids=prefix[:-n], before_ids=prefix[:-n], word_ids=word, rests=rests)
+        return None
+
+    def _rests(self, word: Ids[int]) -> list[bytes]:
+        """The bytes of a word that remain after its first i tokens; the last one is b""."""
+        return [b"".join(self.tokenizer.pieces[i] for i in word[n:]) for n in range(len(word) + 1)]
 
     def boundaries(self, healing: Healing) -> Boundaries:
         """Returns the token boundaries where drafts may begin: before the word and after each of its tokens."""

@@ -17,6 +17,7 @@ from core.ngram.store import CandidateIds, Contexts, TypedEvidence
 from core.ngram.windows import BITS, NOWHERE, ORDER, SHIFTS, SYMBOL, Windows
 
 REMEMBERED = 1 << 16  # n-grams whose counts are cached
+REMEMBERED_LISTS = 1 << 14  # contexts whose continuations are cached
 _FEW = 32  # windows of a range that are examined one by one
 # The distance in `hi` from the windows of one context of this many symbols to those of the next; and the part of `lo`
 # that belongs to it.
@@ -60,6 +61,7 @@ class Counts:
         self._added: dict[tuple[int, ...], dict[int, int]] = {}  # context -> continuation -> count
         self._passages: list[tuple[list[int], int]] = []  # the same
         self._known: dict[tuple[int, ...], int] = {}
+        self._followers: dict[tuple[tuple[int, ...], int], list[tuple[int, int]]] = {}  # of `quick_continuations`
 
     @classmethod
     def of(
@@ -82,6 +84,7 @@ class Counts:
         self.fresh += len(ids)
         self._passages.append((ids, times))
         self._known.clear()
+        self._followers.clear()
         for n in range(self._order):  # tokens of context
             for i in range(len(ids) - n):
                 following = self._added.setdefault(tuple(ids[i : i + n]), {})
@@ -127,7 +130,16 @@ class Counts:
                 following[token] = following.get(token, 0) + count
         return sorted(following.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
 
-    quick_continuations = continuations
+    def quick_continuations(self, context: Sequence[int], limit: int) -> list[tuple[int, int]]:
+        """`continuations`, which are cached."""
+        gram = tuple(context)
+        if not self.count(gram[-2:]):
+            return []  # nothing follows a context whose end is unknown, and most are
+        if (known := self._followers.get((gram, limit))) is None:
+            if len(self._followers) >= REMEMBERED_LISTS:
+                self._followers.clear()
+            known = self._followers[gram, limit] = self.continuations(gram, limit)
+        return [*known]
 
     def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
         """All n-grams with count and total, in no particular order; the empty one, with count 0, as a context."""

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from core.errors import InputError
-from core.ngram.store import PAPER_WEIGHTS, CandidateIds, Contexts, Evidence, TypedEvidence
+from core.ngram.store import PAPER_WEIGHTS, CandidateIds, Contexts, Evidence, NgramStore, OrderCounts, TypedEvidence
 from core.options import LIBRARY
 
 
@@ -202,8 +202,19 @@ class Trust:
         if self.types_weight and isinstance(known, TypedEvidence):
             below = below + self.types_weight * known.types
         kept = np.minimum(known.totals / np.where(below > 0, below, 1.0), 1.0)  # 0 for unknown contexts
-        shares = np.array([self.shares[min(n - 2, len(self.shares) - 1)] for n in known.orders])
+        shares = np.array([self._share(n) for n in known.orders])
         return familiar * shares * kept**self.exponent
+
+    def weight(self, known: OrderCounts, familiar: float) -> float:
+        """One of `weights`, to the last bit, as a plain number."""
+        below = max(known.seen, known.total) + self.offset + self.types_weight * known.types
+        kept = min(known.total / below, 1.0) if below > 0 else min(float(known.total), 1.0)
+        # Arrays are squared by a product too, and raised to other powers by this function.
+        power = kept * kept if self.exponent == 2 else float(np.power(kept, self.exponent))
+        return familiar * self._share(known.order) * power
+
+    def _share(self, order: int) -> float:
+        return self.shares[min(order - 2, len(self.shares) - 1)]
 
 
 # A large store in which rare n-grams are pruned. `seen` is the number of occurrences of a context, `total` the number
@@ -295,13 +306,10 @@ class Linear(Interpolation):
         some = [n for n, ids in enumerate(found) if ids]
         if not some:
             return found
-        widest = max(map(len, found))
-        ids = np.array([found[n] + [found[n][0]] * (widest - len(found[n])) for n in some])
-        # The model gives them nothing, so their scores are what the stores give.
-        given = self.scores(np.full(ids.shape, -np.inf), [contexts[n] for n in some], ids)
-        for n, p in zip(some, np.exp(given), strict=True):
-            ranked = sorted(zip(-p, found[n], strict=False))
-            found[n] = [i for negative, i in ranked if -negative >= least[n]][:PROPOSALS]
+        given = self._given([contexts[n] for n in some], [found[n] for n in some])
+        for n, p in zip(some, given, strict=True):
+            ranked = sorted((-p, i) for p, i in zip(p, found[n], strict=True) if p >= least[n])
+            found[n] = [i for _, i in ranked[:PROPOSALS]]
         return found
 
     def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
@@ -312,9 +320,7 @@ class Linear(Interpolation):
     ) -> tuple[np.ndarray, np.ndarray]:
         p = np.exp(_checked(logq, contexts))  # (d, m)
         others = p
-        # Without a text, the common beginning of the contexts counts as the text.
-        factors = self._familiar or self._familiar_after(_shared_tail(contexts))
-        for n, (mixed, familiar) in enumerate(zip(self.stores, factors, strict=True)):
+        for n, (mixed, familiar) in enumerate(zip(self.stores, self._factors(contexts), strict=True)):
             if not mixed.alpha:
                 continue
             known = mixed.store.evidence(contexts, candidates, [n for n in mixed.store.orders if n > 1])
@@ -330,6 +336,33 @@ class Linear(Interpolation):
         with np.errstate(divide="ignore"):
             scores = np.log(p)
             return scores, (scores if others is p else np.log(others))
+
+    def _given(self, contexts: Contexts, candidates: list[list[int]]) -> list[list[float]]:
+        """The probabilities of `scores` for a few candidates after each context to which the model gives nothing, the
+        same to the last bit. For so few, plain numbers are faster than arrays."""
+        given = [[0.0] * len(ids) for ids in candidates]
+        for number, (mixed, familiar) in enumerate(zip(self.stores, self._factors(contexts), strict=True)):
+            if not mixed.alpha:
+                continue
+            raised_by = None if self._offsets is None else np.exp(self._offsets[number]).tolist()
+            for row, counted in enumerate(_counted(mixed.store, contexts, candidates)):
+                p = given[row]
+                for column, known in enumerate(counted):
+                    if not known.total:
+                        continue
+                    w = mixed.alpha * mixed.trust.weight(known, familiar)
+                    if raised_by is not None:
+                        raised = w * raised_by[column]
+                        w = raised / (1 - w + raised)
+                    p = [(1 - w) * p + w * (count / known.total) for p, count in zip(p, known.counts, strict=True)]
+                given[row] = p
+        with np.errstate(divide="ignore"):
+            flat = iter(np.exp(np.log([p for row in given for p in row])).tolist())
+        return [[next(flat) for _ in row] for row in given]
+
+    def _factors(self, contexts: Contexts) -> list[float]:
+        """`Trust.familiar` of each store. Without a text, the common beginning of the contexts counts as the text."""
+        return self._familiar or self._familiar_after(_shared_tail(contexts))
 
     def _familiar_after(self, text: Sequence[int]) -> list[float]:
         return [mixed.trust.familiar(mixed.store, text) for mixed in self.stores]
@@ -363,9 +396,28 @@ def _familiar_order(store: Store) -> int:
 
 def _mixed_in(p: np.ndarray, w: np.ndarray, fractions: np.ndarray) -> np.ndarray:
     """p (d, m) with the estimates (d, N, m) of one store mixed in by their weights (d, N), order after order."""
+    kept, added = 1 - w[:, :, None], w[:, :, None] * fractions
     for n in range(w.shape[1]):
-        p = (1 - w[:, n, None]) * p + w[:, n, None] * fractions[:, n]
+        p = kept[:, n] * p + added[:, n]
     return p
+
+
+def _counted(store: Store, contexts: Contexts, candidates: list[list[int]]) -> list[list[OrderCounts]]:
+    """The counts of some candidates after each context, for each order of `Store.evidence`."""
+    orders = [n for n in store.orders if n > 1]
+    if isinstance(store, NgramStore):
+        return [store.counted(*both, orders) for both in zip(contexts, candidates, strict=True)]
+    widest = max(map(len, candidates))
+    known = store.evidence(contexts, [ids + ids[:1] * (widest - len(ids)) for ids in candidates], orders)
+    types = known.types if isinstance(known, TypedEvidence) else np.zeros(known.totals.shape)
+    table = [x.tolist() for x in (known.seen, known.totals, known.counts, types)]
+    return [
+        [
+            OrderCounts(n, seen, total, counts[: len(ids)], types)
+            for n, seen, total, counts, types in zip(orders, *row, strict=True)
+        ]
+        for ids, *row in zip(candidates, *table, strict=True)
+    ]
 
 
 def _shared_tail(contexts: Contexts) -> list[int]:

@@ -12,6 +12,7 @@ keys:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -75,6 +76,11 @@ class RankCode:
     def length(self, first: int) -> int:
         """The number of bytes of a code with this first byte."""
         return 1 if first < self.one else 2 if first < self.one + self.two else 3
+
+    @cached_property
+    def lengths(self) -> bytes:
+        """`length` of each first byte."""
+        return bytes(map(self.length, range(256)))
 
     def ranks(self, key: bytes) -> list[int]:
         """The ranks in `key`. Raises InputError when it ends inside a code."""

@@ -170,7 +170,9 @@ class PersonalStore(Switches):
         `refresh`."""
         return self._loaded().continuations(context, limit)
 
-    quick_continuations = continuations
+    def quick_continuations(self, context: Sequence[int], limit: int) -> list[tuple[int, int]]:
+        """`continuations`, which are cached until the counts change."""
+        return self._loaded().quick_continuations(context, limit)
 
     def prepare(self) -> None:
         """Counts the contents, or starts a thread that does, so that later look-ups are fast."""

@@ -14,7 +14,7 @@ relative error, about sqrt(ratio) - 1; pairs from the list stay exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ class Records:
         if max(flat, default=0) >= 1 << 63:
             raise StoreError("The store is damaged: a count does not fit 63 bits.")
         self._pairs = list(zip(flat[::2], flat[1::2], strict=True))
-        self._values = _log8_values(*scale) if scale else None
+        self._values: list[int] | None = _log8_values(*scale).tolist() if scale else None
         self._wide = np.frombuffer(sections["wide"], dtype=np.uint8 if scale else kind)
 
     def __len__(self) -> int:
@@ -123,13 +123,19 @@ class Records:
             if code != ESCAPE:
                 return self._pairs[code]
             block = i // BLOCK
-            at = int(self._marks[block]) + bytes(self._codes[block * BLOCK : i]).count(ESCAPE)
-            first, second = self._wide[2 * at], self._wide[2 * at + 1]
+            at = self._marks.item(block) + bytes(self._codes[block * BLOCK : i]).count(ESCAPE)
+            first, second = self._wide.item(2 * at), self._wide.item(2 * at + 1)
         except IndexError:
             raise StoreError(f"The store is damaged: it has no count for n-gram {i}.") from None
-        if self._values is None:
-            return int(first), int(second)
-        return int(self._values[first]), int(self._values[second])
+        return (first, second) if self._values is None else (self._values[first], self._values[second])
+
+    def counts(self, numbers: Sequence[int]) -> list[int]:
+        """The counts of these n-grams. Raises StoreError as `[]` does."""
+        codes, pairs = self._codes, self._pairs
+        try:
+            return [self[i][0] if (code := codes[i]) == ESCAPE else pairs[code][0] for i in numbers]
+        except IndexError:
+            raise StoreError(f"The store is damaged: it has no count for one of {len(numbers)} n-grams.") from None
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """All counts and totals, (N,) int64 each, in memory. Raises StoreError if some are missing."""
@@ -141,5 +147,5 @@ class Records:
         table[: len(self._pairs)] = self._pairs
         pairs = table[codes]
         wide = self._wide.reshape(-1, 2)
-        pairs[codes == ESCAPE] = wide if self._values is None else self._values[wide]
+        pairs[codes == ESCAPE] = wide if self._values is None else np.array(self._values)[wide]
         return pairs[:, 0].copy(), pairs[:, 1].copy()

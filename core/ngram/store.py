@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import marisa_trie
 import numpy as np
@@ -34,6 +35,7 @@ PAPER_WEIGHTS: dict[int, float] = {2: 0.01, 3: 0.04, 4: 0.15, 5: 0.18, 6: 0.12}
 _NOTHING = (0, 0)
 MOST_ORDER = 32  # tokens of an n-gram in any store that is opened
 REMEMBERED = 1 << 17  # cached look-ups, some 20 MB
+REMEMBERED_LISTS = 1 << 14  # cached lists of continuations, some 10 MB
 QUICK = 128  # n-grams that `quick_continuations` reads at most, some 30 µs
 
 Contexts = Sequence[Sequence[int]]
@@ -68,6 +70,16 @@ class TypedEvidence(Evidence):
     """With `types` (d, N) float64: how many different tokens followed the context."""
 
     types: np.ndarray
+
+
+class OrderCounts(NamedTuple):
+    """The evidence of one order for a few candidates after one context, as plain numbers; see `TypedEvidence`."""
+
+    order: int
+    seen: float
+    total: float
+    counts: Sequence[float]
+    types: float = 0.0
 
 
 class NgramStore:
@@ -121,7 +133,8 @@ class NgramStore:
             raise StoreError(f"{self.path} is damaged: its trie cannot be read ({error}).") from error
         if len(self._trie) != total or len(self._records) != total:
             raise StoreError(f"{self.path} is damaged: {len(self._trie)} n-grams found, {total} expected.")
-        self._known: dict[bytes, tuple[int, int] | None] = {}
+        self._known: dict[bytes, tuple[int, int]] = {}
+        self._followers: dict[tuple[bytes, int], list[tuple[int, int]]] = {}  # of `quick_continuations`
 
     @classmethod
     def open(cls, path: str | Path, fingerprint: str | None = None, verify: bool = False) -> NgramStore:
@@ -161,11 +174,11 @@ class NgramStore:
 
     def count(self, ids: Sequence[int]) -> int:
         """The number of occurrences of this n-gram; 0 if it is not stored."""
-        return (self._record(self._key(ids)) or (0, 0))[0]
+        return self._record(self._key(ids))[0]
 
     def total(self, ids: Sequence[int]) -> int:
         """Sum of the counts of the stored continuations of this context; 0 if it has none."""
-        return (self._record(self._key(ids)) or (0, 0))[1]
+        return self._record(self._key(ids))[1]
 
     def evidence(self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None) -> Evidence:
         """The counts for each candidate, for all contexts in one call.
@@ -207,6 +220,16 @@ class NgramStore:
                     break  # an n-gram whose suffix has no count has none either
                 below = known_counts
         return Evidence(wanted, counts, totals, seen)
+
+    def counted(self, context: Sequence[int], candidates: Sequence[int], orders: Sequence[int]) -> list[OrderCounts]:
+        """`evidence` for one context, of as many orders as the store has continuations of."""
+        keys, found, below = [self._keys.get(i) for i in candidates], list[OrderCounts](), None
+        for n, suffix in zip(orders, self._suffixes(context, orders), strict=False):
+            seen, total, below = self._continuations(suffix, keys, below)
+            if not below and self._closed:
+                break  # an n-gram whose suffix has no count has none either
+            found.append(OrderCounts(n, float(seen), float(total), below))
+        return found
 
     def probabilities(
         self,
@@ -251,15 +274,20 @@ class NgramStore:
     def quick_continuations(self, context: Sequence[int], limit: int) -> list[tuple[int, int]]:
         """`continuations`, or [] if more than QUICK stored n-grams start with this context."""
         prefix = self._key(context)
-        own = self._record(prefix)
-        if prefix is None or own is None or not own[1]:
+        if prefix is None or not self._record(prefix)[1]:
             return []
-        below = [*islice(self._trie.iteritems(prefix), QUICK + 1)]
-        return self._most_frequent(prefix, below, limit) if len(below) <= QUICK else []
+        if (known := self._followers.get((prefix, limit))) is None:
+            if len(self._followers) >= REMEMBERED_LISTS:
+                self._followers.clear()
+            below = [*islice(self._trie.iteritems(prefix), QUICK + 1)]
+            known = self._most_frequent(prefix, below, limit) if len(below) <= QUICK else []
+            self._followers[prefix, limit] = known
+        return [*known]
 
     def forget_looked_up(self) -> None:
         """Forget the results of earlier look-ups, which answer the same ones again."""
         self._known.clear()
+        self._followers.clear()
 
     def verify(self) -> None:
         """Compares every part of the file with its checksum. Raises StoreError."""
@@ -272,19 +300,30 @@ class NgramStore:
         except (IndexError, InputError):
             raise StoreError(f"{self.path} is damaged: the key {key.hex()} is not an n-gram.") from None
 
+    @cached_property
+    def _ids(self) -> dict[bytes, int]:
+        """The token id of each code in a key."""
+        return {code: token for token, code in self._keys.items()}
+
     def _most_frequent(
         self, prefix: bytes, below: Iterable[tuple[bytes, int]], limit: int | None
     ) -> list[tuple[int, int]]:
         """The `limit` most frequent continuations of a context, given the n-grams that start with it."""
-        at, counted = len(prefix), []
-        for key, i in below:
-            if at < len(key) == at + self._code.length(key[at]) and (count := self._records[i][0]):
-                counted.append((int(self._tokens(self._by_rank, key[at:])[0]), count))
-        return sorted(counted, key=lambda pair: (-pair[1], pair[0]))[:limit]
+        at, length = len(prefix), self._code.lengths
+        direct = [(key, i) for key, i in below if at < len(key) == at + length[key[at]]]
+        counts = self._records.counts([i for _, i in direct])
+        try:
+            found = [(-count, self._ids[key[at:]]) for (key, _), count in zip(direct, counts, strict=True) if count]
+        except KeyError as error:
+            raise StoreError(f"{self.path} is damaged: the key {error.args[0].hex()} is not an n-gram.") from None
+        return [(token, -count) for count, token in sorted(found)[:limit]]
 
     def _key(self, ids: Sequence[int]) -> bytes | None:
-        parts = [self._keys.get(int(i)) for i in ids]
-        return None if None in parts else b"".join(part for part in parts if part is not None)
+        keys = self._keys
+        try:
+            return b"".join([keys[i] for i in ids])
+        except KeyError:
+            return None
 
     def _suffixes(self, context: Sequence[int], orders: Sequence[int]) -> Iterator[bytes]:
         """The keys of the last n-1 tokens for each order, up to the first token that the store does not contain."""
@@ -303,27 +342,22 @@ class NgramStore:
         self, suffix: bytes, keys: list[bytes | None], below: list[int] | None
     ) -> tuple[int, int, list[int]]:
         """(seen, total, [count of each key after the suffix]); the list is empty if there are no continuations."""
-        record = self._record
-        own = record(suffix)
-        if own is None or own[1] == 0:
-            return (own[0] if own else 0), 0, []
+        seen, total = self._record(suffix)
+        if not total:
+            return seen, 0, []
         if below and self._closed:  # a count is at most that of the same n-gram without its first token
-            counts = [
-                (record(suffix + key) or _NOTHING)[0] if had and key is not None else 0
-                for key, had in zip(keys, below, strict=True)
-            ]
-        else:
-            counts = [(record(suffix + key) or _NOTHING)[0] if key is not None else 0 for key in keys]
-        return *own, counts
+            keys = [key if had else None for key, had in zip(keys, below, strict=True)]
+        known, record = self._known, self._record
+        grams = [None if key is None else suffix + key for key in keys]
+        return seen, total, [(known.get(gram) or record(gram))[0] if gram else 0 for gram in grams]
 
-    def _record(self, key: bytes | None) -> tuple[int, int] | None:
+    def _record(self, key: bytes | None) -> tuple[int, int]:
+        """The n-gram's count and total; (0, 0) if it is not stored."""
         if key is None:
-            return None
-        try:
-            return self._known[key]
-        except KeyError:
+            return _NOTHING
+        if (known := self._known.get(key)) is None:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             i = self._trie.get(key)
-            known = self._known[key] = None if i is None else self._records[i]
-            return known
+            known = self._known[key] = _NOTHING if i is None else self._records[i]
+        return known
