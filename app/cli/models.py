@@ -4,7 +4,6 @@ command, beside `ngram build` with a URL, that connects to another machine."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import psutil
@@ -14,26 +13,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.web.security.offline import stay_offline, without_telemetry
-from core.options import DRAFTING
 
 if TYPE_CHECKING:
     from core.models.estimate import Speed
-    from core.models.on_machine import About, Found
+    from core.models.listed import Listed
 
 app = typer.Typer(help="Models on this machine, and those worth a download.", rich_markup_mode="rich")
 
 SHARE = 0.5  # of the memory that a model may take, beside the page, the stores and other programs
 TAKES = 1.25  # bytes in memory for each byte of a file
 PATIENCE = 600  # ms a key: drafts that come later are rarely read
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A line of the list."""
-
-    found: Found
-    about: About
-    ms: float | None  # of a key, estimated
 
 
 @app.callback(invoke_without_command=True)
@@ -49,51 +38,21 @@ def models(
         return
     stay_offline()
     from core.models.estimate import measure
-    from core.models.on_machine import models_folder
+    from core.models.listed import listed
+    from core.models.on_machine import models_folder, on_machine
 
     measured = measure() if speed else None
-    listed = everything(measured)
+    found = [listed(each, measured) for each in on_machine()]
     advised = recommendations(measured, psutil.virtual_memory().total)
     if as_json:
-        typer.echo(
-            json.dumps({"folder": str(models_folder()), "models": [*map(stated, listed)], "recommended": advised})
-        )
+        stated = [each.stated() for each in found]
+        typer.echo(json.dumps({"folder": str(models_folder()), "models": stated, "recommended": advised}))
         return
     console = Console(highlight=False)
-    console.print(_table(listed) if listed else "There is no model here beside the default one.")
+    console.print(_table(found) if found else "There is no model here beside the default one.")
     console.print(f"Polydraft's folder is {escape(str(models_folder()))}. Load one with --model and its file.\n")
     console.print(_advice(advised))
     console.print("Get one with [bold]polydraft models get NAME[/], with the name as it is in the first column.")
-
-
-def everything(measured: Speed | None) -> list[Listed]:
-    from core.models.on_machine import About, on_machine, read_about
-
-    listed = []
-    for found in on_machine():
-        try:
-            about = read_about(found.path)
-        except OSError as error:
-            about = About(unusable=f"It cannot be read: {error.strerror or error}.")
-        compiled = bool(about.type) and not about.slower
-        ms = measured.ms(found.bytes, _length(), compiled) if measured and about.type and not about.unusable else None
-        listed.append(Listed(found, about, ms))
-    return listed
-
-
-def stated(line: Listed) -> dict[str, object]:
-    found, about = line.found, line.about
-    return {
-        "path": str(found.path),
-        "name": found.name,
-        "program": found.source,
-        "bytes": found.bytes,
-        "type": about.type,
-        "family": about.family,
-        "compiled": bool(about.type) and not (about.slower or about.unusable),
-        "reason": about.unusable or about.slower,
-        "ms": None if line.ms is None else round(line.ms),
-    }
 
 
 def recommendations(measured: Speed | None, memory: int) -> list[dict[str, object]]:
@@ -102,24 +61,22 @@ def recommendations(measured: Speed | None, memory: int) -> list[dict[str, objec
 
     found = []
     for each in RECOMMENDED:
-        ms = None if measured is None else round(measured.ms(each.bytes, _length()))
+        ms = None if measured is None else round(measured.ms(each.bytes))
         fits = each.bytes * TAKES < memory * SHARE
         suits = fits and (ms is None or ms <= PATIENCE)
         found.append({"name": each.name, "bytes": each.bytes, "why": each.why, "fits": fits, "ms": ms, "suits": suits})
     return found
 
 
-def _length() -> int:
-    return int(DRAFTING["length"].default)
-
-
-def _table(listed: list[Listed]) -> Table:
+def _table(lines: list[Listed]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("Model", "In", "Size", "Type", "Family", "Runs in", "ms a key"):
         table.add_column(name, justify="right" if name in ("Size", "ms a key") else "left")
-    for line in listed:
+    for line in lines:
         found, about = line.found, line.about
-        runs = "–" if about.unusable else "compiled code" if about.type and not about.slower else "llama.cpp, torch"
+        runs = (
+            "–" if about.unusable else "compiled code" if about.compiled else "llama.cpp" if about.slower else "torch"
+        )
         table.add_row(
             f"{escape(found.name)}\n[dim]{escape(str(found.path))}[/]",
             found.source,
@@ -172,6 +129,6 @@ def get(
     typer.echo(f"{remote.file} of {remote.repo}: {_size(remote.bytes)}", err=True)
     path = hub.get(remote, models_folder(), lambda: typer.echo("Its digest is compared with the Hub's.", err=True))
     about = read_about(path)
-    if about.unusable or about.slower:
-        typer.echo(about.unusable or f"It runs in llama.cpp or torch: {about.slower}.", err=True)
+    if about.reason:
+        typer.echo(about.reason, err=True)
     typer.echo(f"It is {path}. Start Polydraft with it: polydraft --model {path}")

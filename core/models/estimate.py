@@ -1,4 +1,5 @@
-"""Estimates how long drafts take with a model that is not loaded, from passes of the default model on this machine.
+"""Estimates how long drafts take with a model that is not loaded, from passes of another one on this machine: of the
+default model, or of the model that drafts.
 
 A pass with few inputs takes the time of reading the weights, so its time grows with their bytes. A key takes one pass
 of the typed token, and one pass of four rows for each further token of the drafts.
@@ -11,11 +12,13 @@ from dataclasses import dataclass
 from core.models.costs import CostCurve, timing_rows
 from core.models.load import load_model
 from core.models.torch_model import TorchModel
+from core.options import DRAFTING
 
 ROUNDS = 20  # of timed passes: a second or two, and less than ten with any load
 ROWS = 4  # of a pass that grows three drafts
 # How many times as long passes of one row, and of four, take in llama.cpp: docs/performance.md
 ONE_IN_LLAMA_CPP, FOUR_IN_LLAMA_CPP = 1.7, 3.4
+LENGTH = int(DRAFTING["length"].default)
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,16 @@ class Speed:
     one: float
     four: float
 
-    def ms(self, weights: int, length: int, compiled: bool = True) -> float:
+    @classmethod
+    def of(cls, costs: CostCurve, weights: int) -> Speed:
+        """From the times of a model's rows.
+
+        Args:
+            weights: bytes of the model.
+        """
+        return cls(costs(1) / weights, costs(ROWS) / weights)
+
+    def ms(self, weights: int, length: int = LENGTH, compiled: bool = True) -> float:
         """Of a key: of drafts of `length` tokens, with a model of so many bytes."""
         one, four = (1.0, 1.0) if compiled else (ONE_IN_LLAMA_CPP, FOUR_IN_LLAMA_CPP)
         return weights * (self.one * one + self.four * four * (length - 1))
@@ -46,9 +58,6 @@ def measure() -> Speed | None:
             try:
                 next(timing)
             except StopIteration as end:
-                curve = CostCurve.of_times(end.value)
-                break
-        weights = model.layers.module.bytes
-        return Speed(curve(1) / weights, curve(ROWS) / weights)
+                return Speed.of(CostCurve.of_times(end.value), model.layers.module.bytes)
     finally:
         model.close()

@@ -188,7 +188,10 @@ class LlamaCppModel(LanguageModel):
         self._free_ids = list(range(self._ids - 1, -1, -1))
         self._dropped: deque[int] = deque()  # ids of sequences that were never closed, to be released
         self._token_batch = lib.llama_batch_init(BATCH, 0, MAX_SEQUENCES)
-        self._embedding_batch = lib.llama_batch_init(BATCH, self.dim, MAX_SEQUENCES)
+        # A rotation by places in a text and in images (M-RoPE) reads all four of an embedding, and of a token only one.
+        several = (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE)
+        self._places = 4 if lib.llama_model_rope_type(pointer) in several else 1
+        self._embedding_batch = lib.llama_batch_init(BATCH * self._places, self.dim, MAX_SEQUENCES)
         self.copies = True
         if self.recurrent:
             self.copies = self._copies_right()
@@ -201,11 +204,11 @@ class LlamaCppModel(LanguageModel):
             try:
                 sequence.feed(ids)
                 with closing(sequence.fork()) as copy:
-                    expected, found = sequence.feed([last]), copy.feed([last])
+                    expected, result = sequence.feed([last]), copy.feed([last])
             except NotFinite:  # the next pass says so
                 return True
         self.tokens_fed = 0
-        return bool((found - expected).abs().max() <= SAME * (expected.max() - expected.min()))
+        return bool((result - expected).abs().max() <= SAME * (expected.max() - expected.min()))
 
     def open(self) -> LlamaCppSequence:
         return LlamaCppSequence(self, self._take_id())
@@ -294,8 +297,8 @@ class LlamaCppModel(LanguageModel):
                     if _wants_logits(rows[r], i):
                         logits[r].append(self._logits(b))
         return [
-            torch.empty(0) if row.silent else torch.stack(found) if wants_every(row) else found[0]
-            for row, found in zip(rows, logits, strict=True)
+            torch.empty(0) if row.silent else torch.stack(of_row) if wants_every(row) else of_row[0]
+            for row, of_row in zip(rows, logits, strict=True)
         ]
 
     def _stages(self, rows: list[Row]) -> Iterator[list[tuple[int, int]]]:
@@ -325,12 +328,12 @@ class LlamaCppModel(LanguageModel):
 
     def _positions(self, rows: list[Row]) -> list[list[tuple[int, list[int]]]]:
         """For each input of each row: position, and sequence ids that see it. Allocates ids for a tree's leaves."""
-        found: list[list[tuple[int, list[int]]]] = []
+        positions: list[list[tuple[int, list[int]]]] = []
         for row in rows:
             s = row.sequence
             assert isinstance(s, LlamaCppSequence)
             if row.parents is None or is_chain(row.parents):
-                found.append([(s.length + i, [s.id]) for i in range(len(row.inputs))])
+                positions.append([(s.length + i, [s.id]) for i in range(len(row.inputs))])
                 continue
             inner = set(row.parents)
             leaves = [i for i in range(len(row.inputs)) if i not in inner]
@@ -346,8 +349,8 @@ class LlamaCppModel(LanguageModel):
                 s.branches.append((id, path))
                 for place in path:
                     seen_by[place].append(id)
-            found.append([(s.length + d, ids) for d, ids in zip(depths(row.parents), seen_by, strict=True)])
-        return found
+            positions.append([(s.length + d, ids) for d, ids in zip(depths(row.parents), seen_by, strict=True)])
+        return positions
 
     def _decode(
         self,
@@ -367,6 +370,8 @@ class LlamaCppModel(LanguageModel):
             if not mixed:
                 batch.token[b] = values[b]  # pyright: ignore[reportIndexIssue]
             batch.pos[b], ids = positions[r][i]
+            for place in range(1, self._places if mixed else 1):  # in a text the first three are the same
+                batch.pos[place * len(part) + b] = batch.pos[b] if place < 3 else 0
             batch.n_seq_id[b] = len(ids)
             for n, id in enumerate(ids):
                 batch.seq_id[b][n] = id

@@ -14,20 +14,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
+import torch
 from gguf.constants import LlamaFileType
 
-from core.errors import ModelFileError
-from core.files import answered, read_json
+from core.errors import ModelFileError, PolydraftError
+from core.files import answered, is_folder, read_json, status
 from core.models import gguf_file
 from core.models.gguf_file import GGUFFile
+from core.models.load import locate, why_not_torch
 
 MOST_MANIFEST = 1 << 20  # bytes
 MOST_FOUND = 500  # models of one program; a folder that somebody chose may contain anything
 PROJECTOR = "mmproj"  # in the name of a file: it reads images for another one
+POLYDRAFT = "Polydraft"
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,8 @@ class Found:
     Attributes:
         path: loads it, as `--model`.
         name: to show.
-        source: the program whose folder it is in.
-        bytes: of its files.
+        source: the program whose folder it is in; "" for a model in none of them.
+        bytes: of its files; 0 if unknown.
     """
 
     path: Path
@@ -54,14 +58,21 @@ class About:
     Attributes:
         type: of its weights, such as Q4_K_M; "" if unknown.
         family: its architecture, such as qwen3; "" if unknown.
-        slower: why compiled code does not run it on a CPU, as a clause, or "".
+        compiled: whether "auto" runs it in compiled code here.
+        slower: why "auto" runs it in llama.cpp here, as a clause, or "".
         unusable: why it cannot be loaded, in a sentence, or "".
     """
 
     type: str = ""
     family: str = ""
+    compiled: bool = False
     slower: str = ""
     unusable: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it is slow, or cannot be loaded, in a sentence, or ""."""
+        return self.unusable or (f"Slower, in llama.cpp, because {self.slower}." if self.slower else "")
 
 
 def models_folder() -> Path:
@@ -69,20 +80,55 @@ def models_folder() -> Path:
 
 
 def on_machine(own: Path | None = None) -> list[Found]:
-    """All of them, Polydraft's first, each file once.
+    """All of them, Polydraft's first, each file once. What cannot be read in Polydraft's folder is among them, without
+    its bytes: whoever chooses it sees the reason. A folder of another program that cannot be read has none.
 
     Args:
         own: Polydraft's models folder; None is the one in the user's data folder.
     """
-    return _once([("Polydraft", own or models_folder(), _of_folder), *_others()])
+    found: dict[Path, Found] = {}
+    for place, each in (*_of_polydraft(own or models_folder()), *_of_others()):
+        found.setdefault(place, each)
+    return list(found.values())
 
 
-def elsewhere() -> list[Found]:
-    """The models of other programs."""
-    return _once(_others())
+def named(name: str, shown: str) -> Found:
+    """The model that a name or a path means to `load_model`, without its bytes if it is not there."""
+    try:
+        source, _ = locate(name)
+        path = Path(source)
+        size = answered(path, lambda: _bytes(path)) if isinstance(source, Path) else 0
+    except (PolydraftError, OSError):
+        path, size = Path(name), 0
+    return Found(path, shown, "", size)
 
 
 Models = Callable[[Path], Iterator[tuple[Path, str]]]
+Placed = tuple[Path, Found]  # with the path without links
+
+
+def _of_polydraft(folder: Path) -> list[Placed]:
+    try:
+        paths = answered(folder, lambda: sorted(folder.iterdir()))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError:
+        return [(folder, Found(folder, folder.name, POLYDRAFT, 0))]
+    found: list[Placed] = []
+    for path in paths:
+        try:
+            found += answered(path, lambda path=path: [_placed(*each, POLYDRAFT) for each in _model_at(path)])
+        except OSError:
+            found.append((path, Found(path, path.stem, POLYDRAFT, 0)))
+    return found
+
+
+def _of_others() -> list[Placed]:
+    found: list[Placed] = []
+    for source, folder, models in _others():
+        with suppress(OSError):  # a drive that does not answer, or a folder of another user
+            found += answered(folder, lambda source=source, folder=folder, models=models: _in(source, folder, models))
+    return found
 
 
 def _others() -> list[tuple[str, Path, Models]]:
@@ -94,34 +140,22 @@ def _others() -> list[tuple[str, Path, Models]]:
     ]
 
 
-def _once(programs: list[tuple[str, Path, Models]]) -> list[Found]:
-    """The models of these programs, each file once. A folder that cannot be read has none."""
-    found: dict[Path, Found] = {}
-    for source, folder, models in programs:
-        try:
-            listed = answered(folder, lambda folder=folder, models=models: _listed(folder, models))
-        except OSError:
-            continue  # a drive that does not answer, or a folder of another user
-        for path, name, size in listed:
-            found.setdefault(path.resolve(), Found(path, name, source, size))
-    return list(found.values())
-
-
 def read_about(path: Path) -> About:
     """What the file or folder says. Raises OSError if it cannot be read."""
-    if path.is_dir():
-        config = read_json(path / "config.json")
+    if is_folder(status(path)):
+        try:
+            config = read_json(path / "config.json")
+        except ValueError:
+            return About(unusable=f"{path / 'config.json'} is not JSON; get a complete copy of the model.")
         return About(family=str(config.get("model_type", "")) if isinstance(config, dict) else "")
-    from core.models.load import why_not_compiled  # imports torch
-
     try:
         file = gguf_file.read(path)
-        slower = why_not_compiled(path)
+        slower = why_not_torch(path)
     except ModelFileError as error:
-        return About(unusable=str(error))
+        return About(unusable=str(error).replace(f"{path} ", "It ", 1))
     finally:
         gguf_file.forget()
-    return About(_type_of(file), str(file.architecture or ""), slower)
+    return About(_type_of(file), str(file.architecture or ""), not slower and not torch.cuda.is_available(), slower)
 
 
 def _type_of(file: GGUFFile) -> str:
@@ -138,33 +172,39 @@ def _type_of(file: GGUFFile) -> str:
 # --- the programs' folders
 
 
-def _listed(folder: Path, models: Models) -> list[tuple[Path, str, int]]:
-    """Path, name and bytes of each model in a folder."""
-    found = []
+def _in(source: str, folder: Path, models: Models) -> list[Placed]:
+    """The models in a program's folder."""
+    found: list[Placed] = []
     for path, name in models(folder) if folder.is_dir() else ():
-        try:
-            found.append((path, name, _bytes(path)))
-        except OSError:
-            continue  # a link whose file is gone
+        with suppress(OSError):  # a link whose file is gone
+            found.append(_placed(path, name, source))
         if len(found) == MOST_FOUND:
             break
     return found
 
 
+def _placed(path: Path, name: str, source: str) -> Placed:
+    return path.resolve(), Found(path, name, source, _bytes(path))
+
+
 def _bytes(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else sum(file.stat().st_size for file in path.iterdir())
+    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.iterdir()) if file.is_file())
 
 
 def _is_model(path: Path) -> bool:
     return path.suffix.lower() == ".gguf" and PROJECTOR not in path.name.lower() and path.is_file()
 
 
+def _model_at(path: Path) -> Iterator[tuple[Path, str]]:
+    if _is_model(path):
+        yield path, path.stem
+    elif (path / "config.json").is_file():
+        yield path, path.name
+
+
 def _of_folder(folder: Path) -> Iterator[tuple[Path, str]]:
     for path in sorted(folder.iterdir()):
-        if _is_model(path):
-            yield path, path.stem
-        elif (path / "config.json").is_file():
-            yield path, path.name
+        yield from _model_at(path)
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, str]]:

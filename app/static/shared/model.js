@@ -1,14 +1,15 @@
 // @ts-check
 /**
- * The choice of the model: a dialog with the models in the models folder, and a field for a path, which is also shown
+ * The choice of the model: a dialog with the models on this machine, and a field for a path, which is also shown
  * below the text while the server has no usable model. The present model drafts until another one is loaded.
  */
 
 import { newElement, setText } from "./dom.js";
-import { ConnectionLost, ServerError, getJson, postJson } from "./transport.js";
+import { ConnectionLost, ServerError, getJson, postJson, streamLines } from "./transport.js";
 import { size } from "./wording.js";
 
 /** @typedef {{model: string, name: string, bytes: number, serving: boolean, program?: string}} Offered */
+/** What a model's file says. @typedef {{model: string, type: string, family: string, compiled: boolean, reason: string, ms: number | null}} Details */
 
 /**
  * Show the field while there is no model, and remove it once there is one.
@@ -68,29 +69,45 @@ export function setUpModels(root, loaded) {
   const list = /** @type {HTMLElement} */ (dialog.querySelector("ul"));
   const form = newField(() => changed());
   dialog.querySelector(".md-folder")?.after(form);
+  /** By model; kept, so that no row grows when the dialog is opened again. @type {Map<string, Details>} */
+  const known = new Map();
+  let reading = new AbortController();
 
   function changed() {
     loaded();
     show();
   }
 
+  /** Show the models at once, and what their files say as the server reads them. */
   async function show() {
+    reading.abort();
+    reading = new AbortController();
+    const { signal } = reading;
     try {
       const { folder, models, elsewhere, loading } = /** @type {{folder: string, models: Offered[], elsewhere: Offered[], loading: string}} */ (await getJson("/api/models"));
+      if (signal.aborted) return;
       setText(dialog.querySelector("code"), folder);
-      list.replaceChildren(...[...models, ...elsewhere].map(newModel));
+      const items = new Map([...models, ...elsewhere].map((offered) => [offered.model, { offered, item: newModel(offered) }]));
+      list.replaceChildren(...[...items.values()].map(({ item }) => item));
       if (loading) setText(form.querySelector("span"), `${loading} is being loaded.`);
+      await streamLines("/api/models/details", (/** @type {Details} */ details) => {
+        known.set(details.model, details);
+        const shown = items.get(details.model);
+        if (shown) describe(shown.item, shown.offered);
+      }, signal);
     } catch (error) {
+      if (signal.aborted) return;
       if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
       setText(form.querySelector("span"), error.message);
     }
   }
 
   /** @param {Offered} offered */
-  function newModel({ model, name, bytes, serving, program }) {
-    const item = newElement("li", serving ? "md-serving" : "", `<span><b></b> <small></small></span> <button type="button" class="md-load">Load</button>`);
+  function newModel(offered) {
+    const { model, name, serving } = offered;
+    const item = newElement("li", serving ? "md-serving" : "", `<span><b></b> <small></small> <small class="md-reason"></small></span> <button type="button" class="md-load">Load</button>`);
     setText(item.querySelector("b"), name);
-    setText(item.querySelector("small"), [bytes ? size(bytes) : "", program ? `of ${program}` : "", serving ? "drafting now" : ""].filter(Boolean).join(" · "));
+    describe(item, offered);
     const button = /** @type {HTMLButtonElement} */ (item.querySelector("button"));
     button.hidden = serving;
     button.setAttribute("aria-label", `Load ${name}`);
@@ -99,6 +116,19 @@ export function setUpModels(root, loaded) {
     return item;
   }
 
+  /**
+   * @param {HTMLElement} item
+   * @param {Offered} offered
+   */
+  function describe(item, { model, bytes, serving, program }) {
+    const { type = "", family = "", compiled = false, reason = "", ms = null } = known.get(model) ?? {};
+    const facts = [serving && "drafting now", bytes && size(bytes), type, family, compiled && "compiled", ms !== null && aKey(ms), program && `of ${program}`];
+    const whole = facts.filter(Boolean).map((fact) => String(fact).replaceAll(" ", "\u00a0")); // lines break between them
+    setText(item.querySelector("small"), whole.join("\u00a0· "));
+    setText(item.querySelector(".md-reason"), reason);
+  }
+
+  dialog.addEventListener("close", () => reading.abort());
   root.addEventListener("pd-status", (event) => {
     const { model, backend } = /** @type {CustomEvent} */ (event).detail;
     const name = /** @type {HTMLElement} */ (root.querySelector(".pd-model-name"));
@@ -110,4 +140,10 @@ export function setUpModels(root, loaded) {
     dialog.showModal();
     show();
   });
+}
+
+/** The estimated time of a key. @param {number} ms */
+function aKey(ms) {
+  const rounded = Number(Math.max(ms, 1).toPrecision(2));
+  return rounded < 1000 ? `about ${rounded} ms a key` : `about ${rounded / 1000} s a key`;
 }

@@ -68,7 +68,7 @@ export class Options {
 
   /** @param {string} name */
   input(name) {
-    return this.inputs.find((one) => one.name === name);
+    return this.inputs.find((field) => field.name === name);
   }
 
   /** The default. @param {string} name */
@@ -148,7 +148,7 @@ export const flagOf = ({ name }) => name.replaceAll("_", "-");
  * @param {unknown} value
  */
 export function allows(input, value) {
-  if (input instanceof HTMLSelectElement) return [...input.options].some((one) => one.value === value);
+  if (input instanceof HTMLSelectElement) return [...input.options].some((option) => option.value === value);
   if (input.type === "checkbox") return typeof value === "boolean";
   const whole = Number.isInteger(Number(input.step));
   return typeof value === "number" && value >= Number(input.min) && value <= mostOf(input) && (!whole || Number.isInteger(value));

@@ -16,9 +16,9 @@ export function setUpTabs(root, load, page) {
 
   /** @param {HTMLButtonElement} tab */
   async function show(tab) {
-    for (const one of [write, stores]) {
-      one.setAttribute("aria-selected", String(one === tab));
-      one.tabIndex = one === tab ? 0 : -1;
+    for (const button of [write, stores]) {
+      button.setAttribute("aria-selected", String(button === tab));
+      button.tabIndex = button === tab ? 0 : -1;
     }
     root.dataset.tab = tab === stores ? "stores" : "write";
     if (tab === write) {

@@ -48,6 +48,16 @@ export async function streamFile(path, file, onLine) {
 }
 
 /**
+ * Call `onLine` for every line of an answer as it arrives.
+ * @param {string} path
+ * @param {(line: any) => void} onLine
+ * @param {AbortSignal} signal
+ */
+export async function streamLines(path, onLine, signal) {
+  await readLines(await reach(path, { cache: "no-store", signal }), onLine, signal);
+}
+
+/**
  * @param {Response} response
  * @param {(line: any) => void} onLine
  * @param {AbortSignal} [signal]

@@ -81,7 +81,7 @@ export function words(tokens) {
 /** @param {number} bytes */
 export function size(bytes) {
   if (bytes < 1e6) return `${Math.ceil(bytes / 1000).toLocaleString()} kB`;
-  return `${(bytes / 1e6).toFixed(1)} MB`;
+  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
 }
 
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });

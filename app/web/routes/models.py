@@ -1,85 +1,78 @@
-"""The models that the page offers: the default one, the files and folders in the models folder, and those of other
-programs; and the HTTP routes that list them and load another one.
+"""The models that the page offers: the default one, those on this machine, and the one that drafts, wherever it lies;
+and the HTTP routes that list them and load another one.
 
-    GET  /api/models   the models folder, the models to choose from, those in the folders of other programs, and the one
-                       that is being loaded, if any
-    POST /api/model    {"model", "precision"}: a file, a folder or a name, and a precision of `load_model` (by default
-                       that of the start). Loads it while the present one, if any, continues to draft; the response is
-                       the new status.
+    GET  /api/models           the models folder, the models to choose from, those in the folders of other programs, and
+                               the one that is being loaded, if any: what is known without reading a file
+    GET  /api/models/details   one line of JSON for each of them, once its file is read: type, family, whether it runs
+                               in compiled code, why not, and the estimated ms of a key
+    POST /api/model            {"model", "precision"}: a file, a folder or a name, and a precision of `load_model` (by
+                               default that of the start). Loads it while the present one, if any, continues to draft;
+                               the response is the new status.
 
 Errors are returned as {"message", "fix"}, with status 409.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from app.service.service import DraftService
 from app.service.settings import Strict
 from app.web.bounds import FilePath
 from app.web.refusals import taking
 from app.web.refused import mended
-from core.files import answered
+from app.web.streaming import Streamed, as_line
 from core.options import Precision
+
+if TYPE_CHECKING:
+    from core.models.estimate import Speed
+    from core.models.on_machine import Found
 
 DEFAULT = "default"
 
 
-def models_folder() -> Path:
-    from core.models import on_machine  # imports torch
-
-    return on_machine.models_folder()
-
-
-def offered(serving: str, folder: Path | None = None) -> list[dict[str, object]]:
-    """One entry per model: the name or path that loads it, a name to show, bytes (0 if unknown), and whether it is the
-    one that drafts.
+def offered(serving: str, own: Path | None = None) -> dict[str, Found]:
+    """The models by the name or path that loads them.
 
     Args:
-        serving: the name or path of the model that drafts; "" for none. It is listed wherever its file lies.
-        folder: None is the one in the user's data folder.
+        serving: the name or path of the model that drafts; "" for none.
+        own: Polydraft's models folder; None is the one in the user's data folder.
     """
-    found = [(DEFAULT, "Default model", 0)]
-    folder = folder or models_folder()
-    paths: list[Path] = []
-    try:
-        paths = answered(folder, lambda: sorted(folder.iterdir()))
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError:
-        found.append((str(folder), folder.name, 0))  # whoever chooses it sees the reason
-    for path in paths:
-        try:
-            about = answered(path, lambda path=path: _model_at(path))
-        except OSError:
-            about = (path.stem, 0)  # whoever chooses it sees the reason
-        if about is not None:
-            found.append((str(path), about[0], about[1]))
-    if serving and serving not in [model for model, _, _ in found]:
-        found.append((serving, Path(serving).stem if serving.endswith(".gguf") else serving, 0))
-    return [{"model": model, "name": name, "bytes": size, "serving": model == serving} for model, name, size in found]
+    from core.models.on_machine import named, on_machine  # imports torch
+
+    found = {DEFAULT: named(DEFAULT, "Default model")} | {str(each.path): each for each in on_machine(own)}
+    if serving and serving not in found:
+        found[serving] = named(serving, Path(serving).stem if serving.endswith(".gguf") else serving)
+    return found
 
 
-def offered_elsewhere(serving: str) -> list[dict[str, object]]:
-    """The same for the models of other programs, without the one that drafts, and with the program's name."""
-    from core.models.on_machine import elsewhere  # imports torch
-
-    return [
-        {"model": str(each.path), "name": each.name, "bytes": each.bytes, "serving": False, "program": each.source}
-        for each in elsewhere()
-        if str(each.path) != serving
-    ]
+async def described(service: DraftService) -> AsyncGenerator[dict[str, object]]:
+    """An entry of `polydraft models` for each model, one after the other."""
+    found, speed = await run_in_threadpool(_with_speed, service)
+    for model, each in found.items():
+        yield mended(await run_in_threadpool(_stated, each, speed) | {"model": model})
 
 
-def _model_at(path: Path) -> tuple[str, int] | None:
-    """The name and the bytes of a model file or folder; None for anything else."""
-    if path.suffix.lower() == ".gguf" and path.is_file():
-        return path.stem, path.stat().st_size
-    if (path / "config.json").is_file():
-        return path.name, sum(file.stat().st_size for file in path.iterdir() if file.is_file())
-    return None
+def _with_speed(service: DraftService) -> tuple[dict[str, Found], Speed | None]:
+    """The models, and the speed of the one that drafts, if its rows were timed."""
+    from core.models.estimate import Speed
+
+    (serving, _), loaded = service.names(), service.loaded
+    found = offered(serving)
+    costs, weights = loaded and loaded.row_costs, found[serving].bytes if serving else 0
+    return found, Speed.of(costs, weights) if costs and weights else None
+
+
+def _stated(found: Found, speed: Speed | None) -> dict[str, object]:
+    from core.models.listed import listed
+
+    return listed(found, speed).stated()
 
 
 class ModelRequest(Strict):
@@ -90,10 +83,28 @@ class ModelRequest(Strict):
 def add_routes(app: FastAPI, service: DraftService) -> None:
     @app.get("/api/models")
     def models() -> dict[str, object]:
+        from core.models import on_machine
+
         serving, loading = service.names()
-        others = offered_elsewhere(serving)
-        found = {"folder": str(models_folder()), "models": offered(serving), "elsewhere": others, "loading": loading}
-        return mended(found)
+        own: list[dict[str, object]] = []
+        elsewhere: list[dict[str, object]] = []
+        for model, each in offered(serving).items():
+            entry: dict[str, object] = {
+                "model": model,
+                "name": each.name,
+                "bytes": each.bytes,
+                "serving": model == serving,
+            }
+            if each.source in ("", on_machine.POLYDRAFT):
+                own.append(entry)
+            else:
+                elsewhere.append(entry | {"program": each.source})
+        folder = str(on_machine.models_folder())
+        return mended({"folder": folder, "models": own, "elsewhere": elsewhere, "loading": loading})
+
+    @app.get("/api/models/details")
+    async def details() -> Response:
+        return Streamed(described(service), as_line, "application/x-ndjson")
 
     @app.post("/api/model")
     @taking(ModelRequest)
