@@ -213,18 +213,18 @@ def load(folder: Path) -> Adapter:
     tensors, metadata = read_tensors(path)
     parts: dict[Projection, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        found = _NAME.fullmatch(name)
-        if found is None or PROJECTIONS.get(found[3]) != found[2]:
+        match = _NAME.fullmatch(name)
+        if match is None or PROJECTIONS.get(match[3]) != match[2]:
             raise AdapterError(f"{path} contains {name[:100]!r}; the names of `peft` for the Llama family expected.")
         if tensor.ndim != 2 or not tensor.numel() or tensor.dtype not in (torch.float32, torch.bfloat16, torch.float16):
             raise AdapterError(f"{name} of {path} is {tensor.dtype} {list(tensor.shape)}; a matrix of floats expected.")
-        if tensor.shape[0 if found[4] == "A" else 1] != rank:
+        if tensor.shape[0 if match[4] == "A" else 1] != rank:
             raise AdapterError(f"{name} in {path} is {tuple(tensor.shape)}; its rank should be {rank}.")
         if not bool(torch.isfinite(tensor).all()):
             raise AdapterError(f"{name} in {path} contains numbers that are not finite.")
         if (largest := float(tensor.abs().max())) > LARGEST:
             raise AdapterError(f"{name} in {path} contains {largest:.3g}; numbers up to {LARGEST:g} expected.")
-        parts.setdefault((int(found[1]), found[3]), {})[found[4]] = tensor.to(torch.float32)
+        parts.setdefault((int(match[1]), match[3]), {})[match[4]] = tensor.to(torch.float32)
     if not parts or any(len(both) < 2 for both in parts.values()):
         raise AdapterError(f"{path} is incomplete; pairs of lora_A and lora_B expected.")
     maps = {projection: LowRank(both["A"], both["B"]) for projection, both in sorted(parts.items())}
@@ -294,9 +294,9 @@ def _read(path: Path, most: int) -> bytes:
 def projections(modules: Iterable[tuple[str, nn.Module]]) -> dict[Projection, nn.Module]:
     """The projections of a model of the Llama family, among the named submodules of transformers' module."""
     pattern = re.compile(r"(?:.*\.)?layers\.(\d+)\.(\w+)\.(\w+)")
-    found: dict[Projection, nn.Module] = {}
+    module_of: dict[Projection, nn.Module] = {}
     for name, module in modules:
         match = pattern.fullmatch(name)
         if match and PROJECTIONS.get(match[3]) == match[2] and hasattr(module, "weight"):
-            found[int(match[1]), match[3]] = module
-    return found
+            module_of[int(match[1]), match[3]] = module
+    return module_of

@@ -493,10 +493,10 @@ def is_chain(parents: list[int]) -> bool:
 
 def depths(parents: list[int]) -> list[int]:
     """The number of ancestors of each input of the tree."""
-    found: list[int] = []
+    levels: list[int] = []
     for parent in parents:
-        found.append(0 if parent < 0 else found[parent] + 1)
-    return found
+        levels.append(0 if parent < 0 else levels[parent] + 1)
+    return levels
 
 
 def path_to(node: int, parents: list[int]) -> list[int]:

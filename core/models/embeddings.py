@@ -44,9 +44,9 @@ class Embeddings:
     @staticmethod
     def of_tensor(table: Tensor) -> Embeddings:
         """Of a table that is there in float32."""
-        made = Embeddings((table.shape[0], table.shape[1]), lambda ids: table[ids], largest=_size(table))
-        made._whole = table
-        return made
+        embeddings = Embeddings((table.shape[0], table.shape[1]), lambda ids: table[ids], largest=_size(table))
+        embeddings._whole = table
+        return embeddings
 
     @staticmethod
     def of_gguf(tensor: GGUFTensor) -> Embeddings:

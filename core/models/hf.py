@@ -172,8 +172,8 @@ def compiled(model: TorchModel, dtype: torch.dtype | None = None) -> TorchModel:
     if reason := why_not(module):
         model.notice = _slow(reason)
         return model
-    made = NativeLlama.of(module, dtype or torch.float32)
-    return TorchModel(made, model.tokenizer, model.name, model.context_length)
+    layers = NativeLlama.of(module, dtype or torch.float32)
+    return TorchModel(layers, model.tokenizer, model.name, model.context_length)
 
 
 # Never run code that comes with a model, never unpickle its weights.

@@ -233,7 +233,7 @@ def from_transformers(tokenizer: PreTrainedTokenizerFast, vocab_size: int, eos_i
     special |= held  # ids without a token
     ends = [tokenizer.eos_token_id, *eos_ids]
     pieces, special = _padded(pieces, special, vocab_size)
-    made = HFTokenizer(
+    wrapper = HFTokenizer(
         backend,
         pieces,
         special,
@@ -243,8 +243,8 @@ def from_transformers(tokenizer: PreTrainedTokenizerFast, vocab_size: int, eos_i
         start_ids=start_ids,
     )
     # Some vocabularies do not call every added token special.
-    made.special_names = {token.content: i for i, token in added.items() if i < vocab_size}
-    return made
+    wrapper.special_names = {token.content: i for i, token in added.items() if i < vocab_size}
+    return wrapper
 
 
 def _padded(pieces: list[bytes], special: set[int], vocab_size: int) -> tuple[list[bytes], set[int]]:

@@ -38,12 +38,12 @@ class Remote:
 
 def find(name: str) -> Remote:
     """The GGUF file that OWNER/REPO[:QUANT] means. Raises InputError, ModelNotFound."""
-    found = NAME.fullmatch(name)
-    if not found:
+    match = NAME.fullmatch(name)
+    if not match:
         raise InputError(
             f"{name!r} given; OWNER/REPO or OWNER/REPO:TYPE expected, as in ggml-org/Qwen3-0.6B-Base-GGUF:Q8_0."
         )
-    repo, wanted = found[1], found[2]
+    repo, wanted = match[1], match[2]
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
 
@@ -73,8 +73,8 @@ def find(name: str) -> Remote:
 
 def type_of(file: str) -> str:
     """The type in a file's name, in upper case: Q4_K_M of model.q4_k_m.gguf."""
-    found = re.search(r"(?:^|[-._/])((?:I?Q\d\w*|BF16|F16|F32|MXFP4\w*))\.gguf$", file, re.I)
-    return found[1].upper() if found else ""
+    match = re.search(r"(?:^|[-._/])((?:I?Q\d\w*|BF16|F16|F32|MXFP4\w*))\.gguf$", file, re.I)
+    return match[1].upper() if match else ""
 
 
 def check_room(remote: Remote, folder: Path, come: int = 0) -> None:
@@ -136,11 +136,11 @@ def get(remote: Remote, folder: Path, verifying: Callable[[], None] = lambda: No
 
 
 def _digest(path: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("rb") as file:
         while some := file.read(_READ):
-            found.update(some)
-    return found.hexdigest()
+            digest.update(some)
+    return digest.hexdigest()
 
 
 def _existing(folder: Path) -> Path:

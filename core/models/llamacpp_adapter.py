@@ -30,13 +30,13 @@ def projections(file: GGUFFile) -> dict[Projection, tuple[int, int]]:
     """The shapes (out, in) of the projections in a model's file that adapters can change."""
     if file.architecture not in (PAIRED, PLAIN):
         return {}
-    found: dict[Projection, tuple[int, int]] = {}
+    shapes: dict[Projection, tuple[int, int]] = {}
     for layer in range(int(file.stated("block_count", 0))):
         for name, theirs in NAMES.items():
             tensor = file.tensors.get(f"blk.{layer}.{theirs}.weight")
             if tensor is not None and len(tensor.shape) == 2:
-                found[layer, name] = tensor.shape[0], tensor.shape[1]
-    return found
+                shapes[layer, name] = tensor.shape[0], tensor.shape[1]
+    return shapes
 
 
 def head_width(file: GGUFFile) -> int:
@@ -62,12 +62,12 @@ def write(adapter: Adapter, architecture: str, width: int, path: Path) -> None:
 
 
 def _tensors(adapter: Adapter, width: int) -> Mapping[str, Tensor]:
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for (layer, name), low in adapter.maps.items():
         b = low.b
         if width and name in ("q_proj", "k_proj"):
             b = torch.empty_like(low.b)
             b[unpaired(len(b), width)] = low.b
-        found[f"blk.{layer}.{NAMES[name]}.weight.lora_a"] = low.a
-        found[f"blk.{layer}.{NAMES[name]}.weight.lora_b"] = b
-    return found
+        tensors[f"blk.{layer}.{NAMES[name]}.weight.lora_a"] = low.a
+        tensors[f"blk.{layer}.{NAMES[name]}.weight.lora_b"] = b
+    return tensors

@@ -24,13 +24,14 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models import native_library
 from core.models.adapter import LowRank, Projection
-from core.models.coded import Coded, Form, Weight, filled, in_panels, joined
+from core.models.coded import BLOCK, Coded, Form, Weight, filled, in_panels, joined
 from core.models.native_library import CannotCompile, CppSource
 from core.models.threads import Threads
 
 # For ARM, compilers call the processor -mcpu; their -march is the instruction set alone.
 TUNED = "-mcpu=native" if platform.machine().lower() in ("aarch64", "arm64") else "-march=native"
 WIDEST = 256  # of a head
+SUPER_BLOCK = 256  # inputs that share factors of scales and offsets
 ROUNDED_FROM = 9  # inputs: with fewer, decoding the weights takes most of the time, rounded or not
 
 NO_MEMORY = 1  # return value of `polydraft_forward`
@@ -60,6 +61,15 @@ class _Matrix(Structure):
         *((name, c_void_p) for name in ("bias", "norm")),
         *((name, c_int64) for name in ("out", "inputs")),
         ("low", POINTER(_LowRank)),
+    ]
+
+
+class _Stored(Structure):
+    _fields_ = [
+        ("rows", c_void_p),
+        *((name, c_int64) for name in ("type", "out", "inputs", "row_bytes", "outputs")),
+        ("panels", c_void_p),
+        *((name, c_int64) for name in ("bytes", "threads")),
     ]
 
 
@@ -139,6 +149,7 @@ def library() -> ctypes.CDLL:
     loaded.polydraft_forward.argtypes = loaded.polydraft_fault.argtypes = [POINTER(_Model), POINTER(_Pass)]
     loaded.polydraft_fault.restype = c_char_p
     loaded.polydraft_rows.argtypes = [POINTER(_Rows)]
+    loaded.polydraft_panels.argtypes = [POINTER(_Stored)]
     return loaded
 
 
@@ -371,9 +382,9 @@ class Compiled:
             a, b = a.to(torch.bfloat16), b.to(torch.bfloat16)
         strengths = torch.cat([torch.full((len(change.low.a),), change.strength) for change in every])
         tensors = (a.contiguous(), b, begins.masked_fill(~some.any(1), -1).contiguous(), strengths)
-        made = _LowRank(*(x.data_ptr() for x in tensors), rank, count, KINDS.index(a.dtype), a.nbytes, b.nbytes)
-        held += [tensors, made]
-        return pointer(made)
+        addition = _LowRank(*(x.data_ptr() for x in tensors), rank, count, KINDS.index(a.dtype), a.nbytes, b.nbytes)
+        held += [tensors, addition]
+        return pointer(addition)
 
     def __call__(
         self,
@@ -524,11 +535,38 @@ class StoredRows:
 def panels_of(weight: Weight, panel: int) -> Tensor:
     """A weight (out, in) as compiled code reads it, in panels of so many outputs."""
     if isinstance(weight, Coded):
-        return weight.panels(panel)
+        return _coded_panels(weight, panel)
     panels = in_panels(weight, panel).transpose(1, 2)  # (panels, in, panel)
     if weight.dtype.itemsize == 2:  # two inputs in a word
         panels = F.pad(panels, (0, 0, 0, weight.shape[1] % 2)).unflatten(1, (-1, 2)).transpose(2, 3)
     return panels.contiguous()
+
+
+def _coded_panels(weight: Coded, panel: int) -> Tensor:
+    """(panels, bytes)"""
+    out, inputs = weight.shape
+    form, blocks = weight.form, weight.blocks.contiguous()
+    numbers = inputs // form.group + (inputs // BLOCK if form.offsets else 0)  # scales and offsets of an output
+    bytes_of_output = inputs * form.bits // 8 + numbers * (1 if form.scaled else 2)
+    if form.scaled:
+        bytes_of_output += inputs // SUPER_BLOCK * (4 if form.offsets else 2)
+    panels = torch.empty(-(-out // panel), panel * bytes_of_output, dtype=torch.uint8)
+    given = _Stored(
+        rows=blocks.data_ptr(),
+        type=int(weight.type),
+        out=out,
+        inputs=inputs,
+        row_bytes=blocks.nbytes,
+        outputs=panel,
+        panels=panels.data_ptr(),
+        bytes=panels.nbytes,
+        threads=torch.get_num_threads(),
+    )
+    if library().polydraft_panels(given):
+        raise ValueError(
+            f"A matrix of {weight.type.name} of {out} outputs and {inputs} inputs has no panels of {panel}."
+        )
+    return panels
 
 
 def _part_of(weight: Weight, panels: Tensor) -> _Part:

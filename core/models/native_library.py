@@ -131,8 +131,8 @@ def _build(source: CppSource, path: Path) -> None:
     compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
     if not compiler:
         raise CannotCompile("no C++ compiler was found (Debian, Ubuntu: apt-get install g++)")
-    with tempfile.TemporaryDirectory(dir=path.parent) as made:
-        library, digest = Path(made, "library"), Path(made, "digest")
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        library, digest = Path(folder, "library"), Path(folder, "digest")
         _compile(compiler, source, library)
         digest.write_text(hashlib.sha256(library.read_bytes()).hexdigest(), encoding="utf-8")
         library.chmod(PRIVATE)

@@ -25,6 +25,6 @@ def prose_of(model: LanguageModel) -> Adapter | None:
     """The user's adapter to prose if it was trained for this model, else the app's if that was; None if there is none.
     Raises AdapterError for a damaged one."""
     for folder in (own_folder(), PROSE):
-        if (folder / WEIGHTS).exists() and (found := load(folder)).model == model.fingerprint:
-            return found
+        if (folder / WEIGHTS).exists() and (adapter := load(folder)).model == model.fingerprint:
+            return adapter
     return None

@@ -155,8 +155,8 @@ class StaticModel(LanguageModel):
                 row.sequence.fresh = of_all[_line(row) - first].clone()
         places = [_line(row) - first for row in rows if not row.silent]
         after = iter(logits[places].to("cpu") if places else [])  # the only synchronisation of a step
-        found = [torch.empty(0) if row.silent else next(after).clone() for row in rows]
-        return [x[None] if wants_every(row) and not row.silent else x for x, row in zip(found, rows, strict=True)]
+        results = [torch.empty(0) if row.silent else next(after).clone() for row in rows]
+        return [x[None] if wants_every(row) and not row.silent else x for x, row in zip(results, rows, strict=True)]
 
     def _stepped(self, fed: Tensor, first: int, columns: int) -> tuple[Tensor, ...]:
         """Lengths (B, 1) and embeddings (B, D), side by side -> logits (B, V), watched layers (B, 1, W) if there are
@@ -196,11 +196,11 @@ class StaticModel(LanguageModel):
         # Copies only what is wanted, in the precision of the weights: the logits of a large vocabulary are megabytes.
         after = logits.flatten(0, 1)[sent(places, self.layers.device)].to("cpu").float()  # (wanted, V)
         of_rows = iter(after.split([len(wanted(row)) for row in rows if not row.silent]))
-        found: list[Tensor] = []
+        results: list[Tensor] = []
         for row in rows:
             some = torch.empty(0) if row.silent else next(of_rows).clone()
-            found.append(some if row.silent or wants_every(row) else some[0])
-        return found
+            results.append(some if row.silent or wants_every(row) else some[0])
+        return results
 
     def _branching(self, fed: Tensor, first: int, columns: int, n: int) -> tuple[Tensor, ...]:
         """ids (B, n), length (B, 1), depths (B, n), which inputs see which (B, n·n), side by side -> logits (B, n, V),
@@ -254,8 +254,8 @@ class StaticModel(LanguageModel):
             for sequence, size, of_row in zip(sequences, sizes, torch.cat(seen, 1), strict=True):
                 sequence.fresh = of_row[:size]
         return [
-            torch.empty(0) if row.silent else torch.stack(found) if wants_every(row) else found[0]
-            for row, found in zip(rows, kept, strict=True)
+            torch.empty(0) if row.silent else torch.stack(logits) if wants_every(row) else logits[0]
+            for row, logits in zip(rows, kept, strict=True)
         ]
 
     def _run(
@@ -351,7 +351,7 @@ class StaticModel(LanguageModel):
             self.forward([Row(s, ids) for s, ids in zip(ours, texts, strict=True)])
             self._plain.forward([Row(s, ids) for s, ids in zip(theirs, texts, strict=True)])
             vectors = [(0.7 * self.embeddings[4] + 0.3 * self.embeddings[2])[None], self.embeddings[2:3]][:count]
-            found = self.forward([Row(s, v) for s, v in zip(ours, vectors, strict=True)])
+            results = self.forward([Row(s, v) for s, v in zip(ours, vectors, strict=True)])
             expected = self._plain.forward([Row(s, v) for s, v in zip(theirs, vectors, strict=True)])
         except DOES_NOT_RUN as error:
             raise BackendUnavailable(
@@ -361,7 +361,7 @@ class StaticModel(LanguageModel):
             for sequence in [*ours, *theirs]:
                 sequence.close()
         loose = 1e-3 if self.layers.dtype == torch.float32 else 0.1
-        for logits, reference in zip(found, expected, strict=True):
+        for logits, reference in zip(results, expected, strict=True):
             best = logits.topk(min(8, self.vocab_size)).indices
             if not torch.allclose(logits[best], reference[best], rtol=loose, atol=loose * float(reference.std())):
                 raise BackendUnavailable(

@@ -157,10 +157,10 @@ class TorchModel(LanguageModel):
         return [
             torch.empty(0)
             if row.silent
-            else found[[kept[i] for i in wanted(row)]]
+            else part[[kept[i] for i in wanted(row)]]
             if wants_every(row)
-            else found[kept[size - 1]].clone()
-            for row, size, found in zip(rows, sizes, logits, strict=True)
+            else part[kept[size - 1]].clone()
+            for row, size, part in zip(rows, sizes, logits, strict=True)
         ]
 
     def _compiled_pass(self, rows: list[Row]) -> list[Tensor]:
@@ -201,18 +201,18 @@ class TorchModel(LanguageModel):
         # Cloned, so that none keeps the logits of all rows alive.
         of_rows = logits.split([len(of_row) for of_row in kept])
         return [
-            found[:0].flatten() if row.silent else (found if wants_every(row) else found[0]).clone()
-            for row, found in zip(rows, of_rows, strict=True)
+            part[:0].flatten() if row.silent else (part if wants_every(row) else part[0]).clone()
+            for row, part in zip(rows, of_rows, strict=True)
         ]
 
     def _embedded(self, rows: list[Row]) -> Tensor:
         """The inputs of all rows (N, D); those that are ids are looked up at once."""
         ids = [token for row in rows if not isinstance(row.inputs, Tensor) for token in row.inputs]
-        found = self.embedded(ids)
+        vectors = self.embedded(ids)
         if len(ids) == sum(len(row.inputs) for row in rows):
-            return found
+            return vectors
         sizes = [len(row.inputs) for row in rows if not isinstance(row.inputs, Tensor)]
-        of_ids = iter(found.split(sizes))
+        of_ids = iter(vectors.split(sizes))
         return torch.cat([row.inputs.float() if isinstance(row.inputs, Tensor) else next(of_ids) for row in rows])
 
     def _adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:

@@ -39,6 +39,18 @@ struct Matrix {
   const LowRank* low;  // or null; with panels of all parts
 };
 
+// A matrix (out, in) of coded weights as a GGUF file has it, to be rearranged into panels of so many outputs.
+struct Stored {
+  const uint8_t* rows;  // (out, …) blocks
+  int64_t type;         // GGUF's number of it
+  int64_t out, in;      // `in` is a multiple of a block's inputs
+  int64_t row_bytes;    // of all rows
+  int64_t outputs;      // of a panel
+  char* panels;
+  int64_t bytes;        // of all panels
+  int64_t threads;
+};
+
 // Rows of a matrix of one part, to be decoded.
 struct Rows {
   Part part;

@@ -21,7 +21,8 @@
 //
 // The other files of this folder are parts of this one: `interface.h` what the caller hands over, `vectors.h` the
 // processor's registers, `layout.h` how coded weights are stored, `weights.h` the kinds of weights, `rounded.h` products
-// with inputs of 8 bits, `products.h` products with matrices, `attention.h` attention, `faults.h` the checks, `threads.h` what is used of OpenMP.
+// with inputs of 8 bits, `products.h` products with matrices, `attention.h` attention, `files.h` weights as a file has them, `faults.h`
+// the checks, `threads.h` what is used of OpenMP.
 //
 // The caller owns all memory. The fields of `Model` and `Pass` state its obligations. `polydraft_fault` checks those that
 // affect sizes or addresses before each pass, in about a hundred comparisons. It cannot check that a pointer refers to as
@@ -34,6 +35,7 @@
 
 #include "attention.h"
 #include "faults.h"
+#include "files.h"
 #include "interface.h"
 #include "products.h"
 #include "threads.h"
@@ -229,6 +231,20 @@ int64_t polydraft_lanes() { return LANES; }
 
 // Whether several threads can compute a pass.
 int64_t polydraft_threads() { return OPENMP; }
+
+// Rearranges a file's weights into panels. Returns 0; or 2 for a field that is invalid, and then it changes nothing.
+int polydraft_panels(const Stored* given) {
+  const Stored& of = *given;
+  if (!fits(of)) return 2;
+  const FileType& type = *file_type(of.type);
+  const int64_t row = of.row_bytes / of.out, size = panel_bytes(type, of.in, of.outputs), panels = of.bytes / size;
+#pragma omp parallel for num_threads(static_cast<int>(of.threads)) schedule(static)
+  for (int64_t i = 0; i < panels; i++) {
+    const int64_t first = i * of.outputs, count = std::min(of.outputs, of.out - first);
+    fill_panel(type, of.rows + first * row, row, count, of.in, of.outputs, of.panels + i * size);
+  }
+  return 0;
+}
 
 // Decodes rows of a matrix. Returns 0; or 2 for a field that is invalid, and then it changes nothing.
 int polydraft_rows(const Rows* given) {
