@@ -377,7 +377,7 @@ BY_FLAG = {control.flag: control for control in OPTIONS.values()}
 DRAFTING = {name: control for name, control in OPTIONS.items() if not control.within}
 SEED = OPTIONS["seed"]
 
-_LIBRARY: dict[str, Any] = {name: one.library for name, one in OPTIONS.items() if one.library is not None}
+_LIBRARY: dict[str, Any] = {name: control.library for name, control in OPTIONS.items() if control.library is not None}
 LIBRARY = DraftOptions(**_LIBRARY)  # the defaults of the library's functions
 
 

@@ -73,9 +73,9 @@ class Arc:
 def arcs(model: LanguageModel, progress: Progress, sampling: TargetSampling | None = None) -> dict[str, Arc]:
     """Returns by name the kinds of ARC for which the model is calibrated at a way of sampling: ours, the paper's own,
     and the paper's with δ for a text (corollary ii). Reports the reasons why some are missing."""
-    found: dict[str, Arc] = {}
+    kinds: dict[str, Arc] = {}
     try:
-        found[ARC] = Arc(for_model(model, sampling), {})
+        kinds[ARC] = Arc(for_model(model, sampling), {})
     except CalibrationError as error:
         progress(str(error))
     try:
@@ -83,5 +83,5 @@ def arcs(model: LanguageModel, progress: Progress, sampling: TargetSampling | No
     except CalibrationError as error:
         progress(str(error))
     else:
-        found |= {f"{ARC} {name}": Arc(calibration, PUBLISHED) for name, calibration in of_paper.items()}
-    return found
+        kinds |= {f"{ARC} {name}": Arc(calibration, PUBLISHED) for name, calibration in of_paper.items()}
+    return kinds

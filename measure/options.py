@@ -230,27 +230,27 @@ def numbers(name: str, text: str | None, low: float, high: float) -> tuple[float
     if text is None:
         return ()
     try:
-        found = sorted({float(part) for part in text.split(",")})
+        values = sorted({float(part) for part in text.split(",")})
     except ValueError:
-        found = []
-    if not found or not all(low <= number <= high for number in found):
+        values = []
+    if not values or not all(low <= number <= high for number in values):
         raise InputError(f"{name} {text!r} given; numbers from {low:g} to {high:g} with commas between them expected.")
-    return tuple(found)
+    return tuple(values)
 
 
 def chosen(option: str, text: str | None, known: Mapping[str, T]) -> dict[str, T]:
     """Returns those of `known` that an option names; all if it is not given. Raises InputError for an unknown name."""
     if text is None:
         return dict(known)
-    found, rest = dict[str, T](), text.strip()
+    entries, rest = dict[str, T](), text.strip()
     longest_first = sorted(known, key=len, reverse=True)  # names may contain commas, and begin with others
     while rest:
         name = next((name for name in longest_first if f"{rest},".startswith(f"{name},")), None)
         if name is None:
             raise InputError(f"{option}: {rest.split(',')[0].strip()!r} given; {', '.join(known)} are known.")
-        found[name] = known[name]
+        entries[name] = known[name]
         rest = rest[len(name) + 1 :].strip()
-    return found
+    return entries
 
 
 def loaded(options: EvalOptions, adapted: bool = True) -> Autocomplete:

@@ -60,8 +60,8 @@ class Question:
         reply = text.split("\nQuestion:")[0].strip()
         if NUMBER.fullmatch(self.answer):
             right = {number(answer) for answer in (self.answer, *self.others)}
-            found = [number(each) for each in NUMBER.findall(reply.rsplit("####", 1)[-1])]
-            return self.answer if found and found[-1] in right else "".join(found[-1:])
+            numbers = [number(each) for each in NUMBER.findall(reply.rsplit("####", 1)[-1])]
+            return self.answer if numbers and numbers[-1] in right else "".join(numbers[-1:])
         line = reply.split("\n")[0]
         return self.answer if self._begins(r".*?(?<!\w)", line) else line.lower()
 

@@ -129,22 +129,22 @@ class Student:
         if c.model_type not in FAMILIES:
             raise InputError(f"Adapters are trained for models of {', '.join(FAMILIES)}; this one is {c.model_type}.")
         _divide_fused(module)
-        found = {
+        linear_layers = {
             projection: each
             for projection, each in projections(module.named_modules()).items()
             if isinstance(each, nn.Linear)
         }
-        self.dtype = dtype or faster_dtype(found[min(found)].weight)
+        self.dtype = dtype or faster_dtype(linear_layers[min(linear_layers)].weight)
         chance = torch.Generator().manual_seed(recipe.seed)
         self.projections: dict[Projection, _Adapted] = {}
         names = {id(each): name for name, each in module.named_modules()}
-        for projection, each in sorted(found.items()):
+        for projection, each in sorted(linear_layers.items()):
             rank = recipe.rank if projection[1] in recipe.places else 0
-            made = _Adapted(each, rank, recipe.alpha, self.dtype, chance)
+            adapted = _Adapted(each, rank, recipe.alpha, self.dtype, chance)
             parent, _, name = names[id(each)].rpartition(".")
-            setattr(module.get_submodule(parent), name, made)
+            setattr(module.get_submodule(parent), name, adapted)
             if rank:
-                self.projections[projection] = made
+                self.projections[projection] = adapted
         for i, layer in enumerate(self._module.model.layers):
             layer.register_forward_pre_hook(lambda *_: check_cancelled())
             if i:  # the input of the first one has no gradient
@@ -200,12 +200,12 @@ class Student:
         finally:
             for each in self.projections.values():
                 each.strength = 1.0
-        found = []
+        parts = []
         size = _at_once(self.device)
         for some, wanted in zip(hidden.split(size), ids[1:].split(size), strict=True):
             logits = _capped(F.linear(some.to(self.dtype), self._output).float(), self._cap)
-            found.append(logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0])
-        return torch.cat(found).cpu()
+            parts.append(logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0])
+        return torch.cat(parts).cpu()
 
     def bytes_per_piece(self, length: int) -> int:
         """Returns an estimate of the memory that training one piece needs, without the weights."""
@@ -243,10 +243,10 @@ class Student:
 def merge(model: TorchModel, adapter: Adapter) -> None:
     """Adds the change of an adapter at full strength to the weights of a model with transformers' layers, whose
     fingerprint becomes the adapter's identity. Raises AdapterError if it does not fit."""
-    found = projections(model.layers.module.named_modules())
+    modules = projections(model.layers.module.named_modules())
     adapter.check({model.fingerprint}, model.layers.projections)
     for projection, low in adapter.maps.items():
-        weight: Any = found[projection].weight
+        weight: Any = modules[projection].weight
         weight.data += (adapter.scale * low.b @ low.a).to(weight.device, weight.dtype)
     model.fingerprint = adapter.identity
 
@@ -391,10 +391,11 @@ class State:
         if metadata.get("identity") != identity:
             return None
         try:
-            found = json.loads(metadata["state"])
-            times = [int(n) for n in found["times"]]
-            curve = [(int(tokens), float(value)) for tokens, value in found["curve"]]
-            return State(tensors, times, int(found["learnt"]), int(found["steps"]), float(found["spent"]), curve)
+            contents = json.loads(metadata["state"])
+            times = [int(n) for n in contents["times"]]
+            curve = [(int(tokens), float(value)) for tokens, value in contents["curve"]]
+            learnt, steps, spent = int(contents["learnt"]), int(contents["steps"]), float(contents["spent"])
+            return State(tensors, times, learnt, steps, spent, curve)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise InputError(f"The state of the training is damaged ({error}).") from error
 
@@ -523,11 +524,11 @@ class Trainer:
             self.steps += 1
             self.spent = spent + clock() - began
             last = step + 1 == steps or clock() - began >= seconds
-            found = None
+            mean = None
             if held_out and (last or (step + 1) % max(steps // CURVE, 1) == 0):
-                found = held_out()
-                self.curve.append((self.trained, found))
-            yield Progress(step + 1, steps, loss, found)
+                mean = held_out()
+                self.curve.append((self.trained, mean))
+            yield Progress(step + 1, steps, loss, mean)
             if last:
                 return
 

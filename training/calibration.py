@@ -308,7 +308,7 @@ def calibrate(
     """
     if budget is not None and positions is not None:
         raise InputError("positions given with a budget; a text's share of δ is a part of the paper's constants alone.")
-    made = Calibration(
+    calibration = Calibration(
         fingerprint(model),
         model.name,
         whitening(model.embeddings),
@@ -325,14 +325,14 @@ def calibrate(
     if budget is not None:
         overall, classes = fit_accepted(samples, delta, budget)
     else:
-        drawn, each = [s for s in samples if s.drawn], made.each_delta
+        drawn, each = [s for s in samples if s.drawn], calibration.each_delta
         if len(drawn) * each < 1:
             raise InputError(
                 f"{len(drawn)} samples given for a risk of {each:.2g} at each position; at least {1 / each:.0f} "
                 "expected. Give more prompts, or fewer positions."
             )
         overall, classes = fit_constants(drawn, each), _fit_classes(drawn, each, buckets)
-    return replace(made, overall=overall, buckets=classes)
+    return replace(calibration, overall=overall, buckets=classes)
 
 
 @dataclass(frozen=True)
@@ -373,7 +373,7 @@ def coverage(samples: Sequence[Sample], calibration: Calibration, theta: float) 
 
 def _fit_classes(samples: Sequence[Sample], delta: float, classes: int) -> list[Bucket]:
     """Computes constants for classes of entropy, each divided into early and late depths."""
-    made: list[Bucket] = []
+    buckets: list[Bucket] = []
     if classes:
         edges = np.quantile([s.entropy for s in samples], np.linspace(0, 1, classes + 1)[1:])
         edges[-1] = 2.0  # beyond every normalised entropy
@@ -382,9 +382,9 @@ def _fit_classes(samples: Sequence[Sample], delta: float, classes: int) -> list[
             for first, last in ((0, 3), (3, 1_000)):
                 inside = [s for s in samples if low <= s.entropy < high and first <= s.depth < last]
                 if len(inside) >= 60:
-                    made.append(Bucket(high, last, fit_constants(inside, delta, corrected=True)))
+                    buckets.append(Bucket(high, last, fit_constants(inside, delta, corrected=True)))
             low = high
-    return made
+    return buckets
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:

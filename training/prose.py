@@ -130,12 +130,12 @@ class ProseOutcome:
 def names_in(path: Path) -> list[str]:
     """Returns the names in a file such as set_aside.json. Raises InputError."""
     try:
-        found = parsed_json(path.read_bytes())
+        content = parsed_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:
         raise InputError(f"{path} is not JSON ({error}); an object with a list of `names` expected.") from error
-    names = found.get("names") if isinstance(found, dict) else None
+    names = content.get("names") if isinstance(content, dict) else None
     if not isinstance(names, list) or not names or not all(isinstance(each, str) and each for each in names):
         raise InputError(f"{path} has no list of names; an object with a list of `names` expected.")
     return names
@@ -172,10 +172,10 @@ def divided(texts: Sequence[NamedText]) -> tuple[list[NamedText], list[NamedText
 
 
 def by_kind(texts: Sequence[NamedText]) -> dict[str, list[NamedText]]:
-    found: dict[str, list[NamedText]] = {}
+    groups: dict[str, list[NamedText]] = {}
     for each in texts:
-        found.setdefault(each.kind, []).append(each)
-    return dict(sorted(found.items()))
+        groups.setdefault(each.kind, []).append(each)
+    return dict(sorted(groups.items()))
 
 
 def pieces_of(
@@ -202,13 +202,13 @@ def pieces_of(
     ids, counted = np.zeros((count, length), np.int32), np.zeros((count, length), bool)
     counts = dict.fromkeys(kinds, 0)
     for row, kind in zip(range(count), _in_turns(list(kinds), recipe.weights), strict=False):
-        found: list[int] = []
+        piece: list[int] = []
         for text in sources[kind].windows():
             # A blank piece of text has no ids.
-            found += [*(between if found else []), *tokenizer.encode(text)[: length - len(found)]]
-            if len(found) >= length:
+            piece += [*(between if piece else []), *tokenizer.encode(text)[: length - len(piece)]]
+            if len(piece) >= length:
                 break
-        read, predicted = typing.of([*tokenizer.start_ids, *found])
+        read, predicted = typing.of([*tokenizer.start_ids, *piece])
         ids[row], counted[row] = read[:length], predicted[:length]
         counts[kind] += 1
     return ids, counted, counts
@@ -289,15 +289,15 @@ class _HalfTyped:
     def of(self, ids: list[int]) -> tuple[list[int], list[bool]]:
         """Returns the ids with some half-typed words, and which of them are predicted."""
         pieces = self._tokenizer.pieces
-        found: list[int] = []
+        tokens: list[int] = []
         predicted: list[bool] = []
         for at, token in enumerate(ids):
             typed, rest = [], token
             if self._share and _WORD.fullmatch(pieces[token]) and self._chance.random() < self._share:
                 typed, rest = self._divided(ids[max(at - BEFORE, 0) : at], token)
-            found += [*typed, rest]
+            tokens += [*typed, rest]
             predicted += [*[False] * len(typed), True]
-        return found, predicted
+        return tokens, predicted
 
     def _divided(self, before: list[int], token: int) -> tuple[list[int], int]:
         """Returns the tokens of the typed letters after the tokens `before`, and the token of the rest of the word;
@@ -386,8 +386,8 @@ def _train(
         with replacing(work / PIECES) as file:
             np.savez_compressed(file, **{"ids": ids, "counted": counted, **_packed(windows)})
         student = Student(model.layers.module, recipe.adapter)
-        made = {"kinds": _counts(learnt, counts), "held_out": _counts(held, {}), "dtype": str(student.dtype)}
-        run = {**wanted, **made, "pieces": _digest(ids, counted)}
+        summary = {"kinds": _counts(learnt, counts), "held_out": _counts(held, {}), "dtype": str(student.dtype)}
+        run = {**wanted, **summary, "pieces": _digest(ids, counted)}
         write_whole(work / RUN, json.dumps(run, indent=1).encode(), private=False)
     else:
         dtype = getattr(torch, run["dtype"].removeprefix("torch."))
@@ -405,12 +405,12 @@ def _train(
     curve = _Curve(work / CURVE, trainer)
 
     def evaluate() -> float:
-        found = {
+        means = {
             kind: fmean(mean_of(student.logprobs(window)) for window in spaced(of_kind, CURVE_WINDOWS))
             for kind, of_kind in windows.items()
         }
-        curve.add(trainer.trained, found)
-        return fmean(found.values())
+        curve.add(trainer.trained, means)
+        return fmean(means.values())
 
     def write() -> None:
         files.write(work / STATE, trainer.state(0).to_bytes(identity))
@@ -431,7 +431,7 @@ def _train(
     rows, result = _judged(student, windows, base, trainer.tokens)
     adapter = Adapter(student.maps(), recipe.adapter.alpha, model.fingerprint, result)
     files.save(adapter, out)
-    curve_rows = [[tokens, {k: round(x, 4) for k, x in found.items()}] for tokens, found in curve.rows]
+    curve_rows = [[tokens, {k: round(x, 4) for k, x in means.items()}] for tokens, means in curve.rows]
     provenance = {**run, "model_name": model.name, "seconds": round(trainer.spent), "rows": rows, "curve": curve_rows}
     write_whole(out / PROVENANCE, json.dumps(provenance, indent=1, ensure_ascii=False).encode(), private=False)
     yield ProseOutcome(1.0, rows, result, trainer.spent)
@@ -442,17 +442,17 @@ def _known_run(path: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found = parsed_json(path.read_bytes())
+        run = parsed_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}); remove the folder to begin again.") from error
     for name, value in wanted.items():
-        if not isinstance(found, dict) or found.get(name) != value:
-            given, before = json.dumps(value), json.dumps(found.get(name) if isinstance(found, dict) else None)
+        if not isinstance(run, dict) or run.get(name) != value:
+            given, before = json.dumps(value), json.dumps(run.get(name) if isinstance(run, dict) else None)
             raise InputError(
                 f"{path.parent} has a training with another {name} ({before}; {given} given). Give the "
                 "same, or another folder with --work."
             )
-    return found
+    return run
 
 
 def _state(path: Path, identity: str) -> State | None:
@@ -472,10 +472,10 @@ class _Curve:
         self._path = path
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         known = {tokens for tokens, _ in trainer.curve}  # a killed training has evaluations after its last state
-        self.rows = [(tokens, found) for tokens, found in map(json.loads, lines) if tokens in known]
+        self.rows = [(tokens, means) for tokens, means in map(json.loads, lines) if tokens in known]
 
-    def add(self, tokens: int, found: dict[str, float]) -> None:
-        self.rows.append((tokens, found))
+    def add(self, tokens: int, means: dict[str, float]) -> None:
+        self.rows.append((tokens, means))
         write_whole(self._path, "".join(json.dumps(row) + "\n" for row in self.rows).encode(), private=False)
 
 
@@ -486,11 +486,11 @@ def _judged(
     rule = interpolation(base)
     columns: dict[str, np.ndarray] = {}
     for kind, of_kind in windows.items():
-        found = []
+        parts = []
         for window in of_kind:
             pair = student.logprobs(window, 0.0), student.logprobs(window)
-            found.append(np.concatenate((mixed(None, window, *pair), mixed(rule, window, *pair))))
-        columns[kind] = np.concatenate(found, 1)  # (4, n)
+            parts.append(np.concatenate((mixed(None, window, *pair), mixed(rule, window, *pair))))
+        columns[kind] = np.concatenate(parts, 1)  # (4, n)
     if len(columns) > 1:
         columns["all"] = np.concatenate(list(columns.values()), 1)
     rows: list[dict[str, Any]] = []
@@ -513,13 +513,13 @@ def _judged(
 def _windows(held: Sequence[NamedText], tokenizer: Tokenizer) -> dict[str, list[Tensor]]:
     """Returns the held-out windows by kind. Raises InputError for too little text."""
     between = tokenizer.encode("\n\n")
-    found: dict[str, list[Tensor]] = {}
+    windows: dict[str, list[Tensor]] = {}
     for kind, of_kind in by_kind(held).items():
         stream: list[int] = []
         for each in of_kind:
             stream += [*(between if stream else []), *tokenizer.encode(each.text)]
-        found[kind] = held_out_windows(stream)
-    return found
+        windows[kind] = held_out_windows(stream)
+    return windows
 
 
 def _packed(windows: dict[str, list[Tensor]]) -> dict[str, Any]:
@@ -528,11 +528,11 @@ def _packed(windows: dict[str, list[Tensor]]) -> dict[str, Any]:
 
 
 def _unpacked(stored: Any) -> dict[str, list[Tensor]]:
-    found: dict[str, list[Tensor]] = {}
+    windows: dict[str, list[Tensor]] = {}
     for name in stored.files:
         if name.startswith("held/"):
-            found.setdefault(name.split("/", 2)[2], []).append(torch.from_numpy(stored[name]))
-    return found
+            windows.setdefault(name.split("/", 2)[2], []).append(torch.from_numpy(stored[name]))
+    return windows
 
 
 def _counts(texts: Sequence[NamedText], pieces: dict[str, int]) -> dict[str, dict[str, int]]:

@@ -85,7 +85,7 @@ class ModuleTeacher:
         """Returns texts (N, length): the prompts (N, m), continued by the target at T = 1."""
         torch.manual_seed(seed)
         ids = torch.from_numpy(prompts.astype(np.int64)).to(self.module.device)
-        made: Any = self.module.generate(  # pyright: ignore[reportCallIssue]
+        texts: Any = self.module.generate(  # pyright: ignore[reportCallIssue]
             ids,
             attention_mask=torch.ones_like(ids),
             do_sample=True,
@@ -96,7 +96,7 @@ class ModuleTeacher:
             min_length=length,
             pad_token_id=0,
         )
-        return made.cpu().numpy().astype(np.int32)
+        return texts.cpu().numpy().astype(np.int32)
 
 
 class CompiledTeacher(ModuleTeacher):
@@ -128,22 +128,22 @@ class CompiledTeacher(ModuleTeacher):
     @torch.no_grad()
     def continued(self, prompts: np.ndarray, length: int, seed: int) -> np.ndarray:
         chance = torch.Generator().manual_seed(seed)
-        made = torch.from_numpy(prompts.astype(np.int64))
-        cache = _Rows(self._compiled, len(made), length)
+        texts = torch.from_numpy(prompts.astype(np.int64))
+        cache = _Rows(self._compiled, len(texts), length)
         parts: list[Tensor] = []
-        given = made
+        given = texts
         while True:
             # The last token is fed too, because its features are needed.
             logits, features = self._pass(given, cache)
             parts.append(features)
-            if made.shape[1] == length:
+            if texts.shape[1] == length:
                 break
             # argmax p/e with exponential e samples from p (the Gumbel-max trick).
             p = logits.softmax(-1)
             given = p.div_(torch.empty_like(p).exponential_(generator=chance)).argmax(-1, keepdim=True)
-            made = torch.cat((made, given), 1)
-        self._remember(made, torch.cat(parts, 1))
-        return made.numpy().astype(np.int32)
+            texts = torch.cat((texts, given), 1)
+        self._remember(texts, torch.cat(parts, 1))
+        return texts.numpy().astype(np.int32)
 
     @torch.no_grad()
     def hidden(self, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -249,21 +249,21 @@ def _written(
 ) -> np.ndarray:
     """Returns texts (N, length): batches of prompts (b, m), continued by the target."""
     total = sum(map(len, prompts))
-    made = np.load(path) if path.is_file() else np.zeros((0, length), np.int32)
+    texts = np.load(path) if path.is_file() else np.zeros((0, length), np.int32)
     begun = 0
     for some in prompts:
-        before = made[begun : begun + len(some)]
+        before = texts[begun : begun + len(some)]
         if (
-            made.shape[1] != length
-            or len(made) > total
+            texts.shape[1] != length
+            or len(texts) > total
             or not np.array_equal(before[:, : some.shape[1]], some[: len(before)])
         ):
             raise InputError(f"{path} was made from other texts; choose another folder, or remove it.")
         begun += len(some)
         if len(before) == len(some):
             continue
-        progress(len(made))
-        made = np.concatenate((made, teacher.continued(some[len(before) :], length, seed=len(made))))
+        progress(len(texts))
+        texts = np.concatenate((texts, teacher.continued(some[len(before) :], length, seed=len(texts))))
         with replacing(path) as file:
-            np.save(file, made)
-    return made
+            np.save(file, texts)
+    return texts

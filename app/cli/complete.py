@@ -171,7 +171,7 @@ def complete(
     drafts = [draft for draft in completion.drafts if draft.probability >= settings.min_confidence]
     figures = completion.figures if settings.speculates else None
     if as_json:
-        found = {
+        output = {
             "text": text,
             "drafts": [
                 {
@@ -190,14 +190,14 @@ def complete(
             "ms": round(ms, 1),
         }
         if settings.sampling.mode in DRAFTING["exact_steps"].modes:
-            found["exact_steps"] = completion.exact_steps
+            output["exact_steps"] = completion.exact_steps
         if figures:
-            found |= {
+            output |= {
                 "speculation": settings.sampling.speculation.mode,
                 "accept_length": round(figures.accept_length, 2),
                 "notice": figures.notice,
             }
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        typer.echo(json.dumps(output, ensure_ascii=False))
         return
     _print_drafts(text, drafts)
     if figures:

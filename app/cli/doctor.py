@@ -154,12 +154,12 @@ def _compiled() -> Check:
         library = native.library()
     except native.CannotCompile as error:
         return Check("Compiled code", "warn", str(error), "Without it drafts take about six times as long.")
-    found = f"for this processor, {library.polydraft_lanes()} numbers at a time"
+    description = f"for this processor, {library.polydraft_lanes()} numbers at a time"
     if library.polydraft_threads() or cores() == 1:
-        return Check("Compiled code", "ok", found)
+        return Check("Compiled code", "ok", description)
     kept = native.beside_library(".so")
     advice = f"Install g++, or clang's OpenMP (Debian: apt-get install libomp-dev), and remove {kept}."
-    return Check("Compiled code", "warn", f"{found}, in one thread: the compiler had no OpenMP", advice)
+    return Check("Compiled code", "warn", f"{description}, in one thread: the compiler had no OpenMP", advice)
 
 
 def _model(model: str, file: Path | None) -> Check:

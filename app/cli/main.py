@@ -188,7 +188,7 @@ def calibrate(
     from app.cli import calibrate
 
     with Console(stderr=True).status("calibrating …") as status:
-        made, held, file = calibrate.run(
+        calibration, held, file = calibrate.run(
             model,
             backend,
             text,
@@ -202,8 +202,11 @@ def calibrate(
             prose,
             lambda what: status.update(f"{what} …"),
         )
-    c = made.overall
-    typer.echo(f"{made.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from {made.samples} pairs")
+    c = calibration.overall
+    typer.echo(
+        f"{calibration.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from "
+        f"{calibration.samples} pairs"
+    )
     typer.echo(
         f"JS ≤ U for {held.held:.1%} of them. At θ = {THETA:g} it accepts {held.accepted:.1%}, of which JS ≤ U for "
         f"{held.held_accepted:.1%} and JS ≤ τ_δ for {held.tolerable:.1%}; their mean JS is {held.mean_js:.3f} nats."
@@ -285,8 +288,8 @@ def service(
         raise typer.BadParameter(f"{', '.join(given)} given, which only `polydraft service install` takes.")
     if what == "install":
         allowed(allow_origin or (), allow_host or ())  # what is wrong is said here, not at the next login
-        more = [("--allow-origin", one) for one in allow_origin or ()] + [
-            ("--allow-host", one) for one in allow_host or ()
+        more = [("--allow-origin", origin) for origin in allow_origin or ()] + [
+            ("--allow-host", host) for host in allow_host or ()
         ]
         file = service.install(["--port", str(port), "--model", model, *(word for pair in more for word in pair)])
         typer.echo(file)

@@ -18,9 +18,9 @@ def code_of(port: int) -> str:
     try:
         with httpx.Client(trust_env=False, timeout=20) as http:  # requests to this machine use no proxy
             answer = http.post(f"http://127.0.0.1:{port}{CODE}", json={}, headers=headers)
-        found = answer.json()
+        content = answer.json()
     except (httpx.HTTPError, ValueError) as error:
         raise InputError(f"Polydraft at port {port} does not respond: {error}.") from error
     if not answer.is_success:
-        raise InputError(f"{found['message']} {found['fix']}".strip())
-    return found["code"]
+        raise InputError(f"{content['message']} {content['fix']}".strip())
+    return content["code"]

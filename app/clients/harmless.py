@@ -38,14 +38,16 @@ def some(value: Any) -> bool:
     if isinstance(value, list | dict):
         inner = [*value, *value.values()] if isinstance(value, dict) else value
         return len(value) <= MOST_NAMES and all(
-            one is None or number(one) or switch(one) or words(one) for one in inner
+            item is None or number(item) or switch(item) or words(item) for item in inner
         )
     return number(value) or switch(value) or words(value)
 
 
 def only(*expected: Any) -> Test:
     """One of these values, of the same kind: 1 is not true."""
-    return lambda value: any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in expected)
+    return lambda value: any(
+        value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in expected
+    )
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,7 @@ class Infilled:
             "truncated": len(self._before) > WINDOW,
             "timings": {
                 **_timing("prompt", fed, first - self._began),
-                **_timing("predicted", sum(one.tokens for one in self._choices.all), now - first),
+                **_timing("predicted", sum(c.tokens for c in self._choices.all), now - first),
             },
         }
         return _selected(response, self._body.response_fields)

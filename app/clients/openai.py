@@ -214,8 +214,8 @@ class Answer:
 
         async def send(prompt: Prompt) -> None:
             try:
-                async with aclosing(self._chunks(prompt)) as made:
-                    async for chunk in made:
+                async with aclosing(self._chunks(prompt)) as stream:
+                    async for chunk in stream:
                         chunks.put_nowait(chunk)
             except Refused as error:
                 chunks.put_nowait(error)

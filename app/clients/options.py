@@ -134,10 +134,10 @@ def in_fields(error: InputError, names: Mapping[str, str]) -> tuple[str, str | N
     """The error with its options as fields, and the first field that it names."""
     if not isinstance(error, OptionError):
         return str(error), None
-    found: list[str] = []
+    fields: list[str] = []
 
     def field(mention: Mention) -> str:
-        found.append(names.get(mention.name, mention.name.replace("-", "_")))
-        return plainly(Mention(found[-1], mention.value))
+        fields.append(names.get(mention.name, mention.name.replace("-", "_")))
+        return plainly(Mention(fields[-1], mention.value))
 
-    return error.written(field), found[0]
+    return error.written(field), fields[0]

@@ -399,8 +399,8 @@ class DocumentFolder:
         if not same:
             return None
         entry = missing.pop(same[0].id)
-        entry.private = joined([range for one in same for range in one.private])  # which of several it is, is unknown
-        entry.unsure = any(one.unsure for one in same)
+        entry.private = joined([range for twin in same for range in twin.private])  # which of several it is, is unknown
+        entry.unsure = any(twin.unsure for twin in same)
         entry.title, entry.file, entry.missing, entry.stamp = path.stem, path.name, None, []
         entry.binned = (entry.binned or _now()) if path.parent == self.bin else None
         return entry
@@ -460,7 +460,7 @@ class _Known:
             entry: with the digest of this text, and the private ranges of the text before.
             new: whether no note has named the file, or it was missing.
         """
-        same = [one for one in self._same[entry.digest] if one[0] != entry.id]
+        same = [twin for twin in self._same[entry.digest] if twin[0] != entry.id]
         if same:
             return joined([range for _, private, _ in same for range in private]), any(unsure for *_, unsure in same)
         in_doubt = self.at_large if new else self.just_gone
@@ -493,7 +493,7 @@ class _Known:
 
 def _recent(removed: list[tuple[int, Trace]]) -> list[tuple[int, Trace]]:
     """The traces that are still compared with other texts."""
-    return [one for one in removed if _now() - one[0] <= KEPT * DAY]
+    return [item for item in removed if _now() - item[0] <= KEPT * DAY]
 
 
 def _hidden(name: str) -> str:

@@ -72,7 +72,7 @@ def traces(text: str, ranges: Ranges) -> list[Trace]:
         sentences = [_compared(part.strip()) for part in re.split(r"(?<=[.!?…])\s+|\n+", passage)]
         passages_compared += [sentence for sentence in sentences if len(sentence) >= 2 * BLOCK] or [_compared(passage)]
     step = -(-len(passages_compared) // MOST_TRACES) or 1
-    return [(len(one) // 2, _first(one), _digest(one)) for one in passages_compared[::step]]
+    return [(len(data) // 2, _first(data), _digest(data)) for data in passages_compared[::step]]
 
 
 class PrivateText:

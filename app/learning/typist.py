@@ -187,4 +187,4 @@ def keys_saved(
         if clock() - began > seconds:
             break
     loaded.close()
-    return characters, fmean(one for one, _ in saved), fmean(other for _, other in saved)
+    return characters, fmean(plain for plain, _ in saved), fmean(adapted for _, adapted in saved)

@@ -162,7 +162,7 @@ class Calibration:
         try:
             if fields["format"] != FORMAT or fields["version"] != VERSION:
                 raise ValueError(f"format {fields['format']!r}, version {fields['version']!r}")
-            made = cls(
+            calibration = cls(
                 str(fields["fingerprint"]),
                 str(fields["model"]),
                 np.array(fields["whitening"], dtype=np.float64),
@@ -176,17 +176,17 @@ class Calibration:
                 None if fields["budget"] is None else float(fields["budget"]),
                 None if fields.get("positions") is None else int(fields["positions"]),
             )
-            if made.whitening.ndim != 1 or not np.isfinite(made.whitening).all():
+            if calibration.whitening.ndim != 1 or not np.isfinite(calibration.whitening).all():
                 raise ValueError("whitening is not a list of numbers")
-            if not 0 < made.delta < 1 or not 0 < made.temperature < math.inf or made.top_k < 1:
+            if not 0 < calibration.delta < 1 or not 0 < calibration.temperature < math.inf or calibration.top_k < 1:
                 raise ValueError("delta, temperature or top_k out of range")
-            if made.positions is not None and made.positions < 1:
+            if calibration.positions is not None and calibration.positions < 1:
                 raise ValueError("positions out of range")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CalibrationError(
                 f"{path} is not a calibration of version {VERSION} ({error}); run `polydraft calibrate` again."
             ) from error
-        return made
+        return calibration
 
 
 def _constants(fields: dict[str, Any]) -> Constants:
@@ -255,15 +255,16 @@ def published(model: LanguageModel, sampling: TargetSampling | None = None) -> d
     """
     sampling = sampling or TargetSampling()
     first = user_file(model, sampling.overall_temperature, paper=True)
-    found: dict[str, Calibration] = {}
+    calibrations: dict[str, Calibration] = {}
     for file in sorted(first.parent.glob(f"{first.stem}*.json"), key=lambda file: (len(file.stem), file.stem)):
-        made = Calibration.load(file).check(model, sampling)
-        found["as published" + ("" if made.positions is None else f", δ over {made.positions} positions")] = made
-    if not found:
+        calibration = Calibration.load(file).check(model, sampling)
+        share = "" if calibration.positions is None else f", δ over {calibration.positions} positions"
+        calibrations["as published" + share] = calibration
+    if not calibrations:
         raise CalibrationError(
             f"{model.name} is not calibrated by the paper; {_how_to(sampling.overall_temperature, ' --paper')} once."
         )
-    return found
+    return calibrations
 
 
 def _how_to(temperature: float, model: str = "") -> str:

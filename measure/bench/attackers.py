@@ -69,15 +69,15 @@ def attacker(kind: str, port: int) -> Iterator[Attacker]:
 
 
 class _Attack:
-    """Attributes: sent, made: bytes and connections since the start."""
+    """Attributes: sent, connections: bytes sent and connections made since the start."""
 
     def __init__(self, port: int) -> None:
-        self.port, self.sent, self.made = port, 0, 0
+        self.port, self.sent, self.connections = port, 0, 0
         self._open: deque[socket.socket] = deque()
 
     def connected(self) -> socket.socket | None:
         """A new connection; None if the server takes none now."""
-        self.made += 1
+        self.connections += 1
         connection = socket.socket()
         connection.setblocking(False)
         try:
@@ -108,7 +108,7 @@ class _Bytes(_Attack):
         while self.sent < BYTES * seconds:
             if self._connection is None:
                 self._connection = self.connected()
-                address = self.made % 2 == 0
+                address = self.connections % 2 == 0
                 self._head = b"GET /?" if address else f"GET / HTTP/1.1\r\nHost: {HOST}:{self.port}\r\n".encode()
                 self._more = b"a" * PIECE if address else b"X-Header: some words that fill it\r\n" * (PIECE // 35)
             if self._connection is None or not select.select([], [self._connection], [], 0)[1]:
@@ -127,11 +127,11 @@ class _Connections(_Attack):
 
     def step(self, seconds: float) -> None:
         request = f"GET /api/status HTTP/1.1\r\nHost: {HOST}:{self.port}\r\n\r\n".encode()
-        while self.made < CONNECTIONS * seconds:
+        while self.connections < CONNECTIONS * seconds:
             connection = self.connected()
-            if connection is not None and self.made % 3:
+            if connection is not None and self.connections % 3:
                 with suppress(OSError):
-                    self.sent += connection.send(request[: len(request) // (self.made % 3)])
+                    self.sent += connection.send(request[: len(request) // (self.connections % 3)])
 
 
 def _say(line: str) -> None:
@@ -151,7 +151,7 @@ def _main(kind: str, port: int) -> None:
             if not order:
                 return
             if order == STOP:
-                said = Sent(attack.sent, attack.made, time.perf_counter() - began, time.process_time() - used)
+                said = Sent(attack.sent, attack.connections, time.perf_counter() - began, time.process_time() - used)
                 _say(json.dumps(vars(said)))
             on, began, used = order == START, time.perf_counter(), time.process_time()
             attack = {"bytes": _Bytes, "connections": _Connections}[kind](port)

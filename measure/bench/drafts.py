@@ -67,8 +67,8 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
         timings = _measure(model, autocomplete.ngrams, prefixes, rounds, backend, progress)
         report.rows += rows(timings, backend)
         if backend == "llama.cpp":
-            for name, one, other, target in TARGETS:
-                report.target(name, timings.ratio(one, other), target)
+            for name, method, peer, target in TARGETS:
+                report.target(name, timings.ratio(method, peer), target)
         model.close()
     return report
 

@@ -54,9 +54,9 @@ class Timed(Interpolation):
 
     def proposals(self, contexts: Contexts, least: Sequence[float], known: Collection[int] = ()) -> list[list[int]]:
         before = self.seconds
-        found = self._timed(self.rule.proposals, contexts, least, known)
+        proposals = self._timed(self.rule.proposals, contexts, least, known)
         self.proposing += self.seconds - before
-        return found
+        return proposals
 
     def knows(self, ids: Sequence[int]) -> bool:
         return self._timed(self.rule.knows, ids)
@@ -91,8 +91,8 @@ def of_a_step(store: NgramStore, options: BenchOptions, report: Report) -> None:
             assert timed.latest is not None
             earned, key = of_earned_weights(rule, prefix)
             keys.append(key)
-            for one, times in ((rule, plain), (earned, weighted)):
-                times.append(_seconds(one.after(prefix).scores_without, *timed.latest))
+            for linear, times in ((rule, plain), (earned, weighted)):
+                times.append(_seconds(linear.after(prefix).scores_without, *timed.latest))
         for name, times in (
             ("look-ups", spent),
             ("proposals", proposing),
@@ -118,8 +118,8 @@ def of_earned_weights(rule: Linear, ids: list[int]) -> tuple[Linear, float]:
     earned.rule(rule, length)
     start = time.perf_counter()
     earned.read(length, ids[length:], [LOGP])
-    made = earned.rule(rule, len(ids))
-    return made, time.perf_counter() - start
+    earned_rule = earned.rule(rule, len(ids))
+    return earned_rule, time.perf_counter() - start
 
 
 def _seconds(call: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> float:

@@ -288,8 +288,8 @@ def _measure_default(report: Report, path: Path, rounds: int, progress: Progress
         report.rows.append({"model": DEFAULT, "way": run, "ms": timings.median(run) * 1000})
     for key in (OURS, ROUNDED):
         many = timings.ratio(f"{key} {MANY}", f"{key} 1")
-        one, read = (timings.ratio(f"{key} {what}", f"{THEIRS} {what}") for what in ("1", "read"))
-        report.rows.append({"model": DEFAULT, "way": key, "many_of_one": many, "of_llama_cpp": one, "read": read})
+        step, read = (timings.ratio(f"{key} {what}", f"{THEIRS} {what}") for what in ("1", "read"))
+        report.rows.append({"model": DEFAULT, "way": key, "many_of_one": many, "of_llama_cpp": step, "read": read})
         if key == ROUNDED:
             if limit := _many_rows_target(cpu()):
                 report.target(f"{DEFAULT}, int8, {MANY} rows / one", many, limit)

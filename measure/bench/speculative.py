@@ -126,16 +126,16 @@ def with_arc(
     """Returns ARC with this method's drafter: ours, and as published after the paper's EAGLE-3. Reports the reasons why
     the model is not calibrated at this temperature, and leaves their rows out."""
     assert best.drafter is not None
-    found = arcs(model, progress, TargetSampling(temperature))
-    made: list[SpeculativeMethod] = []
-    if ARC in found:
-        made += _after(best, _tolerant(found[ARC].how))
-    if AS_PUBLISHED in found:
-        paper = found[AS_PUBLISHED]
+    kinds_of_arc = arcs(model, progress, TargetSampling(temperature))
+    variants: list[SpeculativeMethod] = []
+    if ARC in kinds_of_arc:
+        variants += _after(best, _tolerant(kinds_of_arc[ARC].how))
+    if AS_PUBLISHED in kinds_of_arc:
+        paper = kinds_of_arc[AS_PUBLISHED]
         how = paper.options | {"tree_size": options.tree_size or best.drafter.most}
         base = SpeculativeMethod(PAPERS + best.name, best.drafter, "lossless", how)
-        made += [base, *_after(base, _pruned_only(options.pruning) | _tolerant(paper.how))]
-    return made
+        variants += [base, *_after(base, _pruned_only(options.pruning) | _tolerant(paper.how))]
+    return variants
 
 
 def _after(lossless: SpeculativeMethod, ways: dict[str, dict[str, Any]]) -> list[SpeculativeMethod]:
@@ -316,8 +316,8 @@ def _sweep(
         left_out: list[str] = []  # constants hold at the temperature at which they were measured
         lossless = SpeculativeMethod(best.name, best.drafter, "lossless", best.options)
         chosen = [SpeculativeMethod(PLAIN, None, "off"), lossless]
-        found = with_arc(model, lossless, options, left_out.append, temperature)
-        chosen += [method for method in found if method.mode == "lossless" or method.name.endswith(WITH_ARC)]
+        variants = with_arc(model, lossless, options, left_out.append, temperature)
+        chosen += [method for method in variants if method.mode == "lossless" or method.name.endswith(WITH_ARC)]
         if theta is not None:
             chosen = [method for method in chosen if method.mode != "lossless"]
             for method in chosen[1:]:

@@ -154,7 +154,7 @@ def left(text: str, typed: str) -> str:
 
 def common(a: str, b: str) -> int:
     """The length of the common beginning."""
-    return next((n for n, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def agree(a: str, b: str) -> bool:

@@ -154,11 +154,11 @@ def about(kind: str, rule: str, temperature: float, sample: list[Question]) -> R
 
 def compared(shares: list[float], peers: list[float] | None = None) -> ReportRow:
     """Returns the mean share of right answers, and its difference to that of PEER, by the same questions."""
-    found: ReportRow = {"exact_match": fmean(shares), "exact_match_ci": half_interval(shares)}
+    figures: ReportRow = {"exact_match": fmean(shares), "exact_match_ci": half_interval(shares)}
     if peers is not None:
         apart = [ours - theirs for ours, theirs in zip(shares, peers, strict=True)]
-        found |= {"difference": fmean(apart), "difference_ci": half_interval(apart)}
-    return found
+        figures |= {"difference": fmean(apart), "difference_ci": half_interval(apart)}
+    return figures
 
 
 def _shares(sample: list[Question], answers: list[list[str]]) -> list[float]:

@@ -100,7 +100,7 @@ def continued(
     sequence = model.open()
     if drafter.layers:
         sequence.reveal()
-    found: list[Continued] = []
+    by_place: list[Continued] = []
     for at in range(0, len(text), APART):
         before, sampled = ids + text[:at], text[at]
         p = TargetSampling().probabilities(sequence.sync(before), before)
@@ -115,9 +115,9 @@ def continued(
         forced = [(sampled, noises[0]), *((x, noises[1]) for x in (sampled, *rejected))]
         texts = continuations(model, before, forced, length)
         tolerated = {name: [tolerates(model, arc, p, x) for x in rejected] for name, arc in kinds_of_arc.items()}
-        found.append(Continued(texts[0], texts[1], texts[2:], tolerated))
+        by_place.append(Continued(texts[0], texts[1], texts[2:], tolerated))
     sequence.close()
-    return found
+    return by_place
 
 
 def tolerates(model: LanguageModel, arc: Arc, p: np.ndarray, x: int) -> bool:
@@ -132,14 +132,14 @@ def continuations(
     trunk = model.open()
     trunk.sync(before)
     forks = [trunk.fork() for _ in forced]
-    made = [[token] for token, _ in forced]
+    texts = [[token] for token, _ in forced]
     for step in range(length):
-        logits = model.forward([Row(fork, ids[-1:]) for fork, ids in zip(forks, made, strict=True)])
-        for after, ids, (_, noise) in zip(logits, made, forced, strict=True):
+        logits = model.forward([Row(fork, ids[-1:]) for fork, ids in zip(forks, texts, strict=True)])
+        for after, ids, (_, noise) in zip(logits, texts, forced, strict=True):
             ids.append(noise.draw(TargetSampling().probabilities(after, []), len(before) + 1 + step))
     for sequence in (*forks, trunk):
         sequence.close()
-    return [ids[1:] for ids in made]
+    return [ids[1:] for ids in texts]
 
 
 def table(model: LanguageModel, kind: str, places: list[Continued]) -> list[ReportRow]:
@@ -150,13 +150,13 @@ def table(model: LanguageModel, kind: str, places: list[Continued]) -> list[Repo
     centre = embeddings.mean(0)
     vectors: dict[tuple[int, ...], torch.Tensor] = {}
 
-    def agreement(one: list[int], other: list[int]) -> np.ndarray:
+    def agreement(text: list[int], other: list[int]) -> np.ndarray:
         """Returns ROUGE-L and similarity."""
-        for ids in (one, other):
+        for ids in (text, other):
             if tuple(ids) not in vectors:
                 vectors[tuple(ids)] = embeddings[ids].mean(0) - centre
-        a, b = vectors[tuple(one)], vectors[tuple(other)]
-        return np.array([rouge(one, other), float(torch.cosine_similarity(a, b, 0))])
+        a, b = vectors[tuple(text)], vectors[tuple(other)]
+        return np.array([rouge(text, other), float(torch.cosine_similarity(a, b, 0))])
 
     again = [[agreement(place.sampled, place.again)] for place in places]
     half = len(places) // 2  # the places of a text are beside each other
@@ -175,30 +175,30 @@ def table(model: LanguageModel, kind: str, places: list[Continued]) -> list[Repo
 
 def row(kind: str, method: str, values: list[list[np.ndarray]], again: list[list[np.ndarray]]) -> ReportRow:
     """Returns one line of the table. `values` are the agreements (2,) by place, which may have none."""
-    found: ReportRow = {"prompts": kind, "continuations": method, "count": sum(len(of_place) for of_place in values)}
+    line: ReportRow = {"prompts": kind, "continuations": method, "count": sum(len(of_place) for of_place in values)}
     for number, name in enumerate(MEASURES):
         of_places = [[float(v[number]) for v in of_place] for of_place in values]
         controls = [float(of_place[0][number]) for of_place in again]
         typical = median(controls)
         apart = [mean(v) - c for v, c in zip(of_places, controls, strict=True) if v]
         some = [v for v in of_places if v]
-        found |= {
+        line |= {
             name: mean([mean(v) for v in some]),
             f"{name}_to_again": mean(apart),
             f"{name}_to_again_ci": half_interval(apart),
             f"{name}_as_near": mean([x >= typical for v in some for x in v]),
             f"{name}_places": mean([max(v) >= typical for v in some]),
         }
-    return found
+    return line
 
 
-def rouge(one: list[int], other: list[int]) -> float:
+def rouge(text: list[int], other: list[int]) -> float:
     """Returns ROUGE-L (Lin 2004): F1 of the longest common subsequence."""
-    if not one or not other:
+    if not text or not other:
         return 0.0
     longest = [0] * (len(other) + 1)
-    for a in one:
+    for a in text:
         diagonal = 0
         for n, b in enumerate(other, 1):
             diagonal, longest[n] = longest[n], diagonal + 1 if a == b else max(longest[n], longest[n - 1])
-    return 2 * longest[-1] / (len(one) + len(other))
+    return 2 * longest[-1] / (len(text) + len(other))

@@ -32,13 +32,13 @@ LOSSLESS = "lossless"
 
 def ways(model: LanguageModel, progress: Progress) -> dict[str, tuple[SpeculationMode, dict[str, Any]]]:
     """Returns the mode and the options of `generate` by the names in the table."""
-    found: dict[str, tuple[SpeculationMode, dict[str, Any]]] = {
+    by_name: dict[str, tuple[SpeculationMode, dict[str, Any]]] = {
         LOSSLESS: ("lossless", {}),
         "typical": ("arc", {"tolerance": "typical", "prune": False}),
     }
     for name, arc in arcs(model, progress).items():
-        found |= {name: ("arc", arc.how), f"{name}, LTS-only": ("arc", arc.how | {"prune": False})}
-    return found
+        by_name |= {name: ("arc", arc.how), f"{name}, LTS-only": ("arc", arc.how | {"prune": False})}
+    return by_name
 
 
 def measure(options: EvalOptions, progress: Progress) -> Report:

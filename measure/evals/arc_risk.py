@@ -90,25 +90,25 @@ def audited_by_all(
 ) -> dict[str, AuditedText]:
     """Returns one continuation by each kind of ARC."""
     lossless: dict[bool, Statistics] = {}  # by the kind of draws, because constants change no lossless text
-    found: dict[str, AuditedText] = {}
+    texts: dict[str, AuditedText] = {}
     for name, arc in compared.items():
         if arc.published not in lossless:
             plain = generate(model, drafter, ids, **_how(drafter, seed, temperature) | arc.options)
             list(plain)
             lossless[arc.published] = plain.statistics
-        found[name] = audited(model, arc, drafter, ids, seed, lossless[arc.published], temperature)
-    return found
+        texts[name] = audited(model, arc, drafter, ids, seed, lossless[arc.published], temperature)
+    return texts
 
 
 def _how(drafter: Drafter, seed: int, temperature: float) -> dict[str, Any]:
     return {"length": LENGTH, "seed": seed, "temperature": temperature, "tree_size": drafter.most}
 
 
-def judge(report: Report, which: str, found: ReportRow) -> None:
+def judge(report: Report, which: str, figures: ReportRow) -> None:
     """Adds the targets of our own constants, the tokens that can fail first."""
-    report.target(f"{which}: JS <= U_min / not the most probable", number_in(found, "covered"), ">= 0.95")
-    report.target(f"{which}: JS <= U_min / accepted", number_in(found, "all covered"), ">= 0.95")
-    report.target(f"{which}: accept length, ARC - lossless", number_in(found, "to lossless"), ">= 0")
+    report.target(f"{which}: JS <= U_min / not the most probable", number_in(figures, "covered"), ">= 0.95")
+    report.target(f"{which}: JS <= U_min / accepted", number_in(figures, "all covered"), ">= 0.95")
+    report.target(f"{which}: accept length, ARC - lossless", number_in(figures, "to lossless"), ">= 0")
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def summary(accepted: list[Audited]) -> ReportRow:
     of those of them that only tolerance accepted, and of all."""
     others = [a for a in accepted if not a.best]
     tolerated = [a for a in others if a.tolerated]
-    found: ReportRow = {}
+    figures: ReportRow = {}
     for prefix, name, of in (
         ("", "not the most probable", others),
         ("tolerated ", "tolerated, not the most probable", tolerated),
@@ -218,8 +218,8 @@ def summary(accepted: list[Audited]) -> ReportRow:
         held = sum(a.js <= a.bound for a in of)
         low, high = wilson(held, len(of))
         share = held / len(of) if of else math.nan
-        found |= {name: len(of), f"{prefix}covered": share, f"{prefix}low": low, f"{prefix}high": high}
-    return found | {
+        figures |= {name: len(of), f"{prefix}covered": share, f"{prefix}low": low, f"{prefix}high": high}
+    return figures | {
         "tolerated": sum(a.tolerated for a in accepted),
         "tolerated mean JS": mean([a.js for a in tolerated]),
     }

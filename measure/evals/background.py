@@ -75,9 +75,9 @@ def ln_probabilities(model: LanguageModel, background: str, turn: str) -> list[f
 
 def row(turns_before: int, scores: list[tuple[float, float]], without: list[tuple[float, float]]) -> ReportRow:
     """Returns one line of the table."""
-    made: ReportRow = {"turns in the background": turns_before, "turns": len(scores)}
+    line: ReportRow = {"turns in the background": turns_before, "turns": len(scores)}
     for place, name in enumerate(("mean_ln_p", "keys_saved_percent")):
-        more = [one[place] - other[place] for one, other in zip(scores, without, strict=True)]
-        made |= {name: mean([one[place] for one in scores]), f"{name}_more": mean(more)}
-        made[f"{name}_more_ci"] = half_interval(more)
-    return made
+        more = [score[place] - other[place] for score, other in zip(scores, without, strict=True)]
+        line |= {name: mean([score[place] for score in scores]), f"{name}_more": mean(more)}
+        line[f"{name}_more_ci"] = half_interval(more)
+    return line

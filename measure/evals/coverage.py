@@ -90,8 +90,8 @@ def _row(kind: str, method: str, marks: list[list[bool]], name: str, numbers: tu
     """Returns the shares of questions with a correct draft among the first n, for each number n."""
     row: ReportRow = {"kind": kind, "method": method, "questions": len(marks)}
     for n in numbers:
-        found = [float(any(each[:n])) for each in marks]
-        row |= {f"{name}{n}": fmean(found), f"{name}{n}_ci": half_interval(found)}
+        hits = [float(any(each[:n])) for each in marks]
+        row |= {f"{name}{n}": fmean(hits), f"{name}{n}_ci": half_interval(hits)}
     return row
 
 

@@ -139,9 +139,9 @@ def judged(results: Results) -> Report:
     def match(method: str, ngrams: bool, k: int) -> float:
         return number_in(summary(results[method, ngrams, k]), "match")
 
-    def slower(one: str, other: str, k: int) -> float:
+    def slower(method: str, peer: str, k: int) -> float:
         """Returns the median over places of the ratio of two times at the same place, both with n-grams."""
-        pairs = zip(results[one, True, k], results[other, True, k], strict=True)
+        pairs = zip(results[method, True, k], results[peer, True, k], strict=True)
         return median(a.ms / b.ms for a, b in pairs if not math.isnan(a.ms))
 
     branching, ours = "branching greedy", AS_SHIPPED

@@ -102,9 +102,9 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
 
 def numbers_of(versus: str) -> tuple[int, int]:
     """Returns the numbers of drafts on both sides of "3v1". Raises InputError for another text."""
-    if (found := re.fullmatch(r"([1-9])v([1-9])", versus)) is None:
+    if (match := re.fullmatch(r"([1-9])v([1-9])", versus)) is None:
         raise InputError(f"versus {versus!r} given; two numbers from 1 to 9 as in 3v1 expected.")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def drafted(
@@ -170,8 +170,8 @@ def decided(place: JudgedPlace, number: int, choose: Choose, twice: bool) -> Win
 
 
 def _maker(place: JudgedPlace, draft: str) -> Winner:
-    made = draft in place["first"], draft in place["second"]
-    return "tie" if all(made) else "first" if made[0] else "second"
+    by_first, by_second = draft in place["first"], draft in place["second"]
+    return "tie" if by_first and by_second else "first" if by_first else "second"
 
 
 def question(text: str, drafts: list[str]) -> str:
@@ -237,8 +237,8 @@ class JudgeServer:
             content = answer["choices"][0]["message"]["content"]
         except (KeyError, IndexError, TypeError):
             raise InputError(f"{self._url} answers in another form than OpenAI's: {str(answer)[:200]}.") from None
-        found = re.search(r"\d+", content if isinstance(content, str) else "")
-        return int(found[0]) if found and int(found[0]) <= len(drafts) else None
+        match = re.search(r"\d+", content if isinstance(content, str) else "")
+        return int(match[0]) if match and int(match[0]) <= len(drafts) else None
 
     def close(self) -> None:
         self._http.close()

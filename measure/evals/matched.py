@@ -92,10 +92,10 @@ def solved(
         low, high = float(control.low), float(control.high)
         if dial.by_logarithm:
             low = max(low, LEAST)
-        value, found = bisected(
+        value, reached = bisected(
             lambda x, rule=rule, dial=dial: strength(rule, {dial.control: x}), low, high, target, dial.by_logarithm
         )
-        yield Solved(rule, dial.control, value, found)
+        yield Solved(rule, dial.control, value, reached)
 
 
 def strength_of(tempered: Tensor, rule: Callable[[None, Tensor], Tensor], by: Strength) -> float:
@@ -126,9 +126,9 @@ def bisected(
         if abs(best[1] - target) <= TOLERANCE:
             break
         middle = back((there(below) + there(above)) / 2)
-        found = function(middle)
-        best = min(best, (middle, found), key=lambda end: abs(end[1] - target))
-        if found < target:
+        result = function(middle)
+        best = min(best, (middle, result), key=lambda end: abs(end[1] - target))
+        if result < target:
             below = middle
         else:
             above = middle

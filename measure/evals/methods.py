@@ -117,12 +117,12 @@ def sampled(rule: Rule) -> Method:
     return _in_mode("sampled", {"rule": rule, "seed": 0})
 
 
-def _in_mode(mode: str, options: dict[str, Any], one: bool = False) -> Method:
+def _in_mode(mode: str, options: dict[str, Any], single: bool = False) -> Method:
     """Returns a mode of the app, with one draft for any k or with k."""
 
     def drafted(sequence: Sequence, prefix: list[int], k: int, length: int, wanted: Wanted = always) -> list[list[int]]:
         chosen = {**options, "stop_ids": NEVER, "k": k, "length": length}
-        if one:
+        if single:
             chosen |= {"k": 1, "candidates": 3 * k}  # as many as for the other methods
         with closing(draft(sequence.model, prefix, mode, sequence=sequence, **chosen)) as growing:
             last = next(growing)

@@ -102,8 +102,8 @@ def texts_of(options: EvalOptions) -> dict[str, list[str]]:
         return texts(options.text)
     if options.text is None:
         raise InputError("--only given without --text; give the text in which these documents are.")
-    found = by_name(named([options.text]), names_in(options.only))
-    if not (some := {name: [each.text for each in of_name] for name, of_name in found.items() if of_name}):
+    documents = by_name(named([options.text]), names_in(options.only))
+    if not (some := {name: [each.text for each in of_name] for name, of_name in documents.items() if of_name}):
         raise InputError(f"{options.text} has none of the documents that {options.only} names.")
     return some
 
@@ -131,19 +131,19 @@ def logs(model: LanguageModel, rule: Interpolation | None, window: Tensor) -> di
     with closing(model.open()) as sequence:
         logits = sequence.feed_every(window[:-1].tolist())
     logp = logits.log_softmax(-1).gather(1, window[1:, None])[:, 0]
-    found = {"ln p": float(mixed(None, window, logp).mean())}
-    return found if rule is None else found | {"ln p with the base store": float(mixed(rule, window, logp).mean())}
+    figures = {"ln p": float(mixed(None, window, logp).mean())}
+    return figures if rule is None else figures | {"ln p with the base store": float(mixed(rule, window, logp).mean())}
 
 
 def matches(model: LanguageModel, ways: Sequence[NamedMethod], k: int, place: Place) -> dict[str, float]:
     """Returns the match of the best of k drafts, as shipped and of the peer."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     with closing(model.open()) as sequence:
         for way in ways:
             sequence.sync(place.before)
             drafts = way.draft(sequence, place.before, k, len(place.after))
-            found[f"match of {k}, {way.name}"] = scored(model.tokenizer, "", drafts, place.after, 0.0).match
-    return found
+            figures[f"match of {k}, {way.name}"] = scored(model.tokenizer, "", drafts, place.after, 0.0).match
+    return figures
 
 
 def keys(autocomplete: Autocomplete, k: int, passage: Passage) -> dict[str, float]:

@@ -64,11 +64,11 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
                 settings = {name: (rule, values, {}) for name, (rule, values) in _settings().items()}
             else:
                 settings = dict(_matched(autocomplete, torch.cat(logits), t, options.matched, progress))
-            found: dict[str, list[dict[str, float]]] = {}
+            figures: dict[str, list[dict[str, float]]] = {}
             for name, (rule, values, about) in settings.items():
                 progress(f"T = {t:g}: {name}")
                 sampler = autocomplete.sampler(rule, values, t)
-                found[name] = [
+                figures[name] = [
                     expected(sampler, rows, before, written, t)
                     for rows, (before, written) in zip(logits, texts, strict=True)
                 ]
@@ -77,8 +77,8 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
                     for number, (before, _) in enumerate(texts)
                     if number % DRAWN_OF == 0
                 ]
-                peers = None if name == PEER else found.get(PEER)
-                report.rows.append({"rule": name, "T": t, **about} | row(found[name], peers) | _variety(drawn))
+                peers = None if name == PEER else figures.get(PEER)
+                report.rows.append({"rule": name, "T": t, **about} | row(figures[name], peers) | _variety(drawn))
         sequence.close()
     autocomplete.model.close()
     if options.matched is None:

@@ -49,7 +49,7 @@ def measure(options: EvalOptions, characters: int, progress: Progress) -> Report
         for way in ways:
             results[way].append(written(autocomplete, passage, *way, random.Random(number)))
     autocomplete.model.close()
-    saved = {way: fmean(one.saved for one in several) for way, several in results.items()}
+    saved = {way: fmean(result.saved for result in several) for way, several in results.items()}
     for (rate, corrects), several in results.items():
         report.rows.append(
             {
@@ -57,7 +57,7 @@ def measure(options: EvalOptions, characters: int, progress: Progress) -> Report
                 "corrects": "yes" if corrects else "no",
                 "passages": len(several),
                 "keys_saved_percent": saved[rate, corrects],
-                "ci": half_interval([one.saved for one in several]),
+                "ci": half_interval([result.saved for result in several]),
             }
         )
     rate, right = options.slips / 100, results[0.0, True]
@@ -65,7 +65,7 @@ def measure(options: EvalOptions, characters: int, progress: Progress) -> Report
     report.target(
         "keys saved without slips, more by rows that correct", saved[0.0, True] - saved[0.0, False], ">= -0.1"
     )
-    wronged = sum(one.wronged for one in right) / sum(one.places for one in right)
+    wronged = sum(result.wronged for result in right) / sum(result.places for result in right)
     report.target("percent of places at which a row corrects right words", 100 * wronged, "<= 0.5")
     return report
 
@@ -74,11 +74,11 @@ def written(
     autocomplete: Autocomplete, passage: Passage, rate: float, corrects: bool, chance: random.Random
 ) -> SlippedPassage:
     """Writes a passage with a slip at this share of its letters."""
-    session, found = autocomplete.open(), SlippedPassage(len(passage.rest))
+    session, result = autocomplete.open(), SlippedPassage(len(passage.rest))
     text, at, rows = passage.before + passage.rest, len(passage.before), list[KeptRow]()
     while at < len(text):
         drafts = _drafts(session, text[:at], rows, corrects)
-        found.places, found.wronged = found.places + 1, found.wronged + any(d.replace for d in drafts)
+        result.places, result.wronged = result.places + 1, result.wronged + any(d.replace for d in drafts)
         end = max(at + 1, _reached(drafts, text[:at], text))
         if (
             end == at + 1
@@ -87,32 +87,32 @@ def written(
             and chance.random() < rate
             and at + 2 < len(text)
         ):
-            end = _after_slip(session, text, at, corrects, chance, found)
+            end = _after_slip(session, text, at, corrects, chance, result)
             rows = []
         else:
             taken = text[at:end]
             rows = [KeptRow(d.id, d.text[len(taken) :]) for d in drafts if _goes_on(d, taken)]
-            found.keys += 1
+            result.keys += 1
         at = end
     session.close()
-    return found
+    return result
 
 
 def _after_slip(
-    session: Session, text: str, at: int, corrects: bool, chance: random.Random, found: SlippedPassage
+    session: Session, text: str, at: int, corrects: bool, chance: random.Random, result: SlippedPassage
 ) -> int:
     """Writes wrong letters at a place, and what follows until they are corrected. Returns the place then."""
     wrong, meant = slip(text[at : at + 2], chance)
     right = at + meant  # the place that the typist believes to have reached
-    found.keys += len(wrong)
+    result.keys += len(wrong)
     for _ in range(NOTICED + 1):
         if (end := _reached(_drafts(session, text[:at] + wrong, [], corrects), text[:at] + wrong, text)) >= right:
-            found.keys += 1
+            result.keys += 1
             return end
         if not text[right : right + 1].isalpha():
             break
-        wrong, right, found.keys = wrong + text[right], right + 1, found.keys + 1
-    found.keys += len(wrong) + 1  # deletes them, and types the letter again
+        wrong, right, result.keys = wrong + text[right], right + 1, result.keys + 1
+    result.keys += len(wrong) + 1  # deletes them, and types the letter again
     return at + 1
 
 

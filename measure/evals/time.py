@@ -171,8 +171,8 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
         usual = session.complete(before, options=drafting(settings)).finish()
         farther = session.complete(before, options=drafting(settings, end_below=END_BELOW)).finish()
         branches = tuple(draft.probability for draft in usual.drafts)
-        made = tuple((farther.making(draft), RowPath.of(draft)) for draft in farther.drafts)
-        shown.append(RowsAt(tuple(usual.paths), branches, usual.best, tuple(farther.paths), made))
+        pairs = tuple((farther.making(draft), RowPath.of(draft)) for draft in farther.drafts)
+        shown.append(RowsAt(tuple(usual.paths), branches, usual.best, tuple(farther.paths), pairs))
     session.close()
     return shown
 
@@ -242,26 +242,26 @@ def compared(k: int, drafted: Drafted) -> list[ReportRow]:
             costs = {key: Costs(key, look, take, WORD_MS) for key in KEYS_MS}
             written = {key: typed(drafted, policy, costs[key]) for key in KEYS_MS}
             typical = written[TYPICAL_MS]
-            made: ReportRow = {"policy": name, "k": k, "look_ms": look, "take_ms": take}
-            made |= {f"saved_{key:g}": saved(written[key]) for key in KEYS_MS}
-            made["ci_157"] = half_interval([saved([one]) for one in typical])
-            made["seconds_157"] = sum(one.time for one in typical) / 1000
-            rows.append(made | {f"{what}_157": value for what, value in _counts(typical).items()})
+            row: ReportRow = {"policy": name, "k": k, "look_ms": look, "take_ms": take}
+            row |= {f"saved_{key:g}": saved(written[key]) for key in KEYS_MS}
+            row["ci_157"] = half_interval([saved([passage]) for passage in typical])
+            row["seconds_157"] = sum(passage.time for passage in typical) / 1000
+            rows.append(row | {f"{what}_157": value for what, value in _counts(typical).items()})
     for name, policy in POLICIES.items():
         written = typed(drafted, policy, KEYS, sigma=0)
-        made = {"policy": name, "k": k, "keys_saved_percent": saved(written)}
-        made["keys_ci"] = half_interval([saved([one]) for one in written])
-        made["keys"] = sum(one.time for one in written)
-        rows.append(made | {f"{what}_per_100": value for what, value in _counts(written).items()})
+        row = {"policy": name, "k": k, "keys_saved_percent": saved(written)}
+        row["keys_ci"] = half_interval([saved([passage]) for passage in written])
+        row["keys"] = sum(passage.time for passage in written)
+        rows.append(row | {f"{what}_per_100": value for what, value in _counts(written).items()})
     return rows
 
 
 def _counts(written: Sequence[WrittenPassage]) -> dict[str, float]:
     """Returns newly shown rows and takings per 100 characters of text."""
-    characters = sum(one.characters for one in written)
+    characters = sum(passage.characters for passage in written)
     return {
-        "new_rows": 100 * sum(one.new_rows for one in written) / characters,
-        "taken": 100 * sum(one.taken for one in written) / characters,
+        "new_rows": 100 * sum(passage.new_rows for passage in written) / characters,
+        "taken": 100 * sum(passage.taken for passage in written) / characters,
     }
 
 
@@ -354,8 +354,8 @@ def fits(k: int, drafted: Drafted) -> list[ReportRow]:
         }
         mean = fmean(map(saved, each.values()))
         typical = each[50.0, 700.0, TYPICAL_MS]
-        made: ReportRow = {"looks": constants.looks, "k": k, "mean_saved_percent": mean}
-        rows.append(made | {"new_rows_157": _counts(typical)["new_rows"]})
+        row: ReportRow = {"looks": constants.looks, "k": k, "mean_saved_percent": mean}
+        rows.append(row | {"new_rows_157": _counts(typical)["new_rows"]})
     for making, cuts in judged_cuts(drafted, calibrated=False).items():
         rows.append({"fitted": str(making), "k": k, "points": str(fitted(cuts).points), "cuts": len(cuts)})
     return rows

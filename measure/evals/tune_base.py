@@ -84,10 +84,10 @@ def judge(chosen: Sequence[TunedPlace], base: NgramStore, setting: Setting) -> d
 
 def changed() -> dict[str, DraftSettings]:
     """Returns the shipped settings, and those with one change, by name."""
-    found = {"shipped": DraftSettings(k=K)}
+    settings = {"shipped": DraftSettings(k=K)}
     for option, values in CHANGES.items():
-        found |= {f"{option} {value:g}": DraftSettings.model_validate({"k": K, option: value}) for value in values}
-    return found
+        settings |= {f"{option} {value:g}": DraftSettings.model_validate({"k": K, option: value}) for value in values}
+    return settings
 
 
 def saved(

@@ -53,7 +53,7 @@ def judged(by_pair: dict[tuple[float, float], list[tuple[int, float]]], part: st
     """Makes a row for each pair, then one for the best by each figure.
 
     Args:
-        found: the matching tokens and the perplexity at each place, by α and τ.
+        by_pair: the matching tokens and the perplexity at each place, by α and τ.
     """
     report = Report("eval tune-paper")
     for (alpha, tau), scores in by_pair.items():

@@ -42,7 +42,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     if options.counted and base is None:
         raise InputError("--counted given without a base store; leave it out, or give --base-store.")
     past = None if options.past is None else [text for several in texts(options.past).values() for text in several]
-    found: dict[str, dict[str, list[float]]] = {}
+    by_writer: dict[str, dict[str, list[float]]] = {}
     for number, (writer, written) in enumerate(documents.items()):
         progress(f"{writer} ({number + 1} of {len(documents)})")
         ids = [token for text in written for token in model.tokenizer.encode(text)]
@@ -59,30 +59,30 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
             raise InputError(f"The {writer} text is too short: {len(ids)} tokens to predict; {STEP + 2} expected.")
         own = Counts.of(model.vocab_size, [(passage, 1) for passage in learnt])
         rules = {"base store": interpolation(counted), "base and personal": interpolation(counted, [own])}
-        found[writer] = predicted(ids, logs(model, ids), rules)
+        by_writer[writer] = predicted(ids, logs(model, ids), rules)
     model.close()
-    return judged(found)
+    return judged(by_writer)
 
 
 def logs(model: LanguageModel, ids: list[int]) -> list[float]:
     """ln p by the model of each token after the first STEP."""
-    found: list[float] = []
+    logp: list[float] = []
     for at in range(STEP, len(ids), STEP):
         with closing(model.open()) as sequence:
             window = ids[at - STEP : at + STEP]
             logits = sequence.feed_every(window[:-1])[STEP - 1 :].log_softmax(-1)
-        found += [float(x[i]) for x, i in zip(logits, window[STEP:], strict=True)]
-    return found
+        logp += [float(x[i]) for x, i in zip(logits, window[STEP:], strict=True)]
+    return logp
 
 
 def predicted(ids: list[int], logp: list[float], rules: dict[str, Interpolation | None]) -> dict[str, list[float]]:
     """ln p of each token after the first STEP, by the model and by each rule: as it is, and with earned weights."""
-    found = {"model": logp}
+    by_rule = {"model": logp}
     for name, rule in rules.items():
         if not isinstance(rule, Linear):  # there is no store
             continue
         earned = Earned()
-        constant, learnt = found[f"{name}, {CONSTANT}"], found[f"{name}, {EARNED}"] = [], []
+        constant, learnt = by_rule[f"{name}, {CONSTANT}"], by_rule[f"{name}, {EARNED}"] = [], []
         for at, logq in enumerate(logp, start=STEP):
             if (unread := earned.unread(ids[:at], STEP)) < at:
                 earned.read(unread, ids[unread:at], logp[unread - STEP : at - STEP])
@@ -90,15 +90,15 @@ def predicted(ids: list[int], logp: list[float], rules: dict[str, Interpolation 
             after = rule.after(ids[:at])
             constant.append(float(after.scores(np.array([[logq]]), *here)[0, 0]))
             learnt.append(float(earned.rule(after, at).scores(np.array([[logq]]), *here)[0, 0]))
-    return found
+    return by_rule
 
 
-def judged(found: dict[str, dict[str, list[float]]]) -> Report:
+def judged(by_writer: dict[str, dict[str, list[float]]]) -> Report:
     """A row for each writer. `gain_ci` is half of the 95 % confidence interval of the earned weights' gain over the
     model alone, from means over blocks of tokens."""
     report, best = Report("eval weights"), "base and personal"
     gains: dict[str, list[float]] = {CONSTANT: [], EARNED: []}
-    for writer, by_rule in found.items():
+    for writer, by_rule in by_writer.items():
         report.rows.append(
             {"writer": writer, "tokens": len(by_rule["model"])} | {n: fmean(x) for n, x in by_rule.items()}
         )

@@ -115,9 +115,12 @@ def create_server() -> DraftingLanguageServer:
     @server.feature(types.INITIALIZE)
     def initialize(params: types.InitializeParams) -> None:
         server.first = section(params.initialization_options)
-        made = server.workspace
+        workspace = server.workspace
         server.protocol._workspace = Documents(
-            made.root_uri, types.TextDocumentSyncKind.Incremental, list(made.folders.values()), made.position_encoding
+            workspace.root_uri,
+            types.TextDocumentSyncKind.Incremental,
+            list(workspace.folders.values()),
+            workspace.position_encoding,
         )
 
     @server.feature(types.INITIALIZED)

@@ -88,5 +88,7 @@ class Documents(Workspace):
         """The texts of the other open documents whose path ends in one of the patterns, in the order of the patterns,
         each once."""
         others = {uri: document for uri, document in self.text_documents.items() if document is not but}
-        chosen = [uri for each in patterns for uri, one in others.items() if PurePath(one.path or uri).match(each)]
+        chosen = [
+            uri for each in patterns for uri, document in others.items() if PurePath(document.path or uri).match(each)
+        ]
         return [others[uri].source for uri in dict.fromkeys(chosen)]

@@ -56,8 +56,8 @@ export class BrowserDocuments {
    */
   async write({ text, ...entry }, base) {
     const written = { ...entry, opening: openingOf(text), words: await countWords(text), revision: crypto.randomUUID() };
-    await this.change(entry.id, (found, entries, texts) => {
-      if ((found?.revision ?? "") !== base) throw new Changed("The document was changed in another window.");
+    await this.change(entry.id, (previous, entries, texts) => {
+      if ((previous?.revision ?? "") !== base) throw new Changed("The document was changed in another window.");
       entries.put(written);
       texts.put(text, entry.id);
     });
@@ -69,8 +69,8 @@ export class BrowserDocuments {
    * @param {boolean} on
    */
   async putInBin(id, on) {
-    await this.change(id, (found, entries) => {
-      if (found) entries.put({ ...found, binned: on ? Date.now() : null });
+    await this.change(id, (previous, entries) => {
+      if (previous) entries.put({ ...previous, binned: on ? Date.now() : null });
     });
   }
 
@@ -85,7 +85,7 @@ export class BrowserDocuments {
   /**
    * Read one entry and act on it, in one transaction.
    * @param {string} id
-   * @param {(found: Entry | undefined, entries: IDBObjectStore, texts: IDBObjectStore) => void} action an exception
+   * @param {(previous: Entry | undefined, entries: IDBObjectStore, texts: IDBObjectStore) => void} action an exception
    *   aborts the transaction
    * @returns {Promise<void>} resolved when the change is on disk
    */

@@ -73,11 +73,11 @@ export class Documents {
     if (!id) return;
     const own = id === place?.id;
     const release = await lockDocument(id, own ? AbortSignal.timeout(OWN_WAIT) : null);
-    const found = await this.stored.find(id);
-    if (!found || found.binned !== null) return release?.();
-    if (!release) return this.waitFor(found);
-    const shown = await this.preview(found);
-    this.show(found, release, own ? place : null, this.editor.parts.text);
+    const document = await this.stored.find(id);
+    if (!document || document.binned !== null) return release?.();
+    if (!release) return this.waitFor(document);
+    const shown = await this.preview(document);
+    this.show(document, release, own ? place : null, this.editor.parts.text);
     shown();
   }
 
@@ -122,13 +122,13 @@ export class Documents {
     return this.stored.inTurn(async () => {
       if (id === this.current.id) return;
       const release = await lockDocument(id);
-      const found = await this.stored.find(id);
-      if (!found) {
+      const document = await this.stored.find(id);
+      if (!document) {
         release?.();
         throw new Error("This document is no longer there.");
       }
-      if (!release) return this.waitFor(found);
-      await this.replaceBy(found, release);
+      if (!release) return this.waitFor(document);
+      await this.replaceBy(document, release);
     });
   }
 
@@ -195,9 +195,9 @@ export class Documents {
   /** @param {string} id */
   openCopy(id) {
     return this.stored.inTurn(async () => {
-      const found = await this.stored.find(id);
-      if (!found) throw new Error("This document is no longer there.");
-      await this.showNew(copyOf(found));
+      const document = await this.stored.find(id);
+      if (!document) throw new Error("This document is no longer there.");
+      await this.showNew(copyOf(document));
     });
   }
 
@@ -220,9 +220,9 @@ export class Documents {
   waitFor(document) {
     this.lock.waitFor(document, (release, signal) => {
       this.stored.inTurn(async () => {
-        const found = signal.aborted ? null : await this.stored.find(document.id);
-        if (!found) return release();
-        await this.replaceBy(found, release);
+        const storedDocument = signal.aborted ? null : await this.stored.find(document.id);
+        if (!storedDocument) return release();
+        await this.replaceBy(storedDocument, release);
       });
     });
   }
@@ -277,9 +277,9 @@ export class Documents {
         return this.saving.save();
       }
       await withLock(id, async () => {
-        const found = await this.stored.find(id);
-        if (!found) throw new Error("This document is no longer there.");
-        await this.stored.writeOrCopy({ ...found, title });
+        const document = await this.stored.find(id);
+        if (!document) throw new Error("This document is no longer there.");
+        await this.stored.writeOrCopy({ ...document, title });
       });
       this.stored.listChanged();
     });
@@ -295,9 +295,9 @@ export class Documents {
         return this.saving.save();
       }
       await withLock(id, async () => {
-        const found = await this.stored.find(id);
-        if (!found) throw new Error("This document is no longer there.");
-        await this.stored.writeOrCopy({ ...found, privateRanges: [], unsure: false });
+        const document = await this.stored.find(id);
+        if (!document) throw new Error("This document is no longer there.");
+        await this.stored.writeOrCopy({ ...document, privateRanges: [], unsure: false });
       });
       this.stored.listChanged();
     });
@@ -320,9 +320,9 @@ export class Documents {
   all() {
     return this.stored.inTurn(async () => {
       await this.saving.save();
-      const found = [];
-      for (const { id } of await this.stored.opened().list()) found.push(await this.stored.opened().read(id));
-      return found.filter((document) => document !== null);
+      const documents = [];
+      for (const { id } of await this.stored.opened().list()) documents.push(await this.stored.opened().read(id));
+      return documents.filter((document) => document !== null);
     });
   }
 
@@ -345,9 +345,9 @@ export class Documents {
   async followMove() {
     await this.stored.followMove();
     if (!this.current.revision) return;
-    const found = await this.stored.opened().read(this.current.id);
+    const moved = await this.stored.opened().read(this.current.id);
     // This tab has the document's lock, so the moved text is the one it saved last, or an older one.
-    this.saving.current = this.saving.saved({ ...this.current, revision: "", ...found }, found?.text ?? "");
+    this.saving.current = this.saving.saved({ ...this.current, revision: "", ...moved }, moved?.text ?? "");
     await this.saving.save();
   }
 }

@@ -285,12 +285,12 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
     document.title = text() || documents.current.title ? `${documents.title} – Polydraft` : "Polydraft";
   });
   root.addEventListener("pd-elsewhere", (event) => {
-    const found = /** @type {CustomEvent} */ (event).detail;
-    elsewhere.hidden = !found;
-    root.toggleAttribute("data-elsewhere", Boolean(found)); // an empty text is not an invitation to write then
-    if (!found) return;
-    elsewhere.dataset.id = found.id;
-    /** @type {HTMLElement} */ (elsewhere.querySelector("b")).textContent = `“${titleOf(found)}” is open in another tab.`;
+    const detail = /** @type {CustomEvent} */ (event).detail;
+    elsewhere.hidden = !detail;
+    root.toggleAttribute("data-elsewhere", Boolean(detail)); // an empty text is not an invitation to write then
+    if (!detail) return;
+    elsewhere.dataset.id = detail.id;
+    /** @type {HTMLElement} */ (elsewhere.querySelector("b")).textContent = `“${titleOf(detail)}” is open in another tab.`;
     popup.close();
   });
 }

@@ -89,15 +89,15 @@ function inLines(text) {
  * @returns {Document[] | null} null for other JSON, which is opened as text
  */
 function documentsOf(text, name) {
-  let found;
+  let content;
   try {
-    found = JSON.parse(text);
+    content = JSON.parse(text);
   } catch {
     return null;
   }
-  if (found?.format !== FORMAT) return null;
-  if (found.version !== VERSION) throw new Error(`“${name}” was made by a newer Polydraft. Update this one first.`);
-  return found.documents.map((/** @type {any} */ given, /** @type {number} */ n) => checked(given, `“${name}”, document ${n + 1}`));
+  if (content?.format !== FORMAT) return null;
+  if (content.version !== VERSION) throw new Error(`“${name}” was made by a newer Polydraft. Update this one first.`);
+  return content.documents.map((/** @type {any} */ given, /** @type {number} */ n) => checked(given, `“${name}”, document ${n + 1}`));
 }
 
 /**

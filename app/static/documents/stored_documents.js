@@ -133,8 +133,8 @@ export class StoredDocuments {
       return await this.opened().write(document, document.revision);
     } catch (error) {
       if (!(error instanceof Changed)) throw error;
-      const found = await this.find(document.id);
-      if (found && found.text === document.text) return found;
+      const storedDocument = await this.find(document.id);
+      if (storedDocument && storedDocument.text === document.text) return storedDocument;
       const copy = copyOf(document);
       const entry = await this.opened().write(copy, "");
       this.editor.notices.toast(`This document was changed elsewhere. Your text is kept as “${titleOf(entry)}”.`, { long: true });
@@ -184,9 +184,9 @@ export class StoredDocuments {
     return this.inTurn(async () => {
       let added = 0;
       for (const document of documents) {
-        const found = await this.opened().read(document.id);
-        if (found?.text === document.text) continue;
-        await this.opened().write(found ? copyOf(document) : { ...document, revision: "" }, "");
+        const storedDocument = await this.opened().read(document.id);
+        if (storedDocument?.text === document.text) continue;
+        await this.opened().write(storedDocument ? copyOf(document) : { ...document, revision: "" }, "");
         added++;
       }
       this.listChanged();

@@ -91,9 +91,9 @@ export function setUpCounts(root, field, keysPressed, typed) {
     const n = ++counting;
     const { text } = field;
     const changed = counted === null ? null : wordsAdded(counted, text, field.caret);
-    const found = changed === null ? await countWords(field.parts.text, () => n !== counting && field.text !== text) : words + changed;
+    const total = changed === null ? await countWords(field.parts.text, () => n !== counting && field.text !== text) : words + changed;
     if (n !== counting) return;
-    [words, counted] = [found, text];
+    [words, counted] = [total, text];
     draw();
   }
 

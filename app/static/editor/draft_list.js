@@ -177,8 +177,8 @@ export class DraftList {
 function described(draft, personal) {
   const { whole, tail } = draft;
   const corrected = draft.replace ? `In place of “${slipOf(draft).word}”. ` : "";
-  const made = tail ? `; ${TAILS[tail]}` : "";
-  return `${corrected}The whole draft: ${percent(whole)}${personal ? "; underlined: from your stores" : ""}${made}`;
+  const ending = tail ? `; ${TAILS[tail]}` : "";
+  return `${corrected}The whole draft: ${percent(whole)}${personal ? "; underlined: from your stores" : ""}${ending}`;
 }
 
 /**

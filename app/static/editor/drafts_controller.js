@@ -401,7 +401,7 @@ export class DraftsController {
       const typed = (before.length - anchor.length) * this.pace.costs.key_ms;
       const paying = pays.flatMap(({ id, text, chance, saved_ms }) => {
         if (typed && saved_ms <= chance * typed) return [];
-        const draft = drafts.find((one) => one.id === id);
+        const draft = drafts.find((candidate) => candidate.id === id);
         // A draft that appears unasked may end before it saves most time: at the next punctuation.
         const shown = draft?.text.startsWith(text) ? text : draft?.text ?? "";
         return draft ? [{ ...draft, text: shown, chance, best: pays[0].id === id }] : [];

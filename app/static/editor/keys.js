@@ -69,7 +69,7 @@ export class Keys {
 
   /** The caps of the key of an action, as HTML. @param {string} id */
   caps(id) {
-    const key = this.keys.find((one) => one.id === id);
+    const key = this.keys.find((candidate) => candidate.id === id);
     return key ? caps(this.comboOf(key)) : "";
   }
 

@@ -95,10 +95,10 @@ export class Learning {
     /** @type {string[] | null} */
     let stores = null;
     try {
-      const found = await getJson("/api/stores/learning");
-      stores = found.learning;
-      if (this.mark !== undefined && found.removed !== this.mark) this.drafts.forgetDrafts();
-      this.mark = found.removed;
+      const answer = await getJson("/api/stores/learning");
+      stores = answer.learning;
+      if (this.mark !== undefined && answer.removed !== this.mark) this.drafts.forgetDrafts();
+      this.mark = answer.removed;
     } catch {
       // The model is loading, or the server cannot be reached; the editor shows a notice. A later input tries again.
     }

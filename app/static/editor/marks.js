@@ -32,15 +32,15 @@ export function marks(draft, rest) {
 function wholeWords(characters, parts) {
   const inWord = (/** @type {number} */ at) => /[\p{L}\p{M}\p{N}'’-]/u.test(characters[at] ?? "");
   /** @type {[number, number][]} */
-  const found = [];
+  const words = [];
   for (let [start, end] of parts) {
     while (inWord(start) && inWord(start - 1)) start--;
     while (inWord(end - 1) && inWord(end)) end++;
-    const last = found[found.length - 1];
+    const last = words[words.length - 1];
     if (last && start <= last[1]) last[1] = Math.max(last[1], end);
-    else found.push([start, end]);
+    else words.push([start, end]);
   }
-  return found;
+  return words;
 }
 
 /**

@@ -202,14 +202,14 @@ export class Pace {
 
 /** The numbers of the last visit; new ones if there are none, or what is stored has another form. */
 function stored() {
-  const found = attempt(() => JSON.parse(localStorage.getItem(KEPT) ?? "null"));
+  const numbers = attempt(() => JSON.parse(localStorage.getItem(KEPT) ?? "null"));
   const counts = (/** @type {unknown} */ list, length = BINS) =>
     Array.isArray(list) && list.length === length && list.every((count) => Number.isFinite(count) && count >= 0);
-  const judged = found && counts(found.judged, TENTHS) && counts(found.right, TENTHS);
+  const judged = numbers && counts(numbers.judged, TENTHS) && counts(numbers.right, TENTHS);
   const usable =
-    judged && counts(found.keys) && counts(found.takes) && Number.isFinite(found.shown) && Number.isFinite(found.taken) &&
-    typeof found.weeks === "object" && found.weeks && Object.values(found.weeks).every(Number.isFinite);
-  return /** @type {Numbers} */ (usable ? found : none());
+    judged && counts(numbers.keys) && counts(numbers.takes) && Number.isFinite(numbers.shown) && Number.isFinite(numbers.taken) &&
+    typeof numbers.weeks === "object" && numbers.weeks && Object.values(numbers.weeks).every(Number.isFinite);
+  return /** @type {Numbers} */ (usable ? numbers : none());
 }
 
 /** @param {number} ms */

@@ -35,11 +35,11 @@ export function setUpPairing(root) {
     const request = (newest += 1);
     withoutCode("");
     try {
-      const found = /** @type {{code: string, seconds: number}} */ (await postJson("/pair/code", {}));
+      const answer = /** @type {{code: string, seconds: number}} */ (await postJson("/pair/code", {}));
       if (!dialog.open || request !== newest) return;
       code.hidden = false;
-      setText(code, found.code);
-      ends = performance.now() + found.seconds * 1000;
+      setText(code, answer.code);
+      ends = performance.now() + answer.seconds * 1000;
       ticking = setInterval(tick, 1000);
       tick();
     } catch (error) {

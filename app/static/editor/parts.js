@@ -231,9 +231,9 @@ export class Parts {
     }
     if (all[at].length > SMALL || !this.long) return;
     const first = at > 0 ? at - 1 : at;
-    const [one, two] = all.slice(first, first + 2);
-    if (one.length + two.length > LONG) return;
-    all.splice(first, 2, { length: one.length + one.gap + two.length, gap: two.gap });
+    const [part, next] = all.slice(first, first + 2);
+    if (part.length + next.length > LONG) return;
+    all.splice(first, 2, { length: part.length + part.gap + next.length, gap: next.gap });
   }
 
   /**
@@ -243,17 +243,17 @@ export class Parts {
    * @param {number} least
    */
   pull(text, at, least) {
-    const [one, two] = this.all.slice(at, at + 2);
+    const [part, next] = this.all.slice(at, at + 2);
     const from = this.start(at + 1);
-    const until = from + two.length;
+    const until = from + next.length;
     const lowest = Math.max(from, least);
     if (lowest + MOVED >= until) {
-      this.all.splice(at, 2, { length: one.length + one.gap + two.length, gap: two.gap });
+      this.all.splice(at, 2, { length: part.length + part.gap + next.length, gap: next.gap });
       return;
     }
     const { end, gap } = placeToCut(text, lowest, lowest + MOVED);
     this.all[at] = { length: end - this.start(at), gap };
-    this.all[at + 1] = { length: until - end - gap, gap: two.gap };
+    this.all[at + 1] = { length: until - end - gap, gap: next.gap };
   }
 
   /**

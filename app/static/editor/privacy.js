@@ -158,21 +158,21 @@ export class PrivateText {
    */
   privateParts(text) {
     /** @type {Range[]} */
-    const found = [];
+    const ranges = [];
     for (const copy of this.copies) {
       // The inserted text is a part of the copy, or all of it.
       for (let at = copy.text.indexOf(text); at >= 0; at = copy.text.indexOf(text, at + 1)) {
-        found.push(...inside(copy.ranges, at, at + text.length));
+        ranges.push(...inside(copy.ranges, at, at + text.length));
       }
       // The inserted text contains a private part of the copy.
       for (const [from, to] of copy.ranges) {
         const secret = copy.text.slice(from, to).trim();
         for (let at = text.indexOf(secret); secret.length > 1 && at >= 0; at = text.indexOf(secret, at + 1)) {
-          found.push([at, at + secret.length]);
+          ranges.push([at, at + secret.length]);
         }
       }
     }
-    return joined(found);
+    return joined(ranges);
   }
 
   /**

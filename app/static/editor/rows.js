@@ -16,7 +16,7 @@ import { restOf } from "./drafting.js";
  * @typedef {{draft: PlacedDraft | null, rest: string, live: boolean}} Row
  */
 
-let made = 0;
+let lineages = 0;
 
 /**
  * Whether two drafts are inserted at the same place.
@@ -76,7 +76,7 @@ export class Rows {
     /** @type {Draft[]} */
     const others = [];
     const place = (/** @type {number} */ id, /** @type {Draft} */ draft, /** @type {PlacedDraft | null} */ same) => {
-      const placed = { ...draft, anchor, origin: same?.origin ?? anchor.length, lineage: same?.lineage ?? ++made };
+      const placed = { ...draft, anchor, origin: same?.origin ?? anchor.length, lineage: same?.lineage ?? ++lineages };
       const rest = restOf(placed, before);
       if (rest) decided[id] = { draft: placed, rest, live: true };
     };
@@ -124,7 +124,7 @@ export class Rows {
       const continues = Boolean(old && (draft.text.startsWith(old) || old.startsWith(draft.text)));
       const text = growing && old?.startsWith(draft.text) ? old : draft.text;
       const same = continues ? row.draft : null;
-      const placed = { ...draft, text, anchor, origin: same?.origin ?? anchor.length, lineage: same?.lineage ?? ++made };
+      const placed = { ...draft, text, anchor, origin: same?.origin ?? anchor.length, lineage: same?.lineage ?? ++lineages };
       const rest = restOf(placed, before);
       return rest ? { draft: placed, rest, live: true } : { draft: placed, rest: row.rest || draft.text, live: false };
     });

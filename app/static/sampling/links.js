@@ -80,7 +80,7 @@ export function readLink(panel, parts) {
   for (const input of inputs) options[input.name] = optionValue(input, true);
   for (const [name, text] of parts) {
     if (["rule", "mode", "temperature", "seed", "speculate", "drafter"].includes(name)) continue;
-    const input = inputs.find((one) => flagOf(one) === name);
+    const input = inputs.find((field) => flagOf(field) === name);
     if (input) {
       const value = input.type === "checkbox" ? truthIn(text) : input instanceof HTMLSelectElement ? text : numberIn(text);
       if (value === undefined || !allows(input, value)) return `${name} ${text} given; ${expected(input)} expected.`;

@@ -159,11 +159,11 @@ export class NextToken {
       this.counters.views++;
       const request = { tab: TAB, temperature: options.values.temperature, rules, map: this.shown === "map" };
       const view = await postJson("/api/view", request);
-      for (const one of view.choices) one.title = choice.titleOf(one.rule);
+      for (const entry of view.choices) entry.title = choice.titleOf(entry.rule);
       this.view = view;
       // If the newest request has not reached the server yet, the view is of the position before it.
       const { running, answered } = this.page.requests();
-      this.seenBefore = [running, answered].find((one) => one?.n === this.view?.n)?.before;
+      this.seenBefore = [running, answered].find((candidate) => candidate?.n === this.view?.n)?.before;
       this.draw();
       if (this.shown === "sweep") this.timers.later("sweep", SWEEP_AFTER, () => this.sweep(rules));
     } catch (error) {
@@ -187,12 +187,12 @@ export class NextToken {
     if (!this.visible() || this.shown !== "sweep") return;
     this.counters.sweeps++;
     try {
-      const found = await postJson("/api/sweep", { tab: TAB, rules });
+      const result = await postJson("/api/sweep", { tab: TAB, rules });
       const titles = Object.fromEntries(Object.keys(rules).map((rule) => [rule, this.panel.choice.titleOf(rule)]));
       const temperature = Number(this.panel.options.values.temperature);
       const now = { rule: this.rule, temperature, titles, possible: this.view?.possible ?? 1 };
-      drawSweep(this.find(".sm-sweep-here"), found, now);
-      this.drawWide = () => drawSweep(this.find(".sm-wide > div"), found, now, WIDE);
+      drawSweep(this.find(".sm-sweep-here"), result, now);
+      this.drawWide = () => drawSweep(this.find(".sm-wide > div"), result, now, WIDE);
       if (/** @type {HTMLDialogElement} */ (this.find(".sm-wide")).open) this.drawWide();
     } catch (error) {
       if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;

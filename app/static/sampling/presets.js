@@ -118,7 +118,7 @@ export class Presets {
     return (
       choice.isAt(preset) && preset.temperature === options.values.temperature &&
       Object.entries(options.values).every(([name, value]) => !(name in preset) || /** @type {any} */ (preset)[name] === value) &&
-      (drafts(preset) ? this.draftsAs(preset) : !this.known.some((one) => drafts(one) && this.draftsAs(one)))
+      (drafts(preset) ? this.draftsAs(preset) : !this.known.some((other) => drafts(other) && this.draftsAs(other)))
     );
   }
 
@@ -143,7 +143,7 @@ export class Presets {
     this.panel.notice("");
     // The settings of a paper's method go back to their defaults with it.
     const { options } = this.panel;
-    const left = this.known.filter((one) => drafts(one) && this.draftsAs(one)).flatMap((one) => Object.keys(one.drafting ?? {}));
+    const left = this.known.filter((other) => drafts(other) && this.draftsAs(other)).flatMap(({ drafting }) => Object.keys(drafting ?? {}));
     for (const name of left) if (!(name in (preset.drafting ?? {}))) options.set(name, options.usual(name));
     this.panel.take(preset);
   }
@@ -182,7 +182,7 @@ export class Presets {
   }
 
   async delete() {
-    const preset = this.own.find((one) => this.isAt(one));
+    const preset = this.own.find((candidate) => this.isAt(candidate));
     if (!preset) return;
     await this.attempt(async () => {
       this.replace(await postJson("/api/presets/delete", { name: preset.name }));

@@ -331,15 +331,15 @@ export class Sampling {
     // Remove them from the address, so that a reload does not undo later choices.
     history.replaceState(history.state, "", location.pathname + location.search);
     this.toggle(true);
-    const found = readLink(this, parts);
-    if (typeof found === "string") {
-      this.notice(`${found} The link was not followed.`);
+    const result = readLink(this, parts);
+    if (typeof result === "string") {
+      this.notice(`${result} The link was not followed.`);
       return;
     }
     this.notice("");
-    this.options.setAll(found.options);
+    this.options.setAll(result.options);
     this.speculation.reset();
-    this.speculation.takeOver(found.speculation);
-    this.take(found);
+    this.speculation.takeOver(result.speculation);
+    this.take(result);
   }
 }

@@ -120,13 +120,13 @@ async function filesIn(entry, path = "") {
     return [{ name: path + entry.name, file }];
   }
   const reader = entry.createReader();
-  const found = [];
+  const files = [];
   for (;;) {
     /** @type {any[]} */
     const some = await new Promise((done, failed) => reader.readEntries(done, failed)); // at most a hundred per call
-    if (!some.length) return found;
+    if (!some.length) return files;
     for (const inner of some) {
-      if (!inner.name.startsWith(".")) found.push(...(await filesIn(inner, `${path}${entry.name}/`)));
+      if (!inner.name.startsWith(".")) files.push(...(await filesIn(inner, `${path}${entry.name}/`)));
     }
   }
 }

@@ -27,16 +27,16 @@ export class Searching {
   async search(text) {
     if (!text) return;
     /** @type {Found[]} */
-    const found = (await postJson("/api/stores/search", { text })).found;
+    const rows = (await postJson("/api/stores/search", { text })).found;
     this.searched = text;
     const box = this.find(".ps-found");
-    if (!found.length) {
+    if (!rows.length) {
       box.replaceChildren(newElement("p", "", ""));
       setText(box.querySelector("p"), `“${text}” is in none of your stores.`);
       return;
     }
-    box.replaceChildren(...found.map((row) => this.result(row)));
-    const stores = found.filter((row) => Object.keys(row.occurrences).length).map((row) => row.store);
+    box.replaceChildren(...rows.map((row) => this.result(row)));
+    const stores = rows.filter((row) => Object.keys(row.occurrences).length).map((row) => row.store);
     if (!stores.length) return;
     const button = newElement("button", "ps-forget", "");
     button.setAttribute("type", "button");
