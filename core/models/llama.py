@@ -10,7 +10,7 @@ Shapes: N inputs of all lines, D width, w width of a head, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +73,7 @@ class NativeLlama(nn.Module):
         shape: Shape,
         embeddings: Embeddings | float,
         rotary: nn.Module,
-        layers: list[LayerMaps],
+        layers: Iterable[LayerMaps],
         output: Map,
         norm: Tensor,
         rounded: bool = False,
@@ -84,14 +84,15 @@ class NativeLlama(nn.Module):
             config: transformers' configuration, or an object with the same attributes.
             embeddings: of the inputs; a number if they are the output rows, times that number.
             rotary: computes cosines and sines, as transformers' module does, of each kind of rotation.
+            layers: see `Compiled`.
             output, norm: the output rows, and the weight (D,) of the norm before them.
             rounded: inputs are rounded to 8 bits where there are many, see `Compiled`.
         """
         super().__init__()
         self.config, self._shape = config, shape
         self._rotary = rotary
-        self.planes = [(shape.key_heads, shape.width)] * (2 * len(layers))
         self._compiled = compiled = Compiled(shape, layers, output, norm, rounded=rounded)
+        self.planes = [(shape.key_heads, shape.width)] * (2 * compiled.layers)
         if not isinstance(embeddings, Embeddings):
             rows = compiled.output_rows
             embeddings = Embeddings(rows.shape, rows, embeddings, largest(output[0]))

@@ -10,7 +10,7 @@ import ctypes
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ctypes import POINTER, Structure, c_char_p, c_double, c_int64, c_void_p, pointer
 from dataclasses import dataclass
 from functools import cache
@@ -278,7 +278,7 @@ class Compiled:
     def __init__(
         self,
         shape: Shape,
-        layers: list[LayerMaps],
+        layers: Iterable[LayerMaps],
         output: Map,
         norm: Tensor | None = None,
         dtype: torch.dtype | None = None,
@@ -287,6 +287,7 @@ class Compiled:
         """`why_not_width(shape.width)` must be "".
 
         Args:
+            layers: each is needed only until the next one is read.
             output: the output rows.
             norm: (D,) of the norm before the output rows, unless they include it.
             dtype: of weights that are not coded; None keeps their own (float32, bfloat16 or float16).
@@ -297,8 +298,10 @@ class Compiled:
         self._held: list[Tensor] = []  # keeps the tensors behind the structures' pointers alive
         self._adapted: list[object] = []  # the same for adapters
         self.dim, self.outputs = shape.dim, len(output[0])
+        arranged = [self._layer(layer) for layer in layers]
+        self.layers = len(arranged)
         self._model = _Model(
-            layers=len(layers),
+            layers=self.layers,
             dim=shape.dim,
             heads=shape.heads,
             key_heads=shape.key_heads,
@@ -316,7 +319,7 @@ class Compiled:
             logits=shape.logits,
             attention_cap=shape.attention_cap,
             logit_cap=shape.logit_cap,
-            layer=(_Layer * len(layers))(*(self._layer(layer) for layer in layers)),
+            layer=(_Layer * self.layers)(*arranged),
             head=self._matrix([output], norm),
         )
         self.output_rows = StoredRows(self._model.head.part[0], shape.dim, self._held)

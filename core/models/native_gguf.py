@@ -96,7 +96,7 @@ class _Reader:
             attention_cap=c.attention_cap,
             logit_cap=c.logit_cap,
         )
-        layers = [self._layer(i, len(tables)) for i in range(c.num_hidden_layers)]
+        layers = (self._layer(i, len(tables)) for i in range(c.num_hidden_layers))  # their memory is used again
         tied = "output.weight" not in self._tensors
         output = self._weight("token_embd" if tied else "output")
         norm = self._numbers("output_norm.weight")
