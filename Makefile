@@ -71,13 +71,13 @@ TEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --maxproc
 # Type checking needs one core for a minute, so it runs beside the tests, and its output is printed after theirs.
 test: setup-dev browser format $(TSC) ## Run the checks of every change: format, lint, types, tests
 	@($(TYPES)) >$(VENV)/types.log 2>&1 & types=$$!; \
-	$(TEST) --no-loadscope-reorder -m "not whole_run" $(ARGS); \
+	$(TEST) --no-loadscope-reorder $(ARGS); \
 	tests=$$?; wait $$types; status=$$?; cat $(VENV)/types.log; exit $$((tests ? tests : status))
 
 test-product: setup-dev browser ## Run the tests without those of the measurements, for work on the product
 	@$(TEST) --no-loadscope-reorder --ignore=tests/measure $(ARGS)
 
-test-measure: setup-dev browser ## Run the tests of `polydraft bench` and `polydraft eval`, with a short run of each command
+test-measure: setup-dev browser ## Run the tests of `polydraft bench` and `polydraft eval` alone
 	@$(TEST) --no-loadscope-reorder tests/measure $(ARGS)
 
 wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-measure in build/wheels
@@ -87,12 +87,12 @@ wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-m
 	@rm -rf measure/build measure/*.egg-info deploy/model/build deploy/model/*.egg-info && ls build/wheels
 
 # Test files that take longer than 2 s: they load models, start servers or kill processes.
-SLOW := adapter answers app autocomplete base_choice base_store bench_lsp bench_serve cli coded connections \
-        contributing disk documents_damage domain_text eagle3 eagle3_drafter earned engine_errors evals gguf \
-        gguf_tokenizers guard hostile_files learn learner llamacpp lossless lsp lsp_start modes native ngram_cluster \
-        ngram_interruption ngram_store offline personal_drafts personal_large personal_store probe prose prose_eval \
-        recurrent_models rounded sampler_evals samplers server silent_files speculative start static superposed \
-        token_trees torch_model trie_check tune_adapter
+SLOW := adapter adapter_eval answers app autocomplete base_choice base_store bench_lsp bench_models bench_serve \
+        bench_torch cli coded connections contributing disk documents_damage domain_text eagle3 eagle3_drafter \
+        earned engine_errors evals gguf gguf_tokenizers guard hostile_files learn learner llamacpp lossless lsp \
+        lsp_start modes native ngram_cluster ngram_interruption ngram_store offline personal_drafts personal_large \
+        personal_store probe prose prose_eval recurrent_models rounded sampler_evals samplers server silent_files \
+        soak speculative start static superposed token_trees torch_model trie_check tune_adapter
 
 # Of the last three files only the tests of compiled code.
 ON_ARM := models/test_families.py models/test_coded.py models/test_native.py models/test_rounded.py models/test_embeddings.py \
@@ -130,7 +130,7 @@ test-jupyterlab: setup-dev browser jupyterlab ## Test the extension in JupyterLa
 	@POLYDRAFT_JUPYTERLAB="$(CURDIR)/$(LAB)/bin" $(BIN)/python -m pytest $(EXTENSION)/test_jupyterlab.py $(ARGS)
 
 test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## Run the quick tests alone, for daily work, without a browser
-	@$(TEST) -m "not browser and not whole_run" $(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
+	@$(TEST) -m "not browser" $(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
 
 EXTENSIONS  := editors/browser editors/obsidian
 

@@ -50,10 +50,6 @@ def pytest_xdist_auto_num_workers() -> int:
     return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or (os.cpu_count() or 1) + 1)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "whole_run: runs a measurement's whole command; not in `make test`")
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--firefox", action="store_true", help="run the browser tests in Firefox, where it can do them")
 
@@ -62,12 +58,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # and servers, which often wait, alternate with those that compute.
 LONGEST = """
     documents_page page sampling_page learn stores_page app access_page disk parts_page ngram_interruption
-    incognito native engine_errors guard_page speculative server lsp_start personal_store learner
-    start ngram_cluster gguf sleep_page rounded hostile_files gguf_tokenizers lsp cli
-    torch_model showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts evals
+    incognito native engine_errors guard_page speculative server lsp_start evals soak personal_store learner
+    start bench_serve ngram_cluster gguf sleep_page rounded hostile_files gguf_tokenizers lsp cli
+    torch_model showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts tune_adapter bench_models
     samplers recurrent_models prose silent_files model_file personal_large base_store trie_check eagle3 look_page
     probe pairing_page serve guard superposed arc earned adapter coded families
-    autocomplete structure contributing
+    autocomplete structure contributing adapter_eval
 """
 
 

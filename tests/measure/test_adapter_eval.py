@@ -30,7 +30,6 @@ def letters(count: int, seed: int = 0) -> str:
     return "".join(chance.choice("abcd ") for _ in range(count))
 
 
-@pytest.mark.whole_run
 def test_the_evaluation_trains_on_one_text_and_tests_on_another(
     tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

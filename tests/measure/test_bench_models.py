@@ -29,7 +29,6 @@ def test_loading_keeps_no_memory_besides_the_model(tmp_path: Path) -> None:
     assert model.open().feed([5]).isfinite().all()
 
 
-@pytest.mark.whole_run
 def test_files_of_each_type_are_measured_beside_llama_cpp() -> None:
     pytest.importorskip("llama_cpp", reason="llama.cpp is not built here")
     report = measure(BenchOptions(tiny=True, repetitions=1), lambda _: None)

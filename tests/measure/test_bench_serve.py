@@ -158,7 +158,6 @@ def script(path: Path, text: str) -> str:
     return str(path)
 
 
-@pytest.mark.whole_run
 @pytest.mark.skipif(sys.platform == "win32", reason="runs a script by its first line")
 def test_a_short_run_on_a_tiny_model_beside_vllm(
     own_folders: Path, tiny_file: Path, monkeypatch: pytest.MonkeyPatch

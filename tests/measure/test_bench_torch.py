@@ -18,7 +18,6 @@ from measure.report import BenchOptions
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.whole_run
 def test_a_tiny_shape_goes_through_the_whole_measurement():
     report = gpu.measure(BenchOptions(tiny=True, repetitions=1), lambda _: None)
     said = [row["what"] for row in report.rows if row.get("model") == "tiny"]

@@ -390,7 +390,6 @@ def test_tails_are_judged_by_the_stores_too() -> None:
 FEW = {"keytype": 2, "personal": 2, "typing": 4, "time": 4, "tune": 5, "tune-paper": 2}
 
 
-@pytest.mark.whole_run
 @pytest.mark.parametrize("name", FEW)
 def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune_paper, "ALPHAS", (0.3, 0.54))
@@ -409,7 +408,6 @@ def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path, monke
     assert found["targets"] or name == "keytype"
 
 
-@pytest.mark.whole_run
 def test_the_numbers_and_lengths_of_drafts_are_the_users(tiny_default: Path) -> None:
     """Superposed Decoding, Figures 9 to 11: k, the prefix and the length vary. The page has at most nine drafts."""
     shape = [

@@ -141,7 +141,6 @@ def test_a_setting_trains_what_its_name_says(tiny_folder: Callable[[str], Path])
         seen(general=2.0)
 
 
-@pytest.mark.whole_run
 def test_the_command_compares_settings_and_a_later_run_resumes(
     options: EvalOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
