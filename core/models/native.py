@@ -24,14 +24,13 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models import native_library
 from core.models.adapter import LowRank, Projection
-from core.models.coded import BLOCK, Coded, Form, Weight, filled, in_panels, joined
+from core.models.coded import Coded, Form, Weight, filled, in_panels, joined
 from core.models.native_library import CannotCompile, CppSource
 from core.models.threads import Threads
 
 # For ARM, compilers call the processor -mcpu; their -march is the instruction set alone.
 TUNED = "-mcpu=native" if platform.machine().lower() in ("aarch64", "arm64") else "-march=native"
 WIDEST = 256  # of a head
-SUPER_BLOCK = 256  # inputs that share factors of scales and offsets
 ROUNDED_FROM = 9  # inputs: with fewer, decoding the weights takes most of the time, rounded or not
 
 NO_MEMORY = 1  # return value of `polydraft_forward`
@@ -150,6 +149,7 @@ def library() -> ctypes.CDLL:
     loaded.polydraft_fault.restype = c_char_p
     loaded.polydraft_rows.argtypes = [POINTER(_Rows)]
     loaded.polydraft_panels.argtypes = [POINTER(_Stored)]
+    loaded.polydraft_panel_bytes.argtypes, loaded.polydraft_panel_bytes.restype = [c_int64] * 3, c_int64
     return loaded
 
 
@@ -548,12 +548,9 @@ def panels_of(weight: Weight, panel: int) -> Tensor:
 def _coded_panels(weight: Coded, panel: int) -> Tensor:
     """(panels, bytes)"""
     out, inputs = weight.shape
-    form, blocks = weight.form, weight.blocks.contiguous()
-    numbers = inputs // form.group + (inputs // BLOCK if form.offsets else 0)  # scales and offsets of an output
-    bytes_of_output = inputs * form.bits // 8 + numbers * (1 if form.scaled else 2)
-    if form.scaled:
-        bytes_of_output += inputs // SUPER_BLOCK * (4 if form.offsets else 2)
-    panels = torch.empty(-(-out // panel), panel * bytes_of_output, dtype=torch.uint8)
+    blocks = weight.blocks.contiguous()
+    size = library().polydraft_panel_bytes(int(weight.type), inputs, panel)
+    panels = torch.empty(-(-out // panel), size, dtype=torch.uint8)
     given = _Stored(
         rows=blocks.data_ptr(),
         type=int(weight.type),

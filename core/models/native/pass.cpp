@@ -21,8 +21,8 @@
 //
 // The other files of this folder are parts of this one: `interface.h` what the caller hands over, `vectors.h` the
 // processor's registers, `layout.h` how coded weights are stored, `weights.h` the kinds of weights, `rounded.h` products
-// with inputs of 8 bits, `products.h` products with matrices, `attention.h` attention, `files.h` weights as a file has them, `faults.h`
-// the checks, `threads.h` what is used of OpenMP.
+// with inputs of 8 bits, `products.h` products with matrices, `attention.h` attention, `files.h` weights as a file has
+// them, `faults.h` the checks, `threads.h` what is used of OpenMP.
 //
 // The caller owns all memory. The fields of `Model` and `Pass` state its obligations. `polydraft_fault` checks those that
 // affect sizes or addresses before each pass, in about a hundred comparisons. It cannot check that a pointer refers to as
@@ -231,6 +231,12 @@ int64_t polydraft_lanes() { return LANES; }
 
 // Whether several threads can compute a pass.
 int64_t polydraft_threads() { return OPENMP; }
+
+// Bytes of a panel of so many outputs for `in` inputs, of weights that a file has in this type; 0 if there is none.
+int64_t polydraft_panel_bytes(int64_t type, int64_t in, int64_t outputs) {
+  const FileType* of = file_type(type);
+  return of && sizes({in, outputs}) && in % of->layout.multiple() == 0 ? panel_bytes(*of, in, outputs) : 0;
+}
 
 // Rearranges a file's weights into panels. Returns 0; or 2 for a field that is invalid, and then it changes nothing.
 int polydraft_panels(const Stored* given) {
