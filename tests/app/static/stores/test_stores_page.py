@@ -683,7 +683,7 @@ def test_nothing_is_learned_until_stores_are_switched_on_several_at_once(
     stores.create("work")
     sent: list[str] = []
     editor.page.on("request", lambda request: sent.append(request.url))
-    editor.write("Mine.\nOn\nto")
+    editor.write("Mine.\nOn\nso")
     editor.wait_for_drafts(MARKET, RIVER, HOME)
     assert not any(url.endswith("/learn") for url in sent)
     expect(editor.page.locator(".pd-learns")).to_be_hidden()
@@ -703,7 +703,7 @@ def test_nothing_is_learned_until_stores_are_switched_on_several_at_once(
     editor.press("Control+End")
     editor.write("o\n")
     editor.wait(lambda: typed(stores, "work"), "what is finished now")
-    assert (typed(stores, "work"), typed(stores, "private")) == (["too"], [])
+    assert (typed(stores, "work"), typed(stores, "private")) == (["soo"], [])
 
 
 # ---------------------------------------------------------------- learning from use
