@@ -1,7 +1,8 @@
 // Runs compiled code for another processor, under an emulator: `remote.py` sends the memory of a call and receives it
 // back. Numbers are int64.
 //
-//      call: 0 sizes, 1 fault, 2 forward, 3 rows (in place of the model)    model, pass: where they are in the memory; -1 for none
+//      call: 0 sizes, 1 fault, 2 forward; with something else in place of the model: 3 rows, 4 bytes of a panel, 5 panels
+//      model, pass: where they are in the memory; -1 for none
 //      bytes of the memory, how many addresses are in it, where each is, the memory; addresses are places in it
 
 #include <cstdint>
@@ -50,6 +51,12 @@ int main() {
       if (fault) put(fault, std::strlen(fault));
     } else if (call == 3) {
       put(polydraft_rows(reinterpret_cast<const Rows*>(memory + model)));
+      put(memory, bytes);
+    } else if (call == 4) {
+      const Stored* s = reinterpret_cast<const Stored*>(memory + model);
+      put(polydraft_panel_bytes(s->type, s->in, s->outputs));
+    } else if (call == 5) {
+      put(polydraft_panels(reinterpret_cast<const Stored*>(memory + model)));
       put(memory, bytes);
     } else {
       put(polydraft_forward(m, p));

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 # NEON with dot products, as Apple's processors from the M1 and most others since 2018 have it.
 OPTIONS = ("-std=c++17", "-O2", "-march=armv8.2-a+dotprod", "-fopenmp", "-static")
-SIZES, FAULT, FORWARD, ROWS = 0, 1, 2, 3
+SIZES, FAULT, FORWARD, ROWS, PANEL_BYTES, PANELS = range(6)
 
 
 class Remote:
@@ -51,7 +51,17 @@ class Remote:
         return result
 
     def polydraft_rows(self, given: Structure) -> int:
-        memory = self._ask(ROWS, given, None)
+        return self._written(ROWS, given)
+
+    def polydraft_panel_bytes(self, type: int, inputs: int, panel: int) -> int:
+        self._ask(PANEL_BYTES, native._Stored(type=type, inputs=inputs, outputs=panel), None)
+        return self._numbers(1)[0]
+
+    def polydraft_panels(self, given: Structure) -> int:
+        return self._written(PANELS, given)
+
+    def _written(self, call: int, given: Structure) -> int:
+        memory = self._ask(call, given, None)
         (result,) = self._numbers(1)
         memory.take(self._out.read(memory.bytes))
         return result
@@ -149,6 +159,9 @@ class Memory:
                 self._refers(of.part, "panels", of.part.bytes)
                 self._refers(of, "ids", 8 * of.count)
                 self._refers(of, "rows", 4 * of.count * of.inputs, written=True)
+            case native._Stored():
+                self._refers(of, "rows", of.row_bytes)
+                self._refers(of, "panels", of.bytes, written=True)
             case native._Line():
                 self._refers(of, "cache", 4 * of.cache_size, written=True)
                 for name in ("seen", "near"):
