@@ -343,9 +343,9 @@ class Session:
 
     def fork(self) -> Session:
         """Returns another session with the same text, also while a completion runs. Raises ContextFull."""
-        made = Session(self.autocomplete, self.sequence.fork())
-        made.earned = self.earned.copy()
-        return made
+        session = Session(self.autocomplete, self.sequence.fork())
+        session.earned = self.earned.copy()
+        return session
 
     def close(self) -> None:
         self.sequence.close()

@@ -41,7 +41,7 @@ MOST_SILENT = 16  # paths that do not answer, of which each keeps a thread; furt
 MOST_CACHE = 8 << 20  # bytes of a cache file
 LOCK_SECONDS = 10.0  # to wait for another program that changes the same file
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 _silent: set[str] = set()
 _counting = threading.Lock()
@@ -201,9 +201,9 @@ def alone(path: Path) -> Iterator[None]:
 # ---------------------------------------------------------------- files that others named
 
 
-def beside(work: Callable[[], Found]) -> Future[Found]:
+def beside(work: Callable[[], Answer]) -> Future[Answer]:
     """Runs a function in a thread of its own, which does not keep the process alive."""
-    done: Future[Found] = Future()
+    done: Future[Answer] = Future()
 
     def run() -> None:
         try:
@@ -215,7 +215,7 @@ def beside(work: Callable[[], Found]) -> Future[Found]:
     return done
 
 
-def answered(path: Path, look: Callable[[], Found], patience: float | None = None) -> Found:
+def answered(path: Path, look: Callable[[], Answer], patience: float | None = None) -> Answer:
     """Returns what `look` finds out about a file or a folder. It runs in another thread and has `patience` seconds, by
     default `PATIENCE`, because a drive that was removed may never answer.
 

@@ -69,9 +69,9 @@ def suits(draft: str, before: str) -> bool:
     if directly_below and last.kind in ("bullet", "number", "table"):
         return _follows(form, last)
     if form.kind in ("prose", "lower"):
-        spoken = any(one.kind == "dialogue" for one in lines)
-        return any(one.kind == form.kind for one in lines) or (form.kind == "prose" and spoken)
-    return any(_follows(form, one) for one in lines)
+        spoken = any(line.kind == "dialogue" for line in lines)
+        return any(line.kind == form.kind for line in lines) or (form.kind == "prose" and spoken)
+    return any(_follows(form, line) for line in lines)
 
 
 def _follows(form: ParagraphForm, earlier: ParagraphForm) -> bool:

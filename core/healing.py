@@ -188,26 +188,26 @@ class Healer:
             logits: (V,) before the word, then after each of its tokens, as far as they are known.
             text: before the caret.
         """
-        found, word = self.boundaries(healing), correctable(text)
-        if not word or not healing.rests[0].endswith(word.encode()) or not found.starts:
-            return found
+        healed, word = self.boundaries(healing), correctable(text)
+        if not word or not healing.rests[0].endswith(word.encode()) or not healed.starts:
+            return healed
         typed = path = 0.0  # P(typed), summed over the boundaries at which drafts may go on; ln P of the tokens so far
-        for after, starts, token in zip(logits, found.starts, [*healing.word_ids, None], strict=False):
+        for after, starts, token in zip(logits, healed.starts, [*healing.word_ids, None], strict=False):
             total = log_total(after.numpy(), 1.0)
             typed += np.exp(path + log_total(after.numpy()[starts], 1.0) - total) if len(starts) else 0.0
             path += 0.0 if token is None else float(after[token]) - total
         if len(logits) == 1:  # nothing is known of the boundaries inside the word: all of them may go on
             typed += np.exp(path)
         if typed > MOST_TYPED:
-            return found
+            return healed
         slips = sorted(self._slips(healing.rests[0], word, logits[0].numpy()), key=lambda slip: -slip[0])[:MOST_SLIPS]
         if sum(mass for mass, _, _ in slips) < MEANT * typed:
-            return found
+            return healed
         # A word has other tokens at the beginning of a line than after a space.
         letters = word.rstrip().encode()
         if ngrams is not None and (self._own(b" " + letters, ngrams) or self._own(letters, ngrams)):
-            return found
-        return replace(found, slips=[(ids, channel) for _, ids, channel in slips])
+            return healed
+        return replace(healed, slips=[(ids, channel) for _, ids, channel in slips])
 
     def _slips(self, typed: bytes, word: str, logits: np.ndarray) -> Iterator[tuple[float, np.ndarray, float]]:
         """For each word that may be meant: P(word)·P(typed | word), the tokens with which it begins, and ln P(typed |

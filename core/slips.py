@@ -41,21 +41,21 @@ def correctable(text: str) -> str:
     """The word that ends a text, with the space after it if there is one, as far as a slip is looked for there; "" in
     code, in names, and in words that are too short or too long."""
     line = text[-400:].rpartition("\n")[2]
-    found = _WORD.search(text[-64:])
-    if found is None or not LEAST <= len(found[0].rstrip()) <= MOST or _CODE.search(line):
+    word = _WORD.search(text[-64:])
+    if word is None or not LEAST <= len(word[0].rstrip()) <= MOST or _CODE.search(line):
         return ""
-    return found[0]
+    return word[0]
 
 
 @lru_cache(maxsize=64)
 def meant(typed: str) -> dict[str, float]:
     """What may have been meant by typed letters that contain exactly one slip, and how much more or less probable the
     typed letters are if it was, than if they were meant themselves."""
-    found: dict[str, float] = {}
+    words: dict[str, float] = {}
 
     def add(word: str, probability: float) -> None:
         if word != typed:
-            found[word] = found.get(word, 0.0) + probability * (1.0 if word[:1] == typed[:1] else FIRST)
+            words[word] = words.get(word, 0.0) + probability * (1.0 if word[:1] == typed[:1] else FIRST)
 
     for i in range(len(typed) + 1):
         before, after = typed[:i], typed[i:]
@@ -70,4 +70,4 @@ def meant(typed: str) -> dict[str, float]:
             add(before + after[1:], DOUBLED)
         if len(after) > 1:
             add(before + after[1] + after[0] + after[2:], SWAPPED)
-    return {word: probability / (1 - SLIPS) for word, probability in found.items()}
+    return {word: probability / (1 - SLIPS) for word, probability in words.items()}

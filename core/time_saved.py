@@ -187,17 +187,17 @@ def rows_that_pay(
         shown: the texts that are on the screen, without what has been typed of them. Their beginnings cost no look.
     """
     roots = _tree(rows, costs, tuple(shown), fitted)
-    found = _Search(costs)
+    search = _Search(costs)
     for root in roots:
-        found.judge(root)
-    chosen = found.best(roots)
+        search.judge(root)
+    chosen = search.best(roots)
     if not chosen:
         return PayingRows()
     assigned = _assign(chosen)
     placed: list[PayingRow] = []
     before, worth, left = [], 0.0, sorted(assigned, key=lambda node: assigned[node])
     while left:
-        each = [found.value(roots, [*before, node]) for node in left]
+        each = [search.value(roots, [*before, node]) for node in left]
         most = max(each)
         node = left.pop(each.index(most))
         before.append(node)
@@ -223,13 +223,13 @@ def expected_ms(row: RowPath, costs: Costs) -> float:
 def branch_chances(rows: Sequence[RowPath]) -> list[float]:
     """Returns for each row the probability that it is right up to the end of its first word that begins no other row;
     of all its words if it has none, 0 without words."""
-    found = []
+    chances = []
     for i, row in enumerate(rows):
         others = [other.text for j, other in enumerate(rows) if j != i and other.replace == row.replace]
         own = (cut for cut in row.cuts if is_new(row.text[: cut.end], others))
         cut = next(own, row.cuts[-1] if row.cuts else None)
-        found.append(math.exp(cut.logprob) if cut else 0.0)
-    return found
+        chances.append(math.exp(cut.logprob) if cut else 0.0)
+    return chances
 
 
 @dataclass(eq=False)
@@ -328,39 +328,39 @@ class _Search:
 
     def _together(self, siblings: Sequence[_Node], saved: float) -> list[tuple[float, tuple[_Node, ...]]]:
         """Returns, for each number m of cuts, the highest value and its cuts among siblings and below them."""
-        found: list[tuple[float, tuple[_Node, ...]]] = [(0.0, ())]
+        best: list[tuple[float, tuple[_Node, ...]]] = [(0.0, ())]
         for node in siblings:
             if node.useful:
-                found = _merged(found, self._below(node, saved))
-        return found
+                best = _merged(best, self._below(node, saved))
+        return best
 
     def _below(self, node: _Node, saved: float) -> list[tuple[float, tuple[_Node, ...]]]:
         """As `_together`, for a cut and the longer ones that contain it. `saved` is the gain of what is right if the
         text agrees up to the parent."""
         if (known := self._known.get((node, saved))) is not None:
             return known
-        found: list[tuple[float, tuple[_Node, ...]]] = [(0.0, ())]
+        best: list[tuple[float, tuple[_Node, ...]]] = [(0.0, ())]
         reached = max(saved, node.by_word)
         here = node.probability * (reached - saved)
         for value, nodes in self._together(node.children, reached)[1:]:
-            found.append((here + value, nodes))
+            best.append((here + value, nodes))
         if node.pays:
             reached = max(saved, node.gain)
             here = node.probability * (reached - saved) - node.cost
             for m, (value, nodes) in enumerate(self._together(node.children, reached), 1):
-                if m == len(found):
-                    found.append((-math.inf, ()))
-                if here + value > found[m][0]:
-                    found[m] = here + value, (node, *nodes)
-        del found[len(node.rows) + 1 :]  # each cut needs a row of its own
-        self._known[node, saved] = found
-        return found
+                if m == len(best):
+                    best.append((-math.inf, ()))
+                if here + value > best[m][0]:
+                    best[m] = here + value, (node, *nodes)
+        del best[len(node.rows) + 1 :]  # each cut needs a row of its own
+        self._known[node, saved] = best
+        return best
 
     def value(self, roots: Sequence[_Node], chosen: Sequence[_Node]) -> float:
         """Returns the expected gain of rows that end at these cuts, in ms, without looks."""
 
         def below(node: _Node, saved: float) -> float:
-            if not any(node is one or _begins(node, one) for one in chosen):
+            if not any(node is other or _begins(node, other) for other in chosen):
                 return 0.0
             reached = max(saved, node.gain if node in chosen else node.by_word)
             return node.probability * (reached - saved) + sum(below(child, reached) for child in node.children)
@@ -369,15 +369,15 @@ class _Search:
 
 
 def _merged(
-    one: list[tuple[float, tuple[_Node, ...]]], other: list[tuple[float, tuple[_Node, ...]]]
+    left: list[tuple[float, tuple[_Node, ...]]], right: list[tuple[float, tuple[_Node, ...]]]
 ) -> list[tuple[float, tuple[_Node, ...]]]:
     """Returns the best value and cuts of two disjoint groups, for each number of cuts in both together."""
-    found: list[tuple[float, tuple[_Node, ...]]] = [(-math.inf, ())] * (len(one) + len(other) - 1)
-    for i, (a, nodes) in enumerate(one):
-        for j, (b, more) in enumerate(other):
-            if a + b > found[i + j][0]:
-                found[i + j] = a + b, (*nodes, *more)
-    return found
+    best: list[tuple[float, tuple[_Node, ...]]] = [(-math.inf, ())] * (len(left) + len(right) - 1)
+    for i, (a, nodes) in enumerate(left):
+        for j, (b, more) in enumerate(right):
+            if a + b > best[i + j][0]:
+                best[i + j] = a + b, (*nodes, *more)
+    return best
 
 
 def _assign(chosen: Iterable[_Node]) -> dict[_Node, int]:
@@ -390,7 +390,7 @@ def _assign(chosen: Iterable[_Node]) -> dict[_Node, int]:
 
 def is_new(text: str, shown: Iterable[str]) -> bool:
     """Whether a text must be read: it is none of the shown ones, and not the first words of one."""
-    return not any(text == one or _within(text, one) for one in shown)
+    return not any(text == row or _within(text, row) for row in shown)
 
 
 def _begins(node: _Node, other: _Node) -> bool:

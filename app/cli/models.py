@@ -42,14 +42,14 @@ def models(
     from core.models.on_machine import models_folder, on_machine
 
     measured = measure() if speed else None
-    found = [listed(each, measured) for each in on_machine()]
+    models = [listed(each, measured) for each in on_machine()]
     advised = recommendations(measured, psutil.virtual_memory().total)
     if as_json:
-        stated = [each.stated() for each in found]
+        stated = [each.stated() for each in models]
         typer.echo(json.dumps({"folder": str(models_folder()), "models": stated, "recommended": advised}))
         return
     console = Console(highlight=False)
-    console.print(_table(found) if found else "There is no model here beside the default one.")
+    console.print(_table(models) if models else "There is no model here beside the default one.")
     console.print(f"Polydraft's folder is {escape(str(models_folder()))}. Load one with --model and its file.\n")
     console.print(_advice(advised))
     console.print("Get one with [bold]polydraft models get NAME[/], with the name as it is in the first column.")
@@ -59,13 +59,13 @@ def recommendations(measured: Speed | None, memory: int) -> list[dict[str, objec
     """The recommended models, each with whether it suits this machine: its memory, and its speed if it was measured."""
     from core.models.recommended import RECOMMENDED
 
-    found = []
+    rows = []
     for each in RECOMMENDED:
         ms = None if measured is None else round(measured.ms(each.bytes))
         fits = each.bytes * TAKES < memory * SHARE
         suits = fits and (ms is None or ms <= PATIENCE)
-        found.append({"name": each.name, "bytes": each.bytes, "why": each.why, "fits": fits, "ms": ms, "suits": suits})
-    return found
+        rows.append({"name": each.name, "bytes": each.bytes, "why": each.why, "fits": fits, "ms": ms, "suits": suits})
+    return rows
 
 
 def _table(lines: list[Listed]) -> Table:
@@ -73,14 +73,14 @@ def _table(lines: list[Listed]) -> Table:
     for name in ("Model", "In", "Size", "Type", "Family", "Runs in", "ms a key"):
         table.add_column(name, justify="right" if name in ("Size", "ms a key") else "left")
     for line in lines:
-        found, about = line.found, line.about
+        file, about = line.file, line.about
         runs = (
             "–" if about.unusable else "compiled code" if about.compiled else "llama.cpp" if about.slower else "torch"
         )
         table.add_row(
-            f"{escape(found.name)}\n[dim]{escape(str(found.path))}[/]",
-            found.source,
-            _size(found.bytes),
+            f"{escape(file.name)}\n[dim]{escape(str(file.path))}[/]",
+            file.source,
+            _size(file.bytes),
             about.type or "–",
             about.family or "–",
             runs + (f"\n[dim]{escape(about.unusable or about.slower)}[/]" if about.unusable or about.slower else ""),

@@ -173,7 +173,7 @@ def chosen_by(
     personal = autocomplete.personal(stores) if reads else []
     bases, removed = autocomplete.base_stores, autocomplete.removed
     if (learnt.bases, learnt.removed) != (bases, removed):  # the user chose others, or removed text
-        learnt.drop([made for made in learnt.drafters if made[0] in WITH_STORES])
+        learnt.drop([key for key in learnt.drafters if key[0] in WITH_STORES])
         learnt.bases, learnt.removed = bases, removed
     name = (wanted.drafter, *(store.name for store in personal))
     head = caution = None
@@ -189,7 +189,7 @@ def chosen_by(
     if name not in learnt.drafters:
         if missing := missing_for(wanted.drafter, autocomplete, head):
             raise InputError(missing)
-        others = [made for made in learnt.drafters if made[0] == wanted.drafter and len(made) > 1]
+        others = [key for key in learnt.drafters if key[0] == wanted.drafter and len(key) > 1]
         # The target computes the features of one head.
         learnt.drop(others if wanted.drafter == "eagle3" else others[: 1 - READERS])
         learnt.drafters[name] = make_drafter(wanted.drafter, autocomplete, head)

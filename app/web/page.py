@@ -89,13 +89,13 @@ PAPER, PAPER_DARK = "#fbfaf6", "#17181a"
 
 def modules(start: str = "editor/main.js") -> list[str]:
     """The scripts that `start` imports, directly or indirectly, beginning with itself; each by its path in STATIC."""
-    found = [start]
-    for name in found:
+    names = [start]
+    for name in names:
         text, folder = (STATIC / name).read_text("utf-8"), posixpath.dirname(name)
         imported = re.findall(r'^(?:import|} from|export) .*?"(\.[\w./]+)";$', text, re.M)
         paths = [posixpath.normpath(posixpath.join(folder, module)) for module in dict.fromkeys(imported)]
-        found += [path for path in paths if path not in found]
-    return found
+        names += [path for path in paths if path not in names]
+    return names
 
 
 # Without these lines the browser would discover the scripts one after the other, each in the one that imports it.

@@ -64,5 +64,5 @@ def mended(data: Any) -> Any:
     if isinstance(data, str):
         return data.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(data, list):
-        return [mended(one) for one in data]
-    return {name: mended(one) for name, one in data.items()} if isinstance(data, dict) else data
+        return [mended(value) for value in data]
+    return {name: mended(value) for name, value in data.items()} if isinstance(data, dict) else data

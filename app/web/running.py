@@ -57,13 +57,15 @@ def marked(port: int, options: dict[str, Any]) -> Iterator[None]:
         return
     _remove_stale()
     path = _file(port)
-    made = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with made.open("w", encoding="utf-8") as file:
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
         with suppress(OSError):  # a file system without locks: as on Windows
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         json.dump(options | dict(zip(PROCESS, (os.getpid(), psutil.Process().create_time()), strict=True)), file)
         file.flush()
-        made.replace(path)  # the lock comes first, because the lock of a process that checks the file would prevent it
+        temporary.replace(
+            path
+        )  # the lock comes first, because the lock of a process that checks the file would prevent it
         try:
             yield
         finally:

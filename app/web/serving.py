@@ -189,13 +189,13 @@ def _listen(port: int, host: str = HOST) -> socket.socket | None:
 
 def _open_running(port: int, options: dict[str, object], access: Access | None, open_browser: bool, page: bool) -> None:
     """Opens the page of the app that this user runs at the port. Raises InputError if another program has it."""
-    found = running.at(port)
-    if found is None:
+    server = running.at(port)
+    if server is None:
         raise InputError(
             f"Port {port} is already in use by another program. Choose another with --port N; texts that you wrote at "
             f"port {port} belong to that address and return when Polydraft has it again."
         )
-    different = [f"{name} {found.get(name)}" for name, value in options.items() if found.get(name) != value]
+    different = [f"{name} {server.get(name)}" for name, value in options.items() if server.get(name) != value]
     if different:
         raise InputError(
             f"Port {port} is already in use by Polydraft, started with {', '.join(different)}. Stop it first, "
@@ -203,7 +203,7 @@ def _open_running(port: int, options: dict[str, object], access: Access | None, 
         )
     if not page:
         tell_programs("Polydraft is already running, and serves drafts at", HOST, port, access)
-    elif found.get("page", True):
+    elif server.get("page", True):
         _tell("Polydraft is already running at", port, access, open_browser)
     else:
         raise InputError(

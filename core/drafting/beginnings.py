@@ -30,8 +30,8 @@ def beginnings(
     """
     if boundaries.starts is None:
         c = score.scored(logits[0], prefix, [ids[0] for ids in kept])
-        found = [([int(t)], float(s), float(w)) for t, s, w in zip(c.ids, c.scores, c.without, strict=True)]
-        return sorted((f for f in found if np.isfinite(f[1])), key=lambda f: -f[1])
+        candidates = [([int(t)], float(s), float(w)) for t, s, w in zip(c.ids, c.scores, c.without, strict=True)]
+        return sorted((f for f in candidates if np.isfinite(f[1])), key=lambda f: -f[1])
     path, total = 0.0, 0.0  # ln P of the word's tokens so far; probability of all beginnings
     word = boundaries.word
     by_boundary: list[list[Beginning]] = []

@@ -61,9 +61,9 @@ class Driven:
 def advance_all(running: Iterable[Driven], logits: Iterable[Tensor]) -> None:
     """Sends each generator the logits of its rows, out of one pass over the rows of all."""
     rest = iter(logits)
-    for one in running:
-        if not one.done:
-            one.advance([next(rest) for _ in one.rows()])
+    for drafting in running:
+        if not drafting.done:
+            drafting.advance([next(rest) for _ in drafting.rows()])
 
 
 def grown(
@@ -89,13 +89,13 @@ def grown(
         fed = iter(model.forward(feeding) if feeding else [])
         first = [next(fed) if x is None else x for x in known]
         running = [Driven(start(s, ids)) for s, ids in zip(held, prefixes, strict=True)]
-        yield [one.advance([x]) for one, x in zip(running, first, strict=True)]
-        while rows := [row for one in running for row in one.rows()]:
+        yield [drafting.advance([x]) for drafting, x in zip(running, first, strict=True)]
+        while rows := [row for drafting in running for row in drafting.rows()]:
             advance_all(running, model.forward(rows))
-            yield [one.latest for one in running]
+            yield [drafting.latest for drafting in running]
     finally:
-        for one in running:
-            one.close()
+        for drafting in running:
+            drafting.close()
         if sequences is None:
             for s in held:
                 s.close()

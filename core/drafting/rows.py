@@ -26,7 +26,7 @@ def first_drafts(
         return drafts, [_draft([node], 0) for node in roots if node.stops]
     drafts = [_kept_draft(row, tree) for row in kept]
     rows = [tree.row(row.ids) for row in kept]
-    free = [row for row in range(o.k) if row not in {one.row for one in kept}]
+    free = [row for row in range(o.k) if row not in {draft.row for draft in kept}]
     for node in tree.roots if fill else ():
         if not free:
             break
@@ -69,7 +69,7 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
             break
         kept = [row for row in kept if row not in grown]  # a path that continues a kept row takes its place
         shown = [*shown, *(_kept_draft(row, tree) for row in grown)]
-    free = [row for row in range(o.k) if row not in {one.row for one in kept}]
+    free = [row for row in range(o.k) if row not in {draft.row for draft in kept}]
     rows: dict[int, int] = {}  # by the number of the leaf
     if chosen and not kept:
         rows[0] = free.pop(0)  # the best is the first
@@ -85,7 +85,7 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
 
     def marks(leaf: Node) -> list[bool]:
         siblings = [node.parent.children if node.parent else tree.roots for node in leaf.path]
-        slots = [sum(one in on_paths for one in of_node) for of_node in siblings]
+        slots = [sum(sibling in on_paths for sibling in of_node) for of_node in siblings]
         return [_is_personal(*token) for token in zip(leaf.path, siblings, slots, strict=True)]
 
     drafts = [_kept_draft(row, tree) for row in kept]
@@ -142,8 +142,8 @@ def _is_personal(node: Node, siblings: Ids[Node], slots: int) -> bool:
 
     The choice of drafts may take a less probable one, with and without personal stores.
     """
-    by_all = sorted(siblings, key=lambda one: -one.logprob)[:slots]
-    return node in by_all and node not in sorted(siblings, key=lambda one: -one.without)[:slots]
+    by_all = sorted(siblings, key=lambda sibling: -sibling.logprob)[:slots]
+    return node in by_all and node not in sorted(siblings, key=lambda sibling: -sibling.without)[:slots]
 
 
 def _set_branches(drafts: list[Draft], tree: Continuations) -> None:

@@ -29,7 +29,7 @@ class Graphs:
 
     def __init__(self, device: torch.device, pool: Any = None) -> None:
         """`pool`: of other graphs on this device, to share it with them."""
-        self.made: dict[Key, Captured] = {}
+        self.captured: dict[Key, Captured] = {}
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" and pool is None else pool
         self._device = device
 
@@ -44,15 +44,15 @@ class Graphs:
         Raises: ContextFull when the device's memory is full.
         """
         try:
-            if key not in self.made:
+            if key not in self.captured:
                 first = fed if harmless is None else harmless
-                self.made[key] = Captured(compute, first, self._device, self.pool)
-            return self.made[key](fed)
+                self.captured[key] = Captured(compute, first, self._device, self.pool)
+            return self.captured[key](fed)
         except torch.OutOfMemoryError as error:
             raise memory_full(str(self._device)) from error
 
     def clear(self) -> None:
-        self.made.clear()
+        self.captured.clear()
 
 
 class Captured:

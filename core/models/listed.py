@@ -13,7 +13,7 @@ from pathlib import Path
 
 from core.files import is_regular, status
 from core.models.estimate import Speed
-from core.models.on_machine import About, Found, read_about
+from core.models.on_machine import About, ModelFile, read_about
 
 REMEMBERED = 2048  # files whose headers are not read again until they change
 
@@ -26,17 +26,17 @@ class Listed:
         ms: of a key, estimated; None if unknown.
     """
 
-    found: Found
+    file: ModelFile
     about: About
     ms: float | None
 
     def stated(self) -> dict[str, object]:
         """For JSON."""
         return {
-            "path": str(self.found.path),
-            "name": self.found.name,
-            "program": self.found.source,
-            "bytes": self.found.bytes,
+            "path": str(self.file.path),
+            "name": self.file.name,
+            "program": self.file.source,
+            "bytes": self.file.bytes,
             "type": self.about.type,
             "family": self.about.family,
             "compiled": self.about.compiled,
@@ -45,15 +45,15 @@ class Listed:
         }
 
 
-def listed(found: Found, speed: Speed | None) -> Listed:
+def listed(file: ModelFile, speed: Speed | None) -> Listed:
     """Reads what the model's file says, unless it is known.
 
     Args:
         speed: of compiled code on this machine; None if unknown.
     """
-    about = _about(found.path)
+    about = _about(file.path)
     known = speed is not None and about.type and not about.unusable
-    return Listed(found, about, speed.ms(found.bytes, compiled=about.compiled) if speed and known else None)
+    return Listed(file, about, speed.ms(file.bytes, compiled=about.compiled) if speed and known else None)
 
 
 def _about(path: Path) -> About:

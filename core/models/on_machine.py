@@ -29,13 +29,13 @@ from core.models.gguf_file import GGUFFile
 from core.models.load import locate, why_not_torch
 
 MOST_MANIFEST = 1 << 20  # bytes
-MOST_FOUND = 500  # models of one program; a folder that somebody chose may contain anything
+MOST_FILES = 500  # models of one program; a folder that somebody chose may contain anything
 PROJECTOR = "mmproj"  # in the name of a file: it reads images for another one
 POLYDRAFT = "Polydraft"
 
 
 @dataclass(frozen=True)
-class Found:
+class ModelFile:
     """A model on this machine.
 
     Attributes:
@@ -79,20 +79,20 @@ def models_folder() -> Path:
     return platformdirs.user_data_path("polydraft", appauthor=False) / "models"
 
 
-def on_machine(own: Path | None = None) -> list[Found]:
+def on_machine(own: Path | None = None) -> list[ModelFile]:
     """All of them, Polydraft's first, each file once. What cannot be read in Polydraft's folder is among them, without
     its bytes: whoever chooses it sees the reason. A folder of another program that cannot be read has none.
 
     Args:
         own: Polydraft's models folder; None is the one in the user's data folder.
     """
-    found: dict[Path, Found] = {}
+    files: dict[Path, ModelFile] = {}
     for place, each in (*_of_polydraft(own or models_folder()), *_of_others()):
-        found.setdefault(place, each)
-    return list(found.values())
+        files.setdefault(place, each)
+    return list(files.values())
 
 
-def named(name: str, shown: str) -> Found:
+def named(name: str, shown: str) -> ModelFile:
     """The model that a name or a path means to `load_model`, without its bytes if it is not there."""
     try:
         source, _ = locate(name)
@@ -100,11 +100,11 @@ def named(name: str, shown: str) -> Found:
         size = answered(path, lambda: _bytes(path)) if isinstance(source, Path) else 0
     except (PolydraftError, OSError):
         path, size = Path(name), 0
-    return Found(path, shown, "", size)
+    return ModelFile(path, shown, "", size)
 
 
 Models = Callable[[Path], Iterator[tuple[Path, str]]]
-Placed = tuple[Path, Found]  # with the path without links
+Placed = tuple[Path, ModelFile]  # with the path without links
 
 
 def _of_polydraft(folder: Path) -> list[Placed]:
@@ -113,22 +113,22 @@ def _of_polydraft(folder: Path) -> list[Placed]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError:
-        return [(folder, Found(folder, folder.name, POLYDRAFT, 0))]
-    found: list[Placed] = []
+        return [(folder, ModelFile(folder, folder.name, POLYDRAFT, 0))]
+    files: list[Placed] = []
     for path in paths:
         try:
-            found += answered(path, lambda path=path: [_placed(*each, POLYDRAFT) for each in _model_at(path)])
+            files += answered(path, lambda path=path: [_placed(*each, POLYDRAFT) for each in _model_at(path)])
         except OSError:
-            found.append((path, Found(path, path.stem, POLYDRAFT, 0)))
-    return found
+            files.append((path, ModelFile(path, path.stem, POLYDRAFT, 0)))
+    return files
 
 
 def _of_others() -> list[Placed]:
-    found: list[Placed] = []
+    files: list[Placed] = []
     for source, folder, models in _others():
         with suppress(OSError):  # a drive that does not answer, or a folder of another user
-            found += answered(folder, lambda source=source, folder=folder, models=models: _in(source, folder, models))
-    return found
+            files += answered(folder, lambda source=source, folder=folder, models=models: _in(source, folder, models))
+    return files
 
 
 def _others() -> list[tuple[str, Path, Models]]:
@@ -174,17 +174,17 @@ def _type_of(file: GGUFFile) -> str:
 
 def _in(source: str, folder: Path, models: Models) -> list[Placed]:
     """The models in a program's folder."""
-    found: list[Placed] = []
+    files: list[Placed] = []
     for path, name in models(folder) if folder.is_dir() else ():
         with suppress(OSError):  # a link whose file is gone
-            found.append(_placed(path, name, source))
-        if len(found) == MOST_FOUND:
+            files.append(_placed(path, name, source))
+        if len(files) == MOST_FILES:
             break
-    return found
+    return files
 
 
 def _placed(path: Path, name: str, source: str) -> Placed:
-    return path.resolve(), Found(path, name, source, _bytes(path))
+    return path.resolve(), ModelFile(path, name, source, _bytes(path))
 
 
 def _bytes(path: Path) -> int:

@@ -92,7 +92,7 @@ def chosen_stores(options: Iterable[str]) -> tuple[ChosenStore, ...]:
         name, _, weight = option.rpartition("=") if _is_number(option.rpartition("=")[2]) else (option, "", "1")
         if (path := chosen(name)) is not None:
             stores.append(ChosenStore(path, float(weight)))
-    if twice := [str(one.path) for one in stores if [other.path for other in stores].count(one.path) > 1]:
+    if twice := [str(store.path) for store in stores if [other.path for other in stores].count(store.path) > 1]:
         raise StoreError(f"{twice[0]} given twice as a base store; give it once, with one weight.")
     return tuple(stores)
 
@@ -200,19 +200,19 @@ def read_choice(file: Path) -> StoreChoice:
         return _unreadable(file, f"it is no list of stores in version {VERSION}")
     stores: list[ChosenStore] = []
     bad: list[BadEntry] = []
-    for one in listed.stores:
+    for stated in listed.stores:
         try:
-            entry = _Entry.model_validate(one).store()
+            entry = _Entry.model_validate(stated).store()
             if any(entry.path == store.path for store in stores):
                 raise ValueError
             stores.append(entry)
         except ValueError:
-            shown = json.dumps(one)[:200]
+            shown = json.dumps(stated)[:200]
             bad.append(
                 BadEntry(
                     shown,
                     f"{shown} is no base store: a file that is listed once, its weight and whether it is on expected.",
-                    one,
+                    stated,
                 )
             )
     return StoreChoice(tuple(stores) if stores or not bad else DEFAULT_CHOICE, tuple(bad))
@@ -227,10 +227,10 @@ def _unreadable(file: Path, why: str) -> StoreChoice:
 def choice_as_json(choice: StoreChoice) -> str:
     """The text of the file that `read_choice` reads."""
     listed: list[Any] = [
-        {"file": OWN if one.path == BASE_STORE else str(one.path), "weight": one.weight, "on": one.on}
-        for one in choice.stores
+        {"file": OWN if entry.path == BASE_STORE else str(entry.path), "weight": entry.weight, "on": entry.on}
+        for entry in choice.stores
     ]
-    listed += [one.content for one in choice.bad]
+    listed += [entry.content for entry in choice.bad]
     return json.dumps({"version": VERSION, "stores": listed}, indent=1)
 
 
@@ -283,10 +283,14 @@ class BaseShelf:
         choice is never opened."""
         also = {BASE_STORE if name == OWN else Path(name) for name in named}
         if not self.fixed:
-            self._named |= also & {one.path for one in self._opened.choice}
+            self._named |= also & {entry.path for entry in self._opened.choice}
             self._follow()
         stores, choice = self._opened.stores, self._opened.choice
-        return [(stores[one.path], one.weight) for one in choice if (one.on or one.path in also) and one.path in stores]
+        return [
+            (stores[entry.path], entry.weight)
+            for entry in choice
+            if (entry.on or entry.path in also) and entry.path in stores
+        ]
 
     @property
     def notice(self) -> str:
@@ -314,19 +318,19 @@ class BaseShelf:
         choice = read_choice(self._file)
         opened = self._open(choice.stores, known)
         if choice.bad:
-            opened.problems[self._file] = " ".join(one.problem for one in choice.bad[:3])
+            opened.problems[self._file] = " ".join(entry.problem for entry in choice.bad[:3])
         return opened
 
     def _open(self, choice: tuple[ChosenStore, ...], known: dict[Path, NgramStore]) -> _Opened:
         opened: dict[Path, NgramStore] = {}
         problems: dict[Path, str] = {}
-        for one in choice:
-            if not (one.on or one.path in self._named):
+        for entry in choice:
+            if not (entry.on or entry.path in self._named):
                 continue
             try:
-                opened[one.path] = known.get(one.path) or NgramStore.open(one.path, self._fingerprint)
+                opened[entry.path] = known.get(entry.path) or NgramStore.open(entry.path, self._fingerprint)
             except StoreError as error:
-                problems[one.path] = str(error)
+                problems[entry.path] = str(error)
         return _Opened(choice, opened, problems)
 
     def _state_of_file(self) -> tuple[int, int]:

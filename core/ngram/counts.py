@@ -265,9 +265,9 @@ class Counts:
         at = words.searchsorted(begin)
         beyond = words[np.minimum(at, len(words) - 1)] - begin  # of the first window, if it belongs to this candidate
         hits = ((beyond >= 0) & (beyond < width[:, None])).nonzero()
-        found = at[hits]
+        places = at[hits]
         counts = np.zeros(begin.shape)
-        counts[hits] = before[words.searchsorted(begin[hits] + width[hits[0]])] - before[found]
+        counts[hits] = before[words.searchsorted(begin[hits] + width[hits[0]])] - before[places]
         known.counts[contexts] = counts
 
     def _search(

@@ -84,9 +84,9 @@ class Earned:
 
     def copy(self) -> Earned:
         """The same, to be continued apart."""
-        made = copy(self)
-        made._ids, made._p, made._teaching = [*self._ids], [*self._p], None
-        return made
+        duplicate = copy(self)
+        duplicate._ids, duplicate._p, duplicate._teaching = [*self._ids], [*self._p], None
+        return duplicate
 
 
 @dataclass(frozen=True)
@@ -167,16 +167,16 @@ def _voices(mixed: Mixed, ids: list[int], start: int, number: int) -> list[_Voic
     """What a store says of each token from `start` on; its orders have the numbers from `number` on."""
     orders, reach = _orders(mixed), max(mixed.store.orders) - 1
     contexts = [ids[max(position - reach, 0) : position] for position in range(start, len(ids))]
-    found = mixed.store.evidence(contexts, [[token] for token in ids[start:]], orders)
-    longest = found.counts[:, -1, 0]  # (t,)
+    evidence = mixed.store.evidence(contexts, [[token] for token in ids[start:]], orders)
+    longest = evidence.counts[:, -1, 0]  # (t,)
     once = np.minimum(longest, ONE_LEARNING if mixed.personal else 1)[:, None]
-    totals = np.maximum(found.totals - once, 0)
-    counts = np.maximum(found.counts - once[:, :, None], 0)
-    changed: dict[str, Any] = {"counts": counts, "totals": totals, "seen": np.maximum(found.seen - once, totals)}
-    if isinstance(found, TypedEvidence):
-        changed["types"] = found.types - (found.counts[:, :, 0] > 0) * (counts[:, :, 0] == 0)
+    totals = np.maximum(evidence.totals - once, 0)
+    counts = np.maximum(evidence.counts - once[:, :, None], 0)
+    changed: dict[str, Any] = {"counts": counts, "totals": totals, "seen": np.maximum(evidence.seen - once, totals)}
+    if isinstance(evidence, TypedEvidence):
+        changed["types"] = evidence.types - (evidence.counts[:, :, 0] > 0) * (counts[:, :, 0] == 0)
     familiar = mixed.trust.familiar_at(mixed.store, ids, start)[:, None]
-    whole, without = (_spoken(mixed, known, familiar, number) for known in (found, replace(found, **changed)))
+    whole, without = (_spoken(mixed, known, familiar, number) for known in (evidence, replace(evidence, **changed)))
     return [_Voices(*each) for each in zip(whole, without, (longest > 0).tolist(), strict=True)]
 
 

@@ -125,12 +125,12 @@ class Geometric(Interpolation):
 
     def probabilities(self, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         """g of eq. 5, (d, m) float64."""
-        found = []
+        shares = []
         for store, share in self.stores:
             orders = [n for n in self.weights if n in store.orders]
             fractions = store.evidence(contexts, candidates, orders).fractions()  # (d, N, m)
-            found.append(share * np.tensordot(fractions, np.array([self.weights[n] for n in orders]), axes=(1, 0)))
-        return sum(found[1:], start=found[0])
+            shares.append(share * np.tensordot(fractions, np.array([self.weights[n] for n in orders]), axes=(1, 0)))
+        return sum(shares[1:], start=shares[0])
 
     def knows(self, ids: Sequence[int]) -> bool:
         return any(store.count(ids) > 0 for store, _ in self.stores)
@@ -282,15 +282,15 @@ class Linear(Interpolation):
     def after(self, text: Sequence[int]) -> Linear:
         """The rule for drafts after this text. Its familiarity to the stores is computed here, once. The drafts' own
         words do not count: they would only confirm the store that proposed them."""
-        made = copy(self)
-        made._familiar = self._familiar_after(text)
-        return made
+        changed = copy(self)
+        changed._familiar = self._familiar_after(text)
+        return changed
 
     def earned(self, offsets: list[np.ndarray]) -> Linear:
         """The rule with other weights: w' = σ(logit w + b), with b (N,) for each store; see `core.ngram.earned`."""
-        made = copy(self)
-        made._offsets = offsets
-        return made
+        changed = copy(self)
+        changed._offsets = offsets
+        return changed
 
     def knows(self, ids: Sequence[int]) -> bool:
         return any(mixed.store.count(ids) > 0 for mixed in self.stores)
@@ -302,15 +302,15 @@ class Linear(Interpolation):
         return any(store.evidence([context], tokens, [n]).counts.any() for store in own if n in store.orders)
 
     def proposals(self, contexts: Contexts, least: Sequence[float], known: Collection[int] = ()) -> list[list[int]]:
-        found = [[i for i in self._following(context) if i not in known] for context in contexts]
-        some = [n for n, ids in enumerate(found) if ids]
+        proposed = [[i for i in self._following(context) if i not in known] for context in contexts]
+        some = [n for n, ids in enumerate(proposed) if ids]
         if not some:
-            return found
-        given = self._given([contexts[n] for n in some], [found[n] for n in some])
+            return proposed
+        given = self._given([contexts[n] for n in some], [proposed[n] for n in some])
         for n, p in zip(some, given, strict=True):
-            ranked = sorted((-p, i) for p, i in zip(p, found[n], strict=True) if p >= least[n])
-            found[n] = [i for _, i in ranked[:PROPOSALS]]
-        return found
+            ranked = sorted((-p, i) for p, i in zip(p, proposed[n], strict=True) if p >= least[n])
+            proposed[n] = [i for _, i in ranked[:PROPOSALS]]
+        return proposed
 
     def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         return self.scores_without(logq, contexts, candidates)[0]
@@ -369,7 +369,7 @@ class Linear(Interpolation):
 
     def _following(self, context: Sequence[int]) -> list[int]:
         """The most frequent tokens after the context in each store: after its longest known end first."""
-        found: dict[int, None] = {}
+        following: dict[int, None] = {}
         for mixed in self.stores if len(context) > 1 else ():
             of_store: dict[int, None] = {}
             for n in sorted(mixed.store.orders, reverse=True) if mixed.alpha else ():
@@ -378,8 +378,8 @@ class Linear(Interpolation):
                 if len(context) >= n - 1:
                     quick = mixed.store.quick_continuations(context[1 - n :], PROPOSALS)
                     of_store.update(dict.fromkeys(i for i, _ in quick))
-            found |= of_store
-        return list(found)
+            following |= of_store
+        return list(following)
 
 
 def familiarity(store: Store, ids: Sequence[int]) -> float:

@@ -257,14 +257,14 @@ class PersonalStore(Switches):
                 [left_out],
                 (int, int),
             )
-            found: list[list[int]] = []
+            passages: list[list[int]] = []
             for number, before in first:
                 for (blob,) in self._file.query(
                     "SELECT ids FROM passages WHERE id >= ? ORDER BY id", [number], (bytes,)
                 ):
-                    found += [run.tolist() for run in runs(blob)]
-                found[0] = found[0][max(left_out - before, 0) :]
-        return found
+                    passages += [run.tolist() for run in runs(blob)]
+                passages[0] = passages[0][max(left_out - before, 0) :]
+        return passages
 
     @contextmanager
     def unless_removed(self, removals: int, learned: bool = False) -> Iterator[None]:
@@ -362,11 +362,13 @@ class PersonalStore(Switches):
                 "ORDER BY passages.id",
                 [origin],
             )
-            if [text for _, text in rows] == [one.text for one in held]:
-                return sum(one.tokens for one in held)  # the store has exactly this already
+            if [text for _, text in rows] == [passage.text for passage in held]:
+                return sum(passage.tokens for passage in held)  # the store has exactly this already
             before = list(dict.fromkeys(number for number, _ in rows))
             self._remove(before)
-            tokens = sum(self._texts.insert(origin, [one], PHRASE if len(one.text) <= SHORT else 1) for one in held)
+            tokens = sum(
+                self._texts.insert(origin, [passage], PHRASE if len(passage.text) <= SHORT else 1) for passage in held
+            )
             self._texts.check_size()
         if before:
             self._file.scrub()

@@ -207,12 +207,12 @@ class PersonalFile:
     def _prepare(self, first: dict[str, str] | None) -> None:
         with reported(self.path):
             version = self.db.execute("PRAGMA user_version").fetchone()[0]
-            made = bool(self.db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone())
+            exists = bool(self.db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone())
             if version > VERSION:
                 raise StoreError(
                     f"{self.path} has format version {version}; this program reads version {VERSION}. Update it."
                 )
-            if version == 0 and (made or first is None):
+            if version == 0 and (exists or first is None):
                 raise StoreError(f"{self.path} is not a personal store.")
             self.db.execute("PRAGMA secure_delete = ON")
             self.db.execute("PRAGMA synchronous = FULL")

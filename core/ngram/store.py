@@ -223,13 +223,13 @@ class NgramStore:
 
     def counted(self, context: Sequence[int], candidates: Sequence[int], orders: Sequence[int]) -> list[OrderCounts]:
         """`evidence` for one context, of as many orders as the store has continuations of."""
-        keys, found, below = [self._keys.get(i) for i in candidates], list[OrderCounts](), None
+        keys, counts, below = [self._keys.get(i) for i in candidates], list[OrderCounts](), None
         for n, suffix in zip(orders, self._suffixes(context, orders), strict=False):
             seen, total, below = self._continuations(suffix, keys, below)
             if not below and self._closed:
                 break  # an n-gram whose suffix has no count has none either
-            found.append(OrderCounts(n, float(seen), float(total), below))
-        return found
+            counts.append(OrderCounts(n, float(seen), float(total), below))
+        return counts
 
     def probabilities(
         self,
@@ -313,10 +313,10 @@ class NgramStore:
         direct = [(key, i) for key, i in below if at < len(key) == at + length[key[at]]]
         counts = self._records.counts([i for _, i in direct])
         try:
-            found = [(-count, self._ids[key[at:]]) for (key, _), count in zip(direct, counts, strict=True) if count]
+            tokens = [(-count, self._ids[key[at:]]) for (key, _), count in zip(direct, counts, strict=True) if count]
         except KeyError as error:
             raise StoreError(f"{self.path} is damaged: the key {error.args[0].hex()} is not an n-gram.") from None
-        return [(token, -count) for count, token in sorted(found)[:limit]]
+        return [(token, -count) for count, token in sorted(tokens)[:limit]]
 
     def _key(self, ids: Sequence[int]) -> bytes | None:
         keys = self._keys

@@ -99,13 +99,13 @@ class Windows:
             return self
         if not len(self):
             return other if sign > 0 else self
-        at, found = self._places(other)
+        at, known = self._places(other)
         weights = np.diff(self.before.astype(np.int64))
         change = sign * np.diff(other.before.astype(np.int64))
-        weights[at[found]] += change[found]
+        weights[at[known]] += change[known]
         touched: list[np.ndarray] = []
         if sign > 0:
-            new = ~found
+            new = ~known
             into = at[new] + np.arange(int(new.sum()))
             old = np.ones(len(self) + len(into), dtype=bool)
             old[into] = False

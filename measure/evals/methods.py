@@ -80,7 +80,7 @@ def methods(base: NgramStore | None, rule: Interpolation | None) -> list[NamedMe
     for mixed in [None, rule] if rule is not None else [None]:
         ngrams = mixed is not None
         named += [
-            NamedMethod("greedy", ngrams, superposed(mixed, one=True), single=True),
+            NamedMethod("greedy", ngrams, superposed(mixed, single=True), single=True),
             NamedMethod(NUCLEUS_OF_TOP_K, ngrams, nucleus(mixed)),
             NamedMethod("beam", ngrams, _in_mode("beam", {"ngrams": mixed, "forks": 0}), drops=True),
             NamedMethod("branching greedy", ngrams, superposed(mixed)),
@@ -100,11 +100,11 @@ def methods(base: NgramStore | None, rule: Interpolation | None) -> list[NamedMe
     return named
 
 
-def superposed(rule: Interpolation | None, /, r: int | None = None, one: bool = False, **options: Any) -> Method:
+def superposed(rule: Interpolation | None, /, r: int | None = None, single: bool = False, **options: Any) -> Method:
     """Returns our method with r exact steps, without forks unless `options` has some. Without r every draft is
     independent, which is branching greedy; with one draft it is greedy."""
     mode = "branching" if r is None else "superposed"
-    return _in_mode(mode, {"ngrams": rule, "exact_steps": r or 0, "forks": 0, **options}, one)
+    return _in_mode(mode, {"ngrams": rule, "exact_steps": r or 0, "forks": 0, **options}, single)
 
 
 def by_the_paper(ngrams: NgramStore | Interpolation | None, /, **changes: Any) -> Method:

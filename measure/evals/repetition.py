@@ -37,7 +37,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
         "nucleus": nucleus(None),
         "top-n-sigma": sampled(autocomplete.sampler("top-n-sigma")),
         "top-n-sigma, dry": sampled(autocomplete.sampler("top-n-sigma+dry")),  # Top-nσ's appendix E
-        "greedy": superposed(rule, one=True),
+        "greedy": superposed(rule, single=True),
         "superposed, the paper's": by_the_paper(base),
         f"superposed, the paper's, reset every {RESET}": by_the_paper(base, reset_every=RESET),
         f"superposed, r={r}": superposed(rule, r),

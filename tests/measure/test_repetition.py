@@ -42,7 +42,7 @@ def test_drafts_with_resets_are_those_of_the_generator() -> None:
         by_the_paper(None),
         superposed(None, 2),
         superposed(None, 2, reset_every=4),
-        superposed(None, one=True),
+        superposed(None, single=True),
         sampled(sampler("top-n-sigma+dry")),
     ],
 )

@@ -37,11 +37,11 @@ class Keep(Strict):
     where: Literal["browser", "files"]
 
 
-class One(Strict):
+class Named(Strict):
     id: str = Field(min_length=8, max_length=64)
 
 
-class Bin(One):
+class Bin(Named):
     on: bool
 
 
@@ -49,7 +49,7 @@ class Note(Strict):
     note: str = Field(min_length=1, max_length=255)
 
 
-class Written(One):
+class Written(Named):
     title: Label
     text: Document
     base: Name | None
@@ -84,8 +84,8 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
         listing = folder.listing() if kept else Listing([], [])
         where = "files" if kept else "browser"
         documents, problems = list(map(_shown, listing.entries)), list(map(asdict, listing.problems))
-        for one in documents:
-            del one["background"]  # as its text
+        for document in documents:
+            del document["background"]  # as its text
         return {"kept": where, "folder": str(folder.folder), "documents": documents, "problems": problems}
 
     @app.get("/api/documents/{id}")
@@ -113,9 +113,9 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
     def bin(body: Bin) -> None:
         folder.put_in_bin(body.id, body.on)
 
-    @post(app, "/api/documents/remove", One)
+    @post(app, "/api/documents/remove", Named)
     @usable()
-    def remove(body: One) -> None:
+    def remove(body: Named) -> None:
         folder.remove(body.id)
 
     @post(app, "/api/documents/set-aside", Note)

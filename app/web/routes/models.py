@@ -32,12 +32,12 @@ from core.options import Precision
 
 if TYPE_CHECKING:
     from core.models.estimate import Speed
-    from core.models.on_machine import Found
+    from core.models.on_machine import ModelFile
 
 DEFAULT = "default"
 
 
-def offered(serving: str, own: Path | None = None) -> dict[str, Found]:
+def offered(serving: str, own: Path | None = None) -> dict[str, ModelFile]:
     """The models by the name or path that loads them.
 
     Args:
@@ -46,33 +46,33 @@ def offered(serving: str, own: Path | None = None) -> dict[str, Found]:
     """
     from core.models.on_machine import named, on_machine  # imports torch
 
-    found = {DEFAULT: named(DEFAULT, "Default model")} | {str(each.path): each for each in on_machine(own)}
-    if serving and serving not in found:
-        found[serving] = named(serving, Path(serving).stem if serving.endswith(".gguf") else serving)
-    return found
+    models = {DEFAULT: named(DEFAULT, "Default model")} | {str(each.path): each for each in on_machine(own)}
+    if serving and serving not in models:
+        models[serving] = named(serving, Path(serving).stem if serving.endswith(".gguf") else serving)
+    return models
 
 
 async def described(service: DraftService) -> AsyncGenerator[dict[str, object]]:
     """An entry of `polydraft models` for each model, one after the other."""
-    found, speed = await run_in_threadpool(_with_speed, service)
-    for model, each in found.items():
+    models, speed = await run_in_threadpool(_with_speed, service)
+    for model, each in models.items():
         yield mended(await run_in_threadpool(_stated, each, speed) | {"model": model})
 
 
-def _with_speed(service: DraftService) -> tuple[dict[str, Found], Speed | None]:
+def _with_speed(service: DraftService) -> tuple[dict[str, ModelFile], Speed | None]:
     """The models, and the speed of the one that drafts, if its rows were timed."""
     from core.models.estimate import Speed
 
     (serving, _), loaded = service.names(), service.loaded
-    found = offered(serving)
-    costs, weights = loaded and loaded.row_costs, found[serving].bytes if serving else 0
-    return found, Speed.of(costs, weights) if costs and weights else None
+    models = offered(serving)
+    costs, weights = loaded and loaded.row_costs, models[serving].bytes if serving else 0
+    return models, Speed.of(costs, weights) if costs and weights else None
 
 
-def _stated(found: Found, speed: Speed | None) -> dict[str, object]:
+def _stated(file: ModelFile, speed: Speed | None) -> dict[str, object]:
     from core.models.listed import listed
 
-    return listed(found, speed).stated()
+    return listed(file, speed).stated()
 
 
 class ModelRequest(Strict):

@@ -69,14 +69,14 @@ def new_token(replace: bool = True) -> str:
         replace: False keeps and returns a token that another program has written meanwhile.
     Raises: InputError when its file cannot be written.
     """
-    path, made = token_file(), secrets.token_urlsafe(32)
+    path, secret = token_file(), secrets.token_urlsafe(32)
     try:
-        write_whole(path, f"{made}\n".encode(), new=not replace)
+        write_whole(path, f"{secret}\n".encode(), new=not replace)
     except FileExistsError:
         return token()
     except OSError as error:
         raise InputError(f"The token could not be written to {path}: {error.strerror or error}.") from error
-    return made
+    return secret
 
 
 class Access:

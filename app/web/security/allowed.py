@@ -49,10 +49,10 @@ def allowed(origins: Iterable[str] = (), hosts: Iterable[str] = ()) -> Allowed:
     ):
         if len(given) > MOST:
             raise InputError(f"{option} given {len(given)} times; at most {MOST} times expected.")
-        for one in given:
-            if not form.fullmatch(one):
+        for name in given:
+            if not form.fullmatch(name):
                 raise InputError(
-                    f"{option} {one} given; one exact value such as {example} expected, without * or path."
+                    f"{option} {name} given; one exact value such as {example} expected, without * or path."
                 )
     return Allowed(frozenset(map(str.lower, origins)), frozenset(map(str.lower, hosts)))
 

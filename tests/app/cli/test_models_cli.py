@@ -12,7 +12,7 @@ from app.cli.main import app
 from app.cli.models import recommendations
 from core.models.estimate import ONE_IN_LLAMA_CPP, Speed
 from core.models.load import default_model_path
-from core.models.on_machine import Found
+from core.models.on_machine import ModelFile
 
 SPEED = Speed(one=1e-7, four=2e-7)  # ms for a byte
 
@@ -21,7 +21,7 @@ SPEED = Speed(one=1e-7, four=2e-7)  # ms for a byte
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"x")
-    found = [Found(default_model_path(), "small", "Polydraft", 10**8), Found(broken, "broken", "Ollama", 1)]
+    found = [ModelFile(default_model_path(), "small", "Polydraft", 10**8), ModelFile(broken, "broken", "Ollama", 1)]
     monkeypatch.setattr("core.models.on_machine.on_machine", lambda: found)
     monkeypatch.setattr("core.models.estimate.measure", lambda: SPEED)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

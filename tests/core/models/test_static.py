@@ -346,7 +346,7 @@ def test_a_captured_step_gives_what_the_plain_path_gives(torch_model: TorchModel
         for ours, theirs in zip(found, torch_model.forward([Row(s, vector) for s in plain]), strict=True):
             best = theirs.topk(10).indices
             assert torch.allclose(ours[best], theirs[best], atol=0.1 * float(theirs.std()))
-    assert all(graph.graph is not None for graph in model.graphs.made.values())
+    assert all(graph.graph is not None for graph in model.graphs.captured.values())
 
 
 def test_a_compiled_model_is_refused_in_words(tiny_folder: Callable[[str], Path]) -> None:

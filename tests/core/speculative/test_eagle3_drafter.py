@@ -550,11 +550,13 @@ def test_captured_trees_and_their_verification_are_what_the_same_functions_give_
         features = sequence.features
         assert features is not None and features.device.type == "cuda"
         tree = drafter.draft(Moment(text, features, distributions=len(text) % 4 < 2), 4)
-        compare(drafter._trees._graphs.made.values())  # type: ignore[union-attr]
+        compare(drafter._trees._graphs.captured.values())  # type: ignore[union-attr]
         ids, parents = tree.under(text[-1])
         target.forward([Row(sequence, ids, parents=parents)])
         # The model's first check was captured before the drafter watched layers.
-        compare(graph for key, graph in target.graphs.made.items() if key[0] == "read" and key[-1] == target.watched)
+        compare(
+            graph for key, graph in target.graphs.captured.items() if key[0] == "read" and key[-1] == target.watched
+        )
         sequence.keep([0, 1])
         text.append(ids[1])
         text.append(7)
