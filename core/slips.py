@@ -41,10 +41,10 @@ def correctable(text: str) -> str:
     """The word that ends a text, with the space after it if there is one, as far as a slip is looked for there; "" in
     code, in names, and in words that are too short or too long."""
     line = text[-400:].rpartition("\n")[2]
-    word = _WORD.search(text[-64:])
-    if word is None or not LEAST <= len(word[0].rstrip()) <= MOST or _CODE.search(line):
+    match = _WORD.search(text[-64:])
+    if match is None or not LEAST <= len(match[0].rstrip()) <= MOST or _CODE.search(line):
         return ""
-    return word[0]
+    return match[0]
 
 
 @lru_cache(maxsize=64)

@@ -42,14 +42,14 @@ def models(
     from core.models.on_machine import models_folder, on_machine
 
     measured = measure() if speed else None
-    models = [listed(each, measured) for each in on_machine()]
+    lines = [listed(each, measured) for each in on_machine()]
     advised = recommendations(measured, psutil.virtual_memory().total)
     if as_json:
-        stated = [each.stated() for each in models]
+        stated = [each.stated() for each in lines]
         typer.echo(json.dumps({"folder": str(models_folder()), "models": stated, "recommended": advised}))
         return
     console = Console(highlight=False)
-    console.print(_table(models) if models else "There is no model here beside the default one.")
+    console.print(_table(lines) if lines else "There is no model here beside the default one.")
     console.print(f"Polydraft's folder is {escape(str(models_folder()))}. Load one with --model and its file.\n")
     console.print(_advice(advised))
     console.print("Get one with [bold]polydraft models get NAME[/], with the name as it is in the first column.")

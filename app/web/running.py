@@ -63,9 +63,8 @@ def marked(port: int, options: dict[str, Any]) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         json.dump(options | dict(zip(PROCESS, (os.getpid(), psutil.Process().create_time()), strict=True)), file)
         file.flush()
-        temporary.replace(
-            path
-        )  # the lock comes first, because the lock of a process that checks the file would prevent it
+        # The lock comes first, because the lock of a process that checks the file would prevent it.
+        temporary.replace(path)
         try:
             yield
         finally:

@@ -41,8 +41,8 @@ class Judge:
             listed = [np.array(list(dict.fromkeys([*a.tolist(), *b]))) for a, b in zip(listed, more, strict=True)]
         widest = max(map(len, listed))
         ids = np.zeros((len(listed), widest + 1), dtype=np.int64)
-        for row, some, token in zip(ids, listed, tokens, strict=True):
-            row[: len(some)], row[len(some) : -1], row[-1] = some, some[0], token  # shorter ones repeat their first
+        for row, top, token in zip(ids, listed, tokens, strict=True):
+            row[: len(top)], row[len(top) : -1], row[-1] = top, top[0], token  # shorter ones repeat their first
         scores = np.stack(
             [x.numpy()[row].astype(np.float64) - t for x, row, t in zip(logits, ids, totals, strict=True)]
         )

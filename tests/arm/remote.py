@@ -45,10 +45,7 @@ class Remote:
         return None if length < 0 else self._out.read(length)
 
     def polydraft_forward(self, model: Structure, given: Structure) -> int:
-        memory = self._ask(FORWARD, model, given)
-        (result,) = self._numbers(1)
-        memory.take(self._out.read(memory.bytes))
-        return result
+        return self._written(FORWARD, model, given)
 
     def polydraft_rows(self, given: Structure) -> int:
         return self._written(ROWS, given)
@@ -60,8 +57,9 @@ class Remote:
     def polydraft_panels(self, given: Structure) -> int:
         return self._written(PANELS, given)
 
-    def _written(self, call: int, given: Structure) -> int:
-        memory = self._ask(call, given, None)
+    def _written(self, call: int, first: Structure, given: Structure | None = None) -> int:
+        """The result of a call that writes to the memory which it is given."""
+        memory = self._ask(call, first, given)
         (result,) = self._numbers(1)
         memory.take(self._out.read(memory.bytes))
         return result

@@ -49,10 +49,10 @@ def allowed(origins: Iterable[str] = (), hosts: Iterable[str] = ()) -> Allowed:
     ):
         if len(given) > MOST:
             raise InputError(f"{option} given {len(given)} times; at most {MOST} times expected.")
-        for name in given:
-            if not form.fullmatch(name):
+        for value in given:
+            if not form.fullmatch(value):
                 raise InputError(
-                    f"{option} {name} given; one exact value such as {example} expected, without * or path."
+                    f"{option} {value} given; one exact value such as {example} expected, without * or path."
                 )
     return Allowed(frozenset(map(str.lower, origins)), frozenset(map(str.lower, hosts)))
 
