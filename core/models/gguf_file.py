@@ -150,8 +150,11 @@ class _Parser:
     def file(self) -> GGUFFile:
         magic = self._bytes[: len(MAGIC)]
         if magic != MAGIC:
+            letters = magic.isascii() and magic.decode("ascii").isprintable()
+            begins = f'begins with "{magic.decode()}"' if letters else f"begins with the bytes {magic.hex(' ')}"
             raise ModelFileError(
-                f"{self._path} is not a GGUF file (it begins with {magic!r}); give a .gguf file or a model directory."
+                f"{self._path} is not a GGUF file (it {begins if magic else 'is empty'}); "
+                "give a .gguf file or a model directory."
             )
         (version,) = self._unpack("<I", "its version")
         if version not in VERSIONS:

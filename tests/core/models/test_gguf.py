@@ -257,6 +257,19 @@ def test_an_inconsistent_file_is_refused_in_one_sentence_at_once(tmp_path: Path,
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 500
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"no model", 'begins with "no m"'), (b"\xff\x00 model", "begins with the bytes ff 00 20 6d"), (b"", "is empty")],
+    ids=["text", "bytes", "nothing"],
+)
+def test_what_is_no_model_is_said_to_be_what_it_is(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "x.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError) as refused:
+        gguf_file.read(path)
+    assert f"{path} is not a GGUF file (it {said});" in str(refused.value)
+
+
 def test_49_bytes_with_an_array_of_2_to_the_40_are_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "short.gguf"
     made = TinyGguf({"a": Field(ARRAY, (gguf.GGUFValueType.UINT8, []), announced=1 << 40)}, {})
