@@ -88,12 +88,13 @@ wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-m
 
 # Test files that take longer than 2 s: they load models, start servers or kill processes.
 SLOW := adapter adapter_eval answers app arc autocomplete base_choice base_store bench_lsp bench_models \
-        bench_serve bench_torch cli coded connections contributing custom_generate disk doctor documents_damage \
-        domain_text eagle3 eagle3_drafter earned engine_errors evals families gguf gguf_tokenizers guard \
-        hostile_files learn learner llamacpp lossless lsp lsp_start model_file modes native ngram_cluster \
-        ngram_interruption ngram_store offline personal_drafts personal_large personal_store probe \
-        proposals_exactly prose prose_eval recurrent_models rounded sampler_evals samplers server silent_files \
-        slips soak speculative start static superposed token_trees top_w torch_model trie_check tune_adapter
+        bench_serve bench_torch checked cli coded connections contributing custom_generate disk doctor \
+        documents_damage domain_text eagle3 eagle3_drafter earned engine_errors evals families gguf \
+        gguf_tokenizers guard hostile_files judge learn learner llamacpp lossless lsp lsp_start model_file modes \
+        native native_library ngram_cluster ngram_interruption ngram_store offline personal_drafts \
+        personal_large personal_store probe proposals_exactly prose prose_eval recurrent_models rounded \
+        sampler_evals samplers serve server silent_files slips soak speculative start static stores_routes \
+        superposed token_trees top_w torch_model trie_check tune_adapter
 
 # Of the last three files only the tests of compiled code.
 ON_ARM := models/test_families.py models/test_coded.py models/test_native.py models/test_rounded.py models/test_embeddings.py \
