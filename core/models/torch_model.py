@@ -57,9 +57,11 @@ class TorchModel(LanguageModel):
         self.vocab_size, self.dim = self._table.shape
         self.depth = layers.depth
         self._stores: WeakSet[KeyValueStore] = WeakSet()
-        self._check_embeddings()
-        # Models that count positions from the mask (ALiBi) do not support the positions of a tree.
-        self.takes_trees = layers.takes_positions and self._reads_trees()
+        logits = self._checked_logits()
+        if not layers.compiled:  # our own code takes embeddings and reads trees; these passes would delay every start
+            self._check_embeddings(logits)
+            # Models that count positions from the mask (ALiBi) do not support the positions of a tree.
+            self.takes_trees = layers.takes_positions and self._reads_trees()
 
     @property
     def layers(self) -> Layers:
@@ -275,20 +277,30 @@ class TorchModel(LanguageModel):
         device = self.layers.device
         return added_masks(hidden.to(device), distance.to(device), self.layers.windows, self.layers.dtype)
 
-    def _check_embeddings(self) -> None:
-        """Feeds one token as an id and as its embedding, which must give the same logits."""
-        token = self.tokenizer.document_start
+    def _first_logits(self, inputs: list[int] | Tensor) -> Tensor:
+        """What follows one token, (V,). Raises ModelFileError."""
         try:
-            by_id, by_vector = self.open(), self.open()
-            logits = self._forward([Row(by_id, [token])])[0]
-            same = self._forward([Row(by_vector, self.embedded([token]))])[0]
+            return self._forward([Row(self.open(), inputs)])[0]
         except DOES_NOT_RUN as error:
             raise ModelFileError(
                 f"{self.name} does not run with our cache ({first_line(error)}); choose another model."
             ) from error
+
+    def _checked_logits(self) -> Tensor:
+        """What follows the token that begins a document, (V,), once its numbers and their count are checked."""
+        logits = self._first_logits([self.tokenizer.document_start])
         if not self._table.finite or not finite(logits):
             raise ModelFileError(f"{self.name} computes numbers that are not finite; download it again.")
-        if logits.shape != (self.vocab_size,) or not torch.allclose(logits, same, rtol=1e-2, atol=1e-2):
+        if logits.shape != (self.vocab_size,):
+            raise ModelFileError(
+                f"{self.name} has {self.vocab_size} embeddings and computes {len(logits)} logits; choose another model."
+            )
+        return logits
+
+    def _check_embeddings(self, logits: Tensor) -> None:
+        """Feeds the embedding of that token, which must give the same logits."""
+        same = self._first_logits(self.embedded([self.tokenizer.document_start]))
+        if not torch.allclose(logits, same, rtol=1e-2, atol=1e-2):
             raise ModelFileError(
                 f"{self.name} needs more than the embedding of a token, so mixtures cannot be fed; choose "
                 f"another model."
