@@ -35,9 +35,14 @@ settings.load_profile("without times")
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Modules are imported and tests are listed without the garbage collector, which would look at all of them again
-    and again and free nothing. Afterwards it leaves them out."""
+    and again and free nothing. Afterwards it leaves them out. Each of several processes imports Gradio, for which the
+    app leaves out the files that Gradio writes for code editors."""
     gc.disable()
     try:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            from app.web.gradio_import import import_gradio
+
+            import_gradio()
         return (yield)
     finally:
         gc.freeze()
