@@ -47,16 +47,22 @@ class DraftingLanguageServer(LanguageServer):
         assert isinstance(self.workspace, Documents)
         return self.workspace
 
-    def change_settings(self, given: Any) -> None:
-        """Applies the editor's settings, in addition to the first ones. If one is invalid, shows an error and keeps all
-        settings."""
+    def take_first_settings(self) -> None:
+        """Applies those that came at the start. If one is invalid, shows an error, and forgets them."""
+        if not self.change_settings({}):
+            self.first = {}
+
+    def change_settings(self, given: Any) -> bool:
+        """Applies the editor's settings, in addition to the first ones; true if all are valid. If one is invalid, shows
+        an error and keeps all settings."""
         try:
             self.settings = parsed_settings(self.first, section(given))
         except PolydraftError as error:
             self.show(f"The settings of Polydraft are not changed: {error}")
-        else:
-            self._shown = ""
-            self.connection.retry()
+            return False
+        self._shown = ""
+        self.connection.retry()
+        return True
 
     def show(self, message: str) -> None:
         """Shows an error to the user, once."""
@@ -125,7 +131,7 @@ def create_server() -> DraftingLanguageServer:
 
     @server.feature(types.INITIALIZED)
     def initialized(_: types.InitializedParams) -> None:
-        server.change_settings({})
+        server.take_first_settings()
 
     @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     async def configured(params: types.DidChangeConfigurationParams) -> None:

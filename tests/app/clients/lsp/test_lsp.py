@@ -143,18 +143,6 @@ async def test_a_newer_request_of_a_document_ends_the_older_one_without_drafts(
     assert (await older, len(await newer)) == ([], 3)
 
 
-async def test_positions_count_in_the_negotiated_units(drafting: Drafting, writing: Editor) -> None:
-    line = "Grüße 🙂 an"
-    async with editor({"port": drafting.port}, ["utf-7", "utf-8"]) as another:
-        for editing, encoding, name in ((writing, "utf-16", "utf-16-le"), (another, "utf-8", "utf-8")):
-            assert editing.capabilities.position_encoding == encoding
-            uri = editing.write(f"First\r\n{line} dich", name="units.md")
-            column = len(line.encode(name)) // len("a".encode(name))
-            assert len(await editing.drafts(uri, 1, column)) == 3
-            body = drafting.bodies.seen.pop()
-            assert (body["prompt"], body["suffix"]) == (f"First\r\n{line}", " dich")
-
-
 # ---------------------------------------------------------------- acceptance
 
 
@@ -262,27 +250,38 @@ async def test_wrong_settings_are_named_to_the_user_and_change_nothing(
     assert len(await writing.drafts(uri, 0, 4)) == 3
 
 
-async def test_wrong_first_settings_are_named_too() -> None:
+async def test_positions_count_in_the_negotiated_units_and_an_editor_that_expects_a_request_for_settings_gets_one(
+    drafting: Drafting, writing: Editor
+) -> None:
+    line = "Grüße 🙂 an"
+    async with editor({"port": drafting.port}, ["utf-7", "utf-8"], pulls=True) as another:
+        for editing, encoding, name in ((writing, "utf-16", "utf-16-le"), (another, "utf-8", "utf-8")):
+            assert editing.capabilities.position_encoding == encoding
+            uri = editing.write(f"First\r\n{line} dich", name="units.md")
+            column = len(line.encode(name)) // len("a".encode(name))
+            assert len(await editing.drafts(uri, 1, column)) == 3
+            body = drafting.bodies.seen.pop()
+            assert (body["prompt"], body["suffix"]) == (f"First\r\n{line}", " dich")
+
+        another.client.set_configuration({"k": 2}, section="polydraft")
+        another.configure(None)
+        uri = another.write("Once")
+        counts: list[int] = []
+        for _ in range(50):
+            counts.append(len(await another.drafts(uri, 0, 4)))
+            if counts[-1] == 2:
+                break
+        assert counts[-1] == 2
+
+
+async def test_wrong_first_settings_are_named_too_and_later_ones_count_without_them(drafting: Drafting) -> None:
     async with editor({"polydraft": {"ports": 7893}}) as writing:
         await until(lambda: bool(writing.messages))
         assert "ports" in writing.messages[0]
-
-
-async def test_an_editor_that_expects_a_request_for_settings_gets_one(drafting: Drafting) -> None:
-    async with editor({"port": drafting.port}, pulls=True) as writing:
-        writing.client.set_configuration({"k": 2}, section="polydraft")
-        writing.configure(None)
-        uri = writing.write("Once")
-        counts: list[int] = []
-
-        async def asked() -> bool:
-            counts.append(len(await writing.drafts(uri, 0, 4)))
-            return counts[-1] == 2
-
-        for _ in range(50):
-            if await asked():
-                break
-        assert counts[-1] == 2
+        writing.configure({"port": drafting.port})
+        assert len(await writing.drafts(writing.write("Once"), 0, 4)) == 3
+        assert drafting.bodies.seen.pop()["prompt"] == "Once"
+        assert len(writing.messages) == 1
 
 
 async def test_a_missing_server_is_reported_once_and_found_when_it_runs() -> None:
