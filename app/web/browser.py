@@ -67,5 +67,5 @@ def open_editor(browser: Browser, url: str) -> Page:
     """Opens the page in a window and waits until its editor runs."""
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(url)
-    page.wait_for_function("window.polydraft !== undefined")
+    page.wait_for_function("window.polydraft !== undefined", polling=20)
     return page

@@ -101,7 +101,19 @@ def modules(start: str = "editor/main.js") -> list[str]:
 # Without these lines the browser would discover the scripts one after the other, each in the one that imports it.
 PRELOADS = "\n".join(f'<link rel="modulepreload" href="{STATIC_URL}/{name}">' for name in modules())
 
+# While it loads, Gradio shows a sign that moves and counts seconds. When the sign is gone, scripts still compute its
+# motion at every frame for some seconds, and the count for ever, which takes a tenth of a processor core. So once the
+# editor is there, a frame takes a second, except for scripts that ask for it `soon`.
+FRAMES = """<script>{
+  const request = requestAnimationFrame.bind(window);
+  let mounted = false;
+  window.requestAnimationFrame = (draw) => mounted ? setTimeout(request, 1000, draw) : request(draw);
+  window.requestAnimationFrame.soon = request;
+  addEventListener("pd-mounted", () => { mounted = true; });
+}</script>"""
+
 HEAD = f"""
+{FRAMES}
 <link rel="stylesheet" href="{STATIC_URL}/editor/editor.css">
 <link rel="stylesheet" href="{STATIC_URL}/sampling/sampling.css">
 <link rel="stylesheet" href="{STATIC_URL}/documents/documents.css">
@@ -207,7 +219,8 @@ def build_page() -> gr.Blocks:
             elem_id="pd-component",  # not "polydraft": the browser would make that window.polydraft
             html_template=editor_markup(),
             # Chromium compiles the same code of two servers' pages once, and resolves a path in it at the first server.
-            js_on_load=f'import(location.origin + "{STATIC_URL}/editor/main.js").then((main) => main.mount(element));',
+            js_on_load=f'import(location.origin + "{STATIC_URL}/editor/main.js")'
+            '.then((main) => { main.mount(element); dispatchEvent(new Event("pd-mounted")); });',
             apply_default_css=False,
         )
     return page

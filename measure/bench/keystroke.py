@@ -46,8 +46,8 @@ BARE = '<textarea id="bare" style="width: 40rem; height: 40rem; font: 18px serif
 
 # Times from a key to the end of the frame that shows it.
 FRAMES = """() => {
-    const frames = window.frames_ms = [];
-    document.addEventListener("keydown", ({ timeStamp }) => requestAnimationFrame(() => {
+    const frames = window.frames_ms = [], onFrame = requestAnimationFrame.soon ?? requestAnimationFrame;
+    document.addEventListener("keydown", ({ timeStamp }) => onFrame(() => {
         const { port1, port2 } = new MessageChannel();
         port1.onmessage = () => frames.push(performance.now() - timeStamp);
         port2.postMessage(0);
@@ -160,7 +160,7 @@ def key_to_frame(page: Page, box: str, chosen: list[tuple[str, str]]) -> list[fl
     page.evaluate("window.frames_ms.length = 0")
     for number, key in enumerate(chosen[0][1][:LARGE_KEYS], 1):
         page.keyboard.type(key)
-        page.wait_for_function("number => window.frames_ms.length >= number", arg=number)
+        page.wait_for_function("number => window.frames_ms.length >= number", arg=number, polling=5)
     return page.evaluate("window.frames_ms")
 
 

@@ -19,12 +19,14 @@ from core.models import load
 SLOW = ("transformers", "accelerate", "llama_cpp")  # seconds of imports that only other models need
 
 
-def loaded(code: str, *names: str) -> dict[str, bool]:
-    """Which of these modules a fresh process has imported after the code."""
-    code += f"\nimport json, sys\nprint(json.dumps({{name: name in sys.modules for name in {names!r}}}))"
+def loaded(*steps: tuple[str, tuple[str, ...]]) -> list[dict[str, bool]]:
+    """Which of the modules that belong to each step a fresh process has imported after the step's code."""
+    code = "import json, sys\n"
+    for step, names in steps:
+        code += f"{step}\nprint(json.dumps({{name: name in sys.modules for name in {names!r}}}))\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return [json.loads(line) for line in done.stdout.splitlines()[-len(steps) :]]
 
 
 def test_the_first_draft_of_the_default_model_needs_no_transformers_no_llama_cpp_and_one_pool_of_threads(
@@ -45,27 +47,32 @@ if (maps := Path("/proc/self/maps")).exists():
     pools = [path for path in files if Path(path).name.startswith(("libgomp", "libomp", "libiomp"))]
     assert len(pools) == 1, pools
 """
-    assert loaded(code, *SLOW) == dict.fromkeys(SLOW, False)
+    assert loaded((code, SLOW)) == [dict.fromkeys(SLOW, False)]
 
 
-def test_the_page_needs_no_torch_and_gradio_writes_no_stubs(tmp_path: Path) -> None:
+def test_commands_need_no_builder_the_language_server_no_web_framework_and_the_page_no_torch_and_no_stubs(
+    tmp_path: Path,
+) -> None:
+    """In one process, in this order: no step imports what an earlier or the same one must not."""
     (tmp_path / "own.py").write_text("import gradio\nclass Own(gradio.Textbox):\n    EVENTS = []\n")
-    code = f"""
-import sys
+    page = f"""
 from app.web.site import create_app
 from app.service.service import DraftService
 create_app(DraftService(lambda _: None))
 sys.path.insert(0, {str(tmp_path)!r})
 import own
 """
-    assert loaded(code, "gradio", "torch", "core.models") == {"gradio": True, "torch": False, "core.models": False}
-    assert not (tmp_path / "own.pyi").exists()
-
-
-def test_commands_need_no_builder_and_the_language_server_no_web_framework() -> None:
-    names = ("ngram_builder", "torch", "gradio", *SLOW)
-    assert loaded("import app.cli.main", *names) == dict.fromkeys(names, False)
-    assert loaded("import app.clients.lsp.server", "fastapi", "torch") == {"fastapi": False, "torch": False}
+    not_for_commands = ("ngram_builder", "torch", "gradio", *SLOW)
+    assert loaded(
+        ("import app.cli.main", not_for_commands),
+        ("import app.clients.lsp.server", ("fastapi", "torch")),
+        (page, ("gradio", "torch", "core.models")),
+    ) == [
+        dict.fromkeys(not_for_commands, False),
+        {"fastapi": False, "torch": False},
+        {"gradio": True, "torch": False, "core.models": False},
+    ]
+    assert not (tmp_path / "own.pyi").exists(), "gradio writes stubs of its components"
 
 
 def test_a_command_beside_the_app_starts_on_request_and_ends_with_it(tmp_path: Path) -> None:

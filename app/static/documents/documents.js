@@ -12,7 +12,7 @@ import { newDocument, openingOf, titleOf } from "./document.js";
 import { OWN_WAIT, TabLock, lockDocument, withLock } from "./document_lock.js";
 import { Saving } from "./saving.js";
 import { StoredDocuments, copyOf } from "./stored_documents.js";
-import { emit, newElement } from "../shared/dom.js";
+import { emit, newElement, onFrame } from "../shared/dom.js";
 import { UNSAVED, keepLastDocument, lastDocument, recallPlace } from "../shared/memory.js";
 
 /** @typedef {import("./document.js").Document} Document */
@@ -354,7 +354,7 @@ export class Documents {
 
 /** Two frames: the browser has drawn what the page showed before. In a hidden tab there are none. */
 function frames() {
-  const drawn = new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const drawn = new Promise((done) => onFrame(() => onFrame(done)));
   return Promise.race([drawn, new Promise((done) => setTimeout(done, 1000))]);
 }
 
@@ -376,9 +376,9 @@ function scrollTo(textarea, top) {
     if (textarea.selectionStart === selectionStart && textarea.value === value) textarea.scrollTop = top;
   };
   apply();
-  requestAnimationFrame(() => {
+  onFrame(() => {
     apply();
-    requestAnimationFrame(apply);
+    onFrame(apply);
   });
 }
 

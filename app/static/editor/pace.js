@@ -48,11 +48,7 @@ export class Pace {
     this.lastKey = -1e9;
     /** Called after a change. @type {() => void} */
     this.changed = () => {};
-    let timer = 0;
-    this.keepLater = () => {
-      clearTimeout(timer);
-      timer = setTimeout(() => this.keep(), 1000);
-    };
+    this.timer = 0;
     addEventListener("pagehide", () => this.keep());
     addEventListener("storage", ({ key }) => {
       if (key !== KEPT) return;
@@ -61,12 +57,18 @@ export class Pace {
     });
   }
 
+  keepLater() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.keep(), 1000);
+  }
+
   keep() {
     if (!this.isIncognito()) attempt(() => localStorage.setItem(KEPT, JSON.stringify(this.numbers)));
   }
 
   /** Delete all numbers. */
   reset() {
+    clearTimeout(this.timer);
     this.numbers = none();
     attempt(() => localStorage.removeItem(KEPT));
     this.changed();

@@ -11,6 +11,12 @@ export function finder(root) {
 }
 
 /**
+ * Calls a function at the next frame. `requestAnimationFrame` itself is slow in this page: see `FRAMES` in page.py.
+ * @type {(draw: FrameRequestCallback) => number}
+ */
+export const onFrame = /** @type {any} */ (requestAnimationFrame).soon ?? requestAnimationFrame;
+
+/**
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
  * @param {string} className

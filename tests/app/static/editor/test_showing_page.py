@@ -16,6 +16,7 @@ __all__ = ["fake", "server"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 HOUSE, HILL, ROAD = " to the house on the hill", " up the hill", " along the road"
+LATER = "Then she went"  # another text, because the page remembers what came for the first one
 
 # Presses Tab as soon as the rows are final, once.
 PRESS = """() => {
@@ -33,6 +34,13 @@ PRESS = """() => {
 LATE_GHOST = """() => document.querySelector(".polydraft").addEventListener("pd-settled", () => {
   if (!polydraft.editor.request?.next) return;
   window.late = document.querySelector(".pd-ghost:not([hidden]) .pd-ghost-text")?.textContent ?? "";
+})"""
+
+
+# From the end of each draft to its number, in pixels.
+GAPS = """rows => rows.map((row) => {
+    const [draft, number] = [".pd-draft", ".pd-chance"].map((part) => row.querySelector(part).getBoundingClientRect());
+    return number.left - draft.right;
 })"""
 
 
@@ -57,11 +65,22 @@ def choose(page: Editor, when: str) -> None:
     page.page.evaluate("(when) => polydraft.showing.choose(when)", when)
 
 
+def clear(page: Editor) -> None:
+    """An empty page, and rows as the tests of this file begin with them."""
+    fake = page.fake
+    fake.pays = fake.ghost = fake.held_after = None
+    page.put("")
+    page.box.focus()
+    page.wait(lambda: page.drafts() == [] and page.ghost() == "", "no drafts")
+
+
 def numbers(page: Editor) -> dict[str, object]:
     return page.page.evaluate("polydraft.pace.numbers")
 
 
-def test_only_rows_that_save_time_appear_and_the_best_one_is_the_ghost_and_one_is_the_ghost_alone(page: Editor) -> None:
+def test_only_rows_that_save_time_appear_the_best_is_the_ghost_one_is_the_ghost_alone_and_rows_keep_their_places(
+    page: Editor,
+) -> None:
     page.fake.pays = {0: " to"}
     choose(page, "time")
     page.put("We " + BEFORE)
@@ -81,11 +100,9 @@ def test_only_rows_that_save_time_appear_and_the_best_one_is_the_ghost_and_one_i
     page.press("Tab")
     assert page.text == BEFORE + " up the"
 
-
-def test_a_row_that_still_saves_time_keeps_its_place(page: Editor) -> None:
+    clear(page)
     page.fake.pays = {0: " to the", 1: " up the", 2: " along"}
-    choose(page, "time")
-    page.put(BEFORE)
+    page.put(LATER)
     page.wait_for_drafts(" to the", " up the", " along")
     page.fake.script = {"went ": ("along the road", "up the hill", "away")}
     page.fake.pays = {2: "away", 1: "up the", 0: "along the"}
@@ -95,95 +112,91 @@ def test_a_row_that_still_saves_time_keeps_its_place(page: Editor) -> None:
     assert page.fake.requests[-1]["show"]["shown"] == ["to the", "up the", "along"]
 
 
-def slow(page: Editor, steps: int) -> None:
-    """Types the last letter of BEFORE while the server computes no more than these steps of its drafts."""
+def slow(page: Editor, text: str, steps: int) -> None:
+    """Types the last letter of a text while the server computes no more than these steps of its drafts."""
     choose(page, "time")
     page.page.evaluate("Object.defineProperty(polydraft.pace, 'pause', { value: 1e6 })")
-    page.put(BEFORE[:-1])
+    page.put(text[:-1])
     page.wait(lambda: not page.page.evaluate("polydraft.editor.request"))
     page.fake.held_after = steps
-    page.write("t")
+    page.write(text[-1])
     page.wait(lambda: page.page.evaluate("polydraft.editor.request?.drafts.length") == (3 if steps else 0))
 
 
-def asked(page: Editor) -> list[str]:
-    """The texts of the requests for BEFORE and what was typed after it."""
-    return [each["before"] for each in page.fake.requests if each["before"].startswith(BEFORE)]
+def asked(page: Editor, text: str) -> list[str]:
+    """What was typed after this text, in the requests for it."""
+    texts = [each["before"] for each in page.fake.requests]
+    return [each.removeprefix(text) for each in texts if each.startswith(text)]
 
 
-def test_rows_that_come_after_the_next_key_are_displayed_if_they_agree_with_it(page: Editor) -> None:
+def test_rows_that_come_after_the_next_key_are_displayed_if_they_agree_with_it_and_enough_is_left(page: Editor) -> None:
     page.fake.pays = {}
-    slow(page, steps=1)
+    slow(page, BEFORE, steps=1)
     page.fake.pays = {1: " up the"}
     page.write(" u")
-    assert asked(page) == [BEFORE]  # it runs on
+    assert asked(page, BEFORE) == [""]  # it runs on
     page.page.evaluate(LATE_GHOST)
     page.fake.held_after = None
-    page.wait(lambda: asked(page) == [BEFORE, BEFORE + " u"], "the request for the present text")
+    page.wait(lambda: asked(page, BEFORE) == ["", " u"], "the request for the present text")
     assert page.page.evaluate("window.late").removeprefix("\u200b") == "p the"
     assert sum(numbers(page)["judged"]) == 0  # its chance was that of the earlier text
 
-
-@pytest.mark.parametrize("steps", [0, 1])
-def test_a_request_whose_drafts_disagree_with_the_next_key_is_replaced(page: Editor, steps: int) -> None:
-    slow(page, steps)
-    page.write(",")
-    if not steps:  # nothing is known of its drafts yet
-        assert asked(page) == [BEFORE]
-    page.fake.held_after = 1
-    page.wait(lambda: asked(page) == [BEFORE, BEFORE + ","], "the request for the present text")
-    page.wait(lambda: len(page.fake.stopped) > 0, "the end of the old one")
-    page.fake.held_after = None
-    page.wait_for_drafts(MARKET, RIVER, HOME)
-
-
-def test_a_row_of_which_too_little_is_left_after_the_next_keys_is_not_displayed(page: Editor) -> None:
+    clear(page)
     page.fake.pays = {0: " to the"}
     page.fake.saved_ms = 157  # at a chance of one half and 157 ms a key, two letters later nothing is left
-    slow(page, steps=1)
+    slow(page, LATER, steps=1)
     page.write(" t")
-    page.page.evaluate(LATE_GHOST)
+    page.page.evaluate("window.late = undefined")
     page.fake.held_after = None
-    page.wait(lambda: asked(page) == [BEFORE, BEFORE + " t"], "the request for the present text")
+    page.wait(lambda: asked(page, LATER) == ["", " t"], "the request for the present text")
     assert page.page.evaluate("window.late") == ""
 
 
-def test_a_pause_shows_all_drafts_and_the_next_key_takes_away_what_does_not_pay(page: Editor) -> None:
-    page.fake.pays = {0: " to"}
-    choose(page, "time")
-    page.put(BEFORE)
-    page.wait(lambda: page.ghost() == " to", "the ghost")
-    page.wait_for_drafts(HOUSE, HILL, ROAD)  # after a second
-    assert page.fake.requests[-1]["grow"] is True
-    page.fake.script, page.fake.pays = {"went ": ("to the house", "up", "along")}, {}
-    page.write(" ")
-    page.wait(lambda: page.drafts() == [] and page.ghost() == "", "no rows")
+def test_a_request_whose_drafts_disagree_with_the_next_key_is_replaced(page: Editor) -> None:
+    for text, steps in ((BEFORE, 0), (LATER, 1)):
+        slow(page, text, steps)
+        page.fake.stopped.clear()
+        page.write(",")
+        if not steps:  # nothing is known of its drafts yet
+            assert asked(page, text) == [""]
+        page.fake.held_after = 1
+        page.wait(lambda text=text: asked(page, text) == ["", ","], "the request for the present text")
+        page.wait(lambda: len(page.fake.stopped) > 0, "the end of the old one")
+        page.fake.held_after = None
+        page.wait_for_drafts(MARKET, RIVER, HOME)
+        clear(page)
 
 
-@pytest.mark.parametrize("when", ["demand", "pause"])
-def test_nothing_is_displayed_while_keys_come(page: Editor, when: str) -> None:
-    choose(page, when)
-    sent = len(page.fake.requests)
-    page.put(BEFORE[:-1])
-    page.write("t")
-    if when == "pause":  # drafts are computed at every key, and only their display waits
-        page.wait(lambda: BEFORE in [each["before"] for each in page.fake.requests], "the request of the last key")
-        assert page.drafts() == []
+def test_nothing_is_displayed_while_keys_come_if_the_writer_wants_drafts_on_demand_or_at_a_pause(page: Editor) -> None:
+    for when, text in (("demand", BEFORE), ("pause", LATER)):
+        choose(page, when)
+        sent = len(page.fake.requests)
+        page.put(text[:-1])
+        page.write(text[-1])
+        if when == "pause":  # drafts are computed at every key, and only their display waits
+            page.wait(
+                lambda text=text: text in [each["before"] for each in page.fake.requests],
+                "the request of the last key",
+            )
+            assert page.drafts() == []
+            page.wait_for_drafts(HOUSE, HILL, ROAD)
+            page.wait(lambda: page.fake.requests[-1].get("grow") is True, "the request for the full length")
+            assert len(page.fake.requests) - sent >= 2
+        else:
+            page.page.wait_for_timeout(400)
+            assert len(page.fake.requests) == sent
+        page.press("Alt+ArrowDown")
         page.wait_for_drafts(HOUSE, HILL, ROAD)
-        page.wait(lambda: page.fake.requests[-1].get("grow") is True, "the request for the full length")
-        assert len(page.fake.requests) - sent >= 2
-    else:
-        page.page.wait_for_timeout(400)
-        assert len(page.fake.requests) == sent
-    page.press("Alt+ArrowDown")
-    page.wait_for_drafts(HOUSE, HILL, ROAD)
-    page.write(" t")
-    page.wait_for_drafts(HOUSE[2:])  # what still agrees stays
-    page.write("x")
-    page.wait(lambda: page.drafts() == [])
+        page.write(" t")
+        page.wait_for_drafts(HOUSE[2:])  # what still agrees stays
+        page.write("x")
+        page.wait(lambda: page.drafts() == [])
+        clear(page)
 
 
-def test_after_a_pause_the_row_that_saves_time_stays_the_ghost(page: Editor) -> None:
+def test_a_pause_shows_all_drafts_and_the_next_key_takes_away_what_does_not_pay_and_leaves_the_ghost_that_does(
+    page: Editor,
+) -> None:
     page.fake.ghost, page.fake.pays = 2, {1: HILL}
     choose(page, "time")
     page.put(BEFORE)
@@ -193,8 +206,20 @@ def test_after_a_pause_the_row_that_saves_time_stays_the_ghost(page: Editor) -> 
     page.settle()
     assert page.ghost() == HILL
 
+    clear(page)
+    page.fake.pays = {0: " to"}
+    page.put(LATER)
+    page.wait(lambda: page.ghost() == " to", "the ghost")
+    page.wait_for_drafts(HOUSE, HILL, ROAD)  # after a second
+    assert page.fake.requests[-1]["grow"] is True
+    page.fake.script, page.fake.pays = {"went ": ("to the house", "up", "along")}, {}
+    page.write(" ")
+    page.wait(lambda: page.drafts() == [] and page.ghost() == "", "no rows")
 
-def test_tab_takes_no_text_that_has_just_appeared_but_what_stood_there_before(page: Editor) -> None:
+
+def test_likely_drafts_are_darker_what_no_longer_agrees_has_no_number_and_tab_takes_no_text_that_has_just_appeared(
+    page: Editor,
+) -> None:
     choose(page, "always")
     page.fake.ghost = 2
     page.page.evaluate(PRESS)
@@ -215,6 +240,23 @@ def test_tab_takes_no_text_that_has_just_appeared_but_what_stood_there_before(pa
     page.page.evaluate("polydraft.editor.requestDrafts({ keep: true })")
     page.wait(lambda: page.page.evaluate("window.took") is not None, "Tab")
     assert page.text == "We " + BEFORE + HOUSE
+
+    clear(page)
+    page.fake.chances = {0: 0.6, 1: 0.3, 2: 0.1}
+    page.put(LATER)
+    page.wait_for_drafts(HOUSE, HILL, ROAD)
+    drafts = page.page.locator(".pd-option-row .pd-draft")
+    inks = [drafts.nth(i).evaluate("e => getComputedStyle(e).color") for i in range(3)]
+    assert len(set(inks)) == 3
+    page.page.evaluate("document.querySelector('.polydraft').dataset.chances = 'number'")
+    numbers = page.page.locator(".pd-chance")
+    assert numbers.all_text_contents() == ["60%", "30%", "10%"]
+    assert all(0 <= gap <= 16 for gap in page.page.locator(".pd-option-row").evaluate_all(GAPS))
+    page.fake.held_after = 0
+    page.write(" t")
+    page.wait(lambda: len(page.freed()) == 2, "rows that no longer agree")
+    assert numbers.all_text_contents() == ["60%", "", ""]
+    page.fake.held_after = None
 
 
 def test_a_newcomer_sees_all_drafts_and_is_told_once(page: Editor) -> None:
@@ -246,7 +288,9 @@ def test_always_on_the_line_is_a_choice_that_stays(page: Editor) -> None:
     expect(page.page.get_by_label("Show drafts")).to_have_value("always")
 
 
-def test_the_writers_numbers_are_measured_seen_and_reset(page: Editor) -> None:
+def test_the_writers_numbers_are_measured_seen_and_reset_and_in_incognito_nothing_is_measured(
+    page: Editor,
+) -> None:
     choose(page, "always")
     page.put(BEFORE[:-2])
     for letter in "nt":
@@ -266,6 +310,15 @@ def test_the_writers_numbers_are_measured_seen_and_reset(page: Editor) -> None:
     page.page.locator(".ps-reset-numbers").click()
     assert numbers(page)["taken"] == 0
     assert page.page.evaluate("localStorage.getItem('polydraft.pace')") is None
+
+    page.page.get_by_role("tab").first.click()
+    page.page.get_by_role("button", name="Incognito").click()
+    before = json.dumps(numbers(page))
+    page.put(LATER[:-2])
+    page.write("nt")
+    page.wait_for_drafts(HOUSE, HILL, ROAD)
+    page.press("Tab")
+    assert json.dumps(numbers(page)) == before
 
 
 def test_rows_that_come_true_or_not_correct_the_chances_and_can_be_forgotten(page: Editor) -> None:
@@ -306,17 +359,9 @@ def test_rows_that_come_true_or_not_correct_the_chances_and_can_be_forgotten(pag
     page.wait(lambda: judged() == [0, 0], "the outcome")
 
 
-def test_nothing_is_measured_in_incognito(page: Editor) -> None:
-    page.page.get_by_role("button", name="Incognito").click()
-    before = json.dumps(numbers(page))
-    page.put(BEFORE[:-2])
-    page.write("nt")
-    page.wait_for_drafts(HOUSE, HILL, ROAD)
-    page.press("Tab")
-    assert json.dumps(numbers(page)) == before
-
-
-def test_time_saved_this_week_is_shown_and_lost_time_offers_drafts_on_demand(page: Editor) -> None:
+def test_time_saved_this_week_is_shown_lost_time_offers_drafts_on_demand_and_damaged_numbers_are_none(
+    page: Editor,
+) -> None:
     line = page.page.locator(".pd-time")
     button = line.get_by_role("button")
     page.page.evaluate("polydraft.pace.save(240_000)")
@@ -327,8 +372,6 @@ def test_time_saved_this_week_is_shown_and_lost_time_offers_drafts_on_demand(pag
     button.click()
     assert page.page.evaluate("polydraft.showing.when") == "demand"
 
-
-def test_damaged_numbers_are_none(page: Editor) -> None:
     for stored in (
         "{",
         "[1]",
@@ -344,32 +387,6 @@ def test_damaged_numbers_are_none(page: Editor) -> None:
             stored,
         )
         assert keys == 0, stored
-
-
-# From the end of each draft to its number, in pixels.
-GAPS = """rows => rows.map((row) => {
-    const [draft, number] = [".pd-draft", ".pd-chance"].map((part) => row.querySelector(part).getBoundingClientRect());
-    return number.left - draft.right;
-})"""
-
-
-def test_likely_drafts_are_darker_and_what_no_longer_agrees_has_no_number(page: Editor) -> None:
-    choose(page, "always")
-    page.fake.chances = {0: 0.6, 1: 0.3, 2: 0.1}
-    page.put(BEFORE)
-    page.wait_for_drafts(HOUSE, HILL, ROAD)
-    drafts = page.page.locator(".pd-option-row .pd-draft")
-    inks = [drafts.nth(i).evaluate("e => getComputedStyle(e).color") for i in range(3)]
-    assert len(set(inks)) == 3
-    page.page.evaluate("document.querySelector('.polydraft').dataset.chances = 'number'")
-    numbers = page.page.locator(".pd-chance")
-    assert numbers.all_text_contents() == ["60%", "30%", "10%"]
-    assert all(0 <= gap <= 16 for gap in page.page.locator(".pd-option-row").evaluate_all(GAPS))
-    page.fake.held_after = 0
-    page.write(" t")
-    page.wait(lambda: len(page.freed()) == 2, "rows that no longer agree")
-    assert numbers.all_text_contents() == ["60%", "", ""]
-    page.fake.held_after = None
 
 
 # ---------------------------------------------------------------- rows that correct a slip
@@ -411,7 +428,9 @@ def take(slip: Editor, draft: str) -> None:
     slip.press("Tab")
 
 
-def test_a_row_strikes_the_word_out_and_tab_replaces_its_letters_in_one_step_of_undo(slip: Editor) -> None:
+def test_a_row_strikes_the_word_out_tab_replaces_its_letters_in_one_step_of_undo_and_they_count_as_saved_keys(
+    slip: Editor,
+) -> None:
     for when, text in (("always", TYPED), ("time", f"Then {TYPED}")):
         choose(slip, when)
         typed(slip, text, LETTER)
@@ -428,8 +447,20 @@ def test_a_row_strikes_the_word_out_and_tab_replaces_its_letters_in_one_step_of_
         slip.press("Control+z")
         slip.wait(lambda text=text: slip.text == text)
 
+    clear(slip)
+    choose(slip, "always")
+    typed(slip, f"Now {TYPED}", LETTER)
+    looks = slip.page.evaluate("polydraft.pace.numbers.weeks = {}, polydraft.counters.newRows")
+    take(slip, LETTER)
+    slip.wait(lambda: slip.text == f"Now {TYPED}".removesuffix("wr") + LETTER)
+    # Both at once: the rows after the taking may appear at any moment.
+    weeks, looked = slip.page.evaluate("[polydraft.pace.numbers.weeks, polydraft.counters.newRows]")
+    assert list(weeks.values()) == [pytest.approx((len(LETTER) + 2) * 157 - 700 - 50 * (looked - looks))]
 
-def test_a_row_that_corrects_lasts_until_the_next_key_and_is_never_kept(slip: Editor) -> None:
+
+def test_a_row_that_corrects_lasts_until_the_next_key_is_never_kept_and_keeps_its_length_while_drafts_grow(
+    slip: Editor,
+) -> None:
     typed(slip, TYPED, LETTER)
     slip.settle()
     assert all(not request.get("kept") for request in slip.fake.requests)
@@ -438,8 +469,24 @@ def test_a_row_that_corrects_lasts_until_the_next_key_and_is_never_kept(slip: Ed
     slip.press("Tab")
     assert slip.text.startswith(f"{TYPED}x")
 
+    clear(slip)
+    slip.fake.ends_after = 3  # words, until the pause
+    slip.page.evaluate("polydraft.showing.choose('always')")
+    typed(slip, f"Then {TYPED}", "er to her")
+    slip.page.evaluate(
+        "window.texts = []; new MutationObserver(() => texts.push(polydraft.editor.rows[0].rest))"
+        ".observe(document.querySelector('.pd-list'), { subtree: true, childList: true, attributes: true })"
+    )
+    slip.wait_for_drafts(LETTER)
+    assert slip.fake.requests[-1]["grow"] is True
+    shown = slip.page.evaluate("texts")
+    assert LETTER in shown
+    assert all(text.startswith("er to her") for text in shown)
 
-def test_a_finished_word_is_corrected_and_of_a_correction_one_word_is_taken_while_the_rest_stays(slip: Editor) -> None:
+
+def test_a_finished_word_is_corrected_of_a_correction_one_word_is_taken_and_rows_beside_it_keep_their_ghost(
+    slip: Editor,
+) -> None:
     typed(slip, "I saw teh ", "he lamp")
     assert shown_before(slip) == ["teh|t"]
     slip.press("Tab")
@@ -452,39 +499,12 @@ def test_a_finished_word_is_corrected_and_of_a_correction_one_word_is_taken_whil
     slip.press("Tab")
     slip.wait(lambda: slip.text == "She wrote a long letter to her mother")
 
-
-def test_the_letters_that_a_row_deletes_count_as_saved_keys(slip: Editor) -> None:
-    choose(slip, "always")
-    typed(slip, TYPED, LETTER)
-    looks = slip.page.evaluate("polydraft.pace.numbers.weeks = {}, polydraft.counters.newRows")
-    take(slip, LETTER)
-    slip.wait(lambda: slip.text == TYPED.removesuffix("wr") + LETTER)
-    # Both at once: the rows after the taking may appear at any moment.
-    weeks, looked = slip.page.evaluate("[polydraft.pace.numbers.weeks, polydraft.counters.newRows]")
-    assert list(weeks.values()) == [pytest.approx((len(LETTER) + 2) * 157 - 700 - 50 * (looked - looks))]
-
-
-def test_rows_beside_a_correction_keep_their_stem_and_their_ghost(slip: Editor) -> None:
+    clear(slip)
     slip.fake.script = {"lettwr": (" in haste", LETTER)}
-    typed(slip, TYPED, " in haste", LETTER)
+    typed(slip, f"Then {TYPED}", " in haste", LETTER)
     assert shown_before(slip) == ["|", "lettwr|lett"]
     assert slip.ghost() == " in haste"
     slip.press("Alt+ArrowDown")
     slip.wait(lambda: slip.ghost() == "")
     take(slip, LETTER)
-    slip.wait(lambda: slip.text == "She wrote a long letter to her mother")
-
-
-def test_a_row_that_corrects_keeps_its_length_while_a_pause_makes_drafts_longer(slip: Editor) -> None:
-    slip.fake.ends_after = 3  # words, until the pause
-    slip.page.evaluate("polydraft.showing.choose('always')")
-    typed(slip, TYPED, "er to her")
-    slip.page.evaluate(
-        "window.texts = []; new MutationObserver(() => texts.push(polydraft.editor.rows[0].rest))"
-        ".observe(document.querySelector('.pd-list'), { subtree: true, childList: true, attributes: true })"
-    )
-    slip.wait_for_drafts(LETTER)
-    assert slip.fake.requests[-1]["grow"] is True
-    shown = slip.page.evaluate("texts")
-    assert LETTER in shown
-    assert all(text.startswith("er to her") for text in shown)
+    slip.wait(lambda: slip.text == "Then She wrote a long letter to her mother")

@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,19 +21,44 @@ from app.service import speculation
 from app.service.service import DraftService
 from app.web.routes.sampling import SWEPT
 from app.web.site import create_app
+from core.autocomplete import AS_SET, CompleteOptions
 from core.controls import CATALOG, MODES, PRESETS, SPECULATING, STYLES, Preset
 from core.options import DRAFTING
 from core.samplers.view import look, sweep
 from core.speculative.calibration import CalibrationError
 from tests.app.static.editor.test_page import ENOUGH, Editor
 from tests.fake_drafts import FakeDrafts, Server
-from tests.fake_sampling import PIECES, SamplingAutocomplete, Tokenizer, logits_after
+from tests.fake_sampling import (
+    PIECES,
+    SamplingAutocomplete,
+    SamplingCompletion,
+    SamplingSession,
+    Tokenizer,
+    logits_after,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 expect.set_options(timeout=ENOUGH)
 
 TEXT = "Yesterday she went"
-FAKE = SamplingAutocomplete()
+STEPS = 4  # of every draft
+
+
+class ShortDrafts(SamplingAutocomplete):
+    """Whatever length is asked for, drafts end after a few steps: the page draws each, which takes processor time."""
+
+    def open(self) -> SamplingSession:
+        session = super().open()
+        whole = session.complete
+
+        def complete(before: str, kept: Any = (), options: CompleteOptions = AS_SET) -> SamplingCompletion:
+            return whole(before, kept, replace(options, length=min(options.length, STEPS)))
+
+        session.complete = complete
+        return session
+
+
+FAKE = ShortDrafts()
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +89,7 @@ class Panel(Editor):
 
     def __init__(self, page: Page) -> None:
         super().__init__(page, FakeDrafts())
+        page.emulate_media(reduced_motion="reduce")  # a transition is drawn sixty times a second
         self.asked: list[tuple[str, Any]] = []
         self.examples: list[Any] = []  # the requests for the styles' examples
         page.on("request", self._note)
@@ -111,14 +138,18 @@ class Panel(Editor):
 
     def rest(self) -> None:
         """Until nothing is under way: neither drafts nor charts."""
-        self.wait(
-            lambda: self.page.evaluate(
-                "() => { const e = polydraft.editor, s = window.polydraftSampling;"
-                " return e.request === null && !e.timers.running.settings && e.rows.length > 0"
-                " && !(s && s.see.loading) }"
-            ),
-            "all drafts and charts",
-        )
+        assert self.page.evaluate(
+            """(enough) => new Promise((done) => {
+                const deadline = performance.now() + enough;
+                const look = () => {
+                    const e = polydraft.editor, s = window.polydraftSampling;
+                    const rests = e.request === null && !e.timers.running.settings && e.rows.length > 0
+                        && !(s && s.see.loading);
+                    if (rests || performance.now() > deadline) done(rests); else setTimeout(look, 20);
+                };
+                look() })""",
+            ENOUGH,
+        ), f"Waited in vain for all drafts and charts: drafts {self.drafts()!r}, counters {self.counters()!r}"
 
     def wait_for_choice(self, rule: str) -> None:
         """The panel is loaded and has this rule; a request that is sent earlier has none."""
@@ -212,7 +243,7 @@ def shown(p: float) -> str:
     return f"{percent:.0f}%" if percent >= 10 else f"{percent:.1f}%" if percent >= 0.995 else f"{percent:.2f}%"
 
 
-def test_closed_it_asks_for_nothing_and_open_for_examples_and_then_for_charts(
+def test_closed_it_asks_for_nothing_open_for_examples_of_three_styles_and_for_experts_for_charts(
     context: BrowserContext, site: tuple[Server, Path]
 ) -> None:
     panel = Panel(context.new_page())
@@ -228,6 +259,11 @@ def test_closed_it_asks_for_nothing_and_open_for_examples_and_then_for_charts(
     assert panel.examples == []
 
     panel.button.click()
+    region = panel.page.get_by_role("complementary", name="Style of drafts")
+    expect(region.get_by_role("radio", name="Balanced")).to_be_checked()
+    assert region.get_by_role("radio").evaluate_all("all => all.map((e) => e.value)") == list(STYLES)
+    expect(panel.advanced).to_be_hidden()
+    expect(region.get_by_role("tab")).to_have_count(0)
     examples = panel.region.locator(".sm-example")
 
     def complete() -> bool:
@@ -248,8 +284,25 @@ def test_closed_it_asks_for_nothing_and_open_for_examples_and_then_for_charts(
     panel.write("n")
     panel.wait(complete, "new examples")
     assert (examples.first.text_content() or "").startswith("… on")
-    panel.page.locator(".sm-advanced-button").click()
-    panel.rest()
+
+    for name, description in STYLES.items():
+        preset = next(preset for preset in PRESETS if preset.name == name)
+        style = region.get_by_role("radiogroup", name="Style").get_by_role("radio", name=name)
+        style.check()
+        panel.rest()
+        expect(style).to_have_accessible_description(description)
+        expect(region.get_by_text("Your own setting")).to_be_hidden()
+        expect(panel.button).to_have_text("Style of drafts" if name == "Balanced" else f"Style of drafts · {name}")
+        assert panel.last()["temperature"] == preset.temperature
+        chosen = panel.last().get("sampling", {"rule": "none", "values": {}, "mode": "superposed"})
+        assert (chosen["rule"], chosen["values"], chosen["mode"]) == (preset.rule, dict(preset.values), preset.mode)
+    panel.page.keyboard.press("ArrowLeft")
+    expect(region.get_by_role("radio", name="Balanced")).to_be_checked()
+    assert {path for path, _ in panel.asked} == {"drafts"}
+    region.get_by_role("button", name="For experts").click()
+    panel.slide("Temperature", 1.35)
+    expect(region.get_by_text("Your own setting: see For experts.")).to_be_visible()
+    expect(panel.button).to_have_text("Style of drafts · Custom")
     panel.examples.clear()
     panel.close()
     expect(panel.region).to_be_hidden()
@@ -380,15 +433,15 @@ def test_sliders_and_new_text_change_the_chart_and_the_drafts_but_a_chart_takes_
             const slider = document.querySelector('[data-control=top_p]');
             let n = 0;
             const move = () => { slider.value = 0.3 + n / 100; slider.dispatchEvent(new Event('input'));
-                                 if (++n < 40) requestAnimationFrame(move); else done() };
+                                 if (++n < 20) requestAnimationFrame.soon(move); else done() };
             move() })"""
     )
     panel.rest()
-    panel.wait_for_chart("top-p", {"top_p": 0.69})  # the last place of the slider
+    panel.wait_for_chart("top-p", {"top_p": 0.49})  # the last place of the slider
     asked = [path for path, _ in panel.asked]
-    assert views < asked.count("view") <= views + 41  # the drafts that follow need no second look
+    assert views < asked.count("view") <= views + 21  # the drafts that follow need no second look
     assert {body["before"] for path, body in panel.asked if path == "drafts"} == texts
-    assert sum(FAKE.model.passes) - passes <= 40 * 10  # of the drafts that follow, none of the charts
+    assert sum(FAKE.model.passes) - passes <= 20 * STEPS  # of the drafts that follow, none of the charts
 
     panel.box.focus()
     draft = panel.drafts()[0]
@@ -456,87 +509,6 @@ def test_top_w_has_a_map_and_a_beta_by_temperature_and_at_any_size_nothing_overf
         text = panel.box.bounding_box()
         assert text and text["y"] < height / 4 and text["height"] >= 50
         expect(panel.options.first).to_be_in_viewport()
-
-
-def test_every_method_reaches_the_drafts_a_seed_repeats_draws_and_without_a_calibration_arc_says_what_to_do(
-    context: BrowserContext, site: tuple[Server, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(*_: Any) -> None:
-        raise CalibrationError("Scripted is not calibrated; run `polydraft calibrate` once.")
-
-    monkeypatch.setattr("core.speculative.calibration.for_model", missing)
-    panel = Panel(context.new_page()).begin(site[0].url)
-    panel.rule("top-p")
-    method = panel.region.get_by_role("combobox", name="Method")
-    seed = panel.region.locator("#sm-seed")
-    for mode in MODES:
-        method.select_option(mode)
-        panel.rest()
-        assert panel.last()["sampling"]["mode"] == mode
-        expect(seed).to_be_visible(visible="sampled" in mode)
-        expect(panel.button).to_have_attribute("title", re.compile("Top-p, "))
-        expect(panel.region.locator("#sm-way")).to_be_visible(visible=mode in SPECULATING)
-        assert "speculation" not in panel.last()["sampling"]
-    panel.rule("none")
-    panel.method("sampled")
-    first = panel.drafts()
-    seed = panel.region.get_by_role("spinbutton", name="Seed")
-    seed.fill("7")
-    panel.rest()
-    assert panel.last()["sampling"]["seed"] == 7
-    seven = panel.drafts()
-    assert seven != first
-    panel.region.get_by_role("button", name="New").click()
-    panel.rest()
-    assert panel.last()["sampling"]["seed"] not in (0, 7)
-    seed.fill("7")
-    panel.rest()
-    assert panel.drafts() == seven
-
-    expect(panel.region).to_contain_text(
-        "ARC cannot be used yet: Scripted is not calibrated; run `polydraft calibrate` once."
-    )
-    expect(panel.region.get_by_role("combobox", name="Speculation")).to_have_value("off")
-    assert panel.region.locator("#sm-way [value=arc]").is_disabled()
-    panel.page.evaluate("location.hash = '#mode=sampled&speculate=arc'")
-    expect(panel.region.get_by_role("alert")).to_contain_text("not calibrated")
-    assert panel.errors == []
-
-
-# ---------------------------------------------------------------- styles
-
-
-def test_three_styles_come_first_and_the_papers_names_wait_under_advanced(
-    context: BrowserContext, site: tuple[Server, Path]
-) -> None:
-    panel = Panel(context.new_page())
-    panel.open(site[0].url)
-    panel.put(TEXT)
-    panel.rest()
-    panel.button.click()
-    region = panel.page.get_by_role("complementary", name="Style of drafts")
-    expect(region.get_by_role("radio", name="Balanced")).to_be_checked()
-    assert region.get_by_role("radio").evaluate_all("all => all.map((e) => e.value)") == list(STYLES)
-    expect(panel.advanced).to_be_hidden()
-    expect(region.get_by_role("tab")).to_have_count(0)
-    for name, description in STYLES.items():
-        preset = next(preset for preset in PRESETS if preset.name == name)
-        style = region.get_by_role("radiogroup", name="Style").get_by_role("radio", name=name)
-        style.check()
-        panel.rest()
-        expect(style).to_have_accessible_description(description)
-        expect(region.get_by_text("Your own setting")).to_be_hidden()
-        expect(panel.button).to_have_text("Style of drafts" if name == "Balanced" else f"Style of drafts · {name}")
-        assert panel.last()["temperature"] == preset.temperature
-        chosen = panel.last().get("sampling", {"rule": "none", "values": {}, "mode": "superposed"})
-        assert (chosen["rule"], chosen["values"], chosen["mode"]) == (preset.rule, dict(preset.values), preset.mode)
-    panel.page.keyboard.press("ArrowLeft")
-    expect(region.get_by_role("radio", name="Balanced")).to_be_checked()
-    region.get_by_role("button", name="For experts").click()
-    panel.slide("Temperature", 1.35)
-    expect(region.get_by_text("Your own setting: see For experts.")).to_be_visible()
-    expect(panel.button).to_have_text("Style of drafts · Custom")
-    assert panel.errors == []
 
 
 # ---------------------------------------------------------------- presets and links
@@ -652,8 +624,16 @@ BAD_LINKS = [
 ]
 
 
-def test_bad_links_are_refused_by_name_as_are_bad_presets_and_good_ones_are_exported_and_imported(
-    panel: Panel, tmp_path: Path
+@pytest.fixture
+def uncalibrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> None:
+        raise CalibrationError("Scripted is not calibrated; run `polydraft calibrate` once.")
+
+    monkeypatch.setattr("core.speculative.calibration.for_model", missing)
+
+
+def test_bad_links_and_arc_without_a_calibration_are_refused_by_name_as_are_bad_presets_and_good_ones_are_imported(
+    uncalibrated: None, panel: Panel, tmp_path: Path
 ) -> None:
     alert = panel.region.get_by_role("alert")
     for link, said in BAD_LINKS:
@@ -663,6 +643,16 @@ def test_bad_links_are_refused_by_name_as_are_bad_presets_and_good_ones_are_expo
     panel.rest()
     assert "sampling" not in panel.last()
 
+    panel.method("sampled")
+    expect(panel.region).to_contain_text(
+        "ARC cannot be used yet: Scripted is not calibrated; run `polydraft calibrate` once."
+    )
+    expect(panel.region.get_by_role("combobox", name="Speculation")).to_have_value("off")
+    assert panel.region.locator("#sm-way [value=arc]").is_disabled()
+    panel.page.evaluate("location.hash = '#mode=sampled&speculate=arc'")
+    expect(alert).to_contain_text("not calibrated")
+
+    panel.method("superposed")
     panel.rule("min-p")
     save(panel, "one")
     panel.region.get_by_role("button", name="More about presets").click()
@@ -701,12 +691,11 @@ def test_a_link_the_next_visit_and_an_own_preset_carry_all_that_decides_the_draf
     panel.rule("top-p")
     panel.region.get_by_role("button", name="Add a rule").click()
     panel.region.get_by_role("combobox", name="Rule 2").select_option("top-w")
-    panel.slide("p", 0.8)
-    panel.slide("β", 4.2)
-    panel.slide("Temperature", 1.5)
+    for name, value in {"p": 0.8, "β": 4.2, "Temperature": 1.5}.items():
+        panel.slider(name).fill(str(value))
     panel.method("sampled+superposed")
-    panel.slide("n", 3)
-    panel.slide("m", 4)
+    for name, value in {"n": 3, "m": 4}.items():
+        panel.slider(name).fill(str(value))
     panel.region.get_by_role("spinbutton", name="Seed").fill("12")
     panel.open_settings()
     panel.page.locator("#pd-k").fill("2")
@@ -726,10 +715,10 @@ def test_a_link_the_next_visit_and_an_own_preset_carry_all_that_decides_the_draf
     rules = "rule=top-p&top-p=0.8&rule=top-w&beta=4.2&temperature=1.5"
     assert link.startswith(f"{site[0].url}/#{rules}&mode=sampled%2Bsuperposed&samples=3&sampled-tokens=4&seed=12&")
 
-    panel.page.evaluate("location.hash = 'k=9&alpha=0.5&length=200&reset-every=10'")
-    expect(panel.page.locator("#pd-length")).to_have_value("200")
+    panel.page.evaluate("location.hash = 'k=9&alpha=0.5&length=40&reset-every=10'")
+    expect(panel.page.locator("#pd-length")).to_have_value("40")
     panel.rest()
-    assert panel.last() == {**usual, "k": 9, "alpha": 0.5, "length": 200, "reset_every": 10}
+    assert panel.last() == {**usual, "k": 9, "alpha": 0.5, "length": 40, "reset_every": 10}
     panel.page.goto("about:blank")
     panel.open(link)  # what it does not name goes back to its default
     expect(panel.region).to_be_visible()
@@ -769,17 +758,43 @@ def test_a_link_the_next_visit_and_an_own_preset_carry_all_that_decides_the_draf
 
 @pytest.fixture
 def speculating(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> Panel:
-    """Sampled drafts, with drafters and costs that need no model."""
+    """Drafters and costs that need no model."""
     monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: lambda n: float(n))
     monkeypatch.setattr(speculation, "make_drafter", lambda *_: Any)
-    panel.method("sampled")
     return panel
 
 
-def test_speculation_reaches_the_drafts_says_what_it_comes_to_colours_the_tokens_and_is_in_a_link(
+def test_every_method_reaches_the_drafts_a_seed_repeats_draws_and_speculation_says_what_it_comes_to_and_is_in_a_link(
     speculating: Panel,
 ) -> None:
     panel = speculating
+    panel.rule("top-p")
+    method = panel.region.get_by_role("combobox", name="Method")
+    seed = panel.region.locator("#sm-seed")
+    for mode in MODES:
+        method.select_option(mode)
+        panel.rest()
+        assert panel.last()["sampling"]["mode"] == mode
+        expect(seed).to_be_visible(visible="sampled" in mode)
+        expect(panel.button).to_have_attribute("title", re.compile("Top-p, "))
+        expect(panel.region.locator("#sm-way")).to_be_visible(visible=mode in SPECULATING)
+        assert "speculation" not in panel.last()["sampling"]
+    panel.rule("none")
+    panel.method("sampled")
+    first = panel.drafts()
+    seed = panel.region.get_by_role("spinbutton", name="Seed")
+    seed.fill("7")
+    panel.rest()
+    assert panel.last()["sampling"]["seed"] == 7
+    seven = panel.drafts()
+    assert seven != first
+    panel.region.get_by_role("button", name="New").click()
+    panel.rest()
+    assert panel.last()["sampling"]["seed"] not in (0, 7)
+    seed.fill("7")
+    panel.rest()
+    assert panel.drafts() == seven
+
     way = panel.region.get_by_role("combobox", name="Speculation")
     way.select_option("lossless")
     panel.rest()
@@ -802,9 +817,9 @@ def test_speculation_reaches_the_drafts_says_what_it_comes_to_colours_the_tokens
     expect(panel.region.locator(".sp-figures")).to_be_empty()
 
     way.select_option("arc")
-    panel.slide("θ", 0.5)
-    panel.slide("λ", 2)
-    panel.slide("ε", 0.2)
+    for name, value in {"θ": 0.5, "λ": 2, "ε": 0.2}.items():
+        panel.slider(name).fill(str(value))
+    panel.rest()
     asked = panel.last()
     assert asked["sampling"]["speculation"]["values"] == {
         "tree_size": 0,

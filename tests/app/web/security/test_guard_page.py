@@ -225,7 +225,7 @@ def test_a_script_that_got_into_the_page_does_not_run(context: BrowserContext, s
         script.textContent = "window.ran = 1";
         document.body.append(script);
     }""")
-    page.wait_for_function("violations.length >= 3")
+    page.wait_for_function("violations.length >= 3", polling=20)
     assert page.evaluate("window.ran") is None
     assert {violation.split()[0] for violation in page.evaluate("violations")} == {
         "script-src-attr",

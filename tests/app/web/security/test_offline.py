@@ -58,6 +58,7 @@ def hosts(commands: list[list[str]], folder: Path) -> list[list[str]]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_two_commands_connect_and_only_to_what_they_name(own_folders: Path) -> None:
-    # The others switch the network off for the whole process.
-    assert hosts([GET, *QUIET, BUILD], own_folders) == [["hub.invalid"], *([] for _ in QUIET), ["books.invalid"]]
+def test_two_commands_connect_and_only_to_what_they_name(own_folders: Path, tiny_file: Path) -> None:
+    # The others switch the network off for the whole process. `add` has loaded the default tokenizer already.
+    build = [*BUILD, "--tokenizer", str(tiny_file)]
+    assert hosts([GET, *QUIET, build], own_folders) == [["hub.invalid"], *([] for _ in QUIET), ["books.invalid"]]

@@ -55,42 +55,9 @@ def fits(page: Page, width: int) -> bool:
     )
 
 
-def test_the_page_shows_a_code_in_a_dialog_that_fits_pairs_once_and_forgets_it(page: Page, site: Site) -> None:
-    page.get_by_role("button", name="Pair browser").click()
-    dialog = page.get_by_role("dialog", name="Pair your browser")
-    expect(dialog).to_contain_text(re.compile(r"Type\s+this code into its options"))
-    expect(dialog).to_contain_text(re.compile(r"Valid once, for [12]:\d\d more"))
-    code = shown(page)
-    assert fits(page, 360) and fits(page, 1280)
-    assert (pair(site, code), pair(site, code)) == (200, 403)
-    dialog.get_by_role("button", name="New code").click()
-    expect(dialog).not_to_contain_text(code)
-    newer = shown(page)
-    dialog.get_by_role("button", name="Close").click()
-    expect(dialog).to_be_hidden()
-    expect(page.locator(".pr-code")).to_be_empty()
-    assert newer not in page.content()
-    assert pair(site, newer) == 200
-    page.get_by_role("button", name="Pair browser").click()
-    assert shown(page) not in (code, newer)
-
-
-def test_an_expired_code_is_no_longer_shown(page: Page) -> None:
-    page.clock.install()
-    page.get_by_role("button", name="Pair browser").click()
-    shown(page)
-    page.clock.fast_forward((SECONDS + 1) * 1000)
-    dialog = page.get_by_role("dialog", name="Pair your browser")
-    expect(dialog).to_contain_text("The code is no longer valid.")
-    expect(dialog.locator(".pr-code")).to_be_hidden()
-    dialog.get_by_role("button", name="New code").click()
-    shown(page)
-
-
-def test_another_site_can_neither_read_a_code_nor_replace_the_one_that_is_shown(page: Page, site: Site) -> None:
-    page.get_by_role("button", name="Pair browser").click()
-    code = shown(page)
-    html = f"""
+def a_site_that_wants_a_code(site: Site) -> str:
+    """A page that tries to read a code, and to have a new one made."""
+    return f"""
         <form action="{site.url}pair/code" method="post" enctype="text/plain" target="hidden">
             <input name='{{"a":"' value='"}}'>
         </form>
@@ -107,7 +74,18 @@ def test_another_site_can_neither_read_a_code_nor_replace_the_one_that_is_shown(
             Promise.all(tries.map((init) => fetch(url, init).then((found) => found.text(), () => "refused")))
                 .then((found) => {{ window.found = found; }});
         </script>"""
-    with another_site(html) as address:
+
+
+def test_the_page_shows_a_code_that_pairs_once_no_other_site_gets_it_and_it_is_forgotten_when_closed_or_expired(
+    page: Page, site: Site
+) -> None:
+    page.get_by_role("button", name="Pair browser").click()
+    dialog = page.get_by_role("dialog", name="Pair your browser")
+    expect(dialog).to_contain_text(re.compile(r"Type\s+this code into its options"))
+    expect(dialog).to_contain_text(re.compile(r"Valid once, for [12]:\d\d more"))
+    code = shown(page)
+    assert fits(page, 360) and fits(page, 1280)
+    with another_site(a_site_that_wants_a_code(site)) as address:
         for origin in (address, address.replace("localhost", "127.0.0.1")):  # the second is sent the cookie
             other = page.context.new_page()
             other.goto(origin)
@@ -115,6 +93,27 @@ def test_another_site_can_neither_read_a_code_nor_replace_the_one_that_is_shown(
             assert not any(CODE.search(text) for text in other.evaluate("found"))
             other.close()
     assert pair(site, code) == 200, "the code that the page shows is still valid"
+    assert pair(site, code) == 403
+    dialog.get_by_role("button", name="New code").click()
+    expect(dialog).not_to_contain_text(code)
+    newer = shown(page)
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator(".pr-code")).to_be_empty()
+    assert newer not in page.content()
+    assert pair(site, newer) == 200
+    page.get_by_role("button", name="Pair browser").click()
+    assert shown(page) not in (code, newer)
+
+    dialog.get_by_role("button", name="Close").click()
+    page.clock.install()
+    page.get_by_role("button", name="Pair browser").click()
+    shown(page)
+    page.clock.fast_forward((SECONDS + 1) * 1000)
+    expect(dialog).to_contain_text("The code is no longer valid.")
+    expect(dialog.locator(".pr-code")).to_be_hidden()
+    dialog.get_by_role("button", name="New code").click()
+    shown(page)
 
 
 def test_without_a_token_the_dialog_says_why_there_is_no_code(context: BrowserContext) -> None:
