@@ -10,8 +10,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask
 import pytest
 from distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from typer.testing import CliRunner
 
 import ngram_builder
@@ -30,6 +32,14 @@ class SlowTokenizer(WordTokenizer):
     def encode(self, text: str) -> list[int]:
         time.sleep(0.1)
         return super().encode(text)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported_once() -> Iterator[None]:
+    """Workers are forked off a process that has imported what they need. Each would take seconds for torch alone."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context().set_forkserver_preload(["distributed", "app.cli.personal", "core.models.hf"])
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,8 @@ from core.ngram.interpolation import Linear, Mixed
 from core.present import KeptRow, TextDraft
 from core.slips import NEIGHBOURS, correctable, meant
 
+SHORT: dict[str, Any] = {"k": 3, "length": 4, "forks": 2, "exact_steps": 2}  # long enough for every row that corrects
+
 
 def test_one_slip_of_each_kind_is_undone() -> None:
     assert meant("teh")["the"] > 0  # swapped
@@ -68,8 +70,7 @@ def session(torch_model: LanguageModel) -> Iterator[Session]:
 
 
 def drafts(session: Session, before: str, kept: Sequence[KeptRow] = (), **options: Any) -> list[TextDraft]:
-    options = {"k": 3, "length": 6, "forks": 2, "exact_steps": 2} | options
-    completion = session.complete(before, kept, CompleteOptions(**options))
+    completion = session.complete(before, kept, CompleteOptions(**SHORT | options))
     completion.finish()
     return completion.drafts
 
@@ -155,7 +156,7 @@ def test_teh_is_the(session: Session) -> None:
 def typed_quickly(session: Session, text: str, **options: Any) -> list[TextDraft]:
     """The drafts after a text of which every earlier request was cancelled before its first pass."""
     for end in range(text.rindex(" ", 0, -1) + 1, len(text)):
-        session.complete(text[:end], options=CompleteOptions(k=3, length=6, forks=2, exact_steps=2, **options)).close()
+        session.complete(text[:end], options=CompleteOptions(**SHORT | options)).close()
     return drafts(session, text, **options)
 
 

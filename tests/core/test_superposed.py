@@ -21,7 +21,7 @@ from tests.table_model import TableModel
 
 GOLDEN = json.loads((DATA / "spd_plain.json").read_text())
 # Of a score, a sum over 10 tokens: float32 sums in another order (oneDNN's) differ by up to 4e-4 from the authors';
-# tests/test_lean.py holds transformers' own layers to 2e-4.
+# tests/core/models/test_native.py holds transformers' own layers to 2e-4.
 TOLERANCE = 1e-3
 PAPER = {"distinct": False, "forks": 0, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
 

@@ -387,7 +387,7 @@ def test_tails_are_judged_by_the_stores_too() -> None:
     assert with_stores(None, [1, 2, 3], [1, 2], alone) == alone
 
 
-FEW = {"keytype": 2, "personal": 2, "typing": 4, "time": 4, "tune": 5, "tune-paper": 2}
+FEW = {"keytype": 2, "personal": 2, "typing": 4, "time": 2, "tune": 5, "tune-paper": 2}
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -308,7 +308,7 @@ def test_held_out_text_is_typed_with_and_without_the_adapter(
     text = "the cat sat. "
     calls: list[object] = []
     folder = str(tiny_folder("compiled llama"))
-    monkeypatch.setattr(typist, "PASSAGE", 100)
+    monkeypatch.setattr(typist, "PASSAGE", 60)
 
     def typed(adapter: Adapter, known: list[list[int]], held: list[list[int]]) -> tuple[int, float, float]:
         assert sum(map(len, known)) == 500 * len(text) * 0.9
@@ -318,7 +318,7 @@ def test_held_out_text_is_typed_with_and_without_the_adapter(
         store.add("a.txt", [text * 500])
         outcome = outcome_of(learn(store, fresh(), recipe=STORED, typed=typed))
         assert load(store.learned).result == outcome.result
-    assert outcome.result.characters == 100
+    assert outcome.result.characters == 60
     assert outcome.result.keys > outcome.result.keys_alone + 20
     assert len(calls) > 40  # before every key
     assert "drafts save" in learn_cli.summary("cat", outcome)
@@ -945,8 +945,8 @@ def test_the_command_learns_and_forgetting_says_what_to_do(
     monkeypatch.setattr("core.ngram.shelf.stores_folder", lambda: tmp_path)
     monkeypatch.setattr(personal_cli, "stores_folder", lambda: tmp_path)
     monkeypatch.setattr(learn_cli, "go_last", lambda: None)
-    monkeypatch.setattr("training.held_out.MOST_WINDOWS", 8)
-    monkeypatch.setattr(typist, "PASSAGE", 60)
+    monkeypatch.setattr("training.held_out.MOST_WINDOWS", 4)
+    monkeypatch.setattr(typist, "PASSAGE", 20)
     monkeypatch.setattr(personal, "recipe_for", lambda pieces: STORED)
     model = str(tiny_folder("compiled llama"))
     with PersonalStore.open(tmp_path / "me.sqlite", fresh().tokenizer, create=True) as store:

@@ -177,22 +177,16 @@ def rounded(default_gguf: Path) -> TorchModel:
     return hf.load(default_gguf, "default", torch.bfloat16)
 
 
-@pytest.fixture(scope="module")
-def straight(default_gguf: Path) -> TorchModel:
-    """Its file read straight into compiled code."""
-    return hf.load(default_gguf, "default")
-
-
 def test_the_default_model_read_straight_is_what_transformers_reads_and_computes(
-    straight: TorchModel, plain_torch_model: TorchModel
+    torch_model: TorchModel, plain_torch_model: TorchModel
 ) -> None:
-    assert isinstance(straight.layers.module, NativeLlama)
-    assert torch.equal(straight.embeddings, plain_torch_model.embeddings)
-    assert straight.context_length == plain_torch_model.context_length
-    assert straight.tokenizer.fingerprint == plain_torch_model.tokenizer.fingerprint
-    assert straight.tokenizer.eos_ids == plain_torch_model.tokenizer.eos_ids
+    assert isinstance(torch_model.layers.module, NativeLlama)
+    assert torch.equal(torch_model.embeddings, plain_torch_model.embeddings)
+    assert torch_model.context_length == plain_torch_model.context_length
+    assert torch_model.tokenizer.fingerprint == plain_torch_model.tokenizer.fingerprint
+    assert torch_model.tokenizer.eos_ids == plain_torch_model.tokenizer.eos_ids
     for ids in (list(range(500, 540)), *(case["prefix_ids"] for case in GOLDEN["cases"][:3])):
-        ours, theirs = (m.open().feed_every(ids) for m in (straight, plain_torch_model))
+        ours, theirs = (m.open().feed_every(ids) for m in (torch_model, plain_torch_model))
         assert torch.allclose(ours, theirs, atol=2e-3)  # 1e-4 measured
 
 
@@ -218,17 +212,17 @@ def test_on_a_static_cache_the_default_models_drafts_are_the_authors(
         assert drafts.logprobs == pytest.approx(case["logprobs"], abs=5e-4)
 
 
-def test_in_bfloat16_the_distributions_are_nearly_those_of_float32(straight: TorchModel, rounded: TorchModel) -> None:
+def test_in_bfloat16_the_distributions_are_nearly_those_of_float32(
+    torch_model: TorchModel, rounded: TorchModel
+) -> None:
     divergence, agreed, same, total = 0.0, 0, 0, 0
     for case in GOLDEN["cases"][:6]:
-        a, b = (m.open().feed_every(case["prefix_ids"]) for m in (straight, rounded))
+        a, b = (m.open().feed_every(case["prefix_ids"]) for m in (torch_model, rounded))
         p, q = a.log_softmax(-1), b.log_softmax(-1)
         divergence += float((p.exp() * (p - q)).sum())
         agreed += int((a.argmax(-1) == b.argmax(-1)).sum())
         total += len(a)
-        *_, one = superpose(straight, case["prefix_ids"], 3, 1)
-        *_, other = superpose(rounded, case["prefix_ids"], 3, 1)
-        same += one.ids[0] == other.ids[0]
+        same += int(a[-1].argmax()) == int(b[-1].argmax())  # what the best draft begins with
     assert divergence / total < 1e-3  # nats; about 3e-4 measured
     assert agreed / total > 0.95
     assert same == 6

@@ -13,13 +13,13 @@ from core.models.on_machine import on_machine, read_about
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a user who has no models yet."""
     for name in ("OLLAMA_MODELS", "LLAMA_CACHE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    return tmp_path
+    monkeypatch.setenv("HOME", str(own_folders))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(own_folders / "hub"))
+    return own_folders
 
 
 def write(path: Path, data: bytes = b"x" * 10) -> Path:
@@ -49,8 +49,8 @@ def test_models_of_every_program_are_listed_once(home: Path) -> None:
     write(manifests / "broken" / "latest", b"{")
     outside = [{"mediaType": "application/vnd.ollama.image.model", "digest": "../../../own/mine.gguf"}]
     write(manifests / "hostile" / "latest", json.dumps({"layers": outside}).encode())
-    (home / ".cache" / "llama.cpp").mkdir(parents=True)
-    (home / ".cache" / "llama.cpp" / "same.gguf").symlink_to(own)
+    (home / "cache" / "llama.cpp").mkdir()
+    (home / "cache" / "llama.cpp" / "same.gguf").symlink_to(own)
     found = {(each.source, each.name) for each in on_machine(home / "own")}
     assert found == {
         ("Polydraft", "mine"),

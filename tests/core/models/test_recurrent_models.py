@@ -222,9 +222,20 @@ def test_such_a_file_is_loaded_with_llama_cpp_and_the_page_says_what_it_cannot_d
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llamacpp, "cores", lambda: 1)
+
+    def tried(backend: str, model: str, timeout: float) -> probe.ProbeResult:
+        """In this process, because the imports of another one take seconds; `test_probe.py` starts those."""
+        assert backend == "llama.cpp"
+        with closing(llamacpp.load(Path(model), model)) as one:
+            found.append(probe.measure(one))
+        return found[-1]
+
+    found: list[probe.ProbeResult] = []
+    monkeypatch.setattr(probe, "probe", tried)
     path = tmp_path / "one.gguf"
     path.write_bytes(file_of("lfm2").written())
     made = load_model(str(path))
+    assert [each.ok for each in found] == [True]
     try:
         assert made.backend == "llama.cpp"
         assert made.notice

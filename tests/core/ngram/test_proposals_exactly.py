@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,12 @@ def pruned(tmp_path_factory: pytest.TempPathFactory) -> list[NgramStore]:
     return stores
 
 
+@pytest.fixture(scope="module")
+def of_pruned(pruned: list[NgramStore]) -> dict[int, dict[tuple[int, ...], list[int]]]:
+    """By the id of each store, which does not change."""
+    return {id(store): following(store) for store in pruned}
+
+
 @pytest.fixture(autouse=True, scope="module")
 def few_are_quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
@@ -46,37 +52,36 @@ def few_are_quick() -> Iterator[None]:
         yield
 
 
-def following(store: Store, context: Sequence[int]) -> list[int]:
-    """The most frequent tokens after a context, out of all of the store's n-grams."""
+def following(store: Store) -> dict[tuple[int, ...], list[int]]:
+    """The most frequent tokens after each context, out of all of the store's n-grams."""
     assert isinstance(store, NgramStore | Counts)
-    at, counted, below = len(context), Counter[int](), 0
+    counted, below = defaultdict[tuple[int, ...], Counter[int]](Counter), Counter[tuple[int, ...]]()
     for gram, count, _ in store.ngrams():
-        if gram[:at] == tuple(context):
-            below += 1
-            if len(gram) == at + 1 and count:
-                counted[gram[-1]] = count
-    if isinstance(store, NgramStore) and below > QUICK:
-        return []
-    return sorted(counted, key=lambda token: (-counted[token], token))[:PROPOSALS]
+        below.update(gram[:at] for at in range(1, len(gram) + 1))
+        if count:
+            counted[gram[:-1]][gram[-1]] = count
+    few = [context for context in counted if isinstance(store, Counts) or below[context] <= QUICK]
+    ranked = {context: sorted(counted[context], key=lambda x, c=context: (-counted[c][x], x)) for context in few}
+    return {context: tokens[:PROPOSALS] for context, tokens in ranked.items()}
 
 
 def plainly(
     mixed: list[Mixed],
+    follow: list[dict[tuple[int, ...], list[int]]],
     text: list[int] | None,
     offsets: list[np.ndarray] | None,
     contexts: list[list[int]],
-    least: list[float],
     known: Collection[int],
-) -> tuple[list[list[int]], list[list[float]]]:
-    """The proposals, and what the stores give to everything that they list."""
+) -> list[dict[int, float]]:
+    """What the stores give to everything that they list after each context."""
     listed: list[list[int]] = []
     for context in contexts:
         found: dict[int, None] = {}
-        for one in mixed if len(context) > 1 else ():
+        for one, after in zip(mixed, follow, strict=True) if len(context) > 1 else ():
             of_store: dict[int, None] = {}
             for n in reversed(one.store.orders) if one.alpha else ():
                 if len(of_store) < PROPOSALS and 2 < n <= len(context) + 1:
-                    of_store |= dict.fromkeys(following(one.store, context[1 - n :]))
+                    of_store |= dict.fromkeys(after.get(tuple(context[1 - n :]), []))
             found |= of_store
         listed.append([token for token in found if token not in known])
     some = [context for context, tokens in zip(contexts, listed, strict=True) if tokens]
@@ -84,9 +89,8 @@ def plainly(
         shortest = min(map(len, some), default=0)
         same = [n for n in range(shortest + 1) if all(context[:n] == some[0][:n] for context in some)]
         text = some[0][: same[-1]] if some else []
-    proposed: list[list[int]] = []
-    given: list[list[float]] = []
-    for context, tokens, bound in zip(contexts, listed, least, strict=True):
+    given: list[dict[int, float]] = []
+    for context, tokens in zip(contexts, listed, strict=True):
         p = np.zeros((1, len(tokens)))
         for number, one in enumerate(mixed):
             if not (tokens and one.alpha):
@@ -101,15 +105,20 @@ def plainly(
                 p = (1 - w[:, n]) * p + w[:, n] * evidence.fractions()[:, n]
         with np.errstate(divide="ignore"):
             scores = np.exp(np.log(p))[0].tolist()
-        given.append(scores)
-        ranked = sorted((-score, token) for score, token in zip(scores, tokens, strict=True) if score >= bound)
-        proposed.append([token for _, token in ranked[:PROPOSALS]])
-    return proposed, given
+        given.append(dict(zip(tokens, scores, strict=True)))
+    return given
+
+
+def best(given: dict[int, float], least: float) -> list[int]:
+    """The proposals out of what is given at least so much."""
+    return sorted((t for t, p in given.items() if p >= least), key=lambda t: (-given[t], t))[:PROPOSALS]
 
 
 @given(data=st.data())
 @settings(max_examples=300)
-def test_proposals_are_those_of_the_plain_rule(pruned: list[NgramStore], data: st.DataObject) -> None:
+def test_proposals_are_those_of_the_plain_rule(
+    pruned: list[NgramStore], of_pruned: dict[int, dict[tuple[int, ...], list[int]]], data: st.DataObject
+) -> None:
     draw = data.draw
     own = Counts.of(V, [(ids, 1) for ids in draw(st.lists(TEXTS, max_size=4))])
     for passage in draw(st.lists(TEXTS, max_size=2)):
@@ -131,10 +140,11 @@ def test_proposals_are_those_of_the_plain_rule(pruned: list[NgramStore], data: s
     rule = rule if text is None else rule.after(text)
     rule = rule if offsets is None else rule.earned(offsets)
 
-    _, p = plainly(mixed, text, offsets, contexts, [0.0] * len(contexts), known)
+    follow = [following(own) if one.store is own else of_pruned[id(one.store)] for one in mixed]
+    given = plainly(mixed, follow, text, offsets, contexts, known)
     # Any bound, or just what some token is given.
-    least = [draw(st.floats(0, 1) | st.sampled_from([0.0, 1e-3, *given])) for given in p]
-    wanted, _ = plainly(mixed, text, offsets, contexts, least, known)
+    least = [draw(st.floats(0, 1) | st.sampled_from([0.0, 1e-3, *of_each.values()])) for of_each in given]
+    wanted = [best(of_each, bound) for of_each, bound in zip(given, least, strict=True)]
     assert rule.proposals(contexts, least, known) == wanted
     assert rule.proposals(contexts, least, known) == wanted  # and again, with what is remembered
 

@@ -130,16 +130,18 @@ def departure(seen: Counter[tuple[int, ...]], choice: TargetSampling) -> float:
 
 MODEL = TableModel()
 EMBEDDINGS = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
-# A drafter without a chance of its own gives the very text of plain decoding:
-# `test_a_seed_has_one_text_whatever_is_proposed` compares it for more rules and temperatures.
-CASES = {
-    "T=0.5, chain": (TargetSampling(0.5), "model"),
-    "Top-W": (TargetSampling(1.0, Remembered(TopW(EMBEDDINGS))), "n-gram"),
-}
-
-
 OTHER = TableModel(seed=1)  # another table: proposals are often wrong
-DRAFTERS: dict[str, Callable[[], Drafter]] = {"model": lambda: ModelDrafter(OTHER, MODEL), "n-gram": NgramDrafter}
+
+
+def small_model() -> Drafter:
+    return ModelDrafter(OTHER, MODEL)
+
+
+def near(distance: float) -> TableModel:
+    """A table that differs a little from the target's."""
+    made = TableModel()
+    made.table += torch.randn(made.table.shape, generator=torch.Generator().manual_seed(2)) * distance
+    return made
 
 
 class Knowing(Drafter):
@@ -162,11 +164,11 @@ class Knowing(Drafter):
         return chain(ids[len(moment.ids) :], [0.5] * depth)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_samples_have_the_distribution_of_plain_decoding(case: str) -> None:
-    choice, kind = CASES[case]
-    size = 2 if kind == "model" else 6  # each level of a draft model is a pass
-    seen = transitions(DRAFTERS[kind], choice, tree_size=size)
+def test_samples_have_the_distribution_of_plain_decoding() -> None:
+    """Coupled draws give the very text of plain decoding: `test_a_seed_has_one_text_whatever_is_proposed` compares it
+    for more drafters, rules and temperatures."""
+    choice = TargetSampling(1.0, Remembered(TopW(EMBEDDINGS)))
+    seen = transitions(NgramDrafter, choice, tree_size=6)
     assert seen.total() == SEEDS * LENGTH
     assert departure(seen, choice) < 4
 
@@ -212,19 +214,25 @@ def test_tokens_by_rejection_have_the_targets_distribution() -> None:
     noise, samples = SeededNoise(5), []
     for count in (1, 2, 3):
         p, q = random.dirichlet(np.ones(6)), random.dirichlet(np.ones(6))
-        seen, runs = Counter[tuple[int, ...]](), 33_334
+        seen, refused, runs = Counter[tuple[int, ...]](), Counter[tuple[int, ...]](), 33_334
+        lefts: dict[tuple[int, ...], np.ndarray] = {}
         orders = np.argsort(-np.log(q) - random.gumbel(size=(runs, 6)))[:, :count]  # without replacement
         uniform = noise.uniform(count, orders.size).reshape(orders.shape)  # one call, because each takes long
-        for place, (order, u) in enumerate(zip(orders.tolist(), uniform.tolist(), strict=True)):
+        for order, u in zip(orders.tolist(), uniform.tolist(), strict=True):
             which, left = rejection(p, q, order, u)
-            seen[(noise.draw(left, place) if which is None else order[which],)] += 1
+            if which is not None:
+                seen[(order[which],)] += 1
+            else:
+                refused[tuple(order)], lefts[tuple(order)] = refused[tuple(order)] + 1, left
+        for order, times in refused.items():  # drawn together, because one draw takes longer than the rejection
+            seen.update((int(token),) for token in random.choice(6, times, p=lefts[order]))
         samples.append((seen, {(token,): p[token] for token in range(6)}, runs))
     assert chi_squared_together(samples) < 4
 
 
 def test_texts_by_rejection_have_the_distribution_of_plain_decoding() -> None:
     choice = TargetSampling(1.5, Remembered(TopNSigma(1.0)))
-    seen = transitions(DRAFTERS["model"], choice, tree_size=2, draws="rejection")
+    seen = transitions(small_model, choice, tree_size=2, draws="rejection")  # each level of a draft model is a pass
     assert seen.total() == SEEDS * LENGTH
     assert departure(seen, choice) < 4
 
@@ -262,11 +270,17 @@ def token_by_token(temperature: float, seed: int, cropped: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "make", [NgramDrafter, SuffixDrafter, lambda: Knowing(TableModel(seed=1, spread=1.0), TargetSampling(1.0))]
+    "make",
+    [
+        NgramDrafter,
+        SuffixDrafter,
+        small_model,
+        lambda: Knowing(TableModel(seed=1, spread=1.0), TargetSampling(1.0)),
+    ],
 )
 @pytest.mark.parametrize("tree_size", ["auto", 0, 5])
 def test_a_seed_has_one_text_whatever_is_proposed(make: Callable[[], Drafter], tree_size: Any) -> None:
-    """Drafters that choose without a chance of their own: the same tokens as token by token, rules or none."""
+    """The same tokens as token by token, rules or none: the target draws them with the seed's noise alone."""
     for seed, (temperature, cropped) in enumerate(product((0.5, 1.0, 1.5), range(len(RULES)))):
         rule = Remembered(RULES[cropped]) if cropped else None
         options: dict[str, Any] = {"temperature": temperature, "rule": rule, "seed": seed, "length": 40}
@@ -278,9 +292,7 @@ def test_a_seed_has_one_text_whatever_is_proposed(make: Callable[[], Drafter], t
 
 def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
     """Another table's draws, with the target's noise and with other ones."""
-    close = TableModel()
-    close.table += torch.randn(close.table.shape, generator=torch.Generator().manual_seed(2)) * 0.7
-    found = {}
+    close, found = near(0.7), {}
     for knows in (True, False):
 
         class Some(Knowing):
@@ -296,10 +308,28 @@ def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
     assert found[True] > 1.4 * found[False]
 
 
-def test_choosing_the_tree_size_does_not_bend_the_distribution() -> None:
-    choice = TargetSampling(1.0)
-    seen = transitions(DRAFTERS["model"], choice, curve=CostCurve((1, 32), (10.0, 60.0)))
-    assert departure(seen, choice) < 4
+def test_choosing_the_tree_size_does_not_change_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a proposal may be worth its cost or not, with what earlier texts taught about that. Drafting takes no time:
+    by the real clock it may be switched off at once."""
+    clock_of(MODEL, monkeypatch)
+    drafter, memory, sizes = ModelDrafter(near(0.7), MODEL), Memory(), set[int]()
+    for seed in range(6):
+        made = generate(
+            MODEL,
+            drafter,
+            PREFIX,
+            seed=seed,
+            length=LENGTH,
+            estimates=memory,
+            curve=CostCurve((1, 32), (10.0, 25.0)),
+        )
+        text, before = list[int](), 0
+        for token in made:
+            text.append(token.id)
+            sizes.add(made.statistics.proposed - before)
+            before = made.statistics.proposed
+        assert text == [token.id for token in generate(MODEL, None, PREFIX, "off", seed=seed, length=LENGTH)]
+    assert sizes >= {0, 1}
 
 
 def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +341,7 @@ def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(SeededNoise, "draw", biased)
     choice = TargetSampling(1.0)
-    seen = transitions(DRAFTERS["n-gram"], choice, tree_size=6)
+    seen = transitions(NgramDrafter, choice, tree_size=6)
     assert departure(seen, choice) > 4
 
 
