@@ -67,7 +67,7 @@ LONGEST = """
     start bench_serve ngram_cluster gguf sleep_page rounded hostile_files gguf_tokenizers lsp cli
     torch_model showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts
     tune_adapter bench_models
-    samplers recurrent_models prose silent_files model_file personal_large base_store trie_check eagle3 look_page
+    samplers recurrent_models prose silent_files model_file personal_large base_store trie_check eagle3
     probe pairing_page serve guard superposed arc earned adapter coded families
     autocomplete structure contributing adapter_eval
 """
@@ -254,11 +254,7 @@ def tiny_llama(tiny_default: Path) -> Iterator[LanguageModel]:
 def _on_llama_cpp(path: Path, name: str) -> Iterator[LanguageModel]:
     from core.models import llamacpp
 
-    with pytest.MonkeyPatch.context() as patch:
-        if "PYTEST_XDIST_WORKER" in os.environ:
-            patch.setattr(llamacpp, "cores", lambda: 1)
-        loaded = llamacpp.load(path, name)
-    with closing(loaded) as model:
+    with closing(llamacpp.load(path, name)) as model:
         yield model
 
 

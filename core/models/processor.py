@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 
@@ -29,5 +30,8 @@ def _mac_chip() -> str:
 
 
 def cores() -> int:
-    """The number of cores that this process may use; macOS and Windows have no affinity."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 4
+    """The number of cores that this process may use: OMP_NUM_THREADS at most, as for torch. macOS and Windows have no
+    affinity."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 4
+    given = re.match(r"\s*0*([1-9]\d{0,8})\b", os.environ.get("OMP_NUM_THREADS", ""), re.ASCII)
+    return min(usable, int(given[1])) if given else usable

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from core.models import hf, llamacpp
+from core.models import hf
 from core.models.memory import return_freed
 from measure.bench import models
 from measure.bench.models import TYPES, FileShape, measure, write
@@ -32,7 +32,6 @@ def test_loading_keeps_no_memory_besides_the_model(tmp_path: Path) -> None:
 def test_files_of_each_type_are_measured_beside_llama_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("llama_cpp", reason="llama.cpp is not built here")
     monkeypatch.setattr(models, "READ", 50)
-    monkeypatch.setattr(llamacpp, "cores", lambda: 1)  # its threads would wait busily for each other
     report = measure(BenchOptions(tiny=True, repetitions=1), lambda _: None)
     names = [target.name for target in report.targets]
     assert "default, int8, reading / llama.cpp" in names

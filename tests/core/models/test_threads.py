@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from core.models.processor import cores
 from core.models.threads import Threads
 
 QUIET = {1: 7.0, 2: 4.5, 4: 3.0}  # ms of a pass, by number of threads
@@ -70,3 +71,12 @@ def test_there_are_never_more_threads_than_there_may_be():
     passes(threads, QUIET, 50, most=4)
     assert max(passes(threads, QUIET, 100, most=2)[0]) == 2
     assert set(passes(threads, QUIET, 100, most=1)[0]) == {1}
+
+
+def test_the_cores_are_those_of_the_process_and_no_more_than_openmp_may_use(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    usable = cores()
+    assert usable >= 1
+    for given, expected in (("1", 1), (" 1,4", 1), ("100000", usable), ("0", usable), ("-1", usable), ("many", usable)):
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+        assert cores() == expected, given
