@@ -77,6 +77,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             raise BackendUnavailable(
                 f"llama.cpp reads GGUF files, {name!r} is not one; use --backend torch or a .gguf file."
             )
+        _keep_format(precision)
         why_not = _llama_cpp_problem(file)
         if why_not:
             raise BackendUnavailable(
@@ -217,12 +218,16 @@ def _being_compiled() -> bool:
     return True
 
 
-def _with_llama_cpp(path: Path, label: str, precision: Precision) -> LanguageModel:
-    from core.models import llamacpp
-
+def _keep_format(precision: Precision) -> None:
     if precision != "file":
         sentence = "{0} given for llama.cpp, which keeps the file's format; add {1}."
         raise OptionError(sentence, Mention("precision", precision), Mention("backend", "torch"))
+
+
+def _with_llama_cpp(path: Path, label: str, precision: Precision) -> LanguageModel:
+    from core.models import llamacpp
+
+    _keep_format(precision)
     model = llamacpp.load(path, label)
     gguf_file.forget()
     return model
