@@ -10,7 +10,6 @@ import socket
 import struct
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from logging import CRITICAL
 from pathlib import Path
@@ -24,7 +23,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from core.errors import InputError, ModelFileError, ModelNotFound, PolydraftError, first_line
-from core.models.gguf_check import check, config_of
+from core.models.gguf_check import check
 from core.models.gguf_file import forget, read
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
 from core.models.llama import NativeLlama, why_not, why_not_family
@@ -126,10 +125,7 @@ def _load_gguf(path: Path, name: str, dtype: torch.dtype | None, plain: bool, ro
         raise _not_rounded(name, reason)
     if reason := why_not_read(file):
         raise ModelFileError(f"{path} can run in llama.cpp alone ({reason}); use --backend llama.cpp.")
-    # The tokenizer is made beside the weights: what arranges these in compiled code leaves Python to other threads.
-    with ThreadPoolExecutor(1) as beside:
-        making = beside.submit(from_gguf, file.fields, config_of(file).vocab_size)
-        module: Module | None = None if plain else native_gguf(file, dtype, rounded)
+    module: Module | None = None if plain else native_gguf(file, dtype, rounded)
     notice = None
     if module is None:
         with _quiet(), _reading(path):
@@ -140,7 +136,7 @@ def _load_gguf(path: Path, name: str, dtype: torch.dtype | None, plain: bool, ro
         if not plain and not torch.cuda.is_available():
             notice = _slow(why_not_file(file))
     with _reading(path, "the tokenizer of "):
-        tokenizer = making.result()
+        tokenizer = from_gguf(file.fields, module.config.vocab_size)
     if tokenizer is None:
         raise ModelFileError(
             f"{path} has a tokenizer whose parts do not fit together: merges of tokens, or all bytes and scores, are "
