@@ -77,18 +77,19 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             raise BackendUnavailable(
                 f"llama.cpp reads GGUF files, {name!r} is not one; use --backend torch or a .gguf file."
             )
-        _keep_format(precision)
+        _refuse_other_precision(precision)
         why_not = _llama_cpp_problem(file)
         if why_not:
             raise BackendUnavailable(
                 f"llama.cpp cannot run here: {why_not.rstrip('.')}; {_todo()}, or use --backend torch."
             )
-        return _with_llama_cpp(file, label, precision)
+        return _with_llama_cpp(file, label)
     notice = None
     if backend == "auto" and file and (reason := why_not_torch(file)):
         why_not = _llama_cpp_problem(file)
         if not why_not:
-            model = _with_llama_cpp(file, label, precision)
+            _refuse_other_precision(precision)
+            model = _with_llama_cpp(file, label)
             model.notice = " ".join(filter(None, [slower(reason), model.notice]))
             return model
         if alone := _why_llama_cpp_alone(file):
@@ -218,16 +219,15 @@ def _being_compiled() -> bool:
     return True
 
 
-def _keep_format(precision: Precision) -> None:
+def _refuse_other_precision(precision: Precision) -> None:
     if precision != "file":
         sentence = "{0} given for llama.cpp, which keeps the file's format; add {1}."
         raise OptionError(sentence, Mention("precision", precision), Mention("backend", "torch"))
 
 
-def _with_llama_cpp(path: Path, label: str, precision: Precision) -> LanguageModel:
+def _with_llama_cpp(path: Path, label: str) -> LanguageModel:
     from core.models import llamacpp
 
-    _keep_format(precision)
     model = llamacpp.load(path, label)
     gguf_file.forget()
     return model
