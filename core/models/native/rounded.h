@@ -9,8 +9,9 @@
 // So where d is above COARSE times the root mean square of d over the row's blocks, what rounding left of the block is
 // rounded as well, and added as a second product. Less than one block in COARSE² is so.
 //
-// Sums of integers are exact in any order, and each block adds its products to an output with one rounding each. So
-// every processor computes the same bits as `reference`, number by number.
+// Sums of integers are exact in any order, and each block adds its products to an output with one rounding each: first those
+// of all blocks in turn, then those of what was left. So every processor computes the same bits as `reference`, number by
+// number.
 
 #pragma once
 
@@ -18,6 +19,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "layout.h"
 #include "vectors.h"
@@ -52,6 +54,20 @@ struct RoundedRows {
   RoundedRows part(int64_t from, int64_t count) const { return {blocks + from, rests, first + from, count, stride}; }
 };
 
+// Merges the halves of a vector until one number is left.
+template <class Number, int LENGTH, class V, class Merge>
+inline Number folded(V v, Merge merge) {
+  if constexpr (LENGTH == 1) {
+    return v[0];
+  } else {
+    typedef Number Lower __attribute__((vector_size(LENGTH / 2 * sizeof(Number))));
+    Lower low, high;
+    std::memcpy(&low, &v, sizeof low);
+    std::memcpy(&high, reinterpret_cast<const char*>(&v) + sizeof low, sizeof high);
+    return folded<Number, LENGTH / 2>(merge(low, high), merge);
+  }
+}
+
 // The largest size of a block's inputs.
 inline float largest_of(const float* x) {
   Vec most = {};
@@ -59,9 +75,7 @@ inline float largest_of(const float* x) {
     const Vec value = load(x + i), size = value < 0.0f ? -value : value;
     most = size > most ? size : most;
   }
-  float largest = 0.0f;
-  for (int i = 0; i < LANES; i++) largest = std::max(largest, most[i]);
-  return largest;
+  return folded<float, LANES>(most, [](auto a, auto b) { return a > b ? a : b; });
 }
 
 // Rounds a block, of which `largest` is the largest size, and returns Σ q. Writes what that leaves to `left`, unless it is
@@ -79,11 +93,11 @@ inline float round_block(const float* x, float largest, Rounded& to, float* left
     sums[i / (BLOCK / 2)] += codes;
     if (left) store(left + i, fused(__builtin_convertvector(codes, Vec), -to.scale - Vec{}, load(x + i)));
   }
-  int32_t totals[2] = {};
-  for (int j = 0; j < LANES; j++) {
-    for (int half = 0; half < 2; half++) totals[half] += sums[half][j];
+  int32_t totals[2];
+  for (int half = 0; half < 2; half++) {
+    totals[half] = folded<int32_t, LANES>(sums[half], [](auto a, auto b) { return a + b; });
+    to.shift[half] = 128 * totals[half];
   }
-  for (int half = 0; half < 2; half++) to.shift[half] = 128 * totals[half];
   return static_cast<float>(totals[0] + totals[1]);
 }
 
@@ -117,40 +131,49 @@ RoundedRows round_inputs(const float* x, int64_t rows, int64_t K, Rounded* room)
     const float rest_total = round_block(left, largest_of(left), rest.block, nullptr);
     to.sum = std::fma(rest.block.scale, rest_total, to.scale * total);  // rounded alike everywhere
   }
-  room[blocks * rows].rests = found;
+  Rounded& last = room[blocks * rows] = {};
+  last.rests = found;
   return {room, rests, 0, rows, rows};
 }
 
 // A panel's outputs `found` (rows, PANEL) for inputs of K numbers.
 using RoundedPanel = void (*)(const Layout&, const char*, const RoundedRows&, int64_t K, float* found);
 
-void reference(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, float* found) {
-  std::fill_n(found, inputs.rows * PANEL, 0.0f);
+// Calls `act` with every rest of these rows, the weights of its block, and its row.
+template <class Act>
+void each_rest(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, Act act) {
   Blocks blocks{layout, w};
   const Rounded* x = inputs.blocks;
   for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += inputs.stride) {
     blocks.begin(k);
+    for (int32_t i = x[0].rests; i < x[inputs.rows].rests; i++) {
+      act(inputs.rests[i].block, blocks, inputs.rests[i].row - inputs.first);
+    }
+  }
+}
+
+void reference(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, float* found) {
+  std::fill_n(found, inputs.rows * PANEL, 0.0f);
+  const auto add = [&](const Rounded& x, const Blocks& blocks, int64_t row, bool rest) {
     for (int64_t o = 0; o < PANEL; o++) {
       const int half = static_cast<int>(o / LANES);
       const int64_t lane = o % LANES;
+      float& total = found[row * PANEL + o];
       for (int64_t at = 0; at < BLOCK; at += layout.group) {
-        const float weight = blocks.scale(half, at)[lane];
-        const auto add = [&](const Rounded& block, float& total) {
-          int32_t dot = 0;
-          for (int64_t i = at; i < at + layout.group; i++) dot += code_at(layout, blocks.codes(), i, o) * block.codes[i];
-          total = std::fma(weight * block.scale, static_cast<float>(dot), total);
-        };
-        for (int64_t r = 0; r < inputs.rows; r++) {
-          float& total = found[r * PANEL + o];
-          add(x[r], total);
-          if (layout.offsets && at == 0) total = std::fma(blocks.offset(half)[lane], x[r].sum, total);
-        }
-        for (int32_t i = x[0].rests; i < x[inputs.rows].rests; i++) {
-          add(inputs.rests[i].block, found[(inputs.rests[i].row - inputs.first) * PANEL + o]);
-        }
+        int32_t dot = 0;
+        for (int64_t i = at; i < at + layout.group; i++) dot += code_at(layout, blocks.codes(), i, o) * x.codes[i];
+        total = std::fma(blocks.scale(half, at)[lane] * x.scale, static_cast<float>(dot), total);
       }
+      if (layout.offsets && !rest) total = std::fma(blocks.offset(half)[lane], x.sum, total);
     }
+  };
+  Blocks blocks{layout, w};
+  const Rounded* x = inputs.blocks;
+  for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += inputs.stride) {
+    blocks.begin(k);
+    for (int64_t r = 0; r < inputs.rows; r++) add(x[r], blocks, r, false);
   }
+  each_rest(layout, w, inputs, K, [&](const Rounded& x, const Blocks& of, int64_t row) { add(x, of, row, true); });
 }
 
 // What processors have for sums of products of bytes. `Dots<BITS, WORDS>` prepares the codes of a group of inputs, for as
@@ -291,42 +314,75 @@ struct Dots {
 
 #if defined(POLYDRAFT_ROUNDED)
 
-template <int64_t BITS, bool OFFSETS, int64_t GROUP>
-void rounded_panel(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, float* found) {
+// Products with the codes of one layout.
+template <int BITS, bool OFFSETS, int GROUP>
+struct RoundedProduct {
   static_assert(!OFFSETS || GROUP == BLOCK);  // an offset is added once for each block
-  const int64_t rows = inputs.rows, stride = inputs.stride;
-  std::fill_n(found, rows * PANEL, 0.0f);
-  Blocks blocks{layout, w};
-  const Rounded* x = inputs.blocks;
-  for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += stride) {
-    blocks.begin(k);
-    for (int half = 0; half < 2; half++) {
-      for (int64_t at = 0; at < BLOCK; at += GROUP) {
-        const Dots<BITS, GROUP / 4> dots(blocks.codes() + at * BITS / 32 * PANEL + half * LANES);
-        const Vec scale = blocks.scale(half, at), offset = OFFSETS ? blocks.offset(half) : Vec{};
-        const auto product = [&](const Rounded& of, Vec total) {
-          const int32_t shift = GROUP == BLOCK ? of.shift[0] + of.shift[1] : of.shift[at / GROUP];
-          return fused(scale * of.scale, __builtin_convertvector(dots(of.codes + at, shift), Vec), total);
-        };
-        float* to = found + half * LANES;
-        for (int64_t r = 0; r < rows; r++, to += PANEL) {
-          const Vec total = product(x[r], load(to));
-          store(to, OFFSETS ? fused(offset, x[r].sum - Vec{}, total) : total);
-        }
-        for (const Rest* rest = inputs.rests + x[0].rests; rest != inputs.rests + x[rows].rests; rest++) {
-          float* again = found + (rest->row - inputs.first) * PANEL + half * LANES;
-          store(again, product(rest->block, load(again)));
-        }
+
+  // Rows whose totals are computed together, from the same prepared codes; more rows are in tiles of nearly equal sizes.
+  // Each even size is compiled; an odd one computes the input that follows too, and does not store it.
+  static constexpr int TILE = 16, LEAST = TILE / 2 + 2;
+
+  // Adds the products of R rows with a block, or with a rest of it, to their totals of half a panel.
+  template <int R, bool REST>
+  static void add(const Rounded* x, const Blocks& blocks, int half, Vec (&totals)[R]) {
+    for (int at = 0; at < BLOCK; at += GROUP) {
+      const Dots<BITS, GROUP / 4> dots(blocks.codes() + at * BITS / 32 * PANEL + half * LANES);
+      const Vec scale = blocks.scale(half, at), offset = OFFSETS && !REST ? blocks.offset(half) : Vec{};
+#pragma GCC unroll 16
+      for (int r = 0; r < R; r++) {
+        const int32_t shift = GROUP == BLOCK ? x[r].shift[0] + x[r].shift[1] : x[r].shift[at / GROUP];
+        const Vec dot = __builtin_convertvector(dots(x[r].codes + at, shift), Vec);
+        totals[r] = fused(scale * x[r].scale, dot, totals[r]);
+        if (OFFSETS && !REST) totals[r] = fused(offset, x[r].sum - Vec{}, totals[r]);
       }
     }
   }
-}
+
+  // A panel's outputs for R rows, or R - 1, without the rests.
+  template <int R>
+  static void tile(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, float* found) {
+    for (int half = 0; half < 2; half++) {
+      Vec totals[R] = {};
+      Blocks blocks{layout, w};
+      const Rounded* x = inputs.blocks;
+      for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += inputs.stride) {
+        blocks.begin(k);
+        add<R, false>(x, blocks, half, totals);
+      }
+      for (int r = 0; r < R && r < inputs.rows; r++) store(found + r * PANEL + half * LANES, totals[r]);
+    }
+  }
+
+  template <int... I>
+  static RoundedPanel tile_of(int64_t rows, std::integer_sequence<int, I...>) {
+    static constexpr RoundedPanel ways[] = {tile<LEAST + 2 * I>...};
+    return rows < LEAST - 1 ? tile<1> : ways[(rows - LEAST + 1) / 2];
+  }
+
+  static void panel(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, float* found) {
+    const int64_t rows = inputs.rows, tiles = rows < LEAST - 1 ? rows : (rows + TILE - 1) / TILE;
+    for (int64_t i = 0; i < tiles; i++) {
+      const int64_t row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
+      const RoundedPanel some = tile_of(count, std::make_integer_sequence<int, (TILE - LEAST) / 2 + 1>{});
+      some(layout, w, inputs.part(row, count), K, found + row * PANEL);
+    }
+    each_rest(layout, w, inputs, K, [&](const Rounded& x, const Blocks& blocks, int64_t row) {
+      for (int half = 0; half < 2; half++) {
+        float* to = found + row * PANEL + half * LANES;
+        Vec total[1] = {load(to)};
+        add<1, true>(&x, blocks, half, total);
+        store(to, total[0]);
+      }
+    });
+  }
+};
 
 RoundedPanel rounded_of(const Layout& layout) {
-  if (layout.bits == 4) return rounded_panel<4, true, BLOCK>;
-  if (layout.bits == 8) return rounded_panel<8, false, BLOCK>;
-  if (layout.group != BLOCK) return rounded_panel<6, false, BLOCK / 2>;
-  return layout.offsets ? rounded_panel<6, true, BLOCK> : rounded_panel<6, false, BLOCK>;
+  if (layout.bits == 4) return RoundedProduct<4, true, BLOCK>::panel;
+  if (layout.bits == 8) return RoundedProduct<8, false, BLOCK>::panel;
+  if (layout.group != BLOCK) return RoundedProduct<6, false, BLOCK / 2>::panel;
+  return layout.offsets ? RoundedProduct<6, true, BLOCK>::panel : RoundedProduct<6, false, BLOCK>::panel;
 }
 
 #else
