@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t IN_CACHE = 400'000;  // bytes: twice as many, and some inputs, fit into a core's cache
 constexpr int AHEAD = 2048;            // bytes: the hardware's own prefetch ends at each page of 4 KB
 // Inputs from which decoding a panel of coded weights once is faster, and up to how large a panel is then.
-constexpr int64_t MANY = 13, DECODED = LANES == 8 ? 1'100'000 : 200'000;
+constexpr int64_t MANY = 13, DECODED = LANES == 8 ? 1'100'000 : 400'000;
 constexpr int64_t CHUNK = 32;  // rounded inputs that a panel's outputs are computed for at a time: they stay in the cache
 constexpr int64_t APART = CHUNK * PANEL;  // numbers from the outputs of one matrix to those of another
 

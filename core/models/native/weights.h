@@ -226,7 +226,7 @@ Format coded(bool offsets, bool super = false, int64_t group = BLOCK) {
 const Format FORMATS[] = {
     plain<Float32>(), plain<Bits16<false>>(), plain<Bits16<true>>(),
     coded<8, One<8, false>>(false), coded<4, One<4, true>>(true), coded<6>(false), coded<6>(true),
-    coded<4>(true, true), coded<6>(true, true), coded<6, One<6, false, true, 16>>(false, true, 16),
+    coded<4, One<4, true, true>>(true, true), coded<6>(true, true), coded<6, One<6, false, true, 16>>(false, true, 16),
 };
 
 // The weights (K,) of output `o` of a panel, as float32.
