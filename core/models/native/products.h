@@ -15,7 +15,7 @@ constexpr int64_t IN_CACHE = 400'000;  // bytes: twice as many, and some inputs,
 constexpr int AHEAD = 2048;            // bytes: the hardware's own prefetch ends at each page of 4 KB
 // Inputs from which decoding a panel of coded weights once is faster, and up to how large a panel is then.
 constexpr int64_t MANY = 13, DECODED = LANES == 8 ? 1'100'000 : 400'000;
-constexpr int64_t CHUNK = 32;  // rounded inputs that a panel's outputs are computed for at a time: they stay in the cache
+constexpr int64_t CHUNK = 32;  // rounded inputs that are stored together, and stay in the cache
 constexpr int64_t APART = CHUNK * PANEL;  // numbers from the outputs of one matrix to those of another
 
 struct Share {
@@ -110,8 +110,25 @@ struct Inputs {
   int64_t rows;
   const float* scale;  // (rows,) factors of the results, or null
   const float* sums;   // see `Own`
-  RoundedRows rounded;  // or of no rows
+  Rounded* rounded;     // the same inputs in chunks, or null
 };
+
+// Some of the inputs of a product: one of `count` nearly equal parts.
+struct Some {
+  int64_t row, rows;
+};
+
+Some part_of(int64_t rows, int64_t part, int64_t count) {
+  const int64_t row = rows * part / count;
+  return {row, rows * (part + 1) / count - row};
+}
+
+int64_t chunks_of(int64_t rows) { return (rows + CHUNK - 1) / CHUNK; }
+
+// Where a chunk of rounded inputs begins.
+Rounded* chunk_at(Rounded* rounded, int64_t row, int64_t K) {
+  return reinterpret_cast<Rounded*>(reinterpret_cast<float*>(rounded) + row * (K / BLOCK + 1) * FLOATS_OF_ROUNDED);
+}
 
 // y = scale · x Wᵀ + b, for this thread's share of the panels of COUNT parts, of as many matrices with the same inputs
 // and outputs: `take(row, first output, how many, values)` gets a panel of each, PANEL values APART from each other.
@@ -122,64 +139,68 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
   alignas(64) float found[COUNT * APART];
   const int64_t rows = inputs.rows, K = matrices[0]->in, out = parts[0]->out;
   const Format* formats[COUNT];
-  RoundedPanel rounded[COUNT];  // null for weights that are not coded
-  int64_t bytes[COUNT], size = 0, at_once = inputs.rounded.rows ? CHUNK : ROWS;
+  int64_t bytes[COUNT], size = 0;
+  bool rounded = inputs.rounded;  // if all of these weights are coded
   for (int i = 0; i < COUNT; i++) {
     formats[i] = &FORMATS[parts[i]->kind];
-    rounded[i] = inputs.rounded.rows && formats[i]->coded() ? rounded_of(formats[i]->layout) : nullptr;
-    if (!rounded[i]) at_once = ROWS;
+    rounded = rounded && formats[i]->coded();
     size += bytes[i] = formats[i]->bytes(K);
   }
-  const int64_t blocks = (rows + at_once - 1) / at_once;
+  const int64_t blocks = rounded ? chunks_of(rows) : (rows + ROWS - 1) / ROWS;
   if (blocks == 0) return;
   // While one panel is computed, each block of inputs prefetches its part of the next panel. In a panel too large for the
   // cache, the weights just ahead are prefetched instead.
   const bool whole = size <= IN_CACHE;
   // For many inputs, weights are decoded once.
-  const bool decode = rows >= MANY && Float32::bytes(K) <= DECODED;
-  for (int64_t p = mine.begin; p < mine.end; p++) {
+  const bool decode = !rounded && rows >= MANY && Float32::bytes(K) <= DECODED;
+  const int64_t group = rounded ? std::max<int64_t>(1, IN_CACHE / size) : 1;  // panels that read a chunk one after the other
+  for (int64_t from = mine.begin; from < mine.end; from += group) {
+    const int64_t to = std::min(from + group, mine.end);
     for (int i = 0; decode && i < COUNT; i++) {
-      if (formats[i]->coded() && !rounded[i]) formats[i]->decode(formats[i]->layout, parts[i]->panels + p * bytes[i], K, own.decoded + i * K * PANEL);
+      if (formats[i]->coded()) formats[i]->decode(formats[i]->layout, parts[i]->panels + from * bytes[i], K, own.decoded + i * K * PANEL);
     }
     for (int64_t block = 0; block < blocks; block++) {
-      const int64_t row = rows * block / blocks;
-      const int some = static_cast<int>(rows * (block + 1) / blocks - row);
-      const int count = static_cast<int>(std::min<int64_t>(PANEL, out - p * PANEL));
-      for (int i = 0; i < COUNT; i++) {
-        float* values = found + i * APART;
-        const char* w = parts[i]->panels + p * bytes[i];
-        const int64_t each = (bytes[i] + K - 1) / K, step = whole ? (each + blocks - 1) / blocks : each;
-        const Fetch fetch{w + (whole ? bytes[i] + block * step * K : AHEAD), step};
-        const float* sums = inputs.sums + row * (K / BLOCK);
-        if (block == 0 && matrices[i]->low) fetch_low_rank(*matrices[i]->low, first_panel + p);
-        if (rounded[i]) {
-          rounded[i](formats[i]->layout, w, inputs.rounded.part(row, some), K, values);
-        } else if (decode && formats[i]->coded()) {
-          const char* panel = reinterpret_cast<const char*>(own.decoded + i * K * PANEL);
-          FORMATS[FLOAT32].panel[some - 1]({}, panel, inputs.x + row * K, K, sums, fetch, values);
-        } else {
-          formats[i]->panel[some - 1](formats[i]->layout, w, inputs.x + row * K, K, sums, fetch, values);
-        }
-        if (const LowRank* added = matrices[i]->low) {
-          const float* inner = low[i] + row * added->rank;
-          if (added->kind == BFLOAT16) {
-            out_of_low_rank<uint16_t>(*added, first_panel + p, inner, some, values);
+      const auto [row, count_of_rows] = part_of(rows, block, blocks);
+      const int some = static_cast<int>(count_of_rows);
+      for (int64_t p = from; p < to; p++) {
+        const int count = static_cast<int>(std::min<int64_t>(PANEL, out - p * PANEL));
+        for (int i = 0; i < COUNT; i++) {
+          float* values = found + i * APART;
+          const char* w = parts[i]->panels + p * bytes[i];
+          const int64_t each = (bytes[i] + K - 1) / K, step = whole ? (each + blocks - 1) / blocks : each;
+          const Fetch fetch{w + (whole ? bytes[i] + block * step * K : AHEAD), step};
+          const float* sums = inputs.sums + row * (K / BLOCK);
+          if (block == 0 && matrices[i]->low) fetch_low_rank(*matrices[i]->low, first_panel + p);
+          if (rounded) {
+            const RoundedRows chunk = rounded_rows(chunk_at(inputs.rounded, row, K), some, K);
+            rounded_of(formats[i]->layout)(formats[i]->layout, w, chunk, K, values);
+          } else if (decode && formats[i]->coded()) {
+            const char* panel = reinterpret_cast<const char*>(own.decoded + i * K * PANEL);
+            FORMATS[FLOAT32].panel[some - 1]({}, panel, inputs.x + row * K, K, sums, fetch, values);
           } else {
-            out_of_low_rank<float>(*added, first_panel + p, inner, some, values);
+            formats[i]->panel[some - 1](formats[i]->layout, w, inputs.x + row * K, K, sums, fetch, values);
+          }
+          if (const LowRank* added = matrices[i]->low) {
+            const float* inner = low[i] + row * added->rank;
+            if (added->kind == BFLOAT16) {
+              out_of_low_rank<uint16_t>(*added, first_panel + p, inner, some, values);
+            } else {
+              out_of_low_rank<float>(*added, first_panel + p, inner, some, values);
+            }
+          }
+          for (int r = 0; inputs.scale && r < some; r++) {
+            for (int j = 0; j < PANEL; j += LANES) {
+              store(values + r * PANEL + j, load(values + r * PANEL + j) * inputs.scale[row + r]);
+            }
+          }
+          if (const float* bias = matrices[i]->bias) {
+            for (int r = 0; r < some; r++) {
+              for (int j = 0; j < count; j++) values[r * PANEL + j] += bias[first + p * PANEL + j];
+            }
           }
         }
-        for (int r = 0; inputs.scale && r < some; r++) {
-          for (int j = 0; j < PANEL; j += LANES) {
-            store(values + r * PANEL + j, load(values + r * PANEL + j) * inputs.scale[row + r]);
-          }
-        }
-        if (const float* bias = matrices[i]->bias) {
-          for (int r = 0; r < some; r++) {
-            for (int j = 0; j < count; j++) values[r * PANEL + j] += bias[first + p * PANEL + j];
-          }
-        }
+        for (int r = 0; r < some; r++) take(row + r, first + p * PANEL, count, found + r * PANEL);
       }
-      for (int r = 0; r < some; r++) take(row + r, first + p * PANEL, count, found + r * PANEL);
     }
   }
 }
@@ -210,7 +231,11 @@ Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t
     }
   }
   const bool rounds = own.rounds && rows >= own.rounds && std::any_of(matrices, matrices + COUNT, has_codes);
-  return {x, rows, scale, own.sums, rounds ? round_inputs(x, rows, K, own.rounded) : RoundedRows{}};
+  for (int64_t chunk = 0, chunks = rounds ? chunks_of(rows) : 0; chunk < chunks; chunk++) {
+    const auto [row, some] = part_of(rows, chunk, chunks);
+    round_inputs(x + row * K, some, K, chunk_at(own.rounded, row, K));
+  }
+  return {x, rows, scale, own.sums, rounds ? own.rounded : nullptr};
 }
 
 void inner_of(const LowRank* low, const Inputs& inputs, int64_t K, float* found) {

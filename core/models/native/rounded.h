@@ -101,8 +101,13 @@ inline float round_block(const float* x, float largest, Rounded& to, float* left
   return static_cast<float>(totals[0] + totals[1]);
 }
 
+// What `round_inputs` wrote to `room`.
+RoundedRows rounded_rows(const Rounded* room, int64_t rows, int64_t K) {
+  return {room, reinterpret_cast<const Rest*>(room + K / BLOCK * rows + 1), 0, rows, rows};
+}
+
 // Rounds x (rows, K). `room` has FLOATS_OF_ROUNDED numbers for each of (K / BLOCK + 1, rows) blocks.
-RoundedRows round_inputs(const float* x, int64_t rows, int64_t K, Rounded* room) {
+void round_inputs(const float* x, int64_t rows, int64_t K, Rounded* room) {
   const int64_t blocks = K / BLOCK;
   Rest* const rests = reinterpret_cast<Rest*>(room + blocks * rows + 1);
   for (int64_t r = 0; r < rows; r++) {
@@ -133,7 +138,6 @@ RoundedRows round_inputs(const float* x, int64_t rows, int64_t K, Rounded* room)
   }
   Rounded& last = room[blocks * rows] = {};
   last.rests = found;
-  return {room, rests, 0, rows, rows};
 }
 
 // A panel's outputs `found` (rows, PANEL) for inputs of K numbers.

@@ -19,7 +19,9 @@ int main(int count, char**) {
   if (std::fread(x.data(), sizeof(float), x.size(), stdin) != x.size()) return 1;
   if (std::fread(panels.data(), 1, panels.size(), stdin) != panels.size()) return 1;
   std::vector<float> room((K / BLOCK + 1) * rows * FLOATS_OF_ROUNDED);
-  const RoundedRows rounded = round_inputs(x.data(), rows, K, reinterpret_cast<Rounded*>(room.data()));
+  Rounded* const blocks = reinterpret_cast<Rounded*>(room.data());
+  round_inputs(x.data(), rows, K, blocks);
+  const RoundedRows rounded = rounded_rows(blocks, rows, K);
   for (const RoundedPanel way : {RoundedPanel(reference), rounded_of(layout)}) {
     for (int64_t p = 0; p < sizes.panels; p++) {
       way(layout, panels.data() + p * bytes, rounded, K, found.data());
