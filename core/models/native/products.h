@@ -115,12 +115,13 @@ struct Inputs {
 
 // Some of the inputs of a product: one of `count` nearly equal parts.
 struct Some {
-  int64_t row, rows;
+  int64_t row;
+  int rows;
 };
 
 Some part_of(int64_t rows, int64_t part, int64_t count) {
   const int64_t row = rows * part / count;
-  return {row, rows * (part + 1) / count - row};
+  return {row, static_cast<int>(rows * (part + 1) / count - row)};
 }
 
 int64_t chunks_of(int64_t rows) { return (rows + CHUNK - 1) / CHUNK; }
@@ -153,54 +154,49 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
   const bool whole = size <= IN_CACHE;
   // For many inputs, weights are decoded once.
   const bool decode = !rounded && rows >= MANY && Float32::bytes(K) <= DECODED;
-  const int64_t group = rounded ? std::max<int64_t>(1, IN_CACHE / size) : 1;  // panels that read a chunk one after the other
-  for (int64_t from = mine.begin; from < mine.end; from += group) {
-    const int64_t to = std::min(from + group, mine.end);
+  for (int64_t p = mine.begin; p < mine.end; p++) {
     for (int i = 0; decode && i < COUNT; i++) {
-      if (formats[i]->coded()) formats[i]->decode(formats[i]->layout, parts[i]->panels + from * bytes[i], K, own.decoded + i * K * PANEL);
+      if (formats[i]->coded()) formats[i]->decode(formats[i]->layout, parts[i]->panels + p * bytes[i], K, own.decoded + i * K * PANEL);
     }
     for (int64_t block = 0; block < blocks; block++) {
-      const auto [row, count_of_rows] = part_of(rows, block, blocks);
-      const int some = static_cast<int>(count_of_rows);
-      for (int64_t p = from; p < to; p++) {
-        const int count = static_cast<int>(std::min<int64_t>(PANEL, out - p * PANEL));
-        for (int i = 0; i < COUNT; i++) {
-          float* values = found + i * APART;
-          const char* w = parts[i]->panels + p * bytes[i];
-          const int64_t each = (bytes[i] + K - 1) / K, step = whole ? (each + blocks - 1) / blocks : each;
-          const Fetch fetch{w + (whole ? bytes[i] + block * step * K : AHEAD), step};
-          const float* sums = inputs.sums + row * (K / BLOCK);
-          if (block == 0 && matrices[i]->low) fetch_low_rank(*matrices[i]->low, first_panel + p);
-          if (rounded) {
-            const RoundedRows chunk = rounded_rows(chunk_at(inputs.rounded, row, K), some, K);
-            rounded_of(formats[i]->layout)(formats[i]->layout, w, chunk, K, values);
-          } else if (decode && formats[i]->coded()) {
-            const char* panel = reinterpret_cast<const char*>(own.decoded + i * K * PANEL);
-            FORMATS[FLOAT32].panel[some - 1]({}, panel, inputs.x + row * K, K, sums, fetch, values);
+      const auto [row, some] = part_of(rows, block, blocks);
+      const int count = static_cast<int>(std::min<int64_t>(PANEL, out - p * PANEL));
+      for (int i = 0; i < COUNT; i++) {
+        float* values = found + i * APART;
+        const char* w = parts[i]->panels + p * bytes[i];
+        const int64_t each = (bytes[i] + K - 1) / K, step = whole ? (each + blocks - 1) / blocks : each;
+        const Fetch fetch{w + (whole ? bytes[i] + block * step * K : AHEAD), step};
+        const float* sums = inputs.sums + row * (K / BLOCK);
+        if (block == 0 && matrices[i]->low) fetch_low_rank(*matrices[i]->low, first_panel + p);
+        if (rounded) {
+          const RoundedRows chunk = rounded_rows(chunk_at(inputs.rounded, row, K), some, K);
+          rounded_of(formats[i]->layout)(formats[i]->layout, w, chunk, K, values);
+        } else if (decode && formats[i]->coded()) {
+          const char* panel = reinterpret_cast<const char*>(own.decoded + i * K * PANEL);
+          FORMATS[FLOAT32].panel[some - 1]({}, panel, inputs.x + row * K, K, sums, fetch, values);
+        } else {
+          formats[i]->panel[some - 1](formats[i]->layout, w, inputs.x + row * K, K, sums, fetch, values);
+        }
+        if (const LowRank* added = matrices[i]->low) {
+          const float* inner = low[i] + row * added->rank;
+          if (added->kind == BFLOAT16) {
+            out_of_low_rank<uint16_t>(*added, first_panel + p, inner, some, values);
           } else {
-            formats[i]->panel[some - 1](formats[i]->layout, w, inputs.x + row * K, K, sums, fetch, values);
-          }
-          if (const LowRank* added = matrices[i]->low) {
-            const float* inner = low[i] + row * added->rank;
-            if (added->kind == BFLOAT16) {
-              out_of_low_rank<uint16_t>(*added, first_panel + p, inner, some, values);
-            } else {
-              out_of_low_rank<float>(*added, first_panel + p, inner, some, values);
-            }
-          }
-          for (int r = 0; inputs.scale && r < some; r++) {
-            for (int j = 0; j < PANEL; j += LANES) {
-              store(values + r * PANEL + j, load(values + r * PANEL + j) * inputs.scale[row + r]);
-            }
-          }
-          if (const float* bias = matrices[i]->bias) {
-            for (int r = 0; r < some; r++) {
-              for (int j = 0; j < count; j++) values[r * PANEL + j] += bias[first + p * PANEL + j];
-            }
+            out_of_low_rank<float>(*added, first_panel + p, inner, some, values);
           }
         }
-        for (int r = 0; r < some; r++) take(row + r, first + p * PANEL, count, found + r * PANEL);
+        for (int r = 0; inputs.scale && r < some; r++) {
+          for (int j = 0; j < PANEL; j += LANES) {
+            store(values + r * PANEL + j, load(values + r * PANEL + j) * inputs.scale[row + r]);
+          }
+        }
+        if (const float* bias = matrices[i]->bias) {
+          for (int r = 0; r < some; r++) {
+            for (int j = 0; j < count; j++) values[r * PANEL + j] += bias[first + p * PANEL + j];
+          }
+        }
       }
+      for (int r = 0; r < some; r++) take(row + r, first + p * PANEL, count, found + r * PANEL);
     }
   }
 }
