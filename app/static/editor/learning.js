@@ -55,7 +55,8 @@ export class Learning {
     for (const name of ["copy", "download"]) {
       root.querySelector(`[data-do=${name}]`)?.addEventListener("click", () => this.finishAll());
     }
-    addEventListener("focus", () => this.stores && this.refresh());
+    // Another tab may have removed text, and have been closed before it could tell.
+    addEventListener("focus", () => this.stores && this.refresh({ anew: true }));
     this.draw();
   }
 

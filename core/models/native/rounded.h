@@ -325,7 +325,7 @@ struct RoundedProduct {
 
   // Rows whose totals are computed together, from the same prepared codes; more rows are in tiles of nearly equal sizes.
   // Each even size is compiled; an odd one computes the input that follows too, and does not store it.
-  static constexpr int TILE = 16, LEAST = TILE / 2 + 2;
+  static constexpr int TILE = 16, LEAST = TILE / 2;
 
   // Adds the products of R rows with a block, or with a rest of it, to their totals of half a panel.
   template <int R, bool REST>
