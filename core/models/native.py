@@ -291,7 +291,8 @@ class Compiled:
             output: the output rows.
             norm: (D,) of the norm before the output rows, unless they include it.
             dtype: of weights that are not coded; None keeps their own (float32, bfloat16 or float16).
-            rounded: products of coded weights with `ROUNDED_FROM` inputs and more round the inputs to 8 bits.
+            rounded: products of coded weights with `ROUNDED_FROM` inputs and more round the inputs to 8 bits; those of
+                the gate and of its twin only if both are coded.
         """
         self._library, self._shape, self._threads = library(), shape, Threads()
         self._panel, self._dtype = self._library.polydraft_panel(), dtype

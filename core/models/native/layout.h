@@ -12,7 +12,7 @@ constexpr int64_t BLOCK = 32;          // inputs that share an offset, and a sca
 constexpr int64_t SUPER_BLOCK = 256;   // inputs that share factors of scales and offsets
 
 // IEEE half precision in the lower halves of words. Scales of K types are often subnormal in half precision, and then in the
-// places of float32 as well; Intel's processors multiply such numbers a hundred times as slowly, and convert them at once.
+// places of float32 as well: multiplying those took an Intel processor most of a pass, and converting them takes it no longer.
 inline Vec half(Word bits) {
 #if defined(__AVX512F__)
   return (Vec)_mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)bits));

@@ -18,16 +18,6 @@ constexpr int64_t MANY = 13, DECODED = LANES == 8 ? 1'100'000 : 400'000;
 constexpr int64_t CHUNK = 32;  // rounded inputs that are stored together, and stay in the cache
 constexpr int64_t APART = CHUNK * PANEL;  // numbers from the outputs of one matrix to those of another
 
-struct Share {
-  int64_t begin, end;
-};
-
-// This thread's range of `pieces` units of work.
-Share share(int64_t pieces) {
-  const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
-  return {pieces * thread / threads, pieces * (thread + 1) / threads};
-}
-
 // One thread's memory for values derived from the inputs of a product; each array has `rows` rows.
 struct Own {
   float *scale, *sums, *weighed, *scores, *decoded, *low;
@@ -113,17 +103,6 @@ struct Inputs {
   Rounded* rounded;     // the same inputs in chunks, or null
 };
 
-// Some of the inputs of a product: one of `count` nearly equal parts.
-struct Some {
-  int64_t row;
-  int rows;
-};
-
-Some part_of(int64_t rows, int64_t part, int64_t count) {
-  const int64_t row = rows * part / count;
-  return {row, static_cast<int>(rows * (part + 1) / count - row)};
-}
-
 int64_t chunks_of(int64_t rows) { return (rows + CHUNK - 1) / CHUNK; }
 
 // Where a chunk of rounded inputs begins.
@@ -159,7 +138,9 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
       if (formats[i]->coded()) formats[i]->decode(formats[i]->layout, parts[i]->panels + p * bytes[i], K, own.decoded + i * K * PANEL);
     }
     for (int64_t block = 0; block < blocks; block++) {
-      const auto [row, some] = part_of(rows, block, blocks);
+      const Share inputs_of_block = part_of(rows, block, blocks);
+      const int64_t row = inputs_of_block.begin;
+      const int some = static_cast<int>(inputs_of_block.count());
       const int count = static_cast<int>(std::min<int64_t>(PANEL, out - p * PANEL));
       for (int i = 0; i < COUNT; i++) {
         float* values = found + i * APART;
@@ -226,10 +207,10 @@ Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t
       own.sums[at / BLOCK] = sum<LANES>(total);
     }
   }
-  const bool rounds = own.rounds && rows >= own.rounds && std::any_of(matrices, matrices + COUNT, has_codes);
+  const bool rounds = own.rounds && rows >= own.rounds && std::all_of(matrices, matrices + COUNT, has_codes);
   for (int64_t chunk = 0, chunks = rounds ? chunks_of(rows) : 0; chunk < chunks; chunk++) {
-    const auto [row, some] = part_of(rows, chunk, chunks);
-    round_inputs(x + row * K, some, K, chunk_at(own.rounded, row, K));
+    const Share some = part_of(rows, chunk, chunks);
+    round_inputs(x + some.begin * K, some.count(), K, chunk_at(own.rounded, some.begin, K));
   }
   return {x, rows, scale, own.sums, rounds ? own.rounded : nullptr};
 }

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "layout.h"
+#include "threads.h"
 #include "vectors.h"
 
 namespace {
@@ -54,20 +55,6 @@ struct RoundedRows {
   RoundedRows part(int64_t from, int64_t count) const { return {blocks + from, rests, first + from, count, stride}; }
 };
 
-// Merges the halves of a vector until one number is left.
-template <class Number, int LENGTH, class V, class Merge>
-inline Number folded(V v, Merge merge) {
-  if constexpr (LENGTH == 1) {
-    return v[0];
-  } else {
-    typedef Number Lower __attribute__((vector_size(LENGTH / 2 * sizeof(Number))));
-    Lower low, high;
-    std::memcpy(&low, &v, sizeof low);
-    std::memcpy(&high, reinterpret_cast<const char*>(&v) + sizeof low, sizeof high);
-    return folded<Number, LENGTH / 2>(merge(low, high), merge);
-  }
-}
-
 // The largest size of a block's inputs.
 inline float largest_of(const float* x) {
   Vec most = {};
@@ -95,7 +82,7 @@ inline float round_block(const float* x, float largest, Rounded& to, float* left
   }
   int32_t totals[2];
   for (int half = 0; half < 2; half++) {
-    totals[half] = folded<int32_t, LANES>(sums[half], [](auto a, auto b) { return a + b; });
+    totals[half] = sum<LANES, int32_t>(sums[half]);
     to.shift[half] = 128 * totals[half];
   }
   return static_cast<float>(totals[0] + totals[1]);
@@ -367,9 +354,9 @@ struct RoundedProduct {
   static void panel(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, float* found) {
     const int64_t rows = inputs.rows, tiles = rows < LEAST - 1 ? rows : (rows + TILE - 1) / TILE;
     for (int64_t i = 0; i < tiles; i++) {
-      const int64_t row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
-      const RoundedPanel some = tile_of(count, std::make_integer_sequence<int, (TILE - LEAST) / 2 + 1>{});
-      some(layout, w, inputs.part(row, count), K, found + row * PANEL);
+      const Share some = part_of(rows, i, tiles);
+      const RoundedPanel tile = tile_of(some.count(), std::make_integer_sequence<int, (TILE - LEAST) / 2 + 1>{});
+      tile(layout, w, inputs.part(some.begin, some.count()), K, found + some.begin * PANEL);
     }
     each_rest(layout, w, inputs, K, [&](const Rounded& x, const Blocks& blocks, int64_t row) {
       for (int half = 0; half < 2; half++) {

@@ -53,20 +53,24 @@ inline Vec fused(Vec a, Vec b, Vec c) {
 #endif
 }
 
-// The sum of a vector's lanes, by halves.
-template <int LENGTH, class V>
-inline float sum(V v) {
+// Merges the halves of a vector until one number is left.
+template <class Number, int LENGTH, class V, class Merge>
+inline Number folded(V v, Merge merge) {
   if constexpr (LENGTH == 1) {
     return v[0];
-  } else if constexpr (LENGTH == 2) {
-    return v[0] + v[1];
   } else {
-    typedef float Lower __attribute__((vector_size(2 * LENGTH)));
+    typedef Number Lower __attribute__((vector_size(LENGTH / 2 * sizeof(Number))));
     Lower low, high;
     std::memcpy(&low, &v, sizeof low);
     std::memcpy(&high, reinterpret_cast<const char*>(&v) + sizeof low, sizeof high);
-    return sum<LENGTH / 2>(low + high);
+    return folded<Number, LENGTH / 2>(merge(low, high), merge);
   }
+}
+
+// The sum of a vector's lanes, by halves.
+template <int LENGTH, class Number = float, class V>
+inline Number sum(V v) {
+  return folded<Number, LENGTH>(v, [](auto a, auto b) { return a + b; });
 }
 
 // e^x with a relative error of 2e-7; 0 below -87. It is 2^n · 2^f with |f| <= 1/2, the second by its Taylor series.

@@ -139,6 +139,7 @@ def test_every_way_gives_the_bits_of_the_plain_product(
     for way, program in programs.items():
         for found in products(program, weight, x):
             assert np.array_equal(found.numpy().view(np.int32), expected.numpy().view(np.int32)), way
+        assert torch.equal(products(program, weight, x[:1].contiguous())[1], expected[:1]), way
 
 
 def test_a_rows_products_do_not_depend_on_how_many_rows_there_are(
