@@ -705,8 +705,8 @@ def test_in_the_middle_of_a_text_drafts_are_a_ghost_until_they_are_requested_or_
     editor.press("ArrowRight")  # back at the word that is half typed
     editor.wait(lambda: editor.ghost() != "")
     editor.press("Alt+ArrowDown")
-    editor.wait(lambda: len(editor.drafts()) == 3)
-    assert "unasked" not in editor.fake.requests[-1]
+    editor.wait(lambda: len(editor.drafts()) == 3)  # known rows, before the request has arrived
+    editor.wait(lambda: "unasked" not in editor.fake.requests[-1])
     editor.write("x")
     editor.wait(lambda: editor.drafts() == [])
 
