@@ -107,7 +107,7 @@ ON_ARM := models/test_families.py models/test_coded.py models/test_native.py mod
 # Without the default model, whose weights would be sent to the emulator for each pass.
 test-arm: setup-dev ## Run the tests of compiled code for ARM, emulated (Debian: apt-get install g++-aarch64-linux-gnu qemu-user)
 	@POLYDRAFT_ARM=1 $(BIN)/python -m pytest -p tests.arm.plugin $(ON_ARM:%=tests/core/%) \
-	   -k "not default and not bfloat16_the and not bfloat16_a and not few_inputs and not authors" $(ARGS)
+	   -k "not default and not bfloat16_the and not bfloat16_a and not token_by_token and not authors" $(ARGS)
 
 test-firefox: setup-dev ## Run the tests of the editor in Firefox (Debian: apt-get install firefox-esr)
 	@$(BIN)/python -m pytest --firefox tests/app/static/editor/test_page.py $(ARGS)

@@ -26,6 +26,7 @@ MOST_DRAFTS = 16
 
 _TEMPLATED = ("arc-answers", "top-w-beta")  # they make their questions themselves
 _ADAPTER = ("adapter", "tune-adapter")
+_LOADED = ("drafts", "typing", "background", "time", "keytype", "tails", "prose", "tune-base", "judge")
 _AT_PLACES = (
     "drafts",
     "personal",
@@ -159,7 +160,9 @@ class EvalOptions(BenchOptions):
     ] = None
     plot: Annotated[Path | None, Use("Draw to this SVG file.", _PLOTTED, metavar="FILE")] = None
     backend: Annotated[Backend, Use("Which backend to use.", but=("tune-adapter",))] = "auto"
-    precision: Annotated[Precision, Use("Weights of torch on a CPU; see polydraft --help.", ("lossless",))] = "file"
+    precision: Annotated[Precision, Use("Weights of torch on a CPU; see polydraft --help.", (*_LOADED, "lossless"))] = (
+        "file"
+    )
     minutes: Annotated[
         float | None, Use("Minutes of training; by default 10 (tune-adapter: 60).", _ADAPTER, low=0.1)
     ] = None
@@ -171,7 +174,7 @@ class EvalOptions(BenchOptions):
         Path | None,
         Use(
             "Draft with this adapter, a folder that `polydraft train prose` wrote.",
-            ("drafts", "typing", "background", "time", "keytype", "tails", "prose", "tune-base", "judge"),
+            _LOADED,
             metavar="FOLDER",
         ),
     ] = None
@@ -258,7 +261,9 @@ def loaded(options: EvalOptions, adapted: bool = True) -> Autocomplete:
     from core.autocomplete import load_autocomplete
     from core.models.adapter import load
 
-    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
+    autocomplete = load_autocomplete(
+        options.model, options.backend, options.store, personal=False, precision=options.precision
+    )
     if adapted and options.adapter is not None:
         autocomplete.model.adapt([(load(options.adapter), 1.0)])
     return autocomplete

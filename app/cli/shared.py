@@ -18,7 +18,7 @@ Precision = Annotated[
     Literal["file", "float32", "bfloat16", "int8"],
     typer.Option(
         help="Weights of torch on a CPU: in the file's format, unpacked (the same results, slower), or rounded; or "
-        "[bold]int8[/], the file's weights with inputs rounded to 8 bits where a pass has more than eight: faster.",
+        "[bold]int8[/], the file's weights with inputs rounded to 8 bits: faster.",
         metavar="NAME",
     ),
 ]

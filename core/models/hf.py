@@ -72,7 +72,7 @@ def load(
         dtype: of the weights on a CPU, float32 or bfloat16; None keeps a GGUF file's format, or else is float32. Models
             that do not run compiled stay at float32. With `plain`, also of the weights on a GPU, where None is 16 bits.
         plain: keep transformers' layers for the Llama family on a CPU instead of compiled ones; see `compiled`.
-        rounded: compiled code rounds inputs to 8 bits where there are many of them. Only with neither of the others.
+        rounded: compiled code rounds inputs of products to 8 bits, see `Compiled`. Only with neither of the others.
     Raises: InputError for `rounded` and a model that does not run so; ModelNotFound for an id that neither the hub nor
         the local cache has; ModelFileError for files that are incomplete, damaged, not in safetensors, or of an
         architecture that transformers cannot read.

@@ -86,7 +86,7 @@ class NativeLlama(nn.Module):
             rotary: computes cosines and sines, as transformers' module does, of each kind of rotation.
             layers: see `Compiled`.
             output, norm: the output rows, and the weight (D,) of the norm before them.
-            rounded: inputs are rounded to 8 bits where there are many, see `Compiled`.
+            rounded: inputs of products are rounded to 8 bits, see `Compiled`.
         """
         super().__init__()
         self.config, self._shape = config, shape

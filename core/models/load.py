@@ -57,8 +57,8 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             it works, else torch. GGUF files of families that compiled code does not know run in llama.cpp alone.
         precision: of the weights on a CPU with torch, for models that run compiled: "file" keeps a GGUF
             file's format of a few bits, and uses "float32" for all others, with the same results; "bfloat16" rounds
-            them. "int8" keeps a GGUF file's weights, and rounds the inputs of products to 8 bits where a pass has more
-            than eight. llama.cpp keeps the file's format, and refuses any other precision.
+            them. "int8" keeps a GGUF file's weights, and rounds the inputs of products to 8 bits. llama.cpp keeps the
+            file's format, and refuses any other precision.
 
     The model's attribute `notice` reports, in one sentence, why "auto" does not use compiled code or llama.cpp.
 

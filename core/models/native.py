@@ -31,7 +31,6 @@ from core.models.threads import Threads
 # For ARM, compilers call the processor -mcpu; their -march is the instruction set alone.
 TUNED = "-mcpu=native" if platform.machine().lower() in ("aarch64", "arm64") else "-march=native"
 WIDEST = 256  # of a head
-ROUNDED_FROM = 9  # inputs: with fewer, decoding the weights takes most of the time, rounded or not
 
 NO_MEMORY = 1  # return value of `polydraft_forward`
 # Of weights, in the numbering of `native/interface.h`: types, and forms of coded ones.
@@ -291,8 +290,8 @@ class Compiled:
             output: the output rows.
             norm: (D,) of the norm before the output rows, unless they include it.
             dtype: of weights that are not coded; None keeps their own (float32, bfloat16 or float16).
-            rounded: products of coded weights with `ROUNDED_FROM` inputs and more round the inputs to 8 bits; those of
-                the gate and of its twin only if both are coded.
+            rounded: products of coded weights round their inputs to 8 bits; those of the gate and of its twin only if
+                both are coded.
         """
         self._library, self._shape, self._threads = library(), shape, Threads()
         self._panel, self._dtype = self._library.polydraft_panel(), dtype
@@ -313,7 +312,7 @@ class Compiled:
             window=shape.window,
             gelu=shape.gelu,
             whole=shape.whole,
-            rounded=ROUNDED_FROM if rounded else 0,
+            rounded=rounded,
             eps=shape.eps,
             attention=shape.width**-0.5 if shape.attention is None else shape.attention,
             residual=shape.residual,

@@ -67,7 +67,7 @@ const char* fault_of(const Model& m) {
   if (m.width % LANES || m.width > WIDEST) return "the heads are of a width that is not computed here";
   if (!(m.eps >= 0) || std::isinf(m.eps)) return "the norms' epsilon is no number from 0 on";
   if (m.turned < 1 || m.turned > m.width || m.turned % 2) return "the rotation is of a width that is not computed here";
-  if (m.tables < 0 || m.tables > LARGEST || m.window < 0 || m.window > LARGEST || m.rounded < 0) return "a size is not above 0";
+  if (m.tables < 0 || m.tables > LARGEST || m.window < 0 || m.window > LARGEST) return "a size is not above 0";
   for (const double factor : {m.attention, m.residual, m.logits, m.attention_cap, m.logit_cap}) {
     if (!std::isfinite(factor) || std::abs(factor) > MOST) return "a factor is no finite number";
   }

@@ -82,7 +82,7 @@ struct Model {
   int64_t window;  // positions, up to its own, that an input attends to in layers that are `near`; above 0 if any is
   int64_t gelu;    // whether the gate is GELU (by tanh), not SiLU
   int64_t whole;   // whether the norms of queries and keys are over all heads, with (H · w,) weights, not (w,)
-  int64_t rounded;  // inputs from which a product with coded weights rounds them to 8 bits; 0: never
+  int64_t rounded;  // whether products with coded weights round their inputs to 8 bits
   double eps;      // not below 0
   double attention, residual, logits;  // factors of scores, of what is added to the residual stream, and of logits
   double attention_cap, logit_cap;     // c limits x to c · tanh(x / c); 0 is no limit

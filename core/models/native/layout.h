@@ -53,6 +53,12 @@ inline Vec load_bytes(const char* p) {
 #endif
 }
 
+// The address to prefetch from, and the bytes by which it advances with each input.
+struct Fetch {
+  const char* from;
+  int64_t step;
+};
+
 // How the blocks of coded weights are stored: PANEL scales for each `group` inputs, PANEL offsets if there are any, then
 // words of four bytes with the codes. A weight is scale · code + offset. Scales and offsets have half precision; in
 // `super` blocks they are signed bytes, and SUPER_BLOCK inputs begin with PANEL factors of the scales and of the offsets,

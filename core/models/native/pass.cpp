@@ -92,7 +92,7 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
   own.decoded = own.scores + room.scores;                            // (2, inputs, PANEL)
   own.low = own.decoded + room.decoded;                              // (rows, rank)
   own.rounded = reinterpret_cast<Rounded*>(own.low + room.low);      // see `round_inputs`
-  own.rounds = m.rounded;
+  own.rounds = m.rounded != 0;
   const Attend over = attend_of(std::make_integer_sequence<int, WIDEST / LANES>{}, w);
   const float residual = static_cast<float>(m.residual), factor = static_cast<float>(m.attention);
   const float cap = static_cast<float>(m.attention_cap), most = static_cast<float>(m.logit_cap);

@@ -22,7 +22,7 @@ constexpr int64_t APART = CHUNK * PANEL;  // numbers from the outputs of one mat
 struct Own {
   float *scale, *sums, *weighed, *scores, *decoded, *low;
   Rounded* rounded;
-  int64_t rounds;  // inputs from which a product with coded weights rounds them; 0: never
+  bool rounds;  // whether products with coded weights round their inputs
 };
 
 // 1 / root mean square of D numbers.
@@ -151,7 +151,7 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
         if (block == 0 && matrices[i]->low) fetch_low_rank(*matrices[i]->low, first_panel + p);
         if (rounded) {
           const RoundedRows chunk = rounded_rows(chunk_at(inputs.rounded, row, K), some, K);
-          rounded_of(formats[i]->layout)(formats[i]->layout, w, chunk, K, values);
+          rounded_of(formats[i]->layout)(formats[i]->layout, w, chunk, K, fetch, values);
         } else if (decode && formats[i]->coded()) {
           const char* panel = reinterpret_cast<const char*>(own.decoded + i * K * PANEL);
           FORMATS[FLOAT32].panel[some - 1]({}, panel, inputs.x + row * K, K, sums, fetch, values);
@@ -207,7 +207,7 @@ Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t
       own.sums[at / BLOCK] = sum<LANES>(total);
     }
   }
-  const bool rounds = own.rounds && rows >= own.rounds && std::all_of(matrices, matrices + COUNT, has_codes);
+  const bool rounds = own.rounds && std::all_of(matrices, matrices + COUNT, has_codes);
   for (int64_t chunk = 0, chunks = rounds ? chunks_of(rows) : 0; chunk < chunks; chunk++) {
     const Share some = part_of(rows, chunk, chunks);
     round_inputs(x + some.begin * K, some.count(), K, chunk_at(own.rounded, some.begin, K));

@@ -1,5 +1,5 @@
-// Products with inputs that are rounded to 8 bits, for passes of many inputs: their sums are integers, which a processor
-// adds up several times as fast as float32.
+// Products with inputs that are rounded to 8 bits. Their sums are integers, which a processor adds up several times as fast
+// as float32, and codes become integers in fewer steps than float32.
 //
 // The inputs of a block become d · q, with d = max |x| / 127 and whole q from -127 to 127. With weights s · c + o,
 //
@@ -128,7 +128,7 @@ void round_inputs(const float* x, int64_t rows, int64_t K, Rounded* room) {
 }
 
 // A panel's outputs `found` (rows, PANEL) for inputs of K numbers.
-using RoundedPanel = void (*)(const Layout&, const char*, const RoundedRows&, int64_t K, float* found);
+using RoundedPanel = void (*)(const Layout&, const char*, const RoundedRows&, int64_t K, Fetch, float* found);
 
 // Calls `act` with every rest of these rows, the weights of its block, and its row.
 template <class Act>
@@ -143,7 +143,7 @@ void each_rest(const Layout& layout, const char* w, const RoundedRows& inputs, i
   }
 }
 
-void reference(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, float* found) {
+void reference(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, Fetch, float* found) {
   std::fill_n(found, inputs.rows * PANEL, 0.0f);
   const auto add = [&](const Rounded& x, const Blocks& blocks, int64_t row, bool rest) {
     for (int64_t o = 0; o < PANEL; o++) {
@@ -190,6 +190,15 @@ inline Word word_of(const uint32_t* codes, int j) {
   return (j % 2 ? both >> 4 : both) & LOWER;
 }
 
+#if defined(__aarch64__)
+// The same, signed.
+template <int BITS>
+inline Word signed_word_of(const uint32_t* codes, int j) {
+  const Word word = word_of<BITS>(codes, j);
+  return BITS == 6 ? (Word)vshrq_n_s8((int8x16_t)word, 2) : word;
+}
+#endif
+
 // The same, unsigned: codes of 8 bits are 128 more, of 6 bits 32.
 template <int BITS>
 inline Word unsigned_word_of(const uint32_t* codes, int j) {
@@ -204,6 +213,13 @@ template <int BITS>
 inline int32_t raised(int32_t shift) {
   return BITS == 8 ? shift : BITS == 6 ? shift / 4 : 0;
 }
+
+// Whether `Dots` multiplies two rows at once, by `both`.
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+constexpr bool PAIRS = true;
+#else
+constexpr bool PAIRS = false;
+#endif
 
 #if defined(__AVX512VNNI__) || (defined(__AVXVNNI__) && !defined(__AVX512F__))
 #define POLYDRAFT_ROUNDED
@@ -277,25 +293,67 @@ struct Dots {
   }
 };
 
-#elif defined(__ARM_FEATURE_DOTPROD)
+#elif defined(__ARM_FEATURE_MATMUL_INT8)
 #define POLYDRAFT_ROUNDED
+
+// One instruction multiplies eight inputs of two rows with those of two outputs.
+template <int BITS, int WORDS>
+struct Dots {
+  int8x16_t words[WORDS];  // of each eight inputs: the first two outputs' codes, then the last two's
+
+  explicit Dots(const uint32_t* codes) {
+    for (int j = 0; j < WORDS; j += 2) {
+      const int32x4_t first = (int32x4_t)signed_word_of<BITS>(codes, j), next = (int32x4_t)signed_word_of<BITS>(codes, j + 1);
+      words[j] = vreinterpretq_s8_s32(vzip1q_s32(first, next));
+      words[j + 1] = vreinterpretq_s8_s32(vzip2q_s32(first, next));
+    }
+  }
+
+  void both(const int8_t* q, const int8_t* other, Int (&found)[2]) const {
+    int32x4_t lower = vdupq_n_s32(0), upper = lower;  // an output's sums of both rows, then the next output's
+#pragma GCC unroll 4
+    for (int j = 0; j < WORDS; j += 2) {
+      const int8x16_t inputs = vcombine_s8(vld1_s8(q + 4 * j), vld1_s8(other + 4 * j));
+      lower = vmmlaq_s32(lower, words[j], inputs);
+      upper = vmmlaq_s32(upper, words[j + 1], inputs);
+    }
+    found[0] = (Int)vuzp1q_s32(lower, upper);
+    found[1] = (Int)vuzp2q_s32(lower, upper);
+  }
+
+  Int operator()(const int8_t* q, int32_t) const {
+    Int found[2];
+    both(q, q, found);
+    return found[0];
+  }
+};
+
+#elif defined(__aarch64__)
+#define POLYDRAFT_ROUNDED
+
+// Adds the products of each four neighbouring bytes.
+inline int32x4_t dots_of_four(int32x4_t sum, int8x16_t a, int8x16_t b) {
+#if defined(__ARM_FEATURE_DOTPROD)
+  return vdotq_s32(sum, a, b);
+#else
+  const int16x8_t lower = vmull_s8(vget_low_s8(a), vget_low_s8(b)), upper = vmull_high_s8(a, b);
+  return vaddq_s32(sum, vpaddq_s32(vpaddlq_s16(lower), vpaddlq_s16(upper)));
+#endif
+}
 
 template <int BITS, int WORDS>
 struct Dots {
   Word words[WORDS];
 
   explicit Dots(const uint32_t* codes) {
-    for (int j = 0; j < WORDS; j++) {
-      words[j] = word_of<BITS>(codes, j);
-      if constexpr (BITS == 6) words[j] = (Word)vshrq_n_s8((int8x16_t)words[j], 2);
-    }
+    for (int j = 0; j < WORDS; j++) words[j] = signed_word_of<BITS>(codes, j);
   }
 
   Int operator()(const int8_t* q, int32_t) const {
     int32x4_t sum = vdupq_n_s32(0);
 #pragma GCC unroll 8
     for (int j = 0; j < WORDS; j++) {
-      sum = vdotq_s32(sum, (int8x16_t)words[j], vreinterpretq_s8_s32(vdupq_n_s32(four(q + 4 * j))));
+      sum = dots_of_four(sum, (int8x16_t)words[j], vreinterpretq_s8_s32(vdupq_n_s32(four(q + 4 * j))));
     }
     return (Int)sum;
   }
@@ -306,13 +364,16 @@ struct Dots {
 #if defined(POLYDRAFT_ROUNDED)
 
 // Products with the codes of one layout.
-template <int BITS, bool OFFSETS, int GROUP>
+template <int BITS, bool OFFSETS, bool SUPER = false, int GROUP = BLOCK>
 struct RoundedProduct {
   static_assert(!OFFSETS || GROUP == BLOCK);  // an offset is added once for each block
+  static constexpr Layout layout = {BITS, OFFSETS, SUPER, GROUP};
 
   // Rows whose totals are computed together, from the same prepared codes; more rows are in tiles of nearly equal sizes.
-  // Each even size is compiled; an odd one computes the input that follows too, and does not store it.
-  static constexpr int TILE = 16, LEAST = TILE / 2;
+  // Each even size is compiled; an odd one above 1 computes the input that follows too, and does not store it.
+  static constexpr int TILE = 16;
+  // Up to so many rows, both halves of a panel are computed at once, so that it is read once.
+  static constexpr int WHOLE = 4;
 
   // Adds the products of R rows with a block, or with a rest of it, to their totals of half a panel.
   template <int R, bool REST>
@@ -320,43 +381,60 @@ struct RoundedProduct {
     for (int at = 0; at < BLOCK; at += GROUP) {
       const Dots<BITS, GROUP / 4> dots(blocks.codes() + at * BITS / 32 * PANEL + half * LANES);
       const Vec scale = blocks.scale(half, at), offset = OFFSETS && !REST ? blocks.offset(half) : Vec{};
-#pragma GCC unroll 16
-      for (int r = 0; r < R; r++) {
-        const int32_t shift = GROUP == BLOCK ? x[r].shift[0] + x[r].shift[1] : x[r].shift[at / GROUP];
-        const Vec dot = __builtin_convertvector(dots(x[r].codes + at, shift), Vec);
-        totals[r] = fused(scale * x[r].scale, dot, totals[r]);
+      const auto add_to = [&](int r, Int dot) {
+        totals[r] = fused(scale * x[r].scale, __builtin_convertvector(dot, Vec), totals[r]);
         if (OFFSETS && !REST) totals[r] = fused(offset, x[r].sum - Vec{}, totals[r]);
+      };
+      constexpr int EACH = PAIRS && R % 2 == 0 ? 2 : 1;
+#pragma GCC unroll 16
+      for (int r = 0; r < R; r += EACH) {
+        if constexpr (EACH == 2) {
+          Int found[2];
+          dots.both(x[r].codes + at, x[r + 1].codes + at, found);
+          add_to(r, found[0]);
+          add_to(r + 1, found[1]);
+        } else {
+          const int32_t shift = GROUP == BLOCK ? x[r].shift[0] + x[r].shift[1] : x[r].shift[at / GROUP];
+          add_to(r, dots(x[r].codes + at, shift));
+        }
       }
     }
   }
 
   // A panel's outputs for R rows, or R - 1, without the rests.
   template <int R>
-  static void tile(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, float* found) {
-    for (int half = 0; half < 2; half++) {
-      Vec totals[R] = {};
+  static void tile(const char* w, const RoundedRows& inputs, int64_t K, Fetch fetch, float* found) {
+    constexpr int HALVES = R <= WHOLE ? 2 : 1;
+    for (int first = 0; first < 2; first += HALVES, fetch.step = 0) {
+      Vec totals[HALVES][R] = {};
       Blocks blocks{layout, w};
       const Rounded* x = inputs.blocks;
       for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += inputs.stride) {
         blocks.begin(k);
-        add<R, false>(x, blocks, half, totals);
+        for (int64_t to = 0; to < BLOCK * fetch.step; to += 64) __builtin_prefetch(fetch.from + to);
+        fetch.from += BLOCK * fetch.step;
+        for (int half = 0; half < HALVES; half++) add<R, false>(x, blocks, first + half, totals[half]);
       }
-      for (int r = 0; r < R && r < inputs.rows; r++) store(found + r * PANEL + half * LANES, totals[r]);
+      for (int r = 0; r < R && r < inputs.rows; r++) {
+        for (int half = 0; half < HALVES; half++) store(found + r * PANEL + (first + half) * LANES, totals[half][r]);
+      }
     }
   }
 
+  using Tile = void (*)(const char*, const RoundedRows&, int64_t K, Fetch, float*);
+
   template <int... I>
-  static RoundedPanel tile_of(int64_t rows, std::integer_sequence<int, I...>) {
-    static constexpr RoundedPanel ways[] = {tile<LEAST + 2 * I>...};
-    return rows < LEAST - 1 ? tile<1> : ways[(rows - LEAST + 1) / 2];
+  static Tile tile_of(int64_t rows, std::integer_sequence<int, I...>) {
+    static constexpr Tile ways[] = {tile<2 * I + 2>...};
+    return rows == 1 ? tile<1> : ways[(rows - 1) / 2];
   }
 
-  static void panel(const Layout& layout, const char* w, const RoundedRows& inputs, int64_t K, float* found) {
-    const int64_t rows = inputs.rows, tiles = rows < LEAST - 1 ? rows : (rows + TILE - 1) / TILE;
-    for (int64_t i = 0; i < tiles; i++) {
+  static void panel(const Layout&, const char* w, const RoundedRows& inputs, int64_t K, Fetch fetch, float* found) {
+    const int64_t rows = inputs.rows, tiles = (rows + TILE - 1) / TILE;
+    for (int64_t i = 0; i < tiles; i++, fetch.step = 0) {
       const Share some = part_of(rows, i, tiles);
-      const RoundedPanel tile = tile_of(some.count(), std::make_integer_sequence<int, (TILE - LEAST) / 2 + 1>{});
-      tile(layout, w, inputs.part(some.begin, some.count()), K, found + some.begin * PANEL);
+      const Tile tile = tile_of(some.count(), std::make_integer_sequence<int, TILE / 2>{});
+      tile(w, inputs.part(some.begin, some.count()), K, fetch, found + some.begin * PANEL);
     }
     each_rest(layout, w, inputs, K, [&](const Rounded& x, const Blocks& blocks, int64_t row) {
       for (int half = 0; half < 2; half++) {
@@ -370,10 +448,10 @@ struct RoundedProduct {
 };
 
 RoundedPanel rounded_of(const Layout& layout) {
-  if (layout.bits == 4) return RoundedProduct<4, true, BLOCK>::panel;
-  if (layout.bits == 8) return RoundedProduct<8, false, BLOCK>::panel;
-  if (layout.group != BLOCK) return RoundedProduct<6, false, BLOCK / 2>::panel;
-  return layout.offsets ? RoundedProduct<6, true, BLOCK>::panel : RoundedProduct<6, false, BLOCK>::panel;
+  if (layout.bits == 4) return layout.super ? RoundedProduct<4, true, true>::panel : RoundedProduct<4, true>::panel;
+  if (layout.bits == 8) return RoundedProduct<8, false>::panel;
+  if (!layout.super) return layout.offsets ? RoundedProduct<6, true>::panel : RoundedProduct<6, false>::panel;
+  return layout.offsets ? RoundedProduct<6, true, true>::panel : RoundedProduct<6, false, true, 16>::panel;
 }
 
 #else

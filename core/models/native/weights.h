@@ -12,12 +12,6 @@
 
 namespace {
 
-// The address to prefetch from, and the bytes by which it advances with each input.
-struct Fetch {
-  const char* from;
-  int64_t step;
-};
-
 // Each kind of weights has a struct with the bytes of a panel for K inputs, and a function for the panel's outputs
 // `found` (R, PANEL) for R inputs x (R, K). `sums` (R, K / BLOCK) are the sums of the inputs of each block.
 

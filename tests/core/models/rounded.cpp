@@ -24,7 +24,7 @@ int main(int count, char**) {
   const RoundedRows rounded = rounded_rows(blocks, rows, K);
   for (const RoundedPanel way : {RoundedPanel(reference), rounded_of(layout)}) {
     for (int64_t p = 0; p < sizes.panels; p++) {
-      way(layout, panels.data() + p * bytes, rounded, K, found.data());
+      way(layout, panels.data() + p * bytes, rounded, K, {panels.data(), 0}, found.data());
       std::fwrite(found.data(), sizeof(float), found.size(), stdout);
     }
   }

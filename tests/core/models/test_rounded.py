@@ -19,7 +19,7 @@ from core.errors import InputError
 from core.models import load_model, native
 from core.models.coded import Coded, weight_of
 from core.models.costs import CostCurve
-from core.models.native import ROUNDED_FROM, panels_of
+from core.models.native import panels_of
 from core.models.native_library import COMPILERS
 from core.models.torch_model import TorchModel
 from core.speculative import cost
@@ -32,6 +32,11 @@ WAYS = {
     "AVX2": ("-march=haswell",),
     "AVX-512 without VNNI": ("-march=skylake-avx512",),
     "none": (),
+}
+ARM_WAYS = {
+    "NEON": "armv8-a",
+    "NEON with dot products": "armv8.2-a+dotprod",
+    "NEON with matrix products": "armv8.2-a+dotprod+i8mm",
 }
 NEEDED = {"AVX2": "avx2", "AVX-512 without VNNI": "avx512bw"}
 NEWER = ("avx512", "avx_vnni")  # without any of these, AVX2 is a processor's own way, and need not be compiled again
@@ -54,7 +59,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         if NEEDED.get(way, "") in known and (way != "AVX2" or any(each in known for each in NEWER)):
             build(way, COMPILERS[0], options)
     if "POLYDRAFT_ARM" in os.environ:  # `make test-arm`
-        build("NEON", remote.COMPILER, remote.OPTIONS, (remote.EMULATOR,))
+        for way, march in ARM_WAYS.items():
+            build(way, remote.COMPILER, (*remote.OPTIONS, f"-march={march}"), (remote.EMULATOR,))
     return made
 
 
@@ -179,12 +185,12 @@ def test_the_default_models_distributions_are_nearly_those_of_float32(
     assert divergence / positions < 0.004  # 0.0026 measured
 
 
-def test_few_inputs_are_not_rounded(int8: TorchModel, torch_model: TorchModel) -> None:
-    ids = list(range(500, 500 + ROUNDED_FROM))
-    few, many = (ids[1:], ids)
-    same, other = ([model.open().feed_every(x) for model in (int8, torch_model)] for x in (few, many))
-    assert torch.equal(*same)
-    assert not torch.equal(*other)
+def test_a_text_has_the_same_logits_read_at_once_and_token_by_token(int8: TorchModel, torch_model: TorchModel) -> None:
+    ids = list(range(500, 520))
+    sequence = int8.open()
+    apart = torch.stack([sequence.feed([token]) for token in ids])
+    assert torch.equal(int8.open().feed_every(ids), apart)
+    assert not torch.equal(torch_model.open().feed_every(ids), apart)
 
 
 def test_a_model_that_is_not_computed_so_is_refused(tmp_path: Path) -> None:
