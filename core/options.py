@@ -17,7 +17,7 @@ from core.errors import Mention, OptionError
 
 Value = bool | int | float | str  # of an option
 Backend = Literal["auto", "torch", "llama.cpp"]
-Precision = Literal["file", "float32", "bfloat16", "int8"]
+Precision = Literal["auto", "file", "float32", "bfloat16", "int8"]
 Class = TypeVar("Class", bound=type)
 
 

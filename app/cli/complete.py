@@ -106,7 +106,7 @@ def complete(
     head: HeadFolder = None,
     model: Model = "default",
     backend: Backend = "auto",
-    precision: Precision = "file",
+    precision: Precision = "auto",
     base_store: BaseStores = None,
     background: Annotated[
         Path | None,

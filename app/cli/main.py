@@ -58,7 +58,7 @@ def start(
     ctx: typer.Context,
     model: Model = "default",
     backend: Backend = "auto",
-    precision: Precision = "file",
+    precision: Precision = "auto",
     base_store: BaseStores = None,
     draft_model: DraftModel = None,
     port: Annotated[
@@ -99,7 +99,7 @@ def start(
 def serve(
     model: Model = "default",
     backend: Backend = "auto",
-    precision: Precision = "file",
+    precision: Precision = "auto",
     base_store: BaseStores = None,
     draft_model: DraftModel = None,
     port: Annotated[int | None, typer.Option(help="The port; 7893 by default.", min=1, max=65535, metavar="N")] = None,

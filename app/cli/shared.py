@@ -15,10 +15,11 @@ Backend = Annotated[
     typer.Option(help="The engine that runs the model: auto (the fastest here), torch or llama.cpp.", metavar="NAME"),
 ]
 Precision = Annotated[
-    Literal["file", "float32", "bfloat16", "int8"],
+    Literal["auto", "file", "float32", "bfloat16", "int8"],
     typer.Option(
-        help="Weights of torch on a CPU: in the file's format, unpacked (the same results, slower), or rounded; or "
-        "[bold]int8[/], the file's weights with inputs rounded to 8 bits: faster.",
+        help="Weights of torch on a CPU: [bold]file[/], in the file's format; [bold]float32[/], unpacked (the same "
+        "results, slower); [bold]bfloat16[/], rounded. [bold]int8[/] also rounds the inputs of products to 8 bits: "
+        "faster. [bold]auto[/] is int8 where it can be, else file.",
         metavar="NAME",
     ),
 ]

@@ -61,7 +61,7 @@ def serve(
     backend: Backend = "auto",
     port: int | None = None,
     open_browser: bool = True,
-    precision: Precision = "file",
+    precision: Precision = "auto",
     with_token: bool = True,
     base_store: list[str] | None = None,
     draft_model: str | None = None,

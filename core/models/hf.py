@@ -150,6 +150,11 @@ def _load_gguf(path: Path, name: str, dtype: torch.dtype | None, plain: bool, ro
     return model
 
 
+def can_be_rounded(source: Path | str) -> bool:
+    """Whether `load` takes `rounded` for this model. Raises ModelFileError."""
+    return isinstance(source, Path) and source.is_file() and not why_not_rounded(read(source))
+
+
 def _not_rounded(name: str, reason: str) -> InputError:
     return InputError(
         f"Precision 'int8' given for {name}, which cannot be computed so: {reason}; leave the precision out."

@@ -47,8 +47,8 @@ async function load(model, form, loaded) {
   for (const button of buttons) button.disabled = true;
   setText(form.querySelector("span"), "The model is being loaded.");
   try {
-    const rounded = /** @type {HTMLInputElement | null | undefined} */ (form.parentElement?.querySelector(".md-rounded input"));
-    await postJson("/api/model", rounded?.checked ? { model, precision: "int8" } : { model });
+    const exact = /** @type {HTMLInputElement | null | undefined} */ (form.parentElement?.querySelector(".md-exact input"));
+    await postJson("/api/model", exact?.checked ? { model, precision: "file" } : { model });
     setText(form.querySelector("span"), "");
     loaded();
   } catch (error) {

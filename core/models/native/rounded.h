@@ -413,6 +413,7 @@ struct RoundedProduct {
         blocks.begin(k);
         for (int64_t to = 0; to < BLOCK * fetch.step; to += 64) __builtin_prefetch(fetch.from + to);
         fetch.from += BLOCK * fetch.step;
+#pragma GCC unroll 2
         for (int half = 0; half < HALVES; half++) add<R, false>(x, blocks, first + half, totals[half]);
       }
       for (int r = 0; r < R && r < inputs.rows; r++) {

@@ -148,7 +148,7 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
     ]
     assert runner.invoke(app, flags).exit_code == 0
     assert served == [
-        ("default", "auto", None, True, "file", True, None, None, (), ()),
+        ("default", "auto", None, True, "auto", True, None, None, (), ()),
         ("m.gguf", "torch", 8000, False, "bfloat16", False, ["none"], "small.gguf", ["app://obsidian.md"], ()),
     ]
 

@@ -16,7 +16,7 @@ from tiny_gguf import tiny
 from torch import Tensor
 
 from core.errors import InputError
-from core.models import load_model, native
+from core.models import hf, load_model, native, native_gguf
 from core.models.coded import Coded, weight_of
 from core.models.costs import CostCurve
 from core.models.native import panels_of
@@ -196,6 +196,18 @@ def test_a_text_has_the_same_logits_read_at_once_and_token_by_token(int8: TorchM
 def test_a_model_that_is_not_computed_so_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no GGUF file"):
         load_model(str(tmp_path), "torch", "int8")
+
+
+def test_auto_rounds_inputs_where_a_file_allows_it_and_refuses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(tiny().written())
+    rounds = [load_model(str(path), "torch", x).compiled_as.endswith("8 bits") for x in ("auto", "int8", "file")]
+    assert rounds == [True, True, False]
+    monkeypatch.setattr(native_gguf, "TYPES", {})  # as of a file that has no weights in a few bits
+    assert not hf.can_be_rounded(path)
+    assert not hf.can_be_rounded(tmp_path)
 
 
 def test_rounded_inputs_have_a_cost_curve_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from tests.fake_drafts import FakeDrafts, Server
 GOOD = "/models/good.gguf"
 
 
-def load(name: str, precision: str = "file") -> Autocomplete:
+def load(name: str, precision: str = "auto") -> Autocomplete:
     if precision == "int8":
         raise ModelNotFound(f"{name} with inputs of 8 bits is not there.")
     if name != GOOD:
@@ -186,9 +186,9 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
     (alone.parent / "ollama" / "other.gguf").write_bytes(b"x")
     ready = threading.Event()
 
-    def by_name(name: str, precision: str = "file") -> Autocomplete:
-        if precision == "int8":
-            raise ModelNotFound(f"{name} is not coded in a few bits.")
+    def by_name(name: str, precision: str = "auto") -> Autocomplete:
+        if precision == "file":
+            raise ModelNotFound(f"{name} is not there with exact numbers.")
         if name == "default":
             drafting = FakeAutocomplete()
             drafting.row_costs = CostCurve((1, 4), (5.0, 8.0))
@@ -218,10 +218,10 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
         expect(dialog.get_by_role("listitem").nth(2)).to_contain_text("Q8_0 · llama · compiled")
         dialog.get_by_role("button", name="Load broken").click()
         expect(dialog.get_by_text("broken.gguf is no model file.")).to_be_visible()
-        dialog.get_by_role("checkbox", name="Read faster").check()
+        dialog.get_by_role("checkbox", name="Exact numbers").check()
         dialog.get_by_role("button", name="Load newer").click()
-        expect(dialog.get_by_text("newer.gguf is not coded in a few bits.")).to_be_visible()
-        dialog.get_by_role("checkbox", name="Read faster").uncheck()
+        expect(dialog.get_by_text("newer.gguf is not there with exact numbers.")).to_be_visible()
+        dialog.get_by_role("checkbox", name="Exact numbers").uncheck()
         dialog.get_by_role("button", name="Load newer").click()
         expect(dialog.get_by_text("The model is being loaded.")).to_be_visible()
         assert service.status()["model"] == "Scripted"  # it goes on drafting
