@@ -57,8 +57,8 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             it works, else torch. GGUF files of families that compiled code does not know run in llama.cpp alone.
         precision: of the weights on a CPU with torch, for models that run compiled: "file" keeps a GGUF
             file's format of a few bits, and uses "float32" for all others, with the same results; "bfloat16" rounds
-            them. "int8" keeps a GGUF file's weights, and rounds the inputs of products to 8 bits; "auto" does so for the
-            files that run so, and is "file" for others. llama.cpp keeps the file's format, and refuses a precision
+            them. "int8" keeps a GGUF file's weights, and rounds the inputs of products to 8 bits; "auto" does so for
+            the files that run so, and is "file" for others. llama.cpp keeps the file's format, and refuses a precision
             that changes it.
 
     The model's attribute `notice` reports, in one sentence, why "auto" does not use compiled code or llama.cpp.
@@ -242,7 +242,7 @@ def _with_torch(source: Path | str, label: str, precision: Precision) -> Languag
     except ImportError as error:
         raise BackendUnavailable(f"torch cannot run here: {str(error).rstrip('.')}; run `make setup`.") from None
     dtype = None if precision in ("auto", "file", "int8") else getattr(torch, precision)
-    rounded = precision == "int8" or precision == "auto" and hf.can_be_rounded(source)
+    rounded = precision == "int8" or (precision == "auto" and hf.can_be_rounded(source))
     model = hf.load(source, label, dtype, rounded=rounded)
     if not model.device.startswith("cuda"):
         return model

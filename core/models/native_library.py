@@ -27,7 +27,7 @@ import platformdirs
 from core.models.processor import cpu
 
 COMPILERS = ("c++", "g++", "clang++")
-COMPILE_SECONDS = 600  # it takes ten, but other programs may have most of the processor
+COMPILE_SECONDS = 600  # it takes twenty, but other programs may have most of the processor
 PRIVATE = 0o700
 
 
