@@ -152,6 +152,11 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
+def rounds() -> bool:
+    """Whether this processor has instructions for products with inputs of 8 bits. Raises CannotCompile."""
+    return bool(library().polydraft_rounds())
+
+
 def beside_library(suffix: str) -> Path:
     """A file beside the cached library, with its name and this suffix. Raises CannotCompile."""
     library()

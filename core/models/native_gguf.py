@@ -20,7 +20,7 @@ from core.models.gguf_check import Config, Scaling, config_of, table
 from core.models.gguf_file import GGUFFile
 from core.models.hf_tokenizer import is_built
 from core.models.llama import NativeLlama, unpaired
-from core.models.native import LayerMaps, Map, Shape, StoredRows, why_not_width
+from core.models.native import LayerMaps, Map, Shape, StoredRows, rounds, why_not_width
 
 
 def why_not_read(file: GGUFFile) -> str:
@@ -55,8 +55,11 @@ def why_not_rounded(file: GGUFFile) -> str:
     Raises ModelFileError."""
     if torch.cuda.is_available():
         return "it runs on the GPU"
-    coded = any(tensor.kind in TYPES for tensor in file.tensors.values())
-    return why_not(file) or ("" if coded else "none of its weights are coded in a few bits")
+    if reason := why_not(file):
+        return reason
+    if not any(tensor.kind in TYPES for tensor in file.tensors.values()):
+        return "none of its weights are coded in a few bits"
+    return "" if rounds() else "this CPU has no instructions for products of bytes"
 
 
 def read(file: GGUFFile, dtype: torch.dtype | None = None, rounded: bool = False) -> NativeLlama | None:

@@ -39,6 +39,9 @@ class Remote:
     def polydraft_lanes(self) -> int:
         return self._lanes
 
+    def polydraft_rounds(self) -> int:
+        return 1
+
     def polydraft_fault(self, model: Structure, given: Structure | None) -> bytes | None:
         self._ask(FAULT, model, given)
         (length,) = self._numbers(1)

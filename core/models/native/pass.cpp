@@ -232,6 +232,9 @@ int64_t polydraft_lanes() { return LANES; }
 // Whether several threads can compute a pass.
 int64_t polydraft_threads() { return OPENMP; }
 
+// Whether the processor has instructions for products with rounded inputs; `reference` takes many times as long.
+int64_t polydraft_rounds() { return ROUNDS; }
+
 // Bytes of a panel of so many outputs for `in` inputs, of weights that a file has in this type; 0 if there is none.
 int64_t polydraft_panel_bytes(int64_t type, int64_t in, int64_t outputs) {
   const FileType* of = file_type(type);

@@ -363,6 +363,8 @@ struct Dots {
 
 #if defined(POLYDRAFT_ROUNDED)
 
+constexpr bool ROUNDS = true;
+
 // Products with the codes of one layout.
 template <int BITS, bool OFFSETS, bool SUPER = false, int GROUP = BLOCK>
 struct RoundedProduct {
@@ -456,6 +458,8 @@ RoundedPanel rounded_of(const Layout& layout) {
 }
 
 #else
+
+constexpr bool ROUNDS = false;
 
 RoundedPanel rounded_of(const Layout&) { return reference; }
 

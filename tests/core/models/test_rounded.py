@@ -205,6 +205,11 @@ def test_auto_rounds_inputs_where_a_file_allows_it_and_refuses_nothing(
     path.write_bytes(tiny().written())
     rounds = [load_model(str(path), "torch", x).compiled_as.endswith("8 bits") for x in ("auto", "int8", "file")]
     assert rounds == [True, True, False]
+    with monkeypatch.context() as older:
+        older.setattr(native_gguf, "rounds", lambda: False)
+        assert not hf.can_be_rounded(path)
+        with pytest.raises(InputError, match="this CPU has no instructions"):
+            load_model(str(path), "torch", "int8")
     monkeypatch.setattr(native_gguf, "TYPES", {})  # as of a file that has no weights in a few bits
     assert not hf.can_be_rounded(path)
     assert not hf.can_be_rounded(tmp_path)
