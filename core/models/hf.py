@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 def load(
-    source: Path | str, name: str, dtype: torch.dtype | None = None, plain: bool = False, rounded: bool = False
+    source: Path | str, name: str, dtype: torch.dtype | None = None, plain: bool = False, rounded: bool | None = False
 ) -> TorchModel:
     """Loads a model.
 
@@ -72,7 +72,8 @@ def load(
         dtype: of the weights on a CPU, float32 or bfloat16; None keeps a GGUF file's format, or else is float32. Models
             that do not run compiled stay at float32. With `plain`, also of the weights on a GPU, where None is 16 bits.
         plain: keep transformers' layers for the Llama family on a CPU instead of compiled ones; see `compiled`.
-        rounded: compiled code rounds inputs of products to 8 bits, see `Compiled`. Only with neither of the others.
+        rounded: compiled code rounds inputs of products to 8 bits, see `Compiled`; None rounds them for the models that
+            run so. Only with neither of the others.
     Raises: InputError for `rounded` and a model that does not run so; ModelNotFound for an id that neither the hub nor
         the local cache has; ModelFileError for files that are incomplete, damaged, not in safetensors, or of an
         architecture that transformers cannot read.
@@ -116,13 +117,16 @@ def load(
         return model if plain else compiled(model, dtype)
 
 
-def _load_gguf(path: Path, name: str, dtype: torch.dtype | None, plain: bool, rounded: bool) -> TorchModel:
+def _load_gguf(path: Path, name: str, dtype: torch.dtype | None, plain: bool, rounded: bool | None) -> TorchModel:
     """A GGUF file in compiled code, which uses nothing of transformers that takes seconds to import; or with `plain`,
     on a GPU, and where compiled code does not run, in transformers' layers."""
     file = read(path)
     check(file)
-    if rounded and (reason := why_not_rounded(file)):
-        raise _not_rounded(name, reason)
+    if rounded is not False:
+        reason = why_not_rounded(file)
+        if rounded and reason:
+            raise _not_rounded(name, reason)
+        rounded = not reason
     if reason := why_not_read(file):
         raise ModelFileError(f"{path} can run in llama.cpp alone ({reason}); use --backend llama.cpp.")
     module: Module | None = None if plain else native_gguf(file, dtype, rounded)
@@ -148,11 +152,6 @@ def _load_gguf(path: Path, name: str, dtype: torch.dtype | None, plain: bool, ro
         model = TorchModel(module, tokenizer, name, _context_length(module))
     model.notice = notice
     return model
-
-
-def can_be_rounded(source: Path | str) -> bool:
-    """Whether `load` takes `rounded` for this model. Raises ModelFileError."""
-    return isinstance(source, Path) and source.is_file() and not why_not_rounded(read(source))
 
 
 def _not_rounded(name: str, reason: str) -> InputError:

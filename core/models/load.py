@@ -242,8 +242,7 @@ def _with_torch(source: Path | str, label: str, precision: Precision) -> Languag
     except ImportError as error:
         raise BackendUnavailable(f"torch cannot run here: {str(error).rstrip('.')}; run `make setup`.") from None
     dtype = None if precision in ("auto", "file", "int8") else getattr(torch, precision)
-    rounded = precision == "int8" or (precision == "auto" and hf.can_be_rounded(source))
-    model = hf.load(source, label, dtype, rounded=rounded)
+    model = hf.load(source, label, dtype, rounded=None if precision == "auto" else precision == "int8")
     if not model.device.startswith("cuda"):
         return model
     from core.models.static import on_static_cache

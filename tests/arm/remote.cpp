@@ -45,6 +45,7 @@ int main() {
     if (call == 0) {
       put(polydraft_panel());
       put(polydraft_lanes());
+      put(polydraft_rounds());
     } else if (call == 1) {
       const char* fault = polydraft_fault(m, p);
       put(fault ? std::strlen(fault) : -1);

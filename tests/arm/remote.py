@@ -31,7 +31,7 @@ class Remote:
             subprocess.run([*map(str, command)], check=True)
         self._process = subprocess.Popen([EMULATOR, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._ask(SIZES, None, None)
-        self._panel, self._lanes = self._numbers(2)
+        self._panel, self._lanes, self._rounds = self._numbers(3)
 
     def polydraft_panel(self) -> int:
         return self._panel
@@ -40,7 +40,7 @@ class Remote:
         return self._lanes
 
     def polydraft_rounds(self) -> int:
-        return 1
+        return self._rounds
 
     def polydraft_fault(self, model: Structure, given: Structure | None) -> bytes | None:
         self._ask(FAULT, model, given)

@@ -57,6 +57,11 @@ inline Vec load_bytes(const char* p) {
 struct Fetch {
   const char* from;
   int64_t step;
+
+  void prefetch(int64_t inputs) {
+    for (int64_t to = 0; to < inputs * step; to += 64) __builtin_prefetch(from + to);
+    from += inputs * step;
+  }
 };
 
 // How the blocks of coded weights are stored: PANEL scales for each `group` inputs, PANEL offsets if there are any, then

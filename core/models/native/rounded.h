@@ -413,8 +413,7 @@ struct RoundedProduct {
       const Rounded* x = inputs.blocks;
       for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += inputs.stride) {
         blocks.begin(k);
-        for (int64_t to = 0; to < BLOCK * fetch.step; to += 64) __builtin_prefetch(fetch.from + to);
-        fetch.from += BLOCK * fetch.step;
+        fetch.prefetch(BLOCK);
 #pragma GCC unroll 2
         for (int half = 0; half < HALVES; half++) add<R, false>(x, blocks, first + half, totals[half]);
       }

@@ -157,8 +157,7 @@ struct Coded {
         const float* input = x + k + at;
         for (int64_t i = 0; i < layout.group; i += STEP, codes += STEP * BITS / 32 * PANEL) {
           each_word([&](auto number) {
-            for (int64_t to = 0; to < IN_WORD * fetch.step; to += 64) __builtin_prefetch(fetch.from + to);
-            fetch.from += IN_WORD * fetch.step;
+            fetch.prefetch(IN_WORD);
             const Word a = words<number>(codes), b = words<number>(codes + LANES);
 #pragma GCC unroll 8
             for (int place = 0; place < IN_WORD; place++) {

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 from test_coded import TYPES, in_a_file
-from tiny_gguf import tiny
+from tiny_gguf import F32, data_of, tiny
+from tiny_gguf import Tensor as Weights
 from torch import Tensor
 
-from core.errors import InputError
-from core.models import hf, load_model, native, native_gguf
+from core.errors import InputError, ModelFileError
+from core.models import load_model, native, native_gguf
 from core.models.coded import Coded, weight_of
 from core.models.costs import CostCurve
 from core.models.native import panels_of
@@ -207,12 +208,17 @@ def test_auto_rounds_inputs_where_a_file_allows_it_and_refuses_nothing(
     assert rounds == [True, True, False]
     with monkeypatch.context() as older:
         older.setattr(native_gguf, "rounds", lambda: False)
-        assert not hf.can_be_rounded(path)
+        assert load_model(str(path), "torch", "auto").compiled_as == load_model(str(path), "torch", "file").compiled_as
         with pytest.raises(InputError, match="this CPU has no instructions"):
             load_model(str(path), "torch", "int8")
-    monkeypatch.setattr(native_gguf, "TYPES", {})  # as of a file that has no weights in a few bits
-    assert not hf.can_be_rounded(path)
-    assert not hf.can_be_rounded(tmp_path)
+    whole = tiny()
+    whole.tensors = {name: Weights(each.shape, F32, data_of(each.shape, F32)) for name, each in whole.tensors.items()}
+    path.write_bytes(whole.written())
+    assert not load_model(str(path), "torch", "auto").compiled_as.endswith("8 bits")
+    with pytest.raises(InputError, match="none of its weights"):
+        load_model(str(path), "torch", "int8")
+    with pytest.raises(ModelFileError, match=r"no config\.json"):  # a folder, which is not refused for its precision
+        load_model(str(tmp_path), "torch", "auto")
 
 
 def test_rounded_inputs_have_a_cost_curve_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
