@@ -237,7 +237,10 @@ class Student:
 
     def _hidden(self, ids: Tensor) -> Tensor:
         """Returns the input of the output layer, (N, T, D)."""
-        return self._module.model(input_ids=ids, use_cache=False).last_hidden_state
+        # A GPU reads and writes half as many bytes in 16 bits; norms and sums stay in 32.
+        rounded = self.device.type != "cpu" and self.dtype != torch.float32
+        with torch.autocast(self.device.type, self.dtype, enabled=rounded):
+            return self._module.model(input_ids=ids, use_cache=False).last_hidden_state
 
 
 def merge(model: TorchModel, adapter: Adapter) -> None:
@@ -295,7 +298,11 @@ class _Adapted(nn.Module):
         self.scale = alpha / max(rank, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.linear(x.to(self._weight.dtype), self._weight).to(x.dtype)
+        rounded = x.to(self._weight.dtype)
+        y = F.linear(rounded, self._weight)
+        if torch.is_autocast_enabled(x.device.type):
+            x = rounded
+        y = y.to(x.dtype)
         if self._bias is not None:
             y = y + self._bias
         scale = self.strength * self.scale

@@ -1,5 +1,6 @@
-"""Instructions to answer, composed of templates and their fillings: questions, sums, beginnings of programs. A head
-that drafts for an instruction model must be trained on text that such a model writes."""
+"""What a model is asked to write, composed of templates and their fillings: answers to questions, sums, programs, and
+messages. A head that drafts for an instruction model must be trained on text that such a model writes; an adapter keeps
+what it reads of its own text."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 OURS = Path(__file__).with_name("instructions.json")
+OF_MESSAGES = Path(__file__).with_name("messages.json")
+GREETED = 0.5  # the share of messages that begin with a greeting
 
 
 def instructions(count: int, seed: int = 0, kinds: Collection[str] = ()) -> list[str]:
@@ -22,3 +25,17 @@ def instructions(count: int, seed: int = 0, kinds: Collection[str] = ()) -> list
         return re.sub(r"{(\w+)}", lambda match: chance.choice(content["fill"][match[1]]), template)
 
     return [filled(chance.choice(chance.choice(templates))).rstrip() + "\n\n" for _ in range(count)]
+
+
+def beginnings_of_messages(count: int, seed: int = 0) -> list[str]:
+    """`count` beginnings of letters and messages: a greeting or none, and the first words of a sentence."""
+    content = json.loads(OF_MESSAGES.read_text(encoding="utf-8"))
+    chance = random.Random(seed)
+    texts: list[str] = []
+    for _ in range(count):
+        words = chance.choice(content["words"])
+        if chance.random() < GREETED:
+            greeting = chance.choice(content["greetings"]).replace("{name}", chance.choice(content["names"]))
+            words = greeting + chance.choice(content["between"]) + words
+        texts.append(words)
+    return texts

@@ -7,12 +7,15 @@
 
 A training that was stopped resumes from there and gives the same adapter as one that was not.
 
-Pieces have T ids. Pieces of all kinds of text are equally many, unless weights say otherwise. A kind of its own may be
-the model's answers to instructions, without the instructions: they keep it able to write what the other text lacks,
-such as letters. A part of them begins where a document begins, as a
-text in the editor does; the others begin anywhere in a document, because the editor keeps the end of a long text. Some
-words are half-typed, as the model reads them between two keys: the tokens of the typed letters, then the token of the
-rest. The typed tokens are read only; nobody wants them predicted.
+Pieces have T ids. Pieces of all kinds of text are equally many, unless weights say otherwise. A part of them begins
+where a document begins, as a text in the editor does; the others begin anywhere in a document, because the editor keeps
+the end of a long text. Some words are half-typed, as the model reads them between two keys: the tokens of the typed
+letters, then the token of the rest. The typed tokens are read only; nobody wants them predicted.
+
+Two kinds may be the model's own text: answers to instructions, without the instructions, and messages, whose beginnings
+are ours. They keep it able to write what the other text lacks. A narrow kind, such as dialogue of people who book
+tables, should be learned only where the text has shown that it is of this kind: the first tokens of its pieces may be
+read only, so that the model does not learn to begin other texts with it.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -45,7 +49,7 @@ from core.ngram.interpolation import Store
 from core.ngram.shelf import interpolation
 from training.adapter import AdapterRecipe, State, Student, Trainer, saving
 from training.held_out import held_out_windows, mean_and_error, mean_of, mixed, spaced
-from training.instructions import instructions
+from training.instructions import beginnings_of_messages, instructions
 from training.teacher import CompiledTeacher, ModuleTeacher
 from training.texts import NamedText
 
@@ -56,7 +60,9 @@ USUAL = 4  # characters per token, between the beginnings of two pieces of a doc
 HELD_OUT = 50  # of so many documents of each kind one is held out, if no text is given for that
 CURVE_WINDOWS = 8  # held-out windows of each kind during the training
 BEFORE = 64  # tokens before a half-typed word, on which its own may depend
-ANSWERS, ANSWER, BATCH = "answers", 256, 64  # the kind of own answers, their tokens, and how many are written at once
+ANSWERS, ANSWER = "answers", 256  # the kind of own answers to instructions, and their tokens with the instructions
+MESSAGES, MESSAGE = "messages", 128  # the kind of own messages, and their tokens
+BATCH = 64  # own texts that are written at once
 _WORD = re.compile(rb" ?[A-Za-z]{3,}")
 
 
@@ -71,6 +77,8 @@ class ProseRecipe:
         adapter: of the training. Its `epochs` is 1, because pieces differ in every round through the text.
         weights: how many pieces of a kind are trained for each one of a kind that is not named.
         answers: the number of the model's own answers, a kind of text named `ANSWERS`.
+        messages: the number of the model's own messages, a kind of text named `MESSAGES`.
+        read_only: the number of tokens at the beginning of the pieces of a kind that are not predicted; by default 0.
     """
 
     tokens: int = 250_000
@@ -81,6 +89,8 @@ class ProseRecipe:
     )
     weights: dict[str, int] = field(default_factory=dict[str, int])
     answers: int = 0
+    messages: int = 0
+    read_only: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         for name in ("beginnings", "half_typed"):
@@ -89,6 +99,12 @@ class ProseRecipe:
         for kind, weight in self.weights.items():
             if weight < 1:
                 raise InputError(f"Weight {weight} of {kind} given; at least 1 expected.")
+        for kind, count in self.read_only.items():
+            if not 0 <= count < self.adapter.length - 1:
+                raise InputError(
+                    f"{count} read-only tokens of {kind} given; 0 to {self.adapter.length - 2} of a piece of "
+                    f"{self.adapter.length} expected."
+                )
         if self.tokens < self.adapter.length * self.adapter.batch:
             raise InputError(
                 f"{self.tokens:,} tokens given; at least one step of {self.adapter.batch} pieces of "
@@ -189,8 +205,9 @@ def pieces_of(
     """
     length, seed = recipe.adapter.length, recipe.adapter.seed
     kinds = by_kind(texts)
-    if unknown := sorted(recipe.weights.keys() - kinds.keys()):
-        raise InputError(f"Weights of {', '.join(unknown)} given; the kinds of text are {', '.join(kinds)}.")
+    for what, by_name in (("Weights", recipe.weights), ("Read-only tokens", recipe.read_only)):
+        if unknown := sorted(by_name.keys() - kinds.keys()):
+            raise InputError(f"{what} of {', '.join(unknown)} given; the kinds of text are {', '.join(kinds)}.")
     sources = {
         kind: _Source([each.text for each in of_kind], length, recipe.beginnings, np.random.default_rng((seed, number)))
         for number, (kind, of_kind) in enumerate(kinds.items())
@@ -210,6 +227,7 @@ def pieces_of(
                 break
         read, predicted = typing.of([*tokenizer.start_ids, *piece])
         ids[row], counted[row] = read[:length], predicted[:length]
+        counted[row, : recipe.read_only.get(kind, 0)] = False
         counts[kind] += 1
     return ids, counted, counts
 
@@ -221,26 +239,50 @@ def _in_turns(kinds: list[str], weights: dict[str, int]) -> Iterator[str]:
 
 
 def answers_of(model: TorchModel, count: int, seed: int, length: int = ANSWER) -> Iterator[NamedText]:
-    """Yields the model's answers at T = 1 to `count` instructions for prose, each without the instruction.
+    """Yields the model's answers to `count` instructions for prose, each without the instruction.
 
     Args:
         length: tokens of an instruction and its answer.
+    Raises: InputError as `_continued`.
+    """
+    prompts = instructions(count, seed, ("ask",))
+    for number, (prompt, ids) in enumerate(_continued(model, prompts, length)):
+        yield NamedText(ANSWERS, f"{ANSWERS}/{number}", model.tokenizer.decode(ids[len(prompt) :]).lstrip())
+
+
+def messages_of(model: TorchModel, count: int, seed: int, length: int = MESSAGE) -> Iterator[NamedText]:
+    """Yields `count` beginnings of messages with what the model writes after them.
+
+    Args:
+        length: tokens of a message.
+    Raises: InputError as `_continued`.
+    """
+    first = len(model.tokenizer.start_ids)
+    for number, (_, ids) in enumerate(_continued(model, beginnings_of_messages(count, seed), length)):
+        yield NamedText(MESSAGES, f"{MESSAGES}/{number}", model.tokenizer.decode(ids[first:]))
+
+
+def _continued(model: TorchModel, prompts: Sequence[str], length: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Yields the ids of each prompt, and those of the text of `length` tokens that begins with it, sampled at T = 1;
+    the shortest prompts first.
+
     Raises: InputError on a CPU if compiled code does not know the model's family.
     """
     module, tokenizer = model.layers.module, model.tokenizer
     on_cpu = model.layers.device.type == "cpu"
     if on_cpu and (reason := why_not(module)):
-        raise InputError(f"The model's own answers need a model that compiled code knows: {reason}")
+        raise InputError(f"The model's own text needs a model that compiled code knows: {reason}")
     teacher = CompiledTeacher(module, remembered=0) if on_cpu else ModuleTeacher(module)
-    prompts = sorted(
-        ([*tokenizer.start_ids, *tokenizer.encode(each)] for each in instructions(count, seed, ("ask",))), key=len
-    )
-    for at in range(0, count, BATCH):
-        some = prompts[at : at + BATCH]
-        shortest = min(map(len, some))
-        even = np.array([ids[-shortest:] for ids in some], np.int32)
-        for row, ids in enumerate(teacher.continued(even, length, seed=at)[:, shortest:].tolist()):
-            yield NamedText(ANSWERS, f"{ANSWERS}/{at + row}", tokenizer.decode(ids).lstrip())
+    by_length: dict[int, list[list[int]]] = {}
+    for prompt in prompts:
+        ids = [*tokenizer.start_ids, *tokenizer.encode(prompt)][: length - 1]
+        by_length.setdefault(len(ids), []).append(ids)
+    seed = 0
+    for _, equal in sorted(by_length.items()):
+        for at in range(0, len(equal), BATCH):
+            some = equal[at : at + BATCH]
+            yield from zip(some, teacher.continued(np.array(some, np.int32), length, seed).tolist(), strict=True)
+            seed += 1
 
 
 class _Source:
@@ -378,9 +420,10 @@ def _train(
     if run is None:
         yield ProseStage("Reading the text")
         learnt, held = texts()
-        for answer in answers_of(model, recipe.answers, recipe.adapter.seed):
-            learnt = [*learnt, answer]
-            yield ProseStage("Writing the model's own answers", 0.0)
+        learnt, seed = list(learnt), recipe.adapter.seed
+        for own in chain(answers_of(model, recipe.answers, seed), messages_of(model, recipe.messages, seed)):
+            learnt.append(own)
+            yield ProseStage("Writing the model's own text", 0.0)
         windows = _windows(held, model.tokenizer)
         ids, counted, counts = pieces_of(learnt, model.tokenizer, recipe)
         with replacing(work / PIECES) as file:

@@ -231,6 +231,20 @@ def prose(
             min=0, help='Add a kind, "answers": so many answers of the model to instructions that come with the app.'
         ),
     ] = 0,
+    messages: Annotated[
+        int,
+        typer.Option(
+            min=0, help='Add a kind, "messages": so many messages that the model writes after beginnings of ours.'
+        ),
+    ] = 0,
+    read_only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="So many tokens at the beginning of a kind's pieces are read, not predicted: a narrow kind is then "
+            "learned only in text that has shown to be of it; may be given several times.",
+            metavar="KIND=N",
+        ),
+    ] = None,
     begin_with: Annotated[
         Path | None, typer.Option(help="An adapter for the same model to train further, of the same rank.")
     ] = None,
@@ -252,7 +266,8 @@ def prose(
 
     names = tuple(PROJECTIONS) if places is None else tuple(part.strip() for part in places.split(","))
     adapter = AdapterRecipe(rank, alpha, names, rate, length, batch, seed=seed)
-    recipe = training.ProseRecipe(tokens, beginnings, half_typed, adapter, _weights(weight or []), answers)
+    weights, unpredicted = _numbers("--weight", weight or []), _numbers("--read-only", read_only or [])
+    recipe = training.ProseRecipe(tokens, beginnings, half_typed, adapter, weights, answers, messages, unpredicted)
     set_aside = [] if without is None else training.names_in(without)
     console = Console(stderr=True)
 
@@ -299,15 +314,15 @@ def prose(
         typer.echo(f"{out}: the adapter, and {training.PROVENANCE}; the curve is {work / training.CURVE}.")
 
 
-def _weights(given: list[str]) -> dict[str, int]:
-    """Returns N by KIND of values KIND=N. Raises InputError."""
-    weights: dict[str, int] = {}
+def _numbers(flag: str, given: list[str]) -> dict[str, int]:
+    """Returns N by KIND of a flag's values KIND=N. Raises InputError."""
+    numbers: dict[str, int] = {}
     for each in given:
         kind, mark, number = each.partition("=")
         if not (kind and mark and number.isascii() and number.isdigit()):
-            raise InputError(f"--weight {each} given; a kind of text and a whole number expected, such as book=2.")
-        weights[kind] = int(number)
-    return weights
+            raise InputError(f"{flag} {each} given; a kind of text and a whole number expected, such as book=2.")
+        numbers[kind] = int(number)
+    return numbers
 
 
 def _prose_table(rows: list[dict[str, Any]]) -> str:

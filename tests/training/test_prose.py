@@ -29,6 +29,7 @@ from core.models.tokenizer import Tokenizer
 from tests.paths import ROOT
 from training import prose
 from training.adapter import AdapterRecipe, Student
+from training.instructions import beginnings_of_messages
 from training.prose import ProseOutcome, ProseRecipe, ProseStage
 from training.texts import NamedText, named
 
@@ -121,6 +122,35 @@ def test_own_answers_are_text_without_the_instructions(
     assert [each.kind for each in found] == [prose.ANSWERS] * 2
     assert all(each.text and not each.text.startswith(("Write", "What")) for each in found)
     assert found == list(prose.answers_of(model, 2, 0, length=48))
+
+
+def test_own_messages_begin_with_ours_and_with_none_that_measures_letters(
+    tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = beginnings_of_messages(3000)
+    assert begun == beginnings_of_messages(3000) != beginnings_of_messages(3000, 1)
+    assert len(set(begun)) > 1500
+    measured = json.loads((ROOT / "measure/letters.json").read_text())["beginnings"]
+    assert not set(begun) & set(measured)
+    monkeypatch.setattr(prose, "beginnings_of_messages", lambda *_: ["Hi Kim,\n\nI forgot to", "We had"] * 2)
+    model = hf.load(tiny_folder("compiled llama"), "tiny", plain=True)
+    found = list(prose.messages_of(model, 4, 0, length=48))
+    assert [each.kind for each in found] == [prose.MESSAGES] * 4
+    assert [each.text.startswith("We had") for each in found] == [True, True, False, False]
+    assert all(each.text.startswith("Hi Kim,\n\nI forgot to") for each in found[2:])
+    assert found == list(prose.messages_of(model, 4, 0, length=48))
+
+
+def test_the_beginnings_of_a_narrow_kind_are_read_only(tokenizer: Tokenizer) -> None:
+    texts = [NamedText(kind, kind, story(900, i)) for i, kind in enumerate(("book", "talk"))]
+    recipe = ProseRecipe(64 * 20, 0.5, 0.0, QUICK, read_only={"talk": 30})
+    ids, counted, _ = prose.pieces_of(texts, tokenizer, recipe)
+    assert counted[::2].all() and counted[1::2, 30:].all() and not counted[1::2, :30].any()
+    assert np.array_equal(ids, prose.pieces_of(texts, tokenizer, replace(recipe, read_only={}))[0])
+    with pytest.raises(InputError, match="Read-only tokens of tlk given; the kinds of text are book, talk"):
+        prose.pieces_of(texts, tokenizer, replace(recipe, read_only={"tlk": 30}))
+    with pytest.raises(InputError, match="63 read-only tokens of talk given; 0 to 62"):
+        replace(recipe, read_only={"talk": 63})
 
 
 def test_half_typed_words_are_what_the_model_reads_between_two_keys(tokenizer: Tokenizer) -> None:
