@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -252,6 +252,36 @@ def merge(model: TorchModel, adapter: Adapter) -> None:
         weight: Any = modules[projection].weight
         weight.data += (adapter.scale * low.b @ low.a).to(weight.device, weight.dtype)
     model.fingerprint = adapter.identity
+
+
+def average(parts: Sequence[tuple[Adapter, float]]) -> Adapter:
+    """Returns the weighted mean of adapters' matrices A and B, with the result of the first (model soups, arXiv
+    2203.05482). The adapters should have begun with the same first matrices, as those of one seed do: then they stay
+    near each other, and their mean predicts text better than each of them.
+
+    Raises: InputError if there is none, they are of different models or shapes, or a weight is not positive.
+    """
+    if not parts or not all(weight > 0 for _, weight in parts):
+        raise InputError(f"Weights {[weight for _, weight in parts]} of adapters given; positive ones expected.")
+    first, total = parts[0][0], sum(weight for _, weight in parts)
+    for other, _ in parts:
+        if (other.model, other.rank, other.alpha, other.maps.keys()) != (
+            first.model,
+            first.rank,
+            first.alpha,
+            first.maps.keys(),
+        ):
+            raise InputError(
+                f"Adapters of rank {first.rank} and {other.rank}, alpha {first.alpha:g} and {other.alpha:g}, in "
+                f"{len(first.maps)} and {len(other.maps)} projections given; the same of one model expected."
+            )
+    maps: dict[Projection, LowRank] = {}
+    for projection in first.maps:
+        lows = [(adapter.maps[projection], weight / total) for adapter, weight in parts]
+        a = torch.stack([share * low.a for low, share in lows]).sum(0)
+        b = torch.stack([share * low.b for low, share in lows]).sum(0)
+        maps[projection] = LowRank(a, b)
+    return Adapter(maps, first.alpha, first.model, first.result)
 
 
 def _divide_fused(module: PreTrainedModel) -> None:

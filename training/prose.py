@@ -48,6 +48,7 @@ from core.models.torch_model import TorchModel
 from core.ngram.interpolation import Store
 from core.ngram.shelf import interpolation
 from training.adapter import AdapterRecipe, State, Student, Trainer, saving
+from training.adapter import average as mean_of_adapters
 from training.held_out import held_out_windows, mean_and_error, mean_of, mixed, spaced
 from training.instructions import beginnings_of_messages, instructions
 from training.teacher import CompiledTeacher, ModuleTeacher
@@ -129,7 +130,8 @@ class ProseOutcome:
 
     Attributes:
         share: of the training that is done; below 1, no adapter was written.
-        rows: by kind of held-out text and for all, ln p without and with the adapter, and both with the base store.
+        rows: by kind of held-out text and for all, ln p without and with the adapter, and both with the base store if
+            there is one.
         result: of the adapter.
         seconds: of training, all calls together.
     """
@@ -480,6 +482,53 @@ def _train(
     yield ProseOutcome(1.0, rows, result, trainer.spent)
 
 
+def average(
+    model: TorchModel,
+    parts: Sequence[tuple[Adapter, float]],
+    held: tuple[Sequence[Path], Sequence[NamedText]],
+    out: Path,
+    base: Store | None = None,
+) -> list[dict[str, Any]]:
+    """Writes the weighted mean of adapters with its provenance, which has theirs, and returns its figures as
+    `ProseOutcome.rows`. Its number of tokens is that of the part that learned most: parts often learn the same text.
+
+    Args:
+        model: with transformers' layers, see `load_module`; this function changes them.
+        parts: adapters with their weights, see `training.adapter.average`.
+        held: the files of the held-out text, and the text.
+    Raises: InputError, AdapterError.
+    """
+    mean = mean_of_adapters(parts)
+    mean.check({model.fingerprint}, model.layers.projections)
+    places = tuple(name for name in PROJECTIONS if any(name == of for _, of in mean.maps))
+    student = Student(model.layers.module, AdapterRecipe(mean.rank, mean.alpha, places))
+    student.begin_with(mean)
+    tokens = max(adapter.result.tokens for adapter, _ in parts)
+    rows, result = _judged(student, _windows(held[1], model.tokenizer), base, tokens)
+    files.save(Adapter(mean.maps, mean.alpha, model.fingerprint, result), out)
+    provenance = {
+        "model": model.fingerprint,
+        "model_name": model.name,
+        "average": [{"weight": weight, **_provenance_of(adapter)} for adapter, weight in parts],
+        "held_out": list(map(str, held[0])),
+        "rows": rows,
+    }
+    write_whole(out / PROVENANCE, json.dumps(provenance, indent=1, ensure_ascii=False).encode(), private=False)
+    return rows
+
+
+def _provenance_of(adapter: Adapter) -> dict[str, Any]:
+    """Returns the provenance beside an adapter, if it has one; its figures are those of that training."""
+    path = None if adapter.folder is None else adapter.folder / PROVENANCE
+    if path is None or not path.is_file():
+        return {"identity": adapter.identity}
+    try:
+        known = parsed_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); remove it, or copy it again.") from error
+    return {"identity": adapter.identity, "provenance": known}
+
+
 def _known_run(path: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
     """Returns what was trained in this folder; None for nothing. Raises InputError if it is something else."""
     if not path.exists():
@@ -525,7 +574,8 @@ class _Curve:
 def _judged(
     student: Student, windows: dict[str, list[Tensor]], base: Store | None, tokens: int
 ) -> tuple[list[dict[str, Any]], Result]:
-    """Returns the figures by kind and for all, and the adapter's result, whose gain is with the base store."""
+    """Returns the figures by kind and for all, and the adapter's result, whose gain is with the base store if there is
+    one."""
     rule = interpolation(base)
     columns: dict[str, np.ndarray] = {}
     for kind, of_kind in windows.items():
@@ -540,6 +590,8 @@ def _judged(
     for kind, of_kind in columns.items():
         row: dict[str, Any] = {"kind": kind, "tokens": of_kind.shape[1]}
         for name, (low, high) in (("", of_kind[:2]), ("with_base_store_", of_kind[2:])):
+            if name and base is None:
+                continue
             gain, error = mean_and_error((high - low).tolist())
             row |= {
                 f"{name}ln_p": low.mean(),

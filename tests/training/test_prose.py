@@ -28,7 +28,7 @@ from core.models.adapter import PROJECTIONS, Adapter, Result, load
 from core.models.tokenizer import Tokenizer
 from tests.paths import ROOT
 from training import prose
-from training.adapter import AdapterRecipe, Student
+from training.adapter import AdapterRecipe, Student, average
 from training.instructions import beginnings_of_messages
 from training.prose import ProseOutcome, ProseRecipe, ProseStage
 from training.texts import NamedText, named
@@ -250,6 +250,52 @@ def test_a_training_begins_with_an_adapter_of_the_same_shape(
         trained("other", replace(FEW, adapter=replace(QUICK, rank=3)), load(tmp_path / "alone"))
 
 
+def test_the_mean_of_adapters_is_weighted_and_has_their_provenance(
+    tiny_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = tiny_folder("compiled llama")
+    for name, rate in (("slow", 1e-3), ("fast", 2e-2)):
+        model = hf.load(folder, "tiny", plain=True)
+        recipe = replace(FEW, adapter=replace(QUICK, rate=rate))
+        list(prose.train(model, texts_of, {"text": name}, recipe, tmp_path / name, tmp_path / f"{name}.work"))
+    held = tmp_path / "held"
+    held.mkdir()
+    for each in texts_of()[1]:
+        (held / f"{each.kind}-0.txt").write_text(each.text)
+    how = ["--held-out", str(held), "--model", str(folder), "--json"]
+    parts = [f"{tmp_path / 'slow'}=3", str(tmp_path / "fast")]
+    ran = CliRunner().invoke(app, ["train", "average", *parts, "-o", str(tmp_path / "mean"), *how])
+    assert ran.exit_code == 0, ran.output
+    rows = json.loads(ran.stdout)["rows"]
+    assert [row["kind"] for row in rows] == ["book", "talk", "all"]
+    assert all(row["gain"] > 0 and "with_base_store_gain" not in row for row in rows)  # the tiny model has no store
+    slow, fast, mean = (load(tmp_path / name) for name in ("slow", "fast", "mean"))
+    assert mean.result.tokens == slow.result.tokens and mean.model == slow.model
+    for projection, low in mean.maps.items():
+        for matrix in ("a", "b"):
+            three, one = getattr(slow.maps[projection], matrix), getattr(fast.maps[projection], matrix)
+            assert torch.allclose(getattr(low, matrix), 0.75 * three + 0.25 * one, atol=1e-2)
+    known = json.loads((tmp_path / "mean" / prose.PROVENANCE).read_text())
+    assert [(part["weight"], part["provenance"]["text"]["text"]) for part in known["average"]] == [
+        (3, "slow"),
+        (1, "fast"),
+    ]
+    assert [part["identity"] for part in known["average"]] == [slow.identity, fast.identity]
+
+
+def test_adapters_of_other_shapes_or_models_have_no_mean(tiny_folder: Callable[[str], Path]) -> None:
+    model = hf.load(tiny_folder("compiled llama"), "tiny", plain=True)
+    student = Student(model.layers.module, QUICK)
+    adapter = Adapter(student.maps(), 16, "one", Result(1, 1, 0.0, 0.0))
+    some = dict(list(adapter.maps.items())[1:])
+    for other in (replace(adapter, model="two"), replace(adapter, alpha=8), replace(adapter, maps=some)):
+        with pytest.raises(InputError, match="the same of one model expected"):
+            average([(adapter, 1), (other, 1)])
+    for weights in ([], [0.0], [1.0, -1.0]):
+        with pytest.raises(InputError, match="positive ones expected"):
+            average([(adapter, weight) for weight in weights])
+
+
 def test_a_training_that_is_stopped_again_and_again_gives_the_same_adapter(
     tiny_folder: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -316,7 +362,7 @@ def test_the_command_trains_sets_aside_and_says_where_it_stopped(
     assert (row["share"], row["rows"][0]["kind"]) == (1.0, "book")
     adapter = load(out)
     provenance = json.loads((out / prose.PROVENANCE).read_text())
-    assert adapter.result.gain == pytest.approx(row["rows"][0]["with_base_store_gain"], abs=1e-3)
+    assert adapter.result.gain == pytest.approx(row["rows"][0]["gain"], abs=1e-3)  # the tiny model has no base store
     assert provenance["kinds"] == {
         "book": {"documents": 8, "characters": provenance["kinds"]["book"]["characters"], "pieces": 8}
     }
