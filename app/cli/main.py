@@ -207,10 +207,13 @@ def calibrate(
         f"{calibration.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from "
         f"{calibration.samples} pairs"
     )
-    typer.echo(
-        f"JS ≤ U for {held.held:.1%} of them. At θ = {THETA:g} it accepts {held.accepted:.1%}, of which JS ≤ U for "
-        f"{held.held_accepted:.1%} and JS ≤ τ_δ for {held.tolerable:.1%}; their mean JS is {held.mean_js:.3f} nats."
+    accepted = (
+        f"it accepts {held.accepted:.1%}, of which JS ≤ U for {held.held_accepted:.1%} and JS ≤ τ_δ for "
+        f"{held.tolerable:.1%}; their mean JS is {held.mean_js:.3f} nats."
+        if held.accepted
+        else "it accepts none of them."
     )
+    typer.echo(f"JS ≤ U for {held.held:.1%} of them. At θ = {THETA:g} {accepted}")
     typer.echo(str(file))
 
 
