@@ -27,8 +27,8 @@ bool sizes(std::initializer_list<int64_t> all) {
 // Whether the fields of an addition to this many panels of outputs are valid.
 bool fits(const LowRank& low, int64_t panels, int64_t in) {
   if (!low.a || !low.b || !low.first || !low.strengths || !sizes({low.rank, low.count})) return false;
-  if (low.count > low.rank || (low.kind != FLOAT32 && low.kind != BFLOAT16)) return false;
-  const int64_t size = low.kind == FLOAT32 ? 4 : 2, a = times(low.rank, in), b = times(times(panels, PANEL), low.count);
+  if (low.count > low.rank || (low.kind != FLOAT32 && low.kind != BFLOAT16 && low.kind != BITS8)) return false;
+  const int64_t size = bytes_of_number(low), a = times(low.rank, in), b = times(times(panels, PANEL), low.count);
   if (a == MOST || b == MOST || low.a_bytes != a * size || low.b_bytes != b * size) return false;
   const int64_t most = low.rank - low.count;
   return std::all_of(low.first, low.first + panels, [&](int64_t first) { return -1 <= first && first <= most; });

@@ -12,13 +12,14 @@ enum Kind : int64_t { FLOAT32, BFLOAT16, FLOAT16, BITS8, BITS4, BITS6, BITS6_OFF
                       BITS6_SUPER_16, KINDS };
 
 // The change that adapters make to the outputs of a matrix: B · (strengths · (A x)). Several adapters are concatenated.
+// BITS8 stands for signed bytes; the factors of A's rows and B's columns are in `strengths` then.
 struct LowRank {
   const void* a;           // (rank, in)
   const void* b;           // (panels of the matrix, count, PANEL): the columns of B that a panel of outputs has
   const int64_t* first;    // (panels,) the first of these columns; -1 for none
   const float* strengths;  // (rank,)
   int64_t rank, count;     // above 0, `count` at most `rank`
-  int64_t kind;            // of A and B: FLOAT32 or BFLOAT16
+  int64_t kind;            // of A and B: FLOAT32, BFLOAT16 or BITS8
   int64_t a_bytes, b_bytes;
 };
 

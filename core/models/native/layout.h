@@ -38,20 +38,6 @@ inline Vec load_half(const char* p) {
   return half(__builtin_convertvector(*reinterpret_cast<const Half*>(p), Word));
 #endif
 }
-// Signed bytes. GCC converts them one by one unless told how.
-inline Vec load_bytes(const char* p) {
-#if defined(__AVX512F__)
-  return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-#elif defined(__AVX2__)
-  return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-#elif defined(__aarch64__)
-  uint32_t bytes;
-  std::memcpy(&bytes, p, sizeof bytes);
-  return (Vec)vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(bytes)))));
-#else
-  return __builtin_convertvector(*reinterpret_cast<const Bytes*>(p), Vec);
-#endif
-}
 
 // The address to prefetch from, and the bytes by which it advances with each input.
 struct Fetch {
@@ -130,7 +116,8 @@ struct Blocks {
 
  private:
   Vec number(const char* p, const char* by, int half) const {
-    return layout.super ? load_half(by + half * 2 * LANES) * load_bytes(p + half * LANES) : load_half(p + half * 2 * LANES);
+    if (!layout.super) return load_half(p + half * 2 * LANES);
+    return load_half(by + half * 2 * LANES) * load(reinterpret_cast<const int8_t*>(p) + half * LANES);
   }
 };
 

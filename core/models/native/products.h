@@ -42,11 +42,24 @@ void norms(const float* x, int64_t rows, int64_t D, double eps, float* scale) {
 }
 
 float number(const float* p) { return *p; }
+float number(const int8_t* p) { return *p; }
 float number(const uint16_t* p) {
   const uint32_t bits = uint32_t{*p} << 16;
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
+}
+
+// Calls a function with a number of the type of A's and B's.
+template <class Call>
+void with_number_of(const LowRank& low, Call call) {
+  if (low.kind == FLOAT32) {
+    call(float{});
+  } else if (low.kind == BFLOAT16) {
+    call(uint16_t{});
+  } else {
+    call(int8_t{});
+  }
 }
 
 // strengths · (A x) for x (rows, K), to `found` (rows, rank). Every thread computes all of them, as for the norms.
@@ -89,7 +102,7 @@ void out_of_low_rank(const LowRank& low, int64_t panel, const float* inner, int 
 
 // Prefetches the columns of B of one panel, while the panel itself is computed.
 void fetch_low_rank(const LowRank& low, int64_t panel) {
-  const int64_t bytes = low.count * PANEL * (low.kind == BFLOAT16 ? sizeof(uint16_t) : sizeof(float));
+  const int64_t bytes = low.count * PANEL * bytes_of_number(low);
   const char* b = static_cast<const char*>(low.b) + panel * bytes;
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(b + at);
 }
@@ -160,11 +173,9 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
         }
         if (const LowRank* added = matrices[i]->low) {
           const float* inner = low[i] + row * added->rank;
-          if (added->kind == BFLOAT16) {
-            out_of_low_rank<uint16_t>(*added, first_panel + p, inner, some, values);
-          } else {
-            out_of_low_rank<float>(*added, first_panel + p, inner, some, values);
-          }
+          with_number_of(*added, [&](auto number) {
+            out_of_low_rank<decltype(number)>(*added, first_panel + p, inner, some, values);
+          });
         }
         for (int r = 0; inputs.scale && r < some; r++) {
           for (int j = 0; j < PANEL; j += LANES) {
@@ -217,11 +228,7 @@ Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t
 
 void inner_of(const LowRank* low, const Inputs& inputs, int64_t K, float* found) {
   if (!low) return;
-  if (low->kind == BFLOAT16) {
-    into_low_rank<uint16_t>(*low, inputs.x, inputs.rows, K, found);
-  } else {
-    into_low_rank<float>(*low, inputs.x, inputs.rows, K, found);
-  }
+  with_number_of(*low, [&](auto number) { into_low_rank<decltype(number)>(*low, inputs.x, inputs.rows, K, found); });
 }
 
 // y = scale · x Wᵀ + b for x (rows, K), a panel at a time: `take(row, first output, how many, values)`. A scale for

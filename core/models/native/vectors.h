@@ -36,6 +36,20 @@ inline Vec load(const float* p) { return *reinterpret_cast<const Unaligned*>(p);
 inline Vec load(const uint16_t* p) {
   return reinterpret_cast<Vec>(__builtin_convertvector(*reinterpret_cast<const Half*>(p), Word) << 16);
 }
+// Signed bytes. GCC converts them one by one unless told how.
+inline Vec load(const int8_t* p) {
+#if defined(__AVX512F__)
+  return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__AVX2__)
+  return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__aarch64__)
+  uint32_t bytes;
+  std::memcpy(&bytes, p, sizeof bytes);
+  return (Vec)vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(bytes)))));
+#else
+  return __builtin_convertvector(*reinterpret_cast<const Bytes*>(p), Vec);
+#endif
+}
 inline Word load_words(const uint32_t* p) { return *reinterpret_cast<const Words*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<Unaligned*>(p) = v; }
 

@@ -12,6 +12,9 @@
 
 namespace {
 
+// Of a number of an adapter.
+inline int64_t bytes_of_number(const LowRank& low) { return low.kind == FLOAT32 ? 4 : low.kind == BFLOAT16 ? 2 : 1; }
+
 // Each kind of weights has a struct with the bytes of a panel for K inputs, and a function for the panel's outputs
 // `found` (R, PANEL) for R inputs x (R, K). `sums` (R, K / BLOCK) are the sums of the inputs of each block.
 
