@@ -99,7 +99,8 @@ SLOW := adapter adapter_eval answers app arc autocomplete base_choice base_store
 # Of the last three files only the tests of compiled code.
 ON_ARM := models/test_families.py models/test_coded.py models/test_native.py models/test_rounded.py models/test_embeddings.py \
    $(addprefix models/test_adapter.py::test_,compiled_logits_are_those_of_merged_weights any_adapters_on_any_projections_add_up \
-      weights_in_a_few_bits_and_an_adapter_give_the_logits_of_merged_weights) \
+      weights_in_a_few_bits_and_an_adapter_give_the_logits_of_merged_weights \
+      where_inputs_are_rounded_the_factors_are_bytes_and_change_the_logits_alike) \
    models/test_token_trees.py::test_each_node_sees_its_path_and_the_kept_path_is_as_if_fed \
    $(addprefix speculative/test_eagle3_drafter.py::test_,the_tree_is_what_the_head_says one_pass_of_the_head_for_each_level_serves_all_texts \
       texts_that_are_equal_may_be_drafted_for_in_one_call greedy_text_is_that_of_plain_decoding)

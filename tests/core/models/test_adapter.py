@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from core.errors import BackendUnavailable
-from core.models import hf
+from core.models import gguf_file, hf, native_gguf
 from core.models.adapter import (
     CONFIG,
     PROJECTIONS,
@@ -162,6 +162,27 @@ def test_weights_in_a_few_bits_and_an_adapter_give_the_logits_of_merged_weights(
         assert not torch.allclose(before, expected, atol=1e-2 * scale)
         made.adapt([])
         assert torch.equal(computed(made, ids), before)
+
+
+def test_where_inputs_are_rounded_the_factors_are_bytes_and_change_the_logits_alike(tmp_path: Path) -> None:
+    path = tmp_path / "file.gguf"
+    module_and_compiled("Q4_1", path)
+    made = native_gguf.read(gguf_file.read(path), rounded=True)
+    assert made is not None
+    names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    adapters = [(adapter_for(made.projections, names, 8, 0.1), 1.0), (adapter_for(made.projections, names[2:], 3), 0.5)]
+    ids = torch.randint(0, 101, (2, 30))
+    before = computed(made, ids)
+    made.adapt(adapters)
+    in_bytes = computed(made, ids)
+    made._compiled._model.rounded = 0  # while the factors are stored
+    made.adapt(adapters)
+    made._compiled._model.rounded = 1
+    in_float32 = computed(made, ids)
+    made.adapt([])
+    assert torch.equal(computed(made, ids), before)
+    effect, error = (in_float32 - before).norm(), (in_bytes - in_float32).norm()
+    assert 0 < error < 0.05 * effect
 
 
 def test_llama_cpp_uses_the_same_adapter(llama_model: LanguageModel, torch_model: TorchModel) -> None:

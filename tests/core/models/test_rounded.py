@@ -197,7 +197,9 @@ def test_a_text_has_the_same_logits_read_at_once_and_token_by_token(int8: TorchM
     assert not torch.equal(torch_model.open().feed_every(ids), apart)
 
 
-def test_an_adapters_factors_are_rounded_too_and_its_effect_stays(int8: TorchModel, torch_model: TorchModel) -> None:
+def test_the_default_models_adapter_is_rounded_too_and_its_effect_stays(
+    int8: TorchModel, torch_model: TorchModel
+) -> None:
     if torch_model.device != "cpu":
         pytest.skip("The default model does not run in compiled code here.")
     adapter = adapters.load(ROOT / "assets/prose")
