@@ -254,10 +254,10 @@ def merge(model: TorchModel, adapter: Adapter) -> None:
     model.fingerprint = adapter.identity
 
 
-def average(parts: Sequence[tuple[Adapter, float]]) -> Adapter:
+def mean_adapter(parts: Sequence[tuple[Adapter, float]]) -> Adapter:
     """Returns the weighted mean of adapters' matrices A and B, with the result of the first (model soups, arXiv
-    2203.05482). The adapters should have begun with the same first matrices, as those of one seed do: then they stay
-    near each other, and their mean predicts text better than each of them.
+    2203.05482). The adapters should have begun with the same first matrices, as those of one seed do: then their
+    matrices are near enough for a mean of A and B to be about one of B · A.
 
     Raises: InputError if there is none, they are of different models or shapes, or a weight is not positive.
     """

@@ -47,8 +47,7 @@ from core.models.llama import why_not
 from core.models.torch_model import TorchModel
 from core.ngram.interpolation import Store
 from core.ngram.shelf import interpolation
-from training.adapter import AdapterRecipe, State, Student, Trainer, saving
-from training.adapter import average as mean_of_adapters
+from training.adapter import AdapterRecipe, State, Student, Trainer, mean_adapter, saving
 from training.held_out import held_out_windows, mean_and_error, mean_of, mixed, spaced
 from training.instructions import beginnings_of_messages, instructions
 from training.teacher import CompiledTeacher, ModuleTeacher
@@ -494,11 +493,11 @@ def average(
 
     Args:
         model: with transformers' layers, see `load_module`; this function changes them.
-        parts: adapters with their weights, see `training.adapter.average`.
+        parts: adapters with their weights, see `training.adapter.mean_adapter`.
         held: the files of the held-out text, and the text.
     Raises: InputError, AdapterError.
     """
-    mean = mean_of_adapters(parts)
+    mean = mean_adapter(parts)
     mean.check({model.fingerprint}, model.layers.projections)
     places = tuple(name for name in PROJECTIONS if any(name == of for _, of in mean.maps))
     student = Student(model.layers.module, AdapterRecipe(mean.rank, mean.alpha, places))

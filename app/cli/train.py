@@ -329,8 +329,8 @@ def average(
     model: Annotated[str, typer.Option(help="The model: default, a GGUF file, a folder or a hub id.")] = "default",
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")] = False,
 ) -> None:
-    """Average adapters on prose that were trained with one --seed. The mean of several recipes predicts more kinds of
-    text than each of them, and costs a pass no more than one.
+    """Average adapters on prose that were trained with one --seed. The mean of several recipes can predict more kinds
+    of text than each of them, and costs a pass no more than one.
 
     Example: [bold]polydraft train average with-dialogue=2 without --held-out corpus/heldout -o prose[/]
     """

@@ -28,7 +28,7 @@ from core.models.adapter import PROJECTIONS, Adapter, Result, load
 from core.models.tokenizer import Tokenizer
 from tests.paths import ROOT
 from training import prose
-from training.adapter import AdapterRecipe, Student, average
+from training.adapter import AdapterRecipe, Student, mean_adapter
 from training.instructions import beginnings_of_messages
 from training.prose import ProseOutcome, ProseRecipe, ProseStage
 from training.texts import NamedText, named
@@ -290,10 +290,10 @@ def test_adapters_of_other_shapes_or_models_have_no_mean(tiny_folder: Callable[[
     some = dict(list(adapter.maps.items())[1:])
     for other in (replace(adapter, model="two"), replace(adapter, alpha=8), replace(adapter, maps=some)):
         with pytest.raises(InputError, match="the same of one model expected"):
-            average([(adapter, 1), (other, 1)])
+            mean_adapter([(adapter, 1), (other, 1)])
     for weights in ([], [0.0], [1.0, -1.0]):
         with pytest.raises(InputError, match="positive ones expected"):
-            average([(adapter, weight) for weight in weights])
+            mean_adapter([(adapter, weight) for weight in weights])
 
 
 def test_a_training_that_is_stopped_again_and_again_gives_the_same_adapter(
