@@ -206,8 +206,8 @@ def pieces_of(
     """
     length, seed = recipe.adapter.length, recipe.adapter.seed
     kinds = by_kind(texts)
-    for what, by_name in (("Weights", recipe.weights), ("Read-only tokens", recipe.read_only)):
-        if unknown := sorted(by_name.keys() - kinds.keys()):
+    for what, numbers in (("Weights", recipe.weights), ("Read-only tokens", recipe.read_only)):
+        if unknown := sorted(numbers.keys() - kinds.keys()):
             raise InputError(f"{what} of {', '.join(unknown)} given; the kinds of text are {', '.join(kinds)}.")
     sources = {
         kind: _Source([each.text for each in of_kind], length, recipe.beginnings, np.random.default_rng((seed, number)))
@@ -269,6 +269,8 @@ def _continued(model: TorchModel, prompts: Sequence[str], length: int) -> Iterat
 
     Raises: InputError on a CPU if compiled code does not know the model's family.
     """
+    if not prompts:
+        return
     module, tokenizer = model.layers.module, model.tokenizer
     on_cpu = model.layers.device.type == "cpu"
     if on_cpu and (reason := why_not(module)):
@@ -474,10 +476,9 @@ def _train(
     yield ProseStage("Evaluating on held-out text", 1.0)
     rows, result = _judged(student, windows, base, trainer.tokens)
     adapter = Adapter(student.maps(), recipe.adapter.alpha, model.fingerprint, result)
-    files.save(adapter, out)
     curve_rows = [[tokens, {k: round(x, 4) for k, x in means.items()}] for tokens, means in curve.rows]
     provenance = {**run, "model_name": model.name, "seconds": round(trainer.spent), "rows": rows, "curve": curve_rows}
-    write_whole(out / PROVENANCE, json.dumps(provenance, indent=1, ensure_ascii=False).encode(), private=False)
+    _save(adapter, provenance, out)
     yield ProseOutcome(1.0, rows, result, trainer.spent)
 
 
@@ -504,7 +505,6 @@ def average(
     student.begin_with(mean)
     tokens = max(adapter.result.tokens for adapter, _ in parts)
     rows, result = _judged(student, _windows(held[1], model.tokenizer), base, tokens)
-    files.save(Adapter(mean.maps, mean.alpha, model.fingerprint, result), out)
     provenance = {
         "model": model.fingerprint,
         "model_name": model.name,
@@ -512,8 +512,13 @@ def average(
         "held_out": list(map(str, held[0])),
         "rows": rows,
     }
-    write_whole(out / PROVENANCE, json.dumps(provenance, indent=1, ensure_ascii=False).encode(), private=False)
+    _save(Adapter(mean.maps, mean.alpha, model.fingerprint, result), provenance, out)
     return rows
+
+
+def _save(adapter: Adapter, provenance: dict[str, Any], out: Path) -> None:
+    files.save(adapter, out)
+    write_whole(out / PROVENANCE, json.dumps(provenance, indent=1, ensure_ascii=False).encode(), private=False)
 
 
 def _provenance_of(adapter: Adapter) -> dict[str, Any]:

@@ -355,21 +355,25 @@ def average(
 
 def _weighted(given: str) -> tuple[Path, int]:
     """Returns the folder and weight of FOLDER=N, or of FOLDER with weight 1."""
-    folder, mark, number = given.rpartition("=")
-    if mark and number.isascii() and number.isdigit():
-        return Path(folder), int(number)
-    return Path(given), 1
+    folder, number = _number_of(given)
+    return (Path(given), 1) if number is None else (Path(folder), number)
 
 
 def _numbers(flag: str, given: list[str]) -> dict[str, int]:
     """Returns N by KIND of a flag's values KIND=N. Raises InputError."""
     numbers: dict[str, int] = {}
     for each in given:
-        kind, mark, number = each.partition("=")
-        if not (kind and mark and number.isascii() and number.isdigit()):
+        kind, number = _number_of(each)
+        if number is None:
             raise InputError(f"{flag} {each} given; a kind of text and a whole number expected, such as book=2.")
-        numbers[kind] = int(number)
+        numbers[kind] = number
     return numbers
+
+
+def _number_of(given: str) -> tuple[str, int | None]:
+    """Returns NAME and N of NAME=N; no number of anything else."""
+    name, _, number = given.rpartition("=")
+    return (name, int(number)) if name and number.isascii() and number.isdigit() else (given, None)
 
 
 def _prose_table(rows: list[dict[str, Any]]) -> str:

@@ -370,7 +370,6 @@ class Compiled:
         every = [change for changes, _ in parts for change in changes]
         a = torch.cat([change.low.a for change in every])  # (R, in)
         strengths = torch.cat([torch.full((len(change.low.a),), change.strength) for change in every])
-        kind = KINDS.index(torch.float32)
         rank = len(a)
         b = torch.zeros(sum(rows for _, rows in parts), rank)
         used = torch.zeros(b.shape, dtype=torch.bool)
@@ -384,7 +383,7 @@ class Compiled:
         if self._model.rounded and all(x.isfinite().all() for x in (a, b)):  # others are refused when they are tried
             a, of_rows = _in_bytes(a, 1)
             b, of_columns = _in_bytes(b, 0)
-            strengths, kind = strengths * of_rows * of_columns, SIGNED_BYTES
+            strengths = strengths * of_rows * of_columns
         b, used = (torch.cat([filled(part, self._panel) for part in x.split(stored)]) for x in (b, used))
         # The columns of B that a panel uses are neighbours; every panel has as many as the one that uses most.
         some = in_panels(used, self._panel).any(1)  # (panels, R)
@@ -394,10 +393,9 @@ class Compiled:
         columns = begins[:, None] + torch.arange(count)
         b = in_panels(b, self._panel).transpose(1, 2)  # (panels, R, panel)
         b = b.gather(1, columns[:, :, None].expand(-1, -1, self._panel)).contiguous()
-        if kind == SIGNED_BYTES:
-            a, b = a.to(torch.int8), b.to(torch.int8)
-        elif all(torch.equal(x, x.to(torch.bfloat16).float()) for x in (a, b)):
-            a, b, kind = a.to(torch.bfloat16), b.to(torch.bfloat16), KINDS.index(torch.bfloat16)
+        if a.dtype == torch.float32 and all(torch.equal(x, x.to(torch.bfloat16).float()) for x in (a, b)):
+            a, b = a.to(torch.bfloat16), b.to(torch.bfloat16)
+        kind = SIGNED_BYTES if a.dtype == torch.int8 else KINDS.index(a.dtype)
         tensors = (a.contiguous(), b, begins.masked_fill(~some.any(1), -1).contiguous(), strengths)
         addition = _LowRank(*(x.data_ptr() for x in tensors), rank, count, kind, a.nbytes, b.nbytes)
         held += [tensors, addition]
@@ -594,10 +592,10 @@ def _outputs(matrix: _Matrix) -> list[int]:
 
 
 def _in_bytes(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Returns x (n, m) as whole numbers from -127 to 127, still float32, and the factors along the other dimension."""
+    """Returns x (n, m) as signed bytes from -127 to 127, and their factors along the other dimension."""
     factors = x.abs().amax(dim) / 127
     factors = factors.where(factors > 0, 1.0)
-    return (x / factors.unsqueeze(dim)).round_(), factors
+    return (x / factors.unsqueeze(dim)).round_().to(torch.int8), factors
 
 
 def _stated(line: Line) -> _Line:
