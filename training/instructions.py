@@ -1,6 +1,6 @@
 """What a model is asked to write, composed of templates and their fillings: answers to questions, sums, programs, and
-messages. A head that drafts for an instruction model must be trained on text that such a model writes; an adapter keeps
-what it reads of its own text."""
+messages. A head that drafts for an instruction model must be trained on text that such a model writes; an adapter to
+prose may read some, to forget less of how the model wrote before."""
 
 from __future__ import annotations
 

@@ -241,8 +241,8 @@ def prose(
     read_only: Annotated[
         list[str] | None,
         typer.Option(
-            help="So many tokens at the beginning of a kind's pieces are read, not predicted: a narrow kind is then "
-            "learned only in text that has shown to be of it; may be given several times.",
+            help="Read so many tokens at the beginning of a kind's pieces without predicting them, so that a narrow "
+            "kind is learned only where the text shows that it is of this kind; may be given several times.",
             metavar="KIND=N",
         ),
     ] = None,
