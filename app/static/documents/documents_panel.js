@@ -86,15 +86,35 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
     const rows = await documents.list();
     const here = rows.filter(({ binned }) => binned === null);
     const binned = rows.filter(({ binned }) => binned !== null);
-    find(".dc-list").replaceChildren(...here.map((row) => item(row, [...publicButton(row), renameButton(row), binButton(row)])));
+    show(find(".dc-list"), here, (row) => [...publicButton(row), renameButton(row), binButton(row)]);
     find(".dc-none").hidden = here.length > 0;
     find(".dc-bin").hidden = binned.length === 0;
     find(".dc-bin summary").textContent = `Bin (${binned.length})`;
-    find(".dc-binned").replaceChildren(...binned.map((row) => item(row, [restoreButton(row), deleteButton(row)])));
+    show(find(".dc-binned"), binned, (row) => [restoreButton(row), deleteButton(row)]);
     const { where, folder, problems } = await whereKept();
     find(".dc-problems").replaceChildren(...problems.map(problemItem));
     for (const radio of radios) radio.checked = radio.value === where;
     find(".dc-folder").textContent = folder;
+  }
+
+  /**
+   * Show these rows. Items of rows that did not change stay as they are, so that a click on one, or a title that is
+   * being typed, is not lost when another changes.
+   * @param {HTMLElement} list
+   * @param {Row[]} rows
+   * @param {(row: Row) => HTMLElement[]} buttons
+   */
+  function show(list, rows, buttons) {
+    const shown = new Map(rows.map((row) => [JSON.stringify([row, description(row)]), row]));
+    const kept = new Map(/** @type {HTMLElement[]} */ ([...list.children]).map((li) => [li.dataset.shows, li]));
+    for (const [shows, li] of kept) if (!shown.has(shows ?? "")) li.remove();
+    let at = list.firstElementChild;
+    for (const [shows, row] of shown) {
+      const li = kept.get(shows) ?? item(row, buttons(row));
+      li.dataset.shows = shows;
+      if (li === at) at = at.nextElementSibling;
+      else list.insertBefore(li, at);
+    }
   }
 
   /**
@@ -162,6 +182,7 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
       const end = (/** @type {boolean} */ keep) => {
         if (done) return;
         done = true;
+        input.replaceWith(name);
         const title = input.value.trim();
         run(async () => {
           if (keep && title !== titleOf(row)) await documents.rename(row.id, title);

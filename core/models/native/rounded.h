@@ -23,6 +23,7 @@
 
 #include "layout.h"
 #include "threads.h"
+#include "tiles.h"
 #include "vectors.h"
 
 namespace {
@@ -190,12 +191,18 @@ inline Word word_of(const uint32_t* codes, int j) {
   return (j % 2 ? both >> 4 : both) & LOWER;
 }
 
-#if defined(__aarch64__)
+#if defined(__aarch64__) || defined(POLYDRAFT_TILES)
 // The same, signed.
 template <int BITS>
 inline Word signed_word_of(const uint32_t* codes, int j) {
   const Word word = word_of<BITS>(codes, j);
-  return BITS == 6 ? (Word)vshrq_n_s8((int8x16_t)word, 2) : word;
+  if constexpr (BITS != 6) return word;
+#if defined(__aarch64__)
+  return (Word)vshrq_n_s8((int8x16_t)word, 2);
+#else
+  typedef int8_t Each __attribute__((vector_size(4 * LANES)));
+  return (Word)((Each)((word ^ SIGNS) >> 2 & LOWER_SIX) - int8_t{32});
+#endif
 }
 #endif
 
@@ -423,16 +430,84 @@ struct RoundedProduct {
     }
   }
 
+#if defined(POLYDRAFT_TILES)
+  // Whether tiles compute so many rows.
+  static bool in_tiles(int64_t rows) { return rows > TILE_ROWS / 2 && tiles_allowed(); }
+
+  // Of a product of tiles.
+  struct Product {
+    const Rounded* x;  // the block's first row
+    Vec scale[2], offset[2];
+    alignas(64) int32_t dots[ROWS_AT_ONCE][PANEL];
+  };
+
+  // A panel's outputs for up to ROWS_AT_ONCE rows, without the rests, by products of tiles. While the processor computes
+  // a product, the one before it is added to the totals.
+  static void tiled(const char* w, const RoundedRows& inputs, int64_t K, Fetch fetch, float* found) {
+    std::fill_n(found, inputs.rows * PANEL, 0.0f);
+    const Tiles tiles(inputs.rows, GROUP);
+    Product products[2];
+    const auto add_up = [&](const Product& of) {
+      for (int64_t r = 0; r < inputs.rows; r++) {
+        for (int half = 0; half < 2; half++) {
+          float* to = found + r * PANEL + half * LANES;
+          const Int dot = (Int)load_words(reinterpret_cast<const uint32_t*>(of.dots[r] + half * LANES));
+          Vec total = fused(of.scale[half] * of.x[r].scale, __builtin_convertvector(dot, Vec), load(to));
+          if (OFFSETS) total = fused(of.offset[half], of.x[r].sum - Vec{}, total);
+          store(to, total);
+        }
+      }
+    };
+    Blocks blocks{layout, w};
+    const Rounded* x = inputs.blocks;
+    int64_t count = 0;
+    for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += inputs.stride) {
+      blocks.begin(k);
+      fetch.prefetch(BLOCK);
+      for (int at = 0; at < BLOCK; at += GROUP, count++) {
+        Product& next = products[count % 2];
+        next.x = x;
+        for (int half = 0; half < 2; half++) {
+          next.scale[half] = blocks.scale(half, at);
+          if (OFFSETS) next.offset[half] = blocks.offset(half);
+        }
+        const uint32_t* codes = blocks.codes() + at * BITS / 32 * PANEL;
+        alignas(64) uint32_t words[GROUP / 4 * PANEL];
+        for (int j = 0; BITS != 8 && j < GROUP / 4; j++) {
+          for (int half = 0; half < 2; half++) {
+            const Word word = signed_word_of<BITS>(codes + half * LANES, j);
+            std::memcpy(words + j * PANEL + half * LANES, &word, sizeof word);
+          }
+        }
+        tiles.multiply(x->codes + at, sizeof(Rounded), BITS == 8 ? codes : words, next.dots[0]);
+        if (count > 0) add_up(products[(count + 1) % 2]);
+      }
+    }
+    if (count > 0) add_up(products[(count + 1) % 2]);
+  }
+#endif
+
   using Tile = void (*)(const char*, const RoundedRows&, int64_t K, Fetch, float*);
 
   template <int... I>
   static Tile tile_of(int64_t rows, std::integer_sequence<int, I...>) {
+#if defined(POLYDRAFT_TILES)
+    if (in_tiles(rows)) return tiled;
+#endif
     static constexpr Tile ways[] = {tile<2 * I + 2>...};
     return rows == 1 ? tile<1> : ways[(rows - 1) / 2];
   }
 
+  // How many of these rows are computed at once.
+  static int64_t at_once(int64_t rows) {
+#if defined(POLYDRAFT_TILES)
+    if (in_tiles(rows)) return ROWS_AT_ONCE;
+#endif
+    return TILE;
+  }
+
   static void panel(const Layout&, const char* w, const RoundedRows& inputs, int64_t K, Fetch fetch, float* found) {
-    const int64_t rows = inputs.rows, tiles = (rows + TILE - 1) / TILE;
+    const int64_t rows = inputs.rows, most = at_once(rows), tiles = (rows + most - 1) / most;
     for (int64_t i = 0; i < tiles; i++, fetch.step = 0) {
       const Share some = part_of(rows, i, tiles);
       const Tile tile = tile_of(some.count(), std::make_integer_sequence<int, TILE / 2>{});

@@ -283,6 +283,13 @@ def test_undo_brings_a_document_back_from_the_bin_and_titles_can_be_changed_open
         editor.write(new)
         editor.press("Enter")
         editor.wait(lambda new=new: new in titles(editor), "the new title")
+    click(button(editor, "Rename “Mail”"))
+    for title in ("Gale", "Storm"):  # that another one changes does not end the typing of a title
+        editor.page.evaluate("to => polydraft.documents.rename(polydraft.documents.current.id, to)", title)
+        editor.wait(lambda title=title: titles(editor) == [title], "the other document's title")
+        expect(editor.page.get_by_role("textbox", name="Title")).to_be_focused()
+    editor.press("Escape")
+    lists(editor, "Storm", "Mail")
     editor.reload()
     assert editor.text == STORY
     lists(editor, "Storm", "Mail")
