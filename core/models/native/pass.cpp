@@ -48,8 +48,11 @@ struct Room {
 
   Room(const Model& m, const Pass& p) {
     const int64_t rows = p.inputs, entering = m.layer[0].qkv.in;
-    int64_t columns = 0;
-    for (int64_t l = 0; l < p.lines; l++) columns = std::max(columns, p.line[l].past + p.line[l].n);
+    int64_t columns = 0, together = 0;
+    for (int64_t l = 0; l < p.lines; l++) {
+      columns = std::max(columns, p.line[l].past + p.line[l].n);
+      together = std::max(together, std::min(p.line[l].n, TOGETHER));
+    }
     const int64_t widest = std::max({m.dim, m.inner, m.heads * m.width, entering});
     qkv = times(rows, (m.heads + 2 * m.key_heads) * m.width);
     attended = times(rows, m.heads * m.width);
@@ -61,7 +64,7 @@ struct Room {
     scale = 2 * rows;
     sums = times(rows, (widest + BLOCK) / BLOCK);
     weighed = times(rows, std::max(m.dim, entering));
-    scores = (columns + LANES - 1) / LANES * LANES;
+    scores = together * filled(columns);
     decoded = rows < MANY ? 0 : 2 * DECODED / static_cast<int64_t>(sizeof(float));
     int64_t rank = 0;
     for (int64_t l = 0; l < m.layers; l++) {
@@ -88,7 +91,7 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
   own.scale = last + room.last + omp_get_thread_num() * room.own();  // (rows,), or of queries and keys (2, rows)
   own.sums = own.scale + room.scale;                                 // (rows, inputs / BLOCK)
   own.weighed = own.sums + room.sums;                                // (rows, D)
-  own.scores = own.weighed + room.weighed;                           // (C,)
+  own.scores = own.weighed + room.weighed;                           // (TOGETHER, C)
   own.decoded = own.scores + room.scores;                            // (2, inputs, PANEL)
   own.low = own.decoded + room.decoded;                              // (rows, rank)
   own.rounded = reinterpret_cast<Rounded*>(own.low + room.low);      // see `round_inputs`
@@ -173,19 +176,33 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
 #pragma omp barrier
     // Inputs of one head are consecutive, so that its keys stay in the cache. Later inputs attend to more columns, so
     // threads take them in turn.
-    int64_t i = omp_get_thread_num(), first = 0;  // of all pieces; the line's first input
+    int64_t first = 0, group = 0;  // the line's first input; of all groups of queries
     for (line = p.line; line < p.line + p.lines; first += line++->n) {
-      const int64_t columns = line->past + line->n;
-      for (; i < (first + line->n) * m.heads; i += omp_get_num_threads()) {
-        const int64_t piece = i - first * m.heads, head = piece / line->n, input = piece % line->n, r = first + input;
+      const int64_t columns = line->past + line->n, parts = (line->n + TOGETHER - 1) / TOGETHER;
+      for (int64_t piece = 0; piece < m.heads * parts; piece++) {
+        if (group++ % omp_get_num_threads() != omp_get_thread_num()) continue;
+        const int64_t head = piece / parts;
+        const Share some = part_of(line->n, piece % parts, parts);
         const float* keys =
             line->cache + 2 * l * line->of_plane + head / (m.heads / m.key_heads) * line->of_head;
-        const uint8_t* seen = line->seen ? (layer.near ? line->near : line->seen) + input * columns : nullptr;
-        const int64_t end = seen ? columns : line->past + input + 1;
-        int64_t from = layer.near && !seen ? std::max<int64_t>(end - m.window, 0) : 0;
-        while (seen && from + 1 < end && !seen[from]) from++;
-        over(qkv + (r * heads + head) * w, keys + from * w, keys + line->of_plane + from * w, seen ? seen + from : nullptr,
-             end - from, factor, cap, own.scores, attended + (r * m.heads + head) * w);
+        Query queries[TOGETHER];
+        int64_t count = 0, from = 0;  // the first column of these queries
+        const auto flush = [&] {
+          over(queries, count, keys + from * w, keys + line->of_plane + from * w, factor, cap, own.scores);
+          count = 0;
+        };
+        for (int64_t input = some.begin; input < some.end; input++) {
+          const int64_t r = first + input;
+          const uint8_t* seen = line->seen ? (layer.near ? line->near : line->seen) + input * columns : nullptr;
+          const int64_t end = seen ? columns : line->past + input + 1;
+          int64_t begin = layer.near && !seen ? std::max<int64_t>(end - m.window, 0) : 0;
+          while (seen && begin + 1 < end && !seen[begin]) begin++;
+          if (count > 0 && begin != from) flush();
+          from = begin;
+          queries[count++] = {qkv + (r * heads + head) * w, seen ? seen + from : nullptr, end - from,
+                              attended + (r * m.heads + head) * w};
+        }
+        flush();
       }
     }
 #pragma omp barrier

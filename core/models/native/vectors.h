@@ -87,6 +87,53 @@ inline Number sum(V v) {
   return folded<Number, LENGTH>(v, [](auto a, auto b) { return a + b; });
 }
 
+// The sums of the lanes of LANES vectors, each by halves as above.
+inline Vec sums(const Vec (&v)[LANES]) {
+#if defined(__AVX512F__) || defined(__AVX2__)
+  const auto halves = [](Vec a, Vec b) {
+#if defined(__AVX512F__)
+    return (Vec)_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0x44) + (Vec)_mm512_shuffle_f32x4((__m512)a, (__m512)b, 0xee);
+#else
+    return (Vec)_mm256_permute2f128_ps((__m256)a, (__m256)b, 0x20) + (Vec)_mm256_permute2f128_ps((__m256)a, (__m256)b, 0x31);
+#endif
+  };
+  const auto of_four = [](Vec a, Vec b, Vec c, Vec d) {  // within each 128 bits
+#if defined(__AVX512F__)
+    const __m512d ab = (__m512d)a, e = (__m512d)b, cd = (__m512d)c, f = (__m512d)d;
+    const __m512 first = (__m512)(_mm512_unpacklo_pd(ab, e)) + (__m512)(_mm512_unpackhi_pd(ab, e));
+    const __m512 last = (__m512)(_mm512_unpacklo_pd(cd, f)) + (__m512)(_mm512_unpackhi_pd(cd, f));
+    return (Vec)_mm512_shuffle_ps(first, last, 0x88) + (Vec)_mm512_shuffle_ps(first, last, 0xdd);
+#else
+    const __m256d ab = (__m256d)a, e = (__m256d)b, cd = (__m256d)c, f = (__m256d)d;
+    const __m256 first = (__m256)(_mm256_unpacklo_pd(ab, e)) + (__m256)(_mm256_unpackhi_pd(ab, e));
+    const __m256 last = (__m256)(_mm256_unpacklo_pd(cd, f)) + (__m256)(_mm256_unpackhi_pd(cd, f));
+    return (Vec)_mm256_shuffle_ps(first, last, 0x88) + (Vec)_mm256_shuffle_ps(first, last, 0xdd);
+#endif
+  };
+  Vec folded[4];  // for each 128 bits of a result, the sums of a vector's
+  for (int i = 0; i < 4; i++) {
+#if defined(__AVX512F__)
+    const __m512 a = (__m512)halves(v[i], v[i + 4]), b = (__m512)halves(v[i + 8], v[i + 12]);
+    folded[i] = (Vec)_mm512_shuffle_f32x4(a, b, 0x88) + (Vec)_mm512_shuffle_f32x4(a, b, 0xdd);
+#else
+    folded[i] = halves(v[i], v[i + 4]);
+#endif
+  }
+  return of_four(folded[0], folded[1], folded[2], folded[3]);
+#elif defined(__aarch64__)
+  const auto halves = [](Vec a, Vec b) {
+    const float64x2_t first = (float64x2_t)a, next = (float64x2_t)b;
+    return (float32x4_t)vzip1q_f64(first, next) + (float32x4_t)vzip2q_f64(first, next);
+  };
+  const float32x4_t first = halves(v[0], v[1]), last = halves(v[2], v[3]);
+  return (Vec)vuzp1q_f32(first, last) + (Vec)vuzp2q_f32(first, last);
+#else
+  Vec found;
+  for (int i = 0; i < LANES; i++) found[i] = sum<LANES>(v[i]);
+  return found;
+#endif
+}
+
 // e^x with a relative error of 2e-7; 0 below -87. It is 2^n · 2^f with |f| <= 1/2, the second by its Taylor series.
 inline Vec exp(Vec x) {
   constexpr float MAGIC = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer
