@@ -44,10 +44,12 @@ namespace {
 
 // Sizes, in numbers, of the intermediate results of `run`: the shared ones, and those of each thread.
 struct Room {
-  int64_t qkv, attended, acted, added, last, scale, sums, weighed, scores, decoded, low, rounded;
+  int64_t qkv, attended, acted, added, last, scale, scores, decoded, sums, weighed, low, rounded;
+  bool derived_shared;
 
   Room(const Model& m, const Pass& p) {
     const int64_t rows = p.inputs, entering = m.layer[0].qkv.in;
+    derived_shared = chunks_of(rows) > 1;
     int64_t columns = 0, together = 0;
     for (int64_t l = 0; l < p.lines; l++) {
       columns = std::max(columns, p.line[l].past + p.line[l].n);
@@ -76,8 +78,9 @@ struct Room {
     rounded = m.rounded ? times(rows, (widest + BLOCK) / BLOCK * FLOATS_OF_ROUNDED) : 0;
   }
 
-  int64_t shared() const { return qkv + attended + acted + added + last; }
-  int64_t own() const { return scale + sums + weighed + scores + decoded + low + rounded; }
+  int64_t derived() const { return sums + weighed + low + rounded; }
+  int64_t shared() const { return qkv + attended + acted + added + last + (derived_shared ? derived() : 0); }
+  int64_t own() const { return scale + scores + decoded + (derived_shared ? 0 : derived()); }
 };
 
 void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
@@ -88,14 +91,15 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
   float* added = acted + room.acted;         // (rows, D)
   float* last = added + room.added;          // (kept, D)
   Own own;
-  own.scale = last + room.last + omp_get_thread_num() * room.own();  // (rows,), or of queries and keys (2, rows)
-  own.sums = own.scale + room.scale;                                 // (rows, inputs / BLOCK)
-  own.weighed = own.sums + room.sums;                                // (rows, D)
-  own.scores = own.weighed + room.weighed;                           // (TOGETHER, C)
-  own.decoded = own.scores + room.scores;                            // (2, inputs, PANEL)
-  own.low = own.decoded + room.decoded;                              // (rows, rank)
-  own.rounded = reinterpret_cast<Rounded*>(own.low + room.low);      // see `round_inputs`
+  own.scale = scratch + room.shared() + omp_get_thread_num() * room.own();  // (rows,), or of queries and keys (2, rows)
+  own.scores = own.scale + room.scale;                                      // (TOGETHER, C)
+  own.decoded = own.scores + room.scores;                                   // (2, inputs, PANEL)
+  own.sums = room.derived_shared ? last + room.last : own.decoded + room.decoded;  // (rows, inputs / BLOCK)
+  own.weighed = own.sums + room.sums;                                              // (rows, D)
+  own.low = own.weighed + room.weighed;                                            // (rows, rank)
+  own.rounded = reinterpret_cast<Rounded*>(own.low + room.low);                    // see `round_inputs`
   own.rounds = m.rounded != 0;
+  own.shared = room.derived_shared;
   const Attend over = attend_of(std::make_integer_sequence<int, WIDEST / LANES>{}, w);
   const float residual = static_cast<float>(m.residual), factor = static_cast<float>(m.attention);
   const float cap = static_cast<float>(m.attention_cap), most = static_cast<float>(m.logit_cap);

@@ -18,11 +18,15 @@ constexpr int64_t MANY = 13, DECODED = LANES == 8 ? 1'100'000 : 400'000;
 constexpr int64_t CHUNK = 32;  // rounded inputs that are stored together, and stay in the cache
 constexpr int64_t APART = CHUNK * PANEL;  // numbers from the outputs of one matrix to those of another
 
-// One thread's memory for values derived from the inputs of a product; each array has `rows` rows.
+// Memory for what is computed beside products: of one thread; and of values derived from a product's inputs, each array
+// with `rows` rows. Every thread computes all of those, which is faster than synchronising; those of many inputs are in
+// memory that threads share, and each thread computes a part.
 struct Own {
-  float *scale, *sums, *weighed, *scores, *decoded, *low;
+  float *scale, *scores, *decoded;
+  float *sums, *weighed, *low;
   Rounded* rounded;
   bool rounds;  // whether products with coded weights round their inputs
+  bool shared;  // whether threads share the derived values
 };
 
 // 1 / root mean square of D numbers.
@@ -36,7 +40,7 @@ float norm(const float* x, int64_t D, double eps) {
   return static_cast<float>(1.0 / std::sqrt(total / static_cast<double>(D) + eps));
 }
 
-// Of each row. Every thread computes all of them, which is faster than synchronising.
+// Of each row. Every thread computes all of them.
 void norms(const float* x, int64_t rows, int64_t D, double eps, float* scale) {
   for (int64_t r = 0; r < rows; r++) scale[r] = norm(x + r * D, D, eps);
 }
@@ -62,16 +66,16 @@ void with_number_of(const LowRank& low, Call call) {
   }
 }
 
-// strengths · (A x) for x (rows, K), to `found` (rows, rank). Every thread computes all of them, as for the norms.
+// strengths · (A x) for some rows of x (rows, K), to `found` (rows, rank).
 template <class Number>
-void into_low_rank(const LowRank& low, const float* x, int64_t rows, int64_t K, float* found) {
-  for (int64_t r = 0; r < rows; r++) {
+void into_low_rank(const LowRank& low, const float* x, Share rows, int64_t K, float* found) {
+  for (int64_t r = rows.begin; r < rows.end; r++) {
     for (int64_t j = 0; j < low.rank; j++) {
       const Number* a = static_cast<const Number*>(low.a) + j * K;
       Vec totals[2] = {};
       int64_t k = 0;
       for (; k + 2 * LANES <= K; k += 2 * LANES) {
-        if (r == 0) __builtin_prefetch(a + k + 2 * K);  // the processor's own prefetching ends at each page
+        if (r == rows.begin) __builtin_prefetch(a + k + 2 * K);  // the processor's own prefetching ends at each page
         totals[0] += load(a + k) * load(x + r * K + k);
         totals[1] += load(a + k + LANES) * load(x + r * K + k + LANES);
       }
@@ -201,42 +205,59 @@ bool has_codes(const Matrix* m) {
   return std::any_of(m->part, m->part + m->parts, [](const Part& part) { return FORMATS[part.kind].coded(); });
 }
 
-// What the products of x with these matrices share: they have the norm of the first one.
+// Which chunks of inputs this thread derives values from, and which inputs.
+Share chunks_to_derive(int64_t rows, const Own& own) {
+  return own.shared ? share(chunks_of(rows)) : Share{0, chunks_of(rows)};
+}
+
+Share rows_to_derive(int64_t rows, const Own& own) {
+  const Share chunks = chunks_to_derive(rows, own);
+  const int64_t all = std::max<int64_t>(chunks_of(rows), 1);
+  return {rows * chunks.begin / all, rows * chunks.end / all};
+}
+
+// What the products of x with these matrices share: they have the norm of the first one. `inner`: where the inner values of
+// each matrix's adapters go.
 template <int COUNT>
-Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t rows, const float* scale, const Own& own) {
+Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t rows, const float* scale, const Own& own,
+                 float* const (&inner)[COUNT]) {
   const int64_t K = matrices[0]->in;
+  const Share mine = rows_to_derive(rows, own);
   if (const float* norm = matrices[0]->norm) {
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = mine.begin; r < mine.end; r++) {
       for (int64_t i = 0; i < K; i++) own.weighed[r * K + i] = x[r * K + i] * norm[i];
     }
     x = own.weighed;
   }
-  if (std::any_of(matrices, matrices + COUNT, [](const Matrix* m) { return has_offsets(*m); })) {
-    for (int64_t at = 0; at < rows * K; at += BLOCK) {
+  const bool rounds = own.rounds && std::all_of(matrices, matrices + COUNT, has_codes);
+  const Share chunks = chunks_to_derive(rows, own);
+  for (int64_t chunk = chunks.begin; rounds && chunk < chunks.end; chunk++) {
+    const Share some = part_of(rows, chunk, chunks_of(rows));
+    round_inputs(x + some.begin * K, some.count(), K, chunk_at(own.rounded, some.begin, K));
+  }
+  if (!rounds && std::any_of(matrices, matrices + COUNT, [](const Matrix* m) { return has_offsets(*m); })) {
+    for (int64_t at = mine.begin * K; at < mine.end * K; at += BLOCK) {
       Vec total = load(x + at);
       for (int64_t i = LANES; i < BLOCK; i += LANES) total += load(x + at + i);
       own.sums[at / BLOCK] = sum<LANES>(total);
     }
   }
-  const bool rounds = own.rounds && std::all_of(matrices, matrices + COUNT, has_codes);
-  for (int64_t chunk = 0, chunks = rounds ? chunks_of(rows) : 0; chunk < chunks; chunk++) {
-    const Share some = part_of(rows, chunk, chunks);
-    round_inputs(x + some.begin * K, some.count(), K, chunk_at(own.rounded, some.begin, K));
+  for (int i = 0; i < COUNT; i++) {
+    if (const LowRank* low = matrices[i]->low) {
+      with_number_of(*low, [&](auto number) { into_low_rank<decltype(number)>(*low, x, mine, K, inner[i]); });
+    }
+  }
+  if (own.shared) {
+#pragma omp barrier
   }
   return {x, rows, scale, own.sums, rounds ? own.rounded : nullptr};
-}
-
-void inner_of(const LowRank* low, const Inputs& inputs, int64_t K, float* found) {
-  if (!low) return;
-  with_number_of(*low, [&](auto number) { into_low_rank<decltype(number)>(*low, inputs.x, inputs.rows, K, found); });
 }
 
 // y = scale · x Wᵀ + b for x (rows, K), a panel at a time: `take(row, first output, how many, values)`. A scale for
 // each row, or null.
 template <class Take>
 void product(const Matrix& m, const float* x, int64_t rows, const float* scale, const Own& own, Take take) {
-  const Inputs inputs = inputs_of<1>({&m}, x, rows, scale, own);
-  inner_of(m.low, inputs, m.in, own.low);
+  const Inputs inputs = inputs_of<1>({&m}, x, rows, scale, own, {own.low});
   int64_t panels = 0, first = 0, before = 0;
   for (int64_t i = 0; i < m.parts; i++) panels += panels_of(m.part[i]);
   const Share mine = share(panels);
@@ -254,10 +275,8 @@ void product(const Matrix& m, const float* x, int64_t rows, const float* scale, 
 template <class Take>
 void products(const Matrix& a, const Matrix& b, const float* x, int64_t rows, const float* scale, const Own& own,
               Take take) {
-  const Inputs inputs = inputs_of<2>({&a, &b}, x, rows, scale, own);
   float* second = own.low + (a.low ? rows * a.low->rank : 0);
-  inner_of(a.low, inputs, a.in, own.low);
-  inner_of(b.low, inputs, b.in, second);
+  const Inputs inputs = inputs_of<2>({&a, &b}, x, rows, scale, own, {own.low, second});
   some_panels<2>({&a, &b}, {a.part, b.part}, share(panels_of(a.part[0])), 0, 0, inputs, own, {own.low, second}, take);
 }
 

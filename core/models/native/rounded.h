@@ -499,7 +499,7 @@ struct RoundedProduct {
   }
 
   // How many of these rows are computed at once.
-  static int64_t at_once(int64_t rows) {
+  static int64_t at_once([[maybe_unused]] int64_t rows) {
 #if defined(POLYDRAFT_TILES)
     if (in_tiles(rows)) return ROWS_AT_ONCE;
 #endif

@@ -190,11 +190,20 @@ def test_the_default_models_distributions_are_nearly_those_of_float32(
     assert divergence / positions < 0.004  # 0.0026 measured
 
 
-def test_a_text_has_the_same_logits_read_at_once_and_token_by_token(int8: TorchModel, torch_model: TorchModel) -> None:
-    ids = list(range(500, 520))
-    sequence = int8.open()
-    apart = torch.stack([sequence.feed([token]) for token in ids])
-    assert torch.equal(int8.open().feed_every(ids), apart)
+@pytest.mark.parametrize("adapted", [False, True])
+def test_a_text_has_the_same_logits_read_at_once_and_token_by_token(
+    int8: TorchModel, torch_model: TorchModel, adapted: bool
+) -> None:
+    """Also of so many tokens that threads divide what they derive from them, and with an adapter."""
+    ids = list(range(500, 575))
+    try:
+        if adapted:
+            int8.adapt([(adapters.load(ROOT / "assets/prose"), 1.0)])
+        sequence = int8.open()
+        apart = torch.stack([sequence.feed([token]) for token in ids])
+        assert torch.equal(int8.open().feed_every(ids), apart)
+    finally:
+        int8.adapt([])
     assert not torch.equal(torch_model.open().feed_every(ids), apart)
 
 
