@@ -39,7 +39,6 @@ inline int64_t filled(int64_t columns) { return (columns + LANES - 1) / LANES * 
 template <int N>
 inline Vec scores_of(const float* q, float factor, const float* keys) {
   Vec dots[LANES] = {};
-#pragma GCC unroll 16
   for (int i = 0; i < N; i++) {
     const Vec part = load(q + i * LANES) * factor;
 #pragma GCC unroll 16
