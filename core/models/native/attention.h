@@ -47,14 +47,13 @@ inline Vec scores_of(const float* q, float factor, const float* keys) {
   return sums(dots);
 }
 
-// The same with fewer keys.
-template <int N>
-Vec some_scores_of(const float* q, float factor, const float* keys, int64_t count) {
+// The same with fewer keys, and for any width.
+Vec some_scores_of(const float* q, int64_t w, float factor, const float* keys, int64_t count) {
   alignas(64) float found[LANES];
   store(found, Vec{} + UNSEEN);
   for (int64_t c = 0; c < count; c++) {
     Vec dot = {};
-    for (int i = 0; i < N; i++) dot = fused(load(q + i * LANES) * factor, load(keys + (c * N + i) * LANES), dot);
+    for (int64_t i = 0; i < w; i += LANES) dot = fused(load(q + i) * factor, load(keys + c * w + i), dot);
     found[c] = sum<LANES>(dot);
   }
   return load(found);
@@ -92,6 +91,28 @@ inline void add_values(const float* values, const float* weights, int64_t stride
   for (int r = 0; r < R; r++) found[r] = totals[r];
 }
 
+// Turns the scores of so many columns into weights, and returns 1 / their sum. `highest` has the highest score.
+float weights_of(float* scores, int64_t columns, float cap, Vec highest) {
+  const int64_t end = filled(columns);
+  if (cap > 0) {
+    highest = Vec{} + UNSEEN;
+    for (int64_t c = 0; c < end; c += LANES) {
+      Vec score = load(scores + c);
+      score = score == UNSEEN ? score : capped(score, cap);
+      store(scores + c, score);
+      highest = score > highest ? score : highest;
+    }
+  }
+  const float most = folded<float, LANES>(highest, [](auto a, auto b) { return a > b ? a : b; });
+  Vec total = {};
+  for (int64_t c = 0; c < end; c += LANES) {
+    const Vec weight = exp(load(scores + c) - most);
+    total += weight;
+    store(scores + c, weight);
+  }
+  return 1.0f / sum<LANES>(total);
+}
+
 // Attention of up to TOGETHER queries to keys and values of w = N · LANES numbers each. `scores` has room for as many
 // numbers as `filled` gives for the most columns, for each query. A query's result does not depend on the others.
 template <int N>
@@ -110,7 +131,8 @@ void attend(const Query* queries, int64_t count, const float* keys, const float*
       if (some <= 0) continue;
       float* to = scores + r * stride + c;
       const float* some_keys = keys + c * N * LANES;
-      store(to, some < LANES ? some_scores_of<N>(of.q, factor, some_keys, some) : scores_of<N>(of.q, factor, some_keys));
+      store(to, some == LANES ? scores_of<N>(of.q, factor, some_keys)
+                              : some_scores_of(of.q, N * LANES, factor, some_keys, some));
       if (of.seen) {
         for (int64_t j = 0; j < some; j++) to[j] = of.seen[c + j] ? to[j] : UNSEEN;
       }
@@ -120,27 +142,7 @@ void attend(const Query* queries, int64_t count, const float* keys, const float*
   }
 
   float whole[TOGETHER];
-  for (int64_t r = 0; r < count; r++) {
-    const int64_t end = filled(queries[r].columns);
-    float* own = scores + r * stride;
-    if (cap > 0) {
-      highest[r] = Vec{} + UNSEEN;
-      for (int64_t c = 0; c < end; c += LANES) {
-        Vec score = load(own + c);
-        score = score == UNSEEN ? score : capped(score, cap);
-        store(own + c, score);
-        highest[r] = score > highest[r] ? score : highest[r];
-      }
-    }
-    const float most = folded<float, LANES>(highest[r], [](auto a, auto b) { return a > b ? a : b; });
-    Vec total = {};
-    for (int64_t c = 0; c < end; c += LANES) {
-      const Vec weight = exp(load(own + c) - most);
-      total += weight;
-      store(own + c, weight);
-    }
-    whole[r] = 1.0f / sum<LANES>(total);
-  }
+  for (int64_t r = 0; r < count; r++) whole[r] = weights_of(scores + r * stride, queries[r].columns, cap, highest[r]);
 
   Sums<N> found[TOGETHER];
   constexpr bool PAIRED = 2 * VALUE_CHAINS<N> * N <= LANES;  // whether the sums of two queries fit into the registers
@@ -150,7 +152,7 @@ void attend(const Query* queries, int64_t count, const float* keys, const float*
       const int64_t some = std::min<int64_t>(queries[r].columns - c, LANES);
       const float* weights = scores + r * stride + c;
       if (PAIRED && r + 1 < count && some == LANES && queries[r + 1].columns - c >= LANES) {
-        add_values<N, 2>(some_values, weights, stride, LANES, found + r++);
+        add_values<N, 2>(some_values, weights, stride, some, found + r++);
       } else if (some > 0) {
         add_values<N, 1>(some_values, weights, stride, some, found + r);
       }
