@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+
+from core import options
 
 Model = Annotated[
     str,
     typer.Option(help="[bold]default[/], a .gguf file, a model's folder, or a Hugging Face id.", metavar="NAME"),
 ]
 Backend = Annotated[
-    Literal["auto", "torch", "llama.cpp"],
+    options.Backend,
     typer.Option(help="The engine that runs the model: auto (the fastest here), torch or llama.cpp.", metavar="NAME"),
 ]
 Precision = Annotated[
-    Literal["auto", "file", "float32", "bfloat16", "int8"],
+    options.Precision,
     typer.Option(
         help="Weights of torch on a CPU: [bold]file[/], in the file's format; [bold]float32[/], unpacked (the same "
         "results, slower); [bold]bfloat16[/], rounded. [bold]int8[/] also rounds the inputs of products to 8 bits: "

@@ -141,8 +141,8 @@ void attend(const Query* queries, int64_t count, const float* keys, const float*
     }
   }
 
-  float whole[TOGETHER];
-  for (int64_t r = 0; r < count; r++) whole[r] = weights_of(scores + r * stride, queries[r].columns, cap, highest[r]);
+  float inverse[TOGETHER];
+  for (int64_t r = 0; r < count; r++) inverse[r] = weights_of(scores + r * stride, queries[r].columns, cap, highest[r]);
 
   Sums<N> found[TOGETHER];
   constexpr bool PAIRED = 2 * VALUE_CHAINS<N> * N <= LANES;  // whether the sums of two queries fit into the registers
@@ -162,7 +162,7 @@ void attend(const Query* queries, int64_t count, const float* keys, const float*
     for (int i = 0; i < N; i++) {
       Vec total = found[r].of[0][i];
       for (int chain = 1; chain < VALUE_CHAINS<N>; chain++) total += found[r].of[chain][i];
-      store(queries[r].out + i * LANES, total * whole[r]);
+      store(queries[r].out + i * LANES, total * inverse[r]);
     }
   }
 }
