@@ -178,13 +178,15 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
       }
     }
 #pragma omp barrier
-    // Inputs of one head are consecutive, so that its keys stay in the cache. Later inputs attend to more columns, so
-    // threads take them in turn.
-    int64_t first = 0, group = 0;  // the line's first input; of all groups of queries
+    // Neighbouring inputs of a head are a group, whose keys stay in the cache; of a line with few inputs there are as many
+    // groups as threads. Later inputs attend to more columns, so threads take the groups in turn.
+    const int64_t threads = omp_get_num_threads(), for_all = (threads + m.heads - 1) / m.heads;
+    int64_t first = 0, group = 0;  // the line's first input; of all groups
     for (line = p.line; line < p.line + p.lines; first += line++->n) {
-      const int64_t columns = line->past + line->n, parts = (line->n + TOGETHER - 1) / TOGETHER;
+      const int64_t columns = line->past + line->n;
+      const int64_t parts = std::max((line->n + TOGETHER - 1) / TOGETHER, std::min(line->n, for_all));
       for (int64_t piece = 0; piece < m.heads * parts; piece++) {
-        if (group++ % omp_get_num_threads() != omp_get_thread_num()) continue;
+        if (group++ % threads != omp_get_thread_num()) continue;
         const int64_t head = piece / parts;
         const Share some = part_of(line->n, piece % parts, parts);
         const float* keys =
