@@ -384,16 +384,20 @@ struct RoundedProduct {
   // Up to so many rows, both halves of a panel are computed at once, so that it is read once.
   static constexpr int WHOLE = 4;
 
+  // A total, and the product of a row's codes of a block, or of a rest of it, after it.
+  template <bool REST>
+  static Vec added(Vec total, Int dot, Vec scale, Vec offset, const Rounded& x) {
+    total = fused(scale * x.scale, __builtin_convertvector(dot, Vec), total);
+    return OFFSETS && !REST ? fused(offset, x.sum - Vec{}, total) : total;
+  }
+
   // Adds the products of R rows with a block, or with a rest of it, to their totals of half a panel.
   template <int R, bool REST>
   static void add(const Rounded* x, const Blocks& blocks, int half, Vec (&totals)[R]) {
     for (int at = 0; at < BLOCK; at += GROUP) {
       const Dots<BITS, GROUP / 4> dots(blocks.codes() + at * BITS / 32 * PANEL + half * LANES);
       const Vec scale = blocks.scale(half, at), offset = OFFSETS && !REST ? blocks.offset(half) : Vec{};
-      const auto add_to = [&](int r, Int dot) {
-        totals[r] = fused(scale * x[r].scale, __builtin_convertvector(dot, Vec), totals[r]);
-        if (OFFSETS && !REST) totals[r] = fused(offset, x[r].sum - Vec{}, totals[r]);
-      };
+      const auto add_to = [&](int r, Int dot) { totals[r] = added<REST>(totals[r], dot, scale, offset, x[r]); };
       constexpr int EACH = PAIRS && R % 2 == 0 ? 2 : 1;
 #pragma GCC unroll 16
       for (int r = 0; r < R; r += EACH) {
@@ -452,9 +456,7 @@ struct RoundedProduct {
         for (int half = 0; half < 2; half++) {
           float* to = found + r * PANEL + half * LANES;
           const Int dot = (Int)load_words(reinterpret_cast<const uint32_t*>(of.dots[r] + half * LANES));
-          Vec total = fused(of.scale[half] * of.x[r].scale, __builtin_convertvector(dot, Vec), load(to));
-          if (OFFSETS) total = fused(of.offset[half], of.x[r].sum - Vec{}, total);
-          store(to, total);
+          store(to, added<false>(load(to), dot, of.scale[half], of.offset[half], of.x[r]));
         }
       }
     };
@@ -469,7 +471,7 @@ struct RoundedProduct {
         next.x = x;
         for (int half = 0; half < 2; half++) {
           next.scale[half] = blocks.scale(half, at);
-          if (OFFSETS) next.offset[half] = blocks.offset(half);
+          next.offset[half] = OFFSETS ? blocks.offset(half) : Vec{};
         }
         const uint32_t* codes = blocks.codes() + at * BITS / 32 * PANEL;
         alignas(64) uint32_t words[GROUP / 4 * PANEL];
