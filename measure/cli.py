@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
-from typing import Annotated, Any, Protocol, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast, get_type_hints
 
 import typer
 from rich.console import Console
@@ -14,9 +15,9 @@ from core.errors import InputError
 from core.files import write_whole
 from measure.bench import BENCHES
 from measure.evals import EVALS
-from measure.options import EvalOptions
-from measure.report import BenchOptions, Report, show
-from measure.uses import refuse_unused, uses_of
+
+if TYPE_CHECKING:  # every start of `polydraft` imports this module, and few need the options
+    from measure.report import BenchOptions, Report
 
 
 class Measurement(Protocol):
@@ -36,20 +37,36 @@ def module_of(command: str, name: str) -> Measurement:
     return cast("Measurement", import_module(f"{__package__}.{folder}.{name.replace('-', '_')}"))
 
 
+def options_for(command: str) -> type[BenchOptions]:
+    from measure.options import EvalOptions
+    from measure.report import BenchOptions
+
+    return {"bench": BenchOptions, "eval": EvalOptions}[command]
+
+
 def register(app: typer.Typer) -> None:
     """Adds the commands `bench NAME` and `eval NAME` to `app`."""
-    for command, known, options, description in (
-        ("bench", BENCHES, BenchOptions, "Measure this machine; each measurement runs beside its peer."),
-        ("eval", EVALS, EvalOptions, "Evaluate the quality of drafts, beside their peers in the same run."),
+    for command, known, description in (
+        ("bench", BENCHES, "Measure this machine; each measurement runs beside its peer."),
+        ("eval", EVALS, "Evaluate the quality of drafts, beside their peers in the same run."),
     ):
         names = "\n\n".join(f"{name}: {what}." for name, what in known.items())
-        as_json = "as_json", Annotated[bool, typer.Option("--json", help="Print one JSON object.")], False
-        cls = command_with(options_of(_fields(options)), options_of([as_json]))
-        app.command(command, help=f"{description}\n\n{names}", cls=cls)(_command(command, known, options))
+        cls = command_with(partial(_flags, command), _json)
+        app.command(command, help=f"{description}\n\n{names}", cls=cls)(_command(command, known))
+
+
+def _json() -> list[Any]:
+    return options_of([("as_json", Annotated[bool, typer.Option("--json", help="Print one JSON object.")], False)])
+
+
+def _flags(command: str) -> list[Any]:
+    return options_of(_fields(options_for(command)))
 
 
 def _fields(options: type[BenchOptions]) -> Iterator[tuple[str, Any, Any]]:
     """The fields of a class of options that have a `Use`, as flags."""
+    from measure.uses import uses_of
+
     hints = get_type_hints(options)
     for name, use in uses_of(options).items():
         flags = use.flags or ((f"--{name}",) if hints[name] is bool else ())
@@ -57,16 +74,18 @@ def _fields(options: type[BenchOptions]) -> Iterator[tuple[str, Any, Any]]:
         yield name, Annotated[hints[name], about], getattr(options, name)
 
 
-def _command(command: str, known: Mapping[str, str], options: type[BenchOptions]) -> Callable[..., None]:
-    """The function of a command; the generated flags are the fields of `options` that have a `Use`."""
-    uses = uses_of(options)
-
+def _command(command: str, known: Mapping[str, str]) -> Callable[..., None]:
+    """The function of a command."""
     argument = typer.Argument(help=f"One of {', '.join(known)}.")
 
     def run(ctx: typer.Context, name: str = argument) -> None:
+        from measure.report import show
+        from measure.uses import refuse_unused, uses_of
+
         if name not in known:
             raise InputError(f"{command} {name!r} given; one of {', '.join(known)} expected.")
-        refuse_unused(name, uses, ctx)
+        options = options_for(command)
+        refuse_unused(name, uses_of(options), ctx)
         given = values_of(ctx)
         as_json, module, chosen = given.pop("as_json"), module_of(command, name), options(**given)
         console = Console(stderr=True, soft_wrap=True)

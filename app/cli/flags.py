@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, make_dataclass
 from typing import Annotated, Any
 
@@ -50,20 +50,33 @@ def values_of(ctx: typer.Context) -> dict[str, Any]:
     return ctx.meta.get(_VALUES, {})
 
 
-def command_with(last: Sequence[Any], first: Sequence[Any] = ()) -> type[TyperCommand]:
-    """The class of a command with generated options: `first` after the command's first argument, `last` at the end."""
+def command_with(last: Callable[[], Sequence[Any]], first: Callable[[], Sequence[Any]] = tuple) -> type[TyperCommand]:
+    """The class of a command with generated options: `first` after the command's first argument, `last` at the end.
+
+    They are generated when they are first read: every start makes all commands, and reads the options of one.
+    """
 
     class Generated(TyperCommand):
-        def __init__(self, *arguments: Any, params: list[Any], **more: Any) -> None:
-            super().__init__(*arguments, params=[*params[:1], *first, *params[1:], *last], **more)
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            self._written = self.params
+            del self.params
+
+        def __getattr__(self, name: str) -> Any:  # called for a missing attribute
+            if name != "params":
+                raise AttributeError(name)
+            self.params = [*self._written[:1], *first(), *self._written[1:], *last()]
+            return self.params
 
     return Generated
 
 
 def command_of(flags: Mapping[str, Flag]) -> type[TyperCommand]:
     """The class of a command with these flags, whose values `given` returns."""
-    last = options_of(_field(flag) for flag in flags.values() if flag.kind)
-    return command_with(last, options_of(_field(flag) for flag in flags.values() if not flag.kind))
+    return command_with(
+        lambda: options_of(_field(flag) for flag in flags.values() if flag.kind),
+        lambda: options_of(_field(flag) for flag in flags.values() if not flag.kind),
+    )
 
 
 def given(ctx: typer.Context, flags: Mapping[str, Flag]) -> Given:

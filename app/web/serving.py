@@ -28,7 +28,7 @@ from app.web.security.access import Access, token
 from app.web.security.allowed import allowed
 from app.web.security.connections import configured, raise_descriptor_limit
 from app.web.security.guard import HOST
-from app.web.site import create_app, create_service_app, prepare_gradio
+from app.web.site import create_app, create_service_app
 from core.errors import InputError, traced
 from core.options import Backend, Precision
 
@@ -126,21 +126,19 @@ def serve(
             from core.models.load import find_model  # imports torch
 
             find_model(name)  # a mistyped name ends the start; after later failures the page stays up
-        # Gradio first: two threads that import at the same time share one interpreter lock, and the page would answer
-        # later. Torch is imported and the model loaded while the page is built and the server starts.
-        if page:
-            prepare_gradio()
         service = DraftService(load, model_name)
         learner = learner_for(service) if page else None
         if learner:
             go_on = partial(resume_learning, learner, service)
             service.adopted = lambda: threading.Thread(target=go_on, daemon=True).start()
-        service.start()
         app = (
             create_app(service, access, learner, also)
             if page
             else create_service_app(service, access, _is_elsewhere(host), also)
         )
+        # After the page: two threads that import at the same time share one interpreter lock, and the page would answer
+        # later. Torch is imported and the model loaded while the server starts and the browser loads the page.
+        service.start()
         take_turns_quickly()
         config = configured(app, timeout_graceful_shutdown=1)
         for adapted in (_not_about_leaving, without_text):
