@@ -39,14 +39,24 @@ inline Vec load_half(const char* p) {
 #endif
 }
 
-// The address to prefetch from, and the bytes by which it advances with each input.
+// The address to prefetch from, and the bytes by which it advances with each input. It is of the next panel, or of this one
+// ahead of what is read.
 struct Fetch {
   const char* from;
   int64_t step;
+  bool next;
 
   void prefetch(int64_t inputs) {
     for (int64_t to = 0; to < inputs * step; to += 64) __builtin_prefetch(from + to);
     from += inputs * step;
+  }
+
+  // For so many readings of a panel, each of which fetches its part of the next one.
+  Fetch shared_by(int64_t readings) const { return {from, next ? (step + readings - 1) / readings : step, next}; }
+
+  // Ends a reading of the panel, which is in the cache now.
+  void end_reading() {
+    if (!next) step = 0;
   }
 };
 

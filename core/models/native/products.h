@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t IN_CACHE = 400'000;  // bytes: twice as many, and some inputs, fit into a core's cache
 constexpr int AHEAD = 2048;            // bytes: the hardware's own prefetch ends at each page of 4 KB
+constexpr int64_t FETCHING = 2;        // blocks of inputs during which the next panel is fetched, at most
 // Inputs from which decoding a panel of coded weights once is faster, and up to how large a panel is then.
 constexpr int64_t MANY = 13, DECODED = LANES == 8 ? 1'100'000 : 400'000;
 constexpr int64_t CHUNK = 32;  // rounded inputs that are stored together, and stay in the cache
@@ -145,9 +146,10 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
   }
   const int64_t blocks = rounded ? chunks_of(rows) : (rows + ROWS - 1) / ROWS;
   if (blocks == 0) return;
-  // While one panel is computed, each block of inputs prefetches its part of the next panel. In a panel too large for the
-  // cache, the weights just ahead are prefetched instead.
+  // While one panel is computed, the first blocks of inputs prefetch the next panel. In a panel too large for the cache,
+  // the weights just ahead are prefetched instead.
   const bool whole = size <= IN_CACHE;
+  const int64_t fetching = std::min(blocks, FETCHING);
   // For many inputs, weights are decoded once.
   const bool decode = !rounded && rows >= MANY && Float32::bytes(K) <= DECODED;
   for (int64_t p = mine.begin; p < mine.end; p++) {
@@ -162,8 +164,9 @@ void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&par
       for (int i = 0; i < COUNT; i++) {
         float* values = found + i * APART;
         const char* w = parts[i]->panels + p * bytes[i];
-        const int64_t each = (bytes[i] + K - 1) / K, step = whole ? (each + blocks - 1) / blocks : each;
-        const Fetch fetch{w + (whole ? bytes[i] + block * step * K : AHEAD), step};
+        const int64_t each = (bytes[i] + K - 1) / K, part = (each + fetching - 1) / fetching;
+        Fetch fetch{w + AHEAD, each, false};
+        if (whole) fetch = {w + bytes[i] + block * part * K, block < fetching ? part : 0, true};
         const float* sums = inputs.sums + row * (K / BLOCK);
         if (block == 0 && matrices[i]->low) fetch_low_rank(*matrices[i]->low, first_panel + p);
         if (rounded) {

@@ -416,9 +416,9 @@ struct RoundedProduct {
 
   // A panel's outputs for R rows, or R - 1, without the rests.
   template <int R>
-  static void tile(const char* w, const RoundedRows& inputs, int64_t K, Fetch fetch, float* found) {
+  static void tile(const char* w, const RoundedRows& inputs, int64_t K, Fetch& fetch, float* found) {
     constexpr int HALVES = R <= WHOLE ? 2 : 1;
-    for (int first = 0; first < 2; first += HALVES, fetch.step = 0) {
+    for (int first = 0; first < 2; first += HALVES) {
       Vec totals[HALVES][R] = {};
       Blocks blocks{layout, w};
       const Rounded* x = inputs.blocks;
@@ -431,6 +431,7 @@ struct RoundedProduct {
       for (int r = 0; r < R && r < inputs.rows; r++) {
         for (int half = 0; half < HALVES; half++) store(found + r * PANEL + (first + half) * LANES, totals[half][r]);
       }
+      fetch.end_reading();
     }
   }
 
@@ -447,7 +448,7 @@ struct RoundedProduct {
 
   // A panel's outputs for up to ROWS_AT_ONCE rows, without the rests, by products of tiles. While the processor computes
   // a product, the one before it is added to the totals.
-  static void tiled(const char* w, const RoundedRows& inputs, int64_t K, Fetch fetch, float* found) {
+  static void tiled(const char* w, const RoundedRows& inputs, int64_t K, Fetch& fetch, float* found) {
     std::fill_n(found, inputs.rows * PANEL, 0.0f);
     const Tiles tiles(inputs.rows, GROUP);
     Product products[2];
@@ -486,10 +487,11 @@ struct RoundedProduct {
       }
     }
     if (count > 0) add_up(products[(count + 1) % 2]);
+    fetch.end_reading();
   }
 #endif
 
-  using Tile = void (*)(const char*, const RoundedRows&, int64_t K, Fetch, float*);
+  using Tile = void (*)(const char*, const RoundedRows&, int64_t K, Fetch&, float*);
 
   template <int... I>
   static Tile tile_of(int64_t rows, std::integer_sequence<int, I...>) {
@@ -510,7 +512,8 @@ struct RoundedProduct {
 
   static void panel(const Layout&, const char* w, const RoundedRows& inputs, int64_t K, Fetch fetch, float* found) {
     const int64_t rows = inputs.rows, most = at_once(rows), tiles = (rows + most - 1) / most;
-    for (int64_t i = 0; i < tiles; i++, fetch.step = 0) {
+    fetch = fetch.shared_by(rows <= WHOLE || most > TILE ? tiles : 2 * tiles);
+    for (int64_t i = 0; i < tiles; i++) {
       const Share some = part_of(rows, i, tiles);
       const Tile tile = tile_of(some.count(), std::make_integer_sequence<int, TILE / 2>{});
       tile(w, inputs.part(some.begin, some.count()), K, fetch, found + some.begin * PANEL);
