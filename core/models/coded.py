@@ -5,8 +5,9 @@ take 6 in compiled code. Shapes: a matrix (out, in) has its inputs in blocks of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -75,11 +76,13 @@ class Coded:
 
     Attributes:
         type: in the file.
-        blocks: (out, bytes) uint8, as in the file.
+        blocks: (rows, bytes) uint8, as in the file.
+        order: (out,) int64, the row that has each output; None if they are in this order.
     """
 
     type: GGMLQuantizationType
     blocks: Tensor
+    order: Tensor | None = None
 
     @property
     def form(self) -> Form:
@@ -88,42 +91,58 @@ class Coded:
     @property
     def shape(self) -> tuple[int, int]:
         inputs, size = GGML_QUANT_SIZES[self.type]
-        return len(self.blocks), self.blocks.shape[1] // size * inputs
+        return len(self), self.blocks.shape[1] // size * inputs
 
     def __len__(self) -> int:
-        return len(self.blocks)
+        return len(self.blocks if self.order is None else self.order)
 
     def rows(self, chosen: Tensor) -> Coded:
-        return replace(self, blocks=self.blocks.index_select(0, chosen))
+        return replace(self, order=chosen if self.order is None else self.order[chosen])
 
     def split(self, sizes: list[int]) -> list[Coded]:
         """As many matrices, with these numbers of outputs."""
-        return [replace(self, blocks=part) for part in self.blocks.split(sizes)]
+        if self.order is None:
+            return [replace(self, blocks=part) for part in self.blocks.split(sizes)]
+        return [replace(self, order=part) for part in self.order.split(sizes)]
 
     def decoded(self) -> Tensor:
         """(out, in) float32."""
-        return torch.from_numpy(np.ascontiguousarray(dequantize(self.blocks.numpy(), self.type), np.float32))
+        blocks = self.blocks if self.order is None else self.blocks[self.order]
+        return torch.from_numpy(np.ascontiguousarray(dequantize(blocks.numpy(), self.type), np.float32))
 
     @staticmethod
-    def of(tensor: GGUFTensor) -> Coded | None:
-        """A tensor of a GGUF file; None for a tensor of another type. Raises ModelFileError for a scale or an offset
-        that is not finite: compiled code takes it for a large number."""
+    def of(tensor: GGUFTensor, memory: Tensor | None = None) -> Coded | None:
+        """A tensor of a GGUF file, in `memory` if these bytes are given; None for a tensor of another type. Raises
+        ModelFileError for a scale or an offset that is not finite: compiled code takes it for a large number."""
         if tensor.kind not in TYPES or len(tensor.shape) != 2:
             return None
-        data, of = tensor.data(), TYPES[tensor.kind]
+        memory = memory_of(tensor.bytes) if memory is None else memory
+        data, of = tensor.data(memory.numpy()), TYPES[tensor.kind]
         numbers = data.view(np.uint16).reshape(-1, GGML_QUANT_SIZES[tensor.kind][1] // 2)
         if any(bool((numbers[:, place // 2] & INFINITE >= of.exponent).any()) for place in of.halves):
             raise ModelFileError(f"{tensor.name} of the model has a scale that is not finite; download the file again.")
-        return Coded(tensor.kind, torch.from_numpy(data))
+        return Coded(tensor.kind, memory.view(data.shape))
 
 
 Weight = Tensor | Coded
 
 
-def weight_of(tensor: GGUFTensor) -> Weight:
-    """The tensor in its own format. Raises ModelFileError for a type that none of the above is, and for numbers that
-    are not finite."""
-    coded = Coded.of(tensor)
+def memory_of(size: int) -> Tensor:
+    """So many bytes. NumPy asks the kernel for large pages, PyTorch does not: filling them takes less time."""
+    return torch.from_numpy(np.empty(size, np.uint8))
+
+
+def weights_of(tensors: Sequence[GGUFTensor]) -> list[Weight]:
+    """As `weight_of` has them, of coded ones one behind the other in memory, so that `joined` need not copy them."""
+    memory = memory_of(sum(tensor.bytes for tensor in tensors))
+    ends = accumulate(tensor.bytes for tensor in tensors)
+    return [weight_of(tensor, memory[end - tensor.bytes : end]) for tensor, end in zip(tensors, ends, strict=True)]
+
+
+def weight_of(tensor: GGUFTensor, memory: Tensor | None = None) -> Weight:
+    """The tensor in its own format; a coded one is read into `memory`, if that is given. Raises ModelFileError for a
+    type that none of the above is, and for numbers that are not finite."""
+    coded = Coded.of(tensor, memory)
     if coded is not None:
         return coded
     if tensor.kind == Type.BF16:
@@ -171,7 +190,25 @@ def _one(alike: list[Weight]) -> Weight:
     coded = [part for part in alike if isinstance(part, Coded)]
     if not coded:
         return torch.cat([part for part in alike if isinstance(part, Tensor)])
-    return replace(coded[0], blocks=torch.cat([part.blocks for part in coded]))
+    blocks = _neighbours([part.blocks for part in coded])
+    if all(part.order is None for part in coded):
+        return replace(coded[0], blocks=blocks)
+    orders, first = list[Tensor](), 0
+    for part in coded:
+        orders.append(first + (torch.arange(len(part)) if part.order is None else part.order))
+        first += len(part.blocks)
+    return replace(coded[0], blocks=blocks, order=torch.cat(orders))
+
+
+def _neighbours(parts: list[Tensor]) -> Tensor:
+    """The rows of all parts; a copy, unless they are one behind the other in memory."""
+    memory, place = parts[0].untyped_storage().data_ptr(), parts[0].data_ptr()
+    for part in parts:
+        if part.data_ptr() != place or part.untyped_storage().data_ptr() != memory or not part.is_contiguous():
+            return torch.cat(parts)
+        place += part.nbytes
+    rows, width = sum(map(len, parts)), parts[0].shape[1]
+    return parts[0].as_strided((rows, width), (width, 1), parts[0].storage_offset())
 
 
 def filled(x: Tensor, panel: int) -> Tensor:

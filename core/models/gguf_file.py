@@ -73,9 +73,10 @@ class GGUFTensor:
     bytes: int
     _file: BufferedReader = field(repr=False)
 
-    def data(self) -> np.ndarray:
-        """A copy: numbers of this shape, or for coded kinds bytes (…, bytes of a row). Raises ModelFileError."""
-        data = np.empty(self.bytes, np.uint8)
+    def data(self, memory: np.ndarray | None = None) -> np.ndarray:
+        """A copy, in `memory` if these bytes are given: numbers of this shape, or for coded kinds bytes (…, bytes of a
+        row). Raises ModelFileError."""
+        data = np.empty(self.bytes, np.uint8) if memory is None else memory
         self._file.seek(self.offset)
         if self._file.readinto(data.data) != self.bytes:
             raise ModelFileError(f"{self._file.name} was truncated while it was read; download it again.")

@@ -24,7 +24,7 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models import native_library
 from core.models.adapter import LowRank, Projection
-from core.models.coded import Coded, Form, Weight, filled, in_panels, joined
+from core.models.coded import Coded, Form, Weight, filled, in_panels, joined, memory_of
 from core.models.native_library import CannotCompile, CppSource
 from core.models.threads import Threads
 
@@ -67,7 +67,9 @@ class _Matrix(Structure):
 class _Stored(Structure):
     _fields_ = [
         ("rows", c_void_p),
-        *((name, c_int64) for name in ("type", "out", "inputs", "row_bytes", "outputs")),
+        *((name, c_int64) for name in ("type", "out", "inputs", "row_bytes")),
+        ("order", c_void_p),
+        ("outputs", c_int64),
         ("panels", c_void_p),
         *((name, c_int64) for name in ("bytes", "threads")),
     ]
@@ -560,15 +562,16 @@ def panels_of(weight: Weight, panel: int) -> Tensor:
 def _coded_panels(weight: Coded, panel: int) -> Tensor:
     """(panels, bytes)"""
     out, inputs = weight.shape
-    blocks = weight.blocks.contiguous()
+    blocks, order = weight.blocks.contiguous(), None if weight.order is None else weight.order.contiguous()
     size = library().polydraft_panel_bytes(int(weight.type), inputs, panel)
-    panels = torch.empty(-(-out // panel), size, dtype=torch.uint8)
+    panels = memory_of(-(-out // panel) * size).view(-1, size)
     given = _Stored(
         rows=blocks.data_ptr(),
         type=int(weight.type),
         out=out,
         inputs=inputs,
         row_bytes=blocks.nbytes,
+        order=None if order is None else order.data_ptr(),
         outputs=panel,
         panels=panels.data_ptr(),
         bytes=panels.nbytes,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from core.models import gguf_check
-from core.models.coded import PLAIN, TYPES, Weight, float32, rows_of, split, weight_of
+from core.models.coded import PLAIN, TYPES, Weight, float32, rows_of, split, weight_of, weights_of
 from core.models.embeddings import Embeddings, largest
 from core.models.families import FAMILIES
 from core.models.gguf_check import Config, Scaling, config_of, table
@@ -119,7 +119,7 @@ class _Reader:
             q, k, v = self._maps(f"{name}.attn_qkv", [queries, keys, keys])
             gate, up = self._maps(f"{name}.ffn_up", [c.intermediate_size] * 2)
         else:
-            q, k, v = (self._map(f"{name}.attn_{part}") for part in "qkv")
+            q, k, v = self._neighbours([f"{name}.attn_{part}" for part in "qkv"])
             gate, up = (self._map(f"{name}.ffn_{part}") for part in ("gate", "up"))
         if c.family.paired:
             q, k = self._unpaired(q), self._unpaired(k)
@@ -147,7 +147,9 @@ class _Reader:
         )
 
     def _weight(self, name: str) -> Weight:
-        weight = weight_of(self._tensors[f"{name}.weight"])
+        return self._typed(weight_of(self._tensors[f"{name}.weight"]))
+
+    def _typed(self, weight: Weight) -> Weight:
         return weight if self._dtype is None else float32(weight).to(self._dtype)
 
     def _numbers(self, name: str) -> Tensor | None:
@@ -156,6 +158,10 @@ class _Reader:
 
     def _map(self, name: str) -> Map:
         return self._weight(name), self._numbers(f"{name}.bias")
+
+    def _neighbours(self, names: list[str]) -> list[Map]:
+        weights = map(self._typed, weights_of([self._tensors[f"{name}.weight"] for name in names]))
+        return [(weight, self._numbers(f"{name}.bias")) for weight, name in zip(weights, names, strict=True)]
 
     def _maps(self, name: str, sizes: list[int]) -> list[Map]:
         weight, bias = self._map(name)

@@ -162,6 +162,7 @@ class Memory:
                 self._refers(of, "rows", 4 * of.count * of.inputs, written=True)
             case native._Stored():
                 self._refers(of, "rows", of.row_bytes)
+                self._refers(of, "order", 8 * of.out)
                 self._refers(of, "panels", of.bytes, written=True)
             case native._Line():
                 self._refers(of, "cache", 4 * of.cache_size, written=True)

@@ -173,42 +173,54 @@ int64_t panel_bytes(const FileType& type, int64_t in, int64_t outputs) {
   return type.layout.bytes(in) / PANEL * outputs;
 }
 
-// Copies the lowest bytes of a number to its output's place beside those of the panel's other outputs.
-template <class Number>
-inline void put(char*& to, int64_t outputs, int64_t o, int64_t size, Number number) {
-  std::memcpy(to + o * size, &number, size);
-  to += outputs * size;
+constexpr int64_t MOST_OUTPUTS = 64;  // of a panel
+
+// Writes a number of each output, beside each other, and returns the place behind them.
+template <class Number, class Get>
+inline char* put(char* to, int64_t outputs, Get get) {
+  for (int64_t o = 0; o < outputs; o++) {
+    const Number number = static_cast<Number>(get(o));
+    std::memcpy(to + o * sizeof number, &number, sizeof number);
+  }
+  return to + outputs * sizeof(Number);
 }
 
-// The outputs of one panel, `count` of them, each with its blocks at `stride` bytes from the one before.
-void fill_panel(const FileType& type, const uint8_t* rows, int64_t stride, int64_t count, int64_t in, int64_t outputs,
-                char* panel) {
+// The outputs of one panel, of which `count` have blocks in `rows`.
+void fill_panel(const FileType& type, const uint8_t* const* rows, int64_t count, int64_t in, int64_t outputs, char* to) {
   const Layout& layout = type.layout;
-  const int64_t each = layout.super ? 1 : 2, inputs = layout.multiple(), size = panel_bytes(type, inputs, outputs);
-  if (count < outputs) std::memset(panel, 0, size * (in / inputs));
-  for (int64_t k = 0; k < in; k += inputs, rows += type.bytes, panel += size) {
-    for (int64_t o = 0; o < count; o++) {
-      Unpacked block;
-      type.unpack(rows + o * stride, block);
-      char* to = panel;
-      for (int64_t i = 0; i < (layout.super ? layout.offsets + 1 : 0); i++) put(to, outputs, o, 2, block.factors[i]);
-      for (int64_t b = 0; b < inputs / BLOCK; b++) {
-        const auto& of = block.of[b];
-        for (int64_t i = 0; i < BLOCK / layout.group; i++) put(to, outputs, o, each, of.scales[i]);
-        if (layout.offsets) put(to, outputs, o, each, of.offset);
-        for (int64_t i = 0; i < layout.bits; i++) put(to, outputs, o, 4, of.words[i]);  // 32 codes take `bits` words
+  const int64_t inputs = layout.multiple();
+  Unpacked blocks[MOST_OUTPUTS] = {};
+  for (int64_t block = 0; block < in / inputs; block++) {
+    for (int64_t o = 0; o < count; o++) type.unpack(rows[o] + block * type.bytes, blocks[o]);
+    for (int64_t i = 0; i < (layout.super ? layout.offsets + 1 : 0); i++) {
+      to = put<uint16_t>(to, outputs, [&](int64_t o) { return blocks[o].factors[i]; });
+    }
+    for (int64_t b = 0; b < inputs / BLOCK; b++) {
+      const auto scales = [&](auto get) {
+        to = layout.super ? put<uint8_t>(to, outputs, get) : put<uint16_t>(to, outputs, get);
+      };
+      for (int64_t i = 0; i < BLOCK / layout.group; i++) scales([&](int64_t o) { return blocks[o].of[b].scales[i]; });
+      if (layout.offsets) scales([&](int64_t o) { return blocks[o].of[b].offset; });
+      for (int64_t i = 0; i < layout.bits; i++) {  // 32 codes take `bits` words
+        to = put<uint32_t>(to, outputs, [&](int64_t o) { return blocks[o].of[b].words[i]; });
       }
     }
   }
 }
 
+// Bytes of a row.
+int64_t bytes_of_row(const FileType& type, int64_t in) { return in / type.layout.multiple() * type.bytes; }
+
 bool fits(const Stored& of) {
   const FileType* type = file_type(of.type);
   if (!type || !of.rows || !of.panels || of.threads < 1 || of.threads > THREADS) return false;
-  if (!sizes({of.out, of.in, of.outputs}) || of.in % type->layout.multiple()) return false;
-  const int64_t panels = (of.out + of.outputs - 1) / of.outputs, in_row = of.in / type->layout.multiple() * type->bytes;
+  if (!sizes({of.out, of.in, of.outputs}) || of.outputs > MOST_OUTPUTS || of.in % type->layout.multiple()) return false;
+  const int64_t panels = (of.out + of.outputs - 1) / of.outputs, row = bytes_of_row(*type, of.in);
   const int64_t bytes = times(panels, times(of.outputs, type->layout.bytes(of.in) / PANEL));
-  return times(of.out, in_row) < MOST && of.row_bytes == times(of.out, in_row) && bytes < MOST && of.bytes == bytes;
+  if (bytes >= MOST || of.bytes != bytes || of.row_bytes < 0 || of.row_bytes >= MOST || of.row_bytes % row) return false;
+  const int64_t rows = of.row_bytes / row;
+  if (!of.order) return rows == of.out;
+  return std::all_of(of.order, of.order + of.out, [&](int64_t at) { return 0 <= at && at < rows; });
 }
 
 }  // namespace

@@ -42,11 +42,12 @@ struct Matrix {
 
 // A matrix (out, in) of coded weights as a GGUF file has it, to be rearranged into panels of so many outputs.
 struct Stored {
-  const uint8_t* rows;  // (out, …) blocks
-  int64_t type;         // GGUF's number of it
-  int64_t out, in;      // `in` is a multiple of a block's inputs
-  int64_t row_bytes;    // of all rows
-  int64_t outputs;      // of a panel
+  const uint8_t* rows;   // of blocks
+  int64_t type;          // GGUF's number of it
+  int64_t out, in;       // `in` is a multiple of a block's inputs
+  int64_t row_bytes;     // of all rows
+  const int64_t* order;  // (out,) the row that has each output; null if they are in this order
+  int64_t outputs;       // of a panel, at most MOST_OUTPUTS
   char* panels;
   int64_t bytes;        // of all panels
   int64_t threads;

@@ -269,11 +269,13 @@ int polydraft_panels(const Stored* given) {
   const Stored& of = *given;
   if (!fits(of)) return 2;
   const FileType& type = *file_type(of.type);
-  const int64_t row = of.row_bytes / of.out, size = panel_bytes(type, of.in, of.outputs), panels = of.bytes / size;
+  const int64_t row = bytes_of_row(type, of.in), size = panel_bytes(type, of.in, of.outputs), panels = of.bytes / size;
 #pragma omp parallel for num_threads(static_cast<int>(of.threads)) schedule(static)
   for (int64_t i = 0; i < panels; i++) {
     const int64_t first = i * of.outputs, count = std::min(of.outputs, of.out - first);
-    fill_panel(type, of.rows + first * row, row, count, of.in, of.outputs, of.panels + i * size);
+    const uint8_t* rows[MOST_OUTPUTS];
+    for (int64_t o = 0; o < count; o++) rows[o] = of.rows + (of.order ? of.order[first + o] : first + o) * row;
+    fill_panel(type, rows, count, of.in, of.outputs, of.panels + i * size);
   }
   return 0;
 }

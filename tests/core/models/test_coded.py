@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from core.models import gguf_file, gguf_module, load, native_gguf
-from core.models.coded import LARGE, Coded, float32, joined, weight_of
+from core.models.coded import LARGE, Coded, float32, joined, weight_of, weights_of
 from core.models.coded import TYPES as TYPES_OF_FILES
 from core.models.gguf_file import GGUFTensor
 from core.models.llama import NativeLlama
@@ -99,6 +99,26 @@ def test_neighbouring_maps_of_one_type_become_one(tmp_path: Path) -> None:
     assert [len(each) for each in found] == [8, 8, 8, 16, 6]
     parts = (four, other, eight, of_super, of_super, plain, plain)
     assert torch.equal(torch.cat([*map(float32, found)]), torch.cat([*map(float32, parts)]))
+
+
+def test_maps_that_follow_each_other_in_memory_are_joined_without_a_copy(tmp_path: Path) -> None:
+    tensors = in_a_file(tmp_path / "x.gguf", {name: (torch.randn(8, 256), "Q4_K") for name in "qkv"})
+    q, k, v = (weight for weight in weights_of([tensors[name] for name in "qkv"]) if isinstance(weight, Coded))
+    order = torch.randperm(8)
+    for parts, same in (([q.rows(order), k, v], True), ([q.rows(order), v, k], False)):
+        (found,) = joined(parts)
+        assert isinstance(found, Coded)
+        assert (found.blocks.data_ptr() == q.blocks.data_ptr()) == same
+        assert torch.equal(float32(found), torch.cat([*map(float32, parts)]))
+        assert torch.equal(StoredRows.of(found)(torch.arange(24)), float32(found))
+
+
+def test_an_order_with_a_row_that_a_matrix_lacks_is_refused(tmp_path: Path) -> None:
+    weight = weight_of(in_a_file(tmp_path / "x.gguf", {"x": (torch.randn(8, 256), "Q6_K")})["x"])
+    assert isinstance(weight, Coded)
+    for row in (-1, 8):
+        with pytest.raises(ValueError, match="2 outputs"):
+            StoredRows.of(replace(weight, order=torch.tensor([0, row])))
 
 
 def module_and_compiled(kind: str, path: Path) -> tuple[PreTrainedModel, NativeLlama]:
