@@ -24,7 +24,7 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models import native_library
 from core.models.adapter import LowRank, Projection
-from core.models.coded import Coded, Form, Weight, filled, in_panels, joined, memory_of
+from core.models.coded import Coded, Form, Weight, filled, in_panels, joined
 from core.models.native_library import CannotCompile, CppSource
 from core.models.threads import Threads
 
@@ -564,7 +564,7 @@ def _coded_panels(weight: Coded, panel: int) -> Tensor:
     out, inputs = weight.shape
     blocks, order = weight.blocks.contiguous(), None if weight.order is None else weight.order.contiguous()
     size = library().polydraft_panel_bytes(int(weight.type), inputs, panel)
-    panels = memory_of(-(-out // panel) * size).view(-1, size)
+    panels = torch.empty(-(-out // panel), size, dtype=torch.uint8)
     given = _Stored(
         rows=blocks.data_ptr(),
         type=int(weight.type),
