@@ -20,9 +20,9 @@
 // width, H query heads on K key heads, w width of a head, I inner width, C columns of the cache.
 //
 // The other files of this folder are parts of this one: `interface.h` what the caller hands over, `vectors.h` the
-// processor's registers, `layout.h` how coded weights are stored, `weights.h` the kinds of weights, `rounded.h` products
-// with inputs of 8 bits, `tiles.h` products of AMX's tiles for them, `products.h` products with matrices, `attention.h`
-// attention, `files.h` weights as a file has them, `faults.h` the checks, `threads.h` what is used of OpenMP.
+// processor's registers, `layout.h` how coded weights are stored, `weights.h` the kinds of weights, `rounded.h` inputs of 8
+// bits, `rounded_ways.h` products with them, `tiles.h` products of AMX's tiles, `products.h` products with matrices,
+// `attention.h` attention, `files.h` weights as a file has them, `faults.h` the checks, `threads.h` what is used of OpenMP.
 //
 // The caller owns all memory. The fields of `Model` and `Pass` state its obligations. `polydraft_fault` checks those that
 // affect sizes or addresses before each pass, in about a hundred comparisons. It cannot check that a pointer refers to as
@@ -42,7 +42,14 @@
 
 namespace {
 
-// Sizes, in numbers, of the intermediate results of `run`: the shared ones, and those of each thread.
+constexpr int64_t CACHE_LINE = 64;  // bytes of a line of the cache; a vector that crosses two takes twice as long to load
+
+// Memory that begins with a line.
+struct Freed {
+  void operator()(float* p) const { operator delete[](p, std::align_val_t{CACHE_LINE}); }
+};
+
+// Sizes, in numbers, of the intermediate results of `run`: the shared ones, and those of each thread. Each begins with a line.
 struct Room {
   int64_t qkv, attended, acted, added, last, scale, scores, decoded, sums, weighed, low, rounded;
   bool derived_shared;
@@ -76,6 +83,10 @@ struct Room {
     }
     low = times(rows, rank);
     rounded = m.rounded ? times(rows, (widest + BLOCK) / BLOCK * FLOATS_OF_ROUNDED) : 0;
+    constexpr int64_t NUMBERS = CACHE_LINE / sizeof(float);
+    for (int64_t* each : {&qkv, &attended, &acted, &added, &last, &scale, &scores, &decoded, &sums, &weighed, &low, &rounded}) {
+      *each = (*each + NUMBERS - 1) / NUMBERS * NUMBERS;
+    }
   }
 
   int64_t derived() const { return sums + weighed + low + rounded; }
@@ -305,7 +316,8 @@ int polydraft_forward(const Model* model, const Pass* pass) {
   const Model& m = *model;
   const Pass& p = *pass;
   const Room room(m, p);
-  const std::unique_ptr<float[]> scratch(new (std::nothrow) float[room.shared() + p.threads * room.own()]);
+  const std::unique_ptr<float[], Freed> scratch(
+      new (std::align_val_t{CACHE_LINE}, std::nothrow) float[room.shared() + p.threads * room.own()]);
   if (!scratch) return 1;
 #pragma omp parallel num_threads(static_cast<int>(p.threads))
   run(m, p, room, scratch.get());

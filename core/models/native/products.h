@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "rounded.h"
+#include "rounded_ways.h"
 #include "threads.h"
 #include "weights.h"
 
@@ -14,9 +14,10 @@ namespace {
 constexpr int64_t IN_CACHE = 400'000;  // bytes: twice as many, and some inputs, fit into a core's cache
 constexpr int AHEAD = 2048;            // bytes: the hardware's own prefetch ends at each page of 4 KB
 constexpr int64_t FETCHING = 2;        // blocks of inputs during which the next panel is fetched, at most
-// Inputs from which decoding a panel of coded weights once is faster, and up to how large a panel is then.
+// Inputs from which decoding a panel of coded weights once is faster, and up to how many bytes it may have then.
 constexpr int64_t MANY = 13, DECODED = LANES == 8 ? 1'100'000 : 400'000;
-constexpr int64_t CHUNK = 32;  // rounded inputs that are stored together, and stay in the cache
+constexpr int64_t CHUNK = 32;  // rounded inputs that are stored together
+constexpr int64_t INPUTS_IN_CACHE = 400'000;  // bytes of inputs that stay in the cache while panels pass by
 constexpr int64_t APART = CHUNK * PANEL;  // numbers from the outputs of one matrix to those of another
 
 // Memory for what is computed beside products: of one thread; and of values derived from a product's inputs, each array
@@ -128,6 +129,46 @@ Rounded* chunk_at(Rounded* rounded, int64_t row, int64_t K) {
   return reinterpret_cast<Rounded*>(reinterpret_cast<float*>(rounded) + row * (K / BLOCK + 1) * FLOATS_OF_ROUNDED);
 }
 
+// Panels of a part of a matrix, for this thread's products.
+struct Panels {
+  const Matrix* matrix;
+  const Part* part;
+  const Format* format;
+  int64_t K, bytes;   // inputs; bytes of a panel
+  float* decoded;     // where this thread decodes a panel for many inputs, or null
+  int64_t first, at;  // this part's first output in the matrix, and its panel
+
+  const char* panel(int64_t p) const { return part->panels + p * bytes; }
+
+  // The outputs (rows, PANEL) of panel p for some of the inputs, from `row` on. `inner`: the inner values of its adapters.
+  void outputs(int64_t p, const Inputs& inputs, bool rounded, int64_t row, int rows, const float* inner, Fetch fetch,
+               float* found) const {
+    const float *x = inputs.x + row * K, *sums = inputs.sums + row * (K / BLOCK);
+    if (rounded) {
+      const RoundedRows chunk = rounded_rows(chunk_at(inputs.rounded, row, K), rows, K);
+      rounded_of(format->layout)(format->layout, panel(p), chunk, K, fetch, found);
+    } else if (decoded) {
+      FORMATS[FLOAT32].panel[rows - 1]({}, reinterpret_cast<const char*>(decoded), x, K, sums, fetch, found);
+    } else {
+      format->panel[rows - 1](format->layout, panel(p), x, K, sums, fetch, found);
+    }
+    if (const LowRank* low = matrix->low) {
+      with_number_of(*low, [&](auto number) {
+        out_of_low_rank<decltype(number)>(*low, at + p, inner + row * low->rank, rows, found);
+      });
+    }
+    for (int r = 0; inputs.scale && r < rows; r++) {
+      for (int j = 0; j < PANEL; j += LANES) store(found + r * PANEL + j, load(found + r * PANEL + j) * inputs.scale[row + r]);
+    }
+    if (const float* bias = matrix->bias) {
+      const int64_t count = std::min<int64_t>(PANEL, part->out - p * PANEL);
+      for (int r = 0; r < rows; r++) {
+        for (int64_t j = 0; j < count; j++) found[r * PANEL + j] += bias[first + p * PANEL + j];
+      }
+    }
+  }
+};
+
 // y = scale · x Wᵀ + b, for this thread's share of the panels of COUNT parts, of as many matrices with the same inputs
 // and outputs: `take(row, first output, how many, values)` gets a panel of each, PANEL values APART from each other.
 // `first`: the first output of these parts, and its panel; `low`: the inner values of each matrix's adapters.
@@ -135,67 +176,47 @@ template <int COUNT, class Take>
 void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&parts)[COUNT], Share mine, int64_t first,
                  int64_t first_panel, const Inputs& inputs, const Own& own, const float* const (&low)[COUNT], Take take) {
   alignas(64) float found[COUNT * APART];
-  const int64_t rows = inputs.rows, K = matrices[0]->in, out = parts[0]->out;
-  const Format* formats[COUNT];
-  int64_t bytes[COUNT], size = 0;
+  const int64_t rows = inputs.rows, K = matrices[0]->in;
+  Panels of[COUNT];
+  int64_t size = 0;
   bool rounded = inputs.rounded;  // if all of these weights are coded
   for (int i = 0; i < COUNT; i++) {
-    formats[i] = &FORMATS[parts[i]->kind];
-    rounded = rounded && formats[i]->coded();
-    size += bytes[i] = formats[i]->bytes(K);
+    const Format& format = FORMATS[parts[i]->kind];
+    of[i] = {matrices[i], parts[i], &format, K, format.bytes(K), nullptr, first, first_panel};
+    size += of[i].bytes;
+    rounded = rounded && format.coded();
   }
   const int64_t blocks = rounded ? chunks_of(rows) : (rows + ROWS - 1) / ROWS;
   if (blocks == 0) return;
+  // For many inputs, weights are decoded once.
+  for (int i = 0; i < COUNT; i++) {
+    const bool decodes = !rounded && of[i].format->coded() && rows >= MANY && Float32::bytes(K) <= DECODED;
+    of[i].decoded = decodes ? own.decoded + i * K * PANEL : nullptr;
+  }
   // While one panel is computed, the first blocks of inputs prefetch the next panel. In a panel too large for the cache,
   // the weights just ahead are prefetched instead.
   const bool whole = size <= IN_CACHE;
-  const int64_t fetching = std::min(blocks, FETCHING);
-  // For many inputs, weights are decoded once.
-  const bool decode = !rounded && rows >= MANY && Float32::bytes(K) <= DECODED;
-  for (int64_t p = mine.begin; p < mine.end; p++) {
-    for (int i = 0; decode && i < COUNT; i++) {
-      if (formats[i]->coded()) formats[i]->decode(formats[i]->layout, parts[i]->panels + p * bytes[i], K, own.decoded + i * K * PANEL);
+  // Inputs that stay in the cache are multiplied with all panels before the next inputs are.
+  const int64_t bytes = rows * (rounded ? K / BLOCK * FLOATS_OF_ROUNDED : K) * int64_t{sizeof(float)};
+  const int64_t groups = std::min((bytes + INPUTS_IN_CACHE - 1) / INPUTS_IN_CACHE, blocks);
+  for (int64_t i = 0; i < groups * mine.count(); i++) {
+    const Share group = part_of(blocks, i / mine.count(), groups);
+    const int64_t p = mine.begin + i % mine.count(), fetching = std::min(group.count(), FETCHING);
+    for (const Panels& each : of) {
+      if (each.decoded) each.format->decode(each.format->layout, each.panel(p), K, each.decoded);
+      if (each.matrix->low) fetch_low_rank(*each.matrix->low, first_panel + p);
     }
-    for (int64_t block = 0; block < blocks; block++) {
-      const Share inputs_of_block = part_of(rows, block, blocks);
-      const int64_t row = inputs_of_block.begin;
-      const int some = static_cast<int>(inputs_of_block.count());
-      const int count = static_cast<int>(std::min<int64_t>(PANEL, out - p * PANEL));
-      for (int i = 0; i < COUNT; i++) {
-        float* values = found + i * APART;
-        const char* w = parts[i]->panels + p * bytes[i];
-        const int64_t each = (bytes[i] + K - 1) / K, part = (each + fetching - 1) / fetching;
+    for (int64_t block = group.begin; block < group.end; block++) {
+      const Share some = part_of(rows, block, blocks);
+      for (int j = 0; j < COUNT; j++) {
+        const int64_t each = (of[j].bytes + K - 1) / K, piece = (each + fetching - 1) / fetching, before = block - group.begin;
+        const char* w = of[j].panel(p);
         Fetch fetch{w + AHEAD, each, false};
-        if (whole) fetch = {w + bytes[i] + block * part * K, block < fetching ? part : 0, true};
-        const float* sums = inputs.sums + row * (K / BLOCK);
-        if (block == 0 && matrices[i]->low) fetch_low_rank(*matrices[i]->low, first_panel + p);
-        if (rounded) {
-          const RoundedRows chunk = rounded_rows(chunk_at(inputs.rounded, row, K), some, K);
-          rounded_of(formats[i]->layout)(formats[i]->layout, w, chunk, K, fetch, values);
-        } else if (decode && formats[i]->coded()) {
-          const char* panel = reinterpret_cast<const char*>(own.decoded + i * K * PANEL);
-          FORMATS[FLOAT32].panel[some - 1]({}, panel, inputs.x + row * K, K, sums, fetch, values);
-        } else {
-          formats[i]->panel[some - 1](formats[i]->layout, w, inputs.x + row * K, K, sums, fetch, values);
-        }
-        if (const LowRank* added = matrices[i]->low) {
-          const float* inner = low[i] + row * added->rank;
-          with_number_of(*added, [&](auto number) {
-            out_of_low_rank<decltype(number)>(*added, first_panel + p, inner, some, values);
-          });
-        }
-        for (int r = 0; inputs.scale && r < some; r++) {
-          for (int j = 0; j < PANEL; j += LANES) {
-            store(values + r * PANEL + j, load(values + r * PANEL + j) * inputs.scale[row + r]);
-          }
-        }
-        if (const float* bias = matrices[i]->bias) {
-          for (int r = 0; r < some; r++) {
-            for (int j = 0; j < count; j++) values[r * PANEL + j] += bias[first + p * PANEL + j];
-          }
-        }
+        if (whole) fetch = {w + of[j].bytes + before * piece * K, before < fetching ? piece : 0, true};
+        of[j].outputs(p, inputs, rounded, some.begin, static_cast<int>(some.count()), low[j], fetch, found + j * APART);
       }
-      for (int r = 0; r < some; r++) take(row + r, first + p * PANEL, count, found + r * PANEL);
+      const int64_t count = std::min<int64_t>(PANEL, parts[0]->out - p * PANEL);
+      for (int64_t r = 0; r < some.count(); r++) take(some.begin + r, first + p * PANEL, count, found + r * PANEL);
     }
   }
 }

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "rounded.h"
+#include "rounded_ways.h"
 
 int main(int count, char**) {
   if (count == 1) return std::printf("%d\n", PANEL), 0;

@@ -43,6 +43,7 @@ ARM_WAYS = {
     "NEON with dot products": "armv8.2-a+dotprod",
     "NEON with matrix products": "armv8.2-a+dotprod+i8mm",
 }
+K = 1280  # inputs: more than are decoded at once, and no multiple of that
 NEEDED = {"AVX2": "avx2", "AVX-512 without VNNI": "avx512bw", "AMX, emulated": "avx2"}
 NEWER = ("avx512", "avx_vnni")  # without any of these, AVX2 is a processor's own way, and need not be compiled again
 
@@ -84,7 +85,7 @@ def products(program: list[str], weight: Coded, x: Tensor) -> tuple[Tensor, Tens
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Coded]:
     torch.manual_seed(1)
-    weight = torch.randn(70, 512)
+    weight = torch.randn(70, K)
     tensors = in_a_file(tmp_path_factory.mktemp("rounded") / "x.gguf", {kind: (weight, kind) for kind in TYPES})
     return {kind: found for kind in TYPES if isinstance(found := weight_of(tensors[kind]), Coded)}
 
@@ -92,7 +93,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Coded]:
 def inputs() -> Tensor:
     """Of all sizes, with blocks of zeros, of the least numbers, and with numbers that drown the others."""
     torch.manual_seed(2)
-    x = torch.randn(37, 512) * torch.logspace(-3, 3, 37)[:, None]
+    x = torch.randn(37, K) * torch.logspace(-3, 3, 37)[:, None]
     x[3], x[4, :64], x[5, 7], x[6] = 0, 1e-38, 1e6, 1.0
     x[7, ::2] = -x[7, 1::2]
     x[30:, 40] *= 100
@@ -132,7 +133,7 @@ def test_one_large_channel_does_not_coarsen_the_others_of_its_block(
     programs: dict[str, list[str]], weights: dict[str, Coded]
 ) -> None:
     torch.manual_seed(3)
-    x, decoded = torch.randn(40, 512), weights["Q4_1"].decoded().double()
+    x, decoded = torch.randn(40, K), weights["Q4_1"].decoded().double()
     plain = abs(products(programs["its own"], weights["Q4_1"], x)[1] - x.double() @ decoded.T).mean()
     x[:, 40] = 100
     found = products(programs["its own"], weights["Q4_1"], x)[1]
@@ -205,6 +206,19 @@ def test_a_text_has_the_same_logits_read_at_once_and_token_by_token(
     finally:
         int8.adapt([])
     assert not torch.equal(torch_model.open().feed_every(ids), apart)
+
+
+@pytest.mark.parametrize("precision", ["int8", "file"])
+def test_inputs_that_exceed_the_cache_are_computed_in_groups(
+    int8: TorchModel, torch_model: TorchModel, precision: str
+) -> None:
+    """In the default model's widest product, 200 tokens need twice as many groups as 100."""
+    model, ids = int8 if precision == "int8" else torch_model, list(range(500, 700))
+    if model.device != "cpu":
+        pytest.skip("The default model does not run in compiled code here.")
+    halves = model.open()
+    expected = torch.cat([halves.feed_every(ids[:100]), halves.feed_every(ids[100:])])
+    assert torch.equal(model.open().feed_every(ids), expected)
 
 
 def test_the_default_models_adapter_is_rounded_too_and_its_effect_stays(
