@@ -233,7 +233,8 @@ class CompleteOptions(Options):
             Those in `ngrams` keep theirs, as do all of them in a prompt that fills in the middle.
         corrects: whether rows may correct a slip of the finger in the half-typed word (`core.slips`). They have
             `TextDraft.replace`; for superposed drafts of distinct lineages without text after the caret on the line.
-        merge_alike: whether rows that differ only in case, number or spelling count as one (`core.text.alike`).
+        merge_alike: whether rows count as one that differ only in case, number or spelling, or in less than a third of
+            their letters (`core.text`).
         likeliest: the number of most probable tokens in each of `TextDraft.chances`, which one more pass of the
             model alone computes. None: no such pass.
         repeats: whether sampled drafts without text, and those with the text of another, are kept.
@@ -265,12 +266,8 @@ AS_SET = CompleteOptions()
 
 
 def background_ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Returns the tokens of a background and of the empty line after it, as they are where a word follows: many
-    tokenizers have a token for an empty line at the end of a text, after which models expect no word."""
-    if not text:
-        return []
-    ids = tokenizer.encode(f"{text}\n\nI")
-    return ids[:-1] if tokenizer.decode(ids[-1:]) == "I" else tokenizer.encode(f"{text}\n\n")
+    """Returns the tokens of a background and of the empty line after it, as they are where a word follows."""
+    return tokenizer.encode_to_go_on(f"{text}\n\n")[0] if text else []
 
 
 class Session:
@@ -310,11 +307,12 @@ class Session:
         if o.grow:
             changes["end_below"] = 0.0
         check_tails = False
+        # A further token shows whether the last word is whole. It would change the best of several texts, and resets.
+        ahead = o.mode.drawn or (o.mode.name != "beam" and o.distinct and not o.reset_every)
+        changes["length"] = length = o.length + ahead
         if o.tails and o.mode.name == "superposed" and o.distinct and not o.reset_every:
-            chosen = tails(a.row_costs, o.k, o.length, o.exact_steps, o.forks)
+            chosen = tails(a.row_costs, o.k, length, o.exact_steps, o.forks)
             changes["exact_steps"], check_tails = chosen.exact_steps, chosen.checked
-        if o.mode.drawn:  # the additional token shows whether the last word is whole
-            changes["length"] = o.length + 1
         read = self._background(o.background)
         finished = o.corrects and bool(self.suspect) and before == self.suspect.rstrip(" ") + " "
         plan = {"window": a.window, "heal": o.heal, "after": o.after, "background": read, "finished": finished}
@@ -325,7 +323,7 @@ class Session:
         if across and (ngrams := o.interpolation()) is not None:
             o = replace(o, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
         keeps = o.mode.name == "superposed" and o.distinct
-        return Completion(self, healing, o, kept if keeps else (), before, check_tails)
+        return Completion(self, healing, o, kept if keeps else (), before, check_tails, options.length)
 
     def _background(self, text: str) -> list[int]:
         """The tokens of a background and of the empty line after it, from its end as many as half of the window: the
@@ -377,8 +375,10 @@ class Completion:
         options: CompleteOptions,
         kept: Ids[KeptRow],
         before: str,
-        check_tails: bool = False,
+        check_tails: bool,
+        shown: int,
     ) -> None:
+        """`shown`: the highest number of tokens of a draft that a row shows."""
         self.drafts: list[TextDraft] = []
         self.figures: Figures | None = None
         self.step = 0
@@ -399,7 +399,7 @@ class Completion:
             healing.rests[0],
             mode.most(options.k),
             distinct,
-            whole_words=options.length - 1 if mode.drawn else None,
+            tokens=shown,
             rounded=plain and distinct,
             kept={row.id: row.text for row in kept},
             before=before,
@@ -555,8 +555,8 @@ class Completion:
             held = branch or sequence
             short = options.length if options.grow else min(SHORT, options.length)
             rows = kept_rows(kept, self._presentation, len(healing.word_ids), short)
-            checks, known_logits = (verify, self._check_tails), session.known
-            drafting = start(held, prefix, options, mode, boundaries, rows, *checks, known_logits)(logits)
+            checks, same = (verify, self._check_tails), self._presentation.say_the_same if options.merge_alike else None
+            drafting = start(held, prefix, options, mode, boundaries, rows, *checks, session.known, same)(logits)
             chances: TokenChances | None = None
             if options.likeliest is not None:
                 chances = TokenChances(self._presentation, options.likeliest, healer.boundaries(healing))

@@ -12,6 +12,8 @@ from typing import Literal
 
 import regex
 
+from core.slips import CODE
+
 Kind = Literal["bullet", "number", "heading", "quote", "table", "dialogue", "prose", "lower", "other"]
 
 LAST = 4  # paragraphs that show the form of a document
@@ -22,6 +24,12 @@ _NUMBER = regex.compile(r"(\d{1,3})([.)])(?:\s|$)|(\d{1,3})$")
 _OPENING = regex.compile(r"[\"“„«»‘'’‚「『—–]")
 _MARKED: dict[str, Kind] = {"#": "heading", ">": "quote", "|": "table"}
 _LETTER = regex.compile(r"\p{L}")
+BLANKS = " \t\u00a0\u200b\u2009\u202f\u2060\u3000\ufeff"
+# What a word does not begin with: brackets, quotation marks, marks of lists and of emphasis, closing punctuation.
+_MARKS = "\"'“”„‟«»‹›‘’‚「」『』()[]{}<>*+-–—‒•·#|~=_`^/\\.,;:!?…"
+_AFTER_SPACE = regex.compile(r"(?<=\s)[^\w\s]")
+_FIRST_ON_LINE = regex.compile(r"(?<=^[^\S\n]*)[^\w\s]", regex.M)
+_INDENTED = regex.compile(r"^[^\S\n]+\S|[:({\[]\n\s*\Z", regex.M)
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,21 @@ def begins_paragraph(before: str) -> bool:
     """Whether only white space is before the caret on its line, and text on a line above."""
     line = before.rpartition("\n")[2]
     return "\n" in before and not line.strip() and bool(before.strip())
+
+
+def odd_beginnings(before: str) -> str:
+    """The characters with which no draft begins after this text: after white space, or in an empty document, more white
+    space, and marks that the last characters of the document do not use in such a place, unless the line is code. ""
+    elsewhere."""
+    if before and not before[-1].isspace():
+        return ""
+    recent = before[-_READ:]
+    line = recent.rpartition("\n")[2]
+    if CODE.search(line):
+        return BLANKS
+    used = set((_AFTER_SPACE if line.strip() else _FIRST_ON_LINE).findall(recent))
+    indents = not line and bool(_INDENTED.search(recent))
+    return "".join(mark for mark in ("" if indents else BLANKS) + _MARKS if mark not in used)
 
 
 def form_of(paragraph: str) -> ParagraphForm:
@@ -58,8 +81,8 @@ def form_of(paragraph: str) -> ParagraphForm:
 
 
 def suits(draft: str, before: str) -> bool:
-    """Whether a draft at the beginning of a paragraph has the form of one of the last paragraphs. Directly below an
-    item of a list, only the next item suits."""
+    """Whether a draft at the beginning of a paragraph has the form of one of the last paragraphs, or is prose below a
+    heading. Directly below an item of a list, only the next item suits."""
     above, _, _ = before.rpartition("\n")
     lines = [form_of(line) for line in above[-_READ:].split("\n")[-2 * LAST :] if line.strip()][-LAST:]
     if not lines:
@@ -69,6 +92,8 @@ def suits(draft: str, before: str) -> bool:
     if directly_below and last.kind in ("bullet", "number", "table"):
         return _follows(form, last)
     if form.kind in ("prose", "lower"):
+        if form.kind == "prose" and last.kind == "heading":
+            return True
         spoken = any(line.kind == "dialogue" for line in lines)
         return any(line.kind == form.kind for line in lines) or (form.kind == "prose" and spoken)
     return any(_follows(form, line) for line in lines)

@@ -6,6 +6,8 @@ token covers the rest of a long or rare word, or if the word is complete, drafts
 inside the word or after it. The most probable beginnings over all boundaries become the drafts.
 
 A space before the caret is healed too, because most tokens of most vocabularies begin with the space before a word.
+In general, the tokens before the caret are those that the text has when the next word stands there
+(`Tokenizer.encode_to_go_on`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -24,14 +25,15 @@ from torch import Tensor
 from core.drafting.boundaries import Boundaries
 from core.drafting.candidates import log_total
 from core.fim import fim_tokens
-from core.models.base import Sequence, Tokenizer, common
+from core.forms import odd_beginnings
+from core.models.base import Sequence, Tokenizer
 from core.ngram.interpolation import Interpolation
 from core.ngram.windows import ORDER
 from core.slips import correctable, meant
 
-# The word at the caret with the one space before it, or only that space. Scripts without spaces give long "words", of
-# which only the last characters are healed.
-_TAIL = re.compile(r" ?[^\W_]+(?:['’_\-][^\W_]*)*\Z| \Z")
+# The word at the caret with the one space before it. Scripts without spaces give long "words", of which only the last
+# characters are healed.
+_HALF_TYPED = re.compile(r" ?[^\W_]+(?:['’_\-][^\W_]*)*\Z")
 _FINISHED = re.compile(r" ?[^\W_]+ \Z")  # a word and the space after it
 MOST_TOKENS = 8  # of a half-typed word that are healed
 SURE = 1.0  # nats by which longer tokens together must exceed the typed one
@@ -53,6 +55,7 @@ class Healing:
         word_ids: the usual tokens of the half-typed word; [] if no word is healed.
         rests: the bytes of the word that remain after its first i tokens; the last one is b"".
         begins: the number of `before_ids` that are not the document's.
+        odd: characters with which no draft begins (`core.forms.odd_beginnings`).
     """
 
     prefix_ids: list[int]
@@ -60,6 +63,7 @@ class Healing:
     word_ids: list[int]
     rests: list[bytes]
     begins: int
+    odd: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,17 +98,21 @@ class Healer:
         self._ids = np.array(sorted(set(usable) - self.line_ends, key=pieces.__getitem__), dtype=np.int64)
         self._sorted = [pieces[i] for i in self._ids]
 
-    @cached_property
-    def _beginning(self) -> list[int]:
-        """The ids before an empty text. A model that was trained without a first token predicts nothing useful after
-        one token, whichever it is; after the end of a text and an empty line it begins a document."""
-        return [self.tokenizer.document_start, *self.tokenizer.encode("\n\n")]
+    def beginnings(self, rest: bytes, odd: str = "") -> np.ndarray:
+        """Returns the ids (n,) of the tokens that begin with `rest` and are longer, in the order of their bytes;
+        without those that have an `odd` character after it."""
+        low, high = bisect_right(self._sorted, rest), self._end(rest)
+        if not odd:
+            return self._ids[low:high]
+        kept = np.ones(high - low, bool)
+        for mark in odd:
+            begins = rest + mark.encode()
+            kept[bisect_left(self._sorted, begins) - low : self._end(begins) - low] = False
+        return self._ids[low:high][kept]
 
-    def beginnings(self, rest: bytes) -> np.ndarray:
-        """Returns the ids (n,) of the tokens that begin with `rest` and are longer, in the order of their bytes."""
-        low = bisect_right(self._sorted, rest)
-        high = bisect_left(self._sorted, rest + b"\xff" * 8, lo=low)
-        return self._ids[low:high]
+    def _end(self, beginning: bytes) -> int:
+        """The index after the last token that begins with these bytes."""
+        return bisect_left(self._sorted, beginning + b"\xff" * 8)
 
     def plan(
         self,
@@ -128,27 +136,36 @@ class Healer:
             finished: the word before the space at the caret may contain a slip, and drafts begin before it.
         """
         t = self.tokenizer
-        ids = t.encode(text)
-        match = (_FINISHED if finished else _TAIL).search(text[-64:]) if heal else None
-        cut = len(ids)
-        if match:
-            before = t.encode(text[: len(text) - len(match.group())])
-            shared = common(before, ids)
-            # Only whole tokens before the word are kept. A token that crosses the beginning of the word is healed too.
-            cut = max(shared, len(ids) - MOST_TOKENS)
-            if shared < len(before):
-                cut = max(min(cut, len(ids) - 1), 0)
-        word = ids[cut:]
-        ids, room = ids[:cut], window - len(background)
+        ids, word = self._divided(text, heal, finished)
+        room, whole = window - len(background), True
         if len(ids) > room:
-            half = room // 2
+            half, whole = room // 2, False
             ids = ids[-(-(len(ids) - room) // half) * half :]
+        start = t.beginning if whole and not background else t.start_ids
         own, ids = len(ids), [*background, *ids]
-        plain = (t.start_ids or []) + ids or self._beginning
+        plain = [*start, *ids]
         prompt = plain
         if after.strip() and self.fim is not None:
-            prompt = (t.start_ids or []) + self.fim.around(ids, t.encode(after))
-        return Healing(prompt, plain, word, self._rests(word), len(plain) - own)
+            prompt = [*t.start_ids, *self.fim.around(ids, t.encode(after))]
+        return Healing(prompt, plain, word, self._rests(word), len(plain) - own, odd_beginnings(text))
+
+    def _divided(self, text: str, heal: bool, finished: bool) -> tuple[list[int], list[int]]:
+        """Returns the tokens of the text before the half-typed word, and those of the word: whole tokens, so a token
+        that crosses the beginning of the word is healed too."""
+        t = self.tokenizer
+        typed = _HALF_TYPED.search(text[-64:])
+        if typed:  # the word stands there already
+            ids, healed = t.encode(text), len(typed.group().encode())
+        else:
+            ids, rest = t.encode_to_go_on(text)
+            ids, healed = ids + t.encode(rest.decode("utf-8", "replace")), len(rest)
+        if finished and (word := _FINISHED.search(text[-64:])):
+            healed = len(word.group().encode())
+        cut = len(ids)
+        while heal and healed > 0 and cut > 0 and len(ids) - cut < MOST_TOKENS:
+            cut -= 1
+            healed -= len(t.pieces[ids[cut]])
+        return ids[:cut], ids[cut:]
 
     def finished_word(self, healing: Healing, text: str) -> Healing | None:
         """What `plan` with `finished` returns, from the tokens that the plan without it has. None if no slip is looked
@@ -176,7 +193,7 @@ class Healer:
 
     def boundaries(self, healing: Healing) -> Boundaries:
         """Returns the token boundaries where drafts may begin: before the word and after each of its tokens."""
-        return Boundaries(healing.word_ids, [self.beginnings(rest) for rest in healing.rests])
+        return Boundaries(healing.word_ids, [self.beginnings(rest, healing.odd) for rest in healing.rests])
 
     def with_slips(self, healing: Healing, logits: list[Tensor], ngrams: Interpolation | None, text: str) -> Boundaries:
         """`boundaries`, and the words that may be meant if one letter of the half-typed word is a slip.
@@ -244,7 +261,7 @@ class Healer:
         if not healing.word_ids:
             return True
         # In nats, without the normaliser of the logits: all tokens that are longer than the typed word, and its first.
-        longer = float(torch.logsumexp(logits[torch.from_numpy(self.beginnings(healing.rests[0]))], 0))
+        longer = float(torch.logsumexp(logits[torch.from_numpy(self.beginnings(healing.rests[0], healing.odd))], 0))
         first = float(logits[healing.word_ids[0]])
         if longer <= first + SURE:
             return False

@@ -10,10 +10,20 @@ from typing import Literal
 import numpy as np
 
 from core.drafting.drafts import Draft, Drafts, Kept
+from core.ends import last_end
 from core.forms import begins_paragraph, suits
 from core.models.base import Tokenizer, common
 from core.options import LIBRARY
-from core.text import alike, following, shown, up_to_punctuation, whole_words, without_dangling, without_repeated
+from core.text import (
+    alike,
+    following,
+    say_the_same,
+    says_something,
+    shown,
+    up_to_punctuation,
+    without_dangling,
+    without_repeated,
+)
 
 SHORT = 4  # a kept row with fewer remaining tokens grows again
 Tail = Literal["own", "superposed", "checked"]
@@ -83,16 +93,17 @@ class Presentation:
         typed: the bytes of the half-typed word, with which the drafts begin.
         most: the highest number of rows.
         distinct: whether rows keep their slots. False: the paper's rule, which sorts drafts by score.
-        whole_words: the highest number of tokens of a complete draft, which then ends at a word; None shows all of the
-            draft's own tokens.
-        rounded: whether complete drafts lose words like "and the" at their end.
+        tokens: the highest number of a draft's own tokens that a row shows; None for all. Later ones only tell whether
+            its last word is whole.
+        rounded: whether drafts lose words like "and the" at their end.
         kept: the text of each kept row, by number.
         before: the text before the caret.
         earlier: the rows of the previous completions, each with the text before it; the latest first.
         after: the text after the caret; a row ends where it begins to repeat it.
         all: whether every draft has a row, also one without text, or with the text of another.
         lines: whether a draft may have several lines: a text with resets.
-        merge_alike: whether rows that are alike count as one (`core.text.alike`); else only those with the same text.
+        merge_alike: whether rows that are alike or say the same count as one (`core.text`); else only those with the
+            same text.
         corrects: whether drafts may begin with another word than the typed one, where that contains a slip.
         unasked: whether the rows appear without being requested: see `CompleteOptions.unasked`.
     """
@@ -101,7 +112,7 @@ class Presentation:
     typed: bytes
     most: int
     distinct: bool = LIBRARY.distinct
-    whole_words: int | None = None
+    tokens: int | None = None
     rounded: bool = False
     kept: Mapping[int, str] = field(default_factory=dict)
     before: str = ""
@@ -130,6 +141,10 @@ class Presentation:
     def text(self, ids: list[int]) -> str:
         """Returns the characters that tokens add to the typed text, or put in place of its end (`replaced`)."""
         return shown(self.tokenizer, ids, self.typed[: self._agreed(ids)], self.lines)
+
+    def say_the_same(self, ids: list[int], other: list[int]) -> bool:
+        """Whether two drafts would be one row; see `merge_alike`."""
+        return _same(*(self.typed.decode("utf-8", "ignore") + self.text(each) for each in (ids, other)), self)
 
     def replaced(self, ids: list[int]) -> int:
         """Returns the number of typed characters that a draft replaces."""
@@ -160,7 +175,7 @@ def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
         rows = [replace(row, id=i) for i, row in enumerate(rows)]
     if how.after:
         rows = [_shortened(row, without_repeated(row.text, how.after, not drafts.done), how) for row in rows]
-    if drafts.done and how.rounded:
+    if how.rounded:
         others = {row.id: [other.text for other in rows if other is not row] for row in rows if row.id != drafts.best}
         rows = [_rounded(row, how, others.get(row.id, [])) for row in rows]
     if how.all:
@@ -168,13 +183,17 @@ def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
     if how.unasked:
         rows = _unasked(rows, how)
     typed = how.typed.decode("utf-8", "ignore")
-    by_text: dict[str, TextDraft] = {}
+    rows = [row for row in rows if row.id in how.kept or says_something(row.text, how.before)]
+    different: dict[int, str] = {}  # what each row makes of the typed word, by number
     for row in sorted(rows, key=lambda row: row.id not in how.kept) if how.distinct else rows:
-        if row.text:
-            text = typed[: len(typed) - row.replace] + row.text
-            by_text.setdefault(alike(text) if how.merge_alike else text, row)
-    different = {row.id for row in by_text.values()}
+        text = typed[: len(typed) - row.replace] + row.text
+        if row.text and not any(_same(text, other, how) for other in different.values()):
+            different[row.id] = text
     return [row for row in rows if row.id in different][: how.most]
+
+
+def _same(one: str, other: str, how: Presentation) -> bool:
+    return one == other or (how.merge_alike and (alike(one) == alike(other) or say_the_same(one, other)))
 
 
 def _unasked(rows: list[TextDraft], how: Presentation) -> list[TextDraft]:
@@ -218,14 +237,14 @@ def _earlier_totals(row: KeptRow, ids: list[int], how: Presentation) -> list[flo
 
 def _row(draft: Draft, how: Presentation, drafts: Drafts) -> TextDraft:
     # Only the draft's own tokens are shown: later tokens drift towards the other drafts.
-    ids = draft.ids[: draft.own] if how.distinct else draft.ids
-    if how.whole_words is not None and drafts.done:
-        n = whole_words(lambda n: how.text(draft.ids[:n]), len(draft.ids), min(len(ids), how.whole_words))
-        ids = draft.ids[:n]
+    most = len(draft.ids) if how.tokens is None else draft.start + how.tokens
+    ids = draft.ids[: min(draft.own, most)] if how.distinct else draft.ids[:most]
+    whole, kept = how.text(draft.ids), len(how.kept.get(draft.row, ""))
+    end = max(last_end(whole, len(how.text(ids)), draft.ended or draft.rests), min(kept, len(whole)))
     ends = [0, *(len(how.text(draft.ids[: i + 1])) for i in range(len(draft.ids)))]
     return TextDraft(
         draft.row,
-        how.text(ids),
+        whole[:end],
         draft.branch,
         float(np.exp(draft.logprob)),
         draft.ended,
@@ -254,16 +273,22 @@ def _spans(ids: list[int], personal: list[bool], how: Presentation) -> tuple[tup
 def _rounded(row: TextDraft, how: Presentation, others: Ids[str]) -> TextDraft:
     """Returns the row without words like "and the" at its end, unless it would become the beginning of one of the
     others. Kept text stays."""
-    text = row.text if row.finished else without_dangling(row.text)
+    text, longer = row.text, ""
+    while not row.finished and text != longer:
+        longer, text = text, without_dangling(text)
+        text = text[: last_end(row.text, len(text), closed=True)] or longer
     return row if any(other.startswith(text) for other in others) else _shortened(row, text, how)
 
 
 def _shortened(row: TextDraft, text: str, how: Presentation) -> TextDraft:
-    """Returns the row shortened to `text`, the beginning of its own; kept text stays."""
-    if text == row.text or len(text) < len(how.kept.get(row.id, "")):
+    """Returns the row shortened to `text`, the beginning of its own, or to the last place before where it may end; kept
+    text stays. A shortened row has not ended its line."""
+    end = last_end(row.text, len(text), closed=True)
+    if end == len(row.text) or end < len(how.kept.get(row.id, "")):
         return row
-    spans = tuple((a, min(b, len(text))) for a, b in row.personal if a < len(text))
-    return replace(row, text=text, personal=spans)
+    spans = tuple((a, min(b, end)) for a, b in row.personal if a < end)
+    path = tuple(each for each in row.path if each[0] <= end)
+    return replace(row, text=row.text[:end], personal=spans, path=path, finished=False)
 
 
 def _with_earlier(row: TextDraft, how: Presentation) -> TextDraft:

@@ -20,7 +20,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _LAYOUTS = (("qwertyuiop", "asdfghjkl", "zxcvbnm"), ("qwertzuiop", "asdfghjkl", "yxcvbnm"))  # QWERTY, QWERTZ
 # A word of small letters after a space or at the beginning of a line, and the space after it if it is finished.
 _WORD = re.compile(r"(?:^|(?<=[ \n“\"(]))[a-z]+ ?\Z")
-_CODE = re.compile(r"[{}=;<>_\\|`@#$~^/]|\(\)|::|\w\.\w|\w\[")  # signs of code, or of an address, in a line
+CODE = re.compile(r"[{}=;<>_\\|`@#$~^/]|\(\)|::|\w\.\w|\w\[")  # signs of code, or of an address, in a line
 
 
 def _neighbours() -> dict[str, str]:
@@ -42,7 +42,7 @@ def correctable(text: str) -> str:
     code, in names, and in words that are too short or too long."""
     line = text[-400:].rpartition("\n")[2]
     match = _WORD.search(text[-64:])
-    if match is None or not LEAST <= len(match[0].rstrip()) <= MOST or _CODE.search(line):
+    if match is None or not LEAST <= len(match[0].rstrip()) <= MOST or CODE.search(line):
         return ""
     return match[0]
 

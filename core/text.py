@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import regex
@@ -34,26 +33,6 @@ def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"", lines: bool 
         text = data[: error.start].decode("utf-8")
     text = text.split("\ufffd", 1)[0]
     return _whole(text)
-
-
-def whole_words(text: Callable[[int], str], tokens: int, most: int) -> int:
-    """Returns the number of tokens, at most `most`, with which a draft ends in a whole word; `most` if no word ends
-    before it.
-
-    Args:
-        text: returns the characters that the draft's first n tokens add.
-        tokens: the number of the draft's tokens; one more than `most` shows whether the last word continues.
-    """
-    for n in range(min(most, tokens), 0, -1):
-        shown = text(n)
-        following = text(n + 1)[len(shown) :] if n < tokens else ""
-        if shown and not (_in_word(shown[-1]) and following and _in_word(following[0])):
-            return n
-    return min(most, tokens)
-
-
-def _in_word(letter: str) -> bool:
-    return letter.isalnum() or letter in "'’"
 
 
 # Words that need a continuation: a complete draft does not end in them.
@@ -104,6 +83,37 @@ def alike(text: str) -> str:
     """Returns a key that texts share if they differ only in case, in the number of a word (letter, letters) or in a
     spelling (colour, color): a writer needs only one of them. Punctuation and white space count."""
     return _ANY_WORD.sub(lambda word: _stem(word[0]), text.casefold())
+
+
+SAME = 2 / 3  # of the letters of the longer text, above which two texts say the same
+
+
+def say_the_same(one: str, other: str) -> bool:
+    """Whether two texts have more than two thirds of their letters in words in which they agree, from the beginning and
+    from the end ("cases where you want to change it", "situations where you want to change it"). Words agree as those
+    of `alike`."""
+    a, b = (_ANY_WORD.findall(alike(text)) for text in (one, other))
+    most = min(len(a), len(b))
+    first = next((n for n in range(most) if a[n] != b[n]), most)
+    last = next((n for n in range(most - first) if a[-n - 1] != b[-n - 1]), most - first)
+    agreeing = sum(map(len, a[:first] + a[len(a) - last :]))
+    return agreeing > SAME * max(sum(map(len, a)), sum(map(len, b)))
+
+
+_ONE_MARK = regex.compile(r"\s*[^\w\s]['\"”’»)\]]*\s*")  # ends a sentence, or a word of it
+
+
+def says_something(draft: str, before: str) -> bool:
+    """Whether a draft is more than white space, a row of marks, or words of the text before it again: those of the last
+    line, or those that have just been written."""
+    if not regex.search(r"\w", draft):
+        return bool(draft.strip()) and _ONE_MARK.fullmatch(draft) is not None
+    above, _, line = before.rpartition("\n")
+    last = above.rstrip().rpartition("\n")[2]
+    written, words = (line + draft).strip().casefold(), draft.strip().casefold()
+    if written and written == last.strip().casefold():
+        return False
+    return not (" " in words and before.rstrip().casefold().endswith(words) and before[-1:].isspace())
 
 
 def _stem(word: str) -> str:

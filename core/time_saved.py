@@ -36,6 +36,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.calibration import UNCHANGED, CutCalibration, with_offset
+from core.ends import is_end
 from core.errors import InputError
 from core.present import TextDraft
 
@@ -130,8 +131,7 @@ class RowPath:
         text = draft.text
         cuts: dict[int, float] = {}  # a token without text ends where the one before it does
         for end, logprob in draft.path:
-            inside = 0 < end < len(text) and word_ends(text, end) and not text[end - 1].isspace()
-            if inside or 0 < end == len(text):
+            if 0 < end <= len(text) and is_end(text, end):
                 cuts[end] = calibration.log(min(logprob, 0.0))
         return cls(draft.id, draft.text, tuple(Cut(end, cuts[end]) for end in sorted(cuts)), draft.replace)
 

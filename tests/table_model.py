@@ -18,18 +18,29 @@ def chain(ids: list[int], confidence: list[float] | None = None) -> TokenTree:
     return TokenTree(list(ids), list(range(-1, len(ids) - 1)), confidence or [1.0] * len(ids))
 
 
+FIRST = 0x4E00  # of the ideographs
+
+
+def words(letters: str) -> str:
+    """The words with the numbers of these letters, a, b, c …"""
+    return "".join(chr(FIRST + ord(letter) - 97) for letter in letters)
+
+
 class Letters(Tokenizer):
+    """Words of one ideograph, after each of which a draft may end. A test may write them as a, b, c …, too."""
+
     def __init__(self, n: int) -> None:
-        self.pieces = [bytes([97 + i]) for i in range(n)]
+        self.pieces = [chr(FIRST + i).encode() for i in range(n)]
         self.eos_ids = self.special_ids = frozenset()
         self.start_ids = []
         self.document_start = 0
 
     def encode(self, text: str) -> list[int]:
-        return [ord(c) - 97 for c in text.replace("\n", "")]  # a vocabulary without line breaks
+        numbers = (ord(letter) - (FIRST if ord(letter) >= FIRST else 97) for letter in text)
+        return [i for i in numbers if 0 <= i < len(self.pieces)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        return "".join(chr(97 + i) for i in ids)
+        return b"".join(self.pieces[i] for i in ids).decode()
 
 
 class TableModel(LanguageModel):

@@ -119,11 +119,10 @@ def learn(
         state = State()
     known, held = split(documents, state.learnt)
     learnt = sum(map(len, known))
-    between = model.tokenizer.encode("\n\n")
     if sum(map(len, held)) < LEAST_HELD_OUT:
         raise InputError("Too little text is new to hold some out; add text with `polydraft ngram add`.")
-    windows = held_out_windows(joined(held, between))
-    stream = joined(known, between)
+    windows = held_out_windows(joined(held, model.tokenizer.beginning))
+    stream = joined(known, model.tokenizer.beginning)
     length = (recipe or AdapterRecipe()).length
     count = len(stream) // length  # the incomplete last piece waits for more text
     pieces = np.array(stream[: count * length]).reshape(count, length)
@@ -235,12 +234,9 @@ def split(documents: Sequence[list[int]], learnt: int = 0) -> tuple[list[list[in
     return known, [ids for ids in held if ids]
 
 
-def joined(documents: Sequence[list[int]], between: list[int]) -> list[int]:
-    """Concatenates the documents, with these ids between them."""
-    ids_joined: list[int] = []
-    for ids in documents:
-        ids_joined += [*between, *ids] if ids_joined else ids
-    return ids_joined
+def joined(documents: Sequence[list[int]], beginning: list[int]) -> list[int]:
+    """Concatenates the documents, with these ids before each: what stands before the first word in the editor."""
+    return [i for ids in documents for i in (*beginning, *ids)]
 
 
 def _state(store: PersonalStore, identity: str) -> State | str:

@@ -202,7 +202,7 @@ def pieces_of(
 
     The kinds take turns, one with a weight several times in a round. Within a kind, a document has as many pieces as
     its length allows, and no place comes again before every other place of the kind has come. Short documents share a
-    piece, with a blank line between them.
+    piece. Where a document begins, the ids have what stands there in the editor (`Tokenizer.beginning`).
     """
     length, seed = recipe.adapter.length, recipe.adapter.seed
     kinds = by_kind(texts)
@@ -221,12 +221,13 @@ def pieces_of(
     counts = dict.fromkeys(kinds, 0)
     for row, kind in zip(range(count), _in_turns(list(kinds), recipe.weights), strict=False):
         piece: list[int] = []
-        for text in sources[kind].windows():
+        for text, begins in sources[kind].windows():
+            before = tokenizer.beginning if begins else between if piece else tokenizer.start_ids
             # A blank piece of text has no ids.
-            piece += [*(between if piece else []), *tokenizer.encode(text)[: length - len(piece)]]
+            piece += [*before, *tokenizer.encode(text)[: length - len(piece)]]
             if len(piece) >= length:
                 break
-        read, predicted = typing.of([*tokenizer.start_ids, *piece])
+        read, predicted = typing.of(piece)
         ids[row], counted[row] = read[:length], predicted[:length]
         counted[row, : recipe.read_only.get(kind, 0)] = False
         counts[kind] += 1
@@ -296,11 +297,12 @@ class _Source:
         self._texts, self._length, self._share, self._chance = texts, length, beginnings, chance
         self._first, self._any = self._beginnings(), self._places()
 
-    def windows(self) -> Iterator[str]:
-        """Yields the windows of one piece: all from beginnings, or all from any places."""
+    def windows(self) -> Iterator[tuple[str, bool]]:
+        """Yields the windows of one piece, and whether each begins its document: all from beginnings, or all from any
+        places."""
         places = self._first if self._chance.random() < self._share else self._any
         for document, start in places:
-            yield self._texts[document][start : start + LETTERS * self._length]
+            yield self._texts[document][start : start + LETTERS * self._length], start == 0
 
     def _beginnings(self) -> Iterator[tuple[int, int]]:
         while True:
@@ -611,12 +613,11 @@ def _judged(
 
 def _windows(held: Sequence[NamedText], tokenizer: Tokenizer) -> dict[str, list[Tensor]]:
     """Returns the held-out windows by kind. Raises InputError for too little text."""
-    between = tokenizer.encode("\n\n")
     windows: dict[str, list[Tensor]] = {}
     for kind, of_kind in by_kind(held).items():
         stream: list[int] = []
         for each in of_kind:
-            stream += [*(between if stream else []), *tokenizer.encode(each.text)]
+            stream += [*tokenizer.beginning, *tokenizer.encode(each.text)]
         windows[kind] = held_out_windows(stream)
     return windows
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -18,9 +19,17 @@ END_NAMES = frozenset(
 )
 # Names of tokens that separate documents in training, so that one of them can represent the start of a text.
 BOUNDARY_NAMES = ("<|endoftext|>", "<|end_of_text|>", "<|begin_of_text|>")
+_NEXT_WORD = "I"  # a word that merges with no white space before it but a single space
 SURROGATE = re.compile("[\ud800-\udfff]")  # half of a pair, from a broken paste: it has no UTF-8 form
 # Kinds of tokens in a GGUF file: `tokenizer.ggml.token_type`
 UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 2, 3, 4, 5
+
+
+def joins_next_word(text: str) -> bool:
+    """Whether the next word of a text follows without a space: at the beginning, after white space, and after opening
+    brackets and quotation marks. Straight marks open where a word may follow without a space."""
+    text = text.rstrip("\"'")
+    return not text or text[-1].isspace() or unicodedata.category(text[-1]) in ("Ps", "Pi")
 
 
 class Tokenizer(ABC):
@@ -45,6 +54,33 @@ class Tokenizer(ABC):
     @abstractmethod
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, without special tokens: text that looks like one is encoded as plain characters."""
+
+    @cached_property
+    def beginning(self) -> list[int]:
+        """The ids before the first word of a document. A model that was trained without a first token predicts nothing
+        useful after one token, whichever it is; after the end of a text and an empty line it begins a document."""
+        return [*self.start_ids] or [self.document_start, *self.encode("\n\n")]
+
+    def encode_to_go_on(self, text: str) -> tuple[list[int], bytes]:
+        """Ids of a text that goes on with a word, as they are when that word stands there.
+
+        The end of a text has other tokens than the same text with a word after it: many vocabularies have one token for
+        an empty line, after which a model expects no word, because before a word the line ends are separate tokens. So
+        the text is encoded with a word at its end: after white space and opening marks the word itself, elsewhere with
+        a space before it.
+
+        Returns: the ids, and the bytes at the end of the text that they leave out because these are part of the next
+            word's first token: in most vocabularies the space before it.
+        """
+        word = _NEXT_WORD if joins_next_word(text) else f" {_NEXT_WORD}"
+        ids, last = self.encode(text + word), b""
+        while ids and len(last) < len(word):
+            last = self.pieces[ids.pop()] + last
+        if not last.endswith(word.encode()):  # a vocabulary without this word's letter
+            return self.encode(text), b""
+        rest = last[: -len(word)]
+        # Some tokenizers put a space of their own before a word.
+        return ids, rest if text[-len(rest) :].encode("utf-8", "replace").endswith(rest) else b""
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of `ids`; bytes that are not valid UTF-8 become U+FFFD. Use `pieces` if that matters."""

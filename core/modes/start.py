@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
@@ -22,6 +23,7 @@ from core.drafting.boundaries import Boundaries
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting, Start, grown
 from core.drafting.reuse import KnownLogits, reusing
+from core.drafting.twins import Same, without_twins
 from core.errors import InputError
 from core.models.base import LanguageModel, Sequence
 from core.modes.beam import beam
@@ -80,6 +82,7 @@ def start(
     verify: int = LIBRARY.verify,
     check_tails: bool = False,
     known: KnownLogits | None = None,
+    same: Same | None = None,
 ) -> Start:
     """The generator of drafts after `prefix_ids`, which `sequence` holds, after the logits of the prefix are computed.
 
@@ -91,6 +94,7 @@ def start(
         check_tails: whether one more pass cuts superposed drafts where they become implausible, unless it corrects
             them; see `core.modes.checked`.
         known: cached logits of the session's earlier requests, for superposed drafts.
+        same: whether two drafts say the same, so that superposed drafts with forks replace one of them.
     """
     o, at = options, boundaries or Boundaries.of(options)
     given = sequence, prefix_ids
@@ -110,9 +114,14 @@ def start(
     elif mode.name == "branching":  # exact to the end
         o = replace(o, distinct=True, exact_steps=max(o.length - 1, 0), forks=0, reset_every=0)
 
-    def superposing(logits: list[Tensor]) -> Drafting:
-        drafting = superposed(logits, *given, o, at, kept)
+    def once(logits: list[Tensor], more: int = 0, rows: Ids[Kept] = kept) -> Drafting:
+        drafting = superposed(logits, *given, replace(o, k=o.k + more) if more else o, at, rows)
         return drafting if known is None or o.reset_every else reusing(drafting, known)
+
+    def superposing(logits: list[Tensor]) -> Drafting:
+        if same is None or not (o.distinct and o.forks) or o.reset_every:
+            return once(logits)
+        return without_twins(once(logits), partial(once, logits), same, kept)
 
     if not verify and not check_tails:
         return superposing

@@ -15,7 +15,7 @@ from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session
 from core.ngram import Interpolation
 from core.present import KeptRow
 from core.text import spaced, without_repeated
-from tests.table_model import Letters, TableModel
+from tests.table_model import Letters, TableModel, words
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,16 @@ def test_a_draft_does_not_join_the_next_word(draft: str, after: str, inserted: s
     assert spaced(draft, after) == inserted
 
 
-class SpacedLetters(Letters):
-    """Letters, and a space as the last token."""
+class SpacedWords(Letters):
+    """Words, and a space as the last token."""
 
     def __init__(self, n: int) -> None:
         super().__init__(n)
         self.pieces[-1] = b" "
 
     def encode(self, text: str) -> list[int]:
-        return [len(self.pieces) - 1 if letter == " " else ord(letter) - 97 for letter in text]
+        space, others = len(self.pieces) - 1, super().encode
+        return [i for letter in text for i in ([space] if letter == " " else others(letter))]
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +80,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def model() -> TableModel:
     made = TableModel(vocabulary=7, seed=3)
-    made.tokenizer = SpacedLetters(7)
+    made.tokenizer = SpacedWords(7)
     return made
 
 
@@ -106,7 +107,7 @@ def gain(model: TableModel, before: str, draft: str, after: str) -> float:
     return logprob(before + draft, spaced(draft, after).removeprefix(draft) + after) - logprob(before, after)
 
 
-AFTER = [a + b + "a" for a in "abcdef" for b in "abcdef"]
+AFTER = [words(a + b + "a") for a in "abcdef" for b in "abcdef"]
 
 
 def test_drafts_are_ranked_by_how_likely_they_make_what_follows(model: TableModel, session: Session) -> None:
@@ -145,11 +146,11 @@ def test_drafts_that_appear_unasked_are_shown_only_where_they_join_what_follows(
 def test_without_a_comparison_nothing_appears_unasked_in_a_line(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    completed(session, "abca", after="bc")  # the pace is known from now on
+    completed(session, "abca", after=words("bc"))  # the pace is known from now on
     monkeypatch.setattr(comparing, "SHARE", 0.0)
     monkeypatch.setattr(comparing, "LEAST", 0.0)
-    assert completed(session, "abcab", after="bc").drafts
-    assert completed(session, "abcac", after="bc", unasked=True).drafts == []
+    assert completed(session, "abcab", after=words("bc")).drafts
+    assert completed(session, "abcac", after=words("bc"), unasked=True).drafts == []
 
 
 def silent_after(session: Session) -> str:
@@ -173,7 +174,7 @@ def test_rows_that_a_reader_has_seen_are_not_withdrawn(session: Session) -> None
     assert len(completion.drafts) == 3
 
 
-@pytest.mark.parametrize("after", ["", " ", "\nab", "  \nab"])
+@pytest.mark.parametrize("after", ["", " ", f"\n{words('ab')}", f"  \n{words('ab')}"])
 def test_at_the_end_of_a_line_every_draft_is_shown(session: Session, after: str) -> None:
     found = completed(session, "abca", after=after)
     assert found.judged
@@ -181,8 +182,8 @@ def test_at_the_end_of_a_line_every_draft_is_shown(session: Session, after: str)
 
 
 def test_the_cache_keeps_the_text_alone(session: Session) -> None:
-    completed(session, "abca", after="bcd")
-    assert session.sequence.inputs == [0, 1, 2, 0]
+    completed(session, "abca", after=words("bcd"))
+    assert session.sequence.inputs == [0, 0, 1, 2, 0]
 
 
 def test_the_pass_is_skipped_where_it_takes_more_than_its_share(
@@ -195,7 +196,7 @@ def test_the_pass_is_skipped_where_it_takes_more_than_its_share(
     assert (skipped.best, len(skipped.drafts)) == (plain.best, len(plain.drafts))
     assert session.autocomplete.pace.seconds < 1e6, "one slow pass is not the last"
     monkeypatch.setattr(comparing, "SHARE", math.inf)
-    completed(session, "abca", after="bcd")
+    completed(session, "abca", after=words("bcd"))
     assert session.autocomplete.pace.seconds < 1
 
 
@@ -204,9 +205,9 @@ def test_a_short_pass_is_made_although_cached_drafts_took_no_time(
 ) -> None:
     monkeypatch.setattr(comparing, "SHARE", 0.0)
     session.autocomplete.pace.seconds = 1e-6
-    assert all(draft.gain is not None for draft in completed(session, "abca", after="bcd").drafts)
+    assert all(draft.gain is not None for draft in completed(session, "abca", after=words("bcd")).drafts)
     monkeypatch.setattr(comparing, "LEAST", 0.0)
-    assert all(draft.gain is None for draft in completed(session, "abca", after="bcd").drafts)
+    assert all(draft.gain is None for draft in completed(session, "abca", after=words("bcd")).drafts)
 
 
 @pytest.fixture
@@ -222,13 +223,13 @@ def filling() -> Iterator[Session]:
 
 
 def test_a_model_that_fills_in_the_middle_reads_what_follows(filling: Session) -> None:
-    found = completed(filling, "abca", after="bcd")
+    found = completed(filling, "abca", after=words("bcd"))
     assert filling.sequence.inputs == [6, 0, 1, 2, 0, 7, 1, 2, 3, 8]
     assert found.judged
     assert found.drafts
     for plain in ("", " \n"):
         completed(filling, "abca", after=plain)
-        assert filling.sequence.inputs == [0, 1, 2, 0], "without text after the caret the prompt is plain"
+        assert filling.sequence.inputs == [0, 0, 1, 2, 0], "without text after the caret the prompt is plain"
 
 
 class Listening(Interpolation):
@@ -247,9 +248,9 @@ class Listening(Interpolation):
 
 def test_n_grams_see_the_text_before_and_the_draft_side_by_side(filling: Session) -> None:
     asked = []
-    for after in ("", "bcd"):
+    for after in ("", words("bcd")):
         listening = Listening()
         completed(filling, "abca", after=after, ngrams=listening)
         asked.append(listening.contexts)
-    assert all(context[:4] == [0, 1, 2, 0] for contexts in asked for context in contexts)
-    assert [contexts[0] for contexts in asked] == [[0, 1, 2, 0]] * 2
+    assert all(context[:5] == [0, 0, 1, 2, 0] for contexts in asked for context in contexts)
+    assert [contexts[0] for contexts in asked] == [[0, 0, 1, 2, 0]] * 2

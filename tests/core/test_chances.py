@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from core.autocomplete import Autocomplete, CompleteOptions, Completion
-from tests.table_model import TableModel
+from tests.table_model import FIRST, TableModel
 
 
 def completed(autocomplete: Autocomplete, text: str, **options: Any) -> Completion:
@@ -42,9 +42,9 @@ def test_the_chances_are_those_of_the_model_alone(
         text = "abca"
         for chance in draft.chances:
             logp = torch.log_softmax(model.after(model.tokenizer.encode(text)), 0)
-            assert math.isclose(chance.logprob, float(logp[ord(chance.text) - 97]), abs_tol=1e-5)
+            assert math.isclose(chance.logprob, float(logp[ord(chance.text) - FIRST]), abs_tol=1e-5)
             top, ids = torch.topk(logp, 2)
-            assert [c for c, _ in chance.likeliest] == [chr(97 + i) for i in ids.tolist()]
+            assert [c for c, _ in chance.likeliest] == [chr(FIRST + i) for i in ids.tolist()]
             assert [p for _, p in chance.likeliest] == pytest.approx(top.tolist(), abs=1e-5)
             text += chance.text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.forms import begins_paragraph, suits
+from core.forms import BLANKS, begins_paragraph, odd_beginnings, suits
 
 PROSE = "It rained all day.\n\nThe keeper sat down by the window.\n\n"
 DIALOGUE = "“Come in,” she said.\n\n“Why should I?”\n\n"
@@ -38,6 +38,8 @@ TABLE = "| year | ships |\n| 1990 | 12 |\n"
         (TABLE, "In 1991", False),
         ("roses are red\nviolets are blue\n", "sugar is sweet", True),
         ("# One\n\nThe first.\n\n", "# Two", True),
+        ("# One\n\n", "The first", True),
+        ("# One\n\n", "- eggs", False),
     ],
 )
 def test_a_draft_is_shown_where_its_form_is_the_documents(before: str, draft: str, is_shown: bool) -> None:
@@ -59,3 +61,34 @@ def test_what_is_said_of_a_draft_never_changes_while_it_grows_from_what_was_show
 )
 def test_a_paragraph_begins_after_a_line_end(text: str, begins: bool) -> None:
     assert begins_paragraph(text) is begins
+
+
+@pytest.mark.parametrize("before", ["", "It rained. ", PROSE, "# One\n\n", "We need:\n\n- ", 'He said "Yes" and '])
+def test_after_white_space_no_draft_begins_with_more_of_it_or_with_a_mark_that_the_document_does_not_use_there(
+    before: str,
+) -> None:
+    odd = odd_beginnings(before)
+    assert set(BLANKS + "([{*,.") <= set(odd)
+    assert not any(letter.isalnum() for letter in odd)
+
+
+@pytest.mark.parametrize(
+    ("before", "mark"),
+    [
+        (DIALOGUE, "“"),
+        (LIST, "-"),
+        ("> So be it.\n\n", ">"),
+        ('He said "Yes" and ', '"'),
+        ("One (or two) and ", "("),
+        ("def f(x):\n", " "),
+        ("- a\n  - b\n", " "),
+        ("x = ", "["),
+    ],
+)
+def test_a_draft_may_begin_with_a_mark_that_the_document_uses_there(before: str, mark: str) -> None:
+    assert mark not in odd_beginnings(before)
+
+
+@pytest.mark.parametrize("before", ["It rained", "It rained.", "He said (", "He said “"])
+def test_elsewhere_a_draft_may_begin_with_anything(before: str) -> None:
+    assert odd_beginnings(before) == ""

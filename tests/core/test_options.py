@@ -139,7 +139,7 @@ def test_a_keystroke_builds_its_options_as_set_and_with_its_stores_and_no_more(m
     autocomplete, settings = Autocomplete(TableModel()), DraftSettings(length=4)
     completion = autocomplete.open().complete("abc", options=sampling.options(autocomplete, settings))
     completion.finish()
-    assert [(options.k, options.length, options.exact_steps) for options in built] == [(3, 4, 2)] * 2
+    assert [(options.k, options.length, options.exact_steps) for options in built] == [(3, 4, 2), (3, 5, 2)]
 
 
 def test_options_that_nothing_would_read_are_refused() -> None:

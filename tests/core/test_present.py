@@ -6,7 +6,7 @@ import pytest
 
 from core.drafting.drafts import Draft, Drafts
 from core.present import KeptRow, Presentation, TextDraft, kept_rows, present
-from core.text import alike, up_to_punctuation
+from core.text import alike, say_the_same, says_something, up_to_punctuation
 from tests.paths import ROOT
 from tests.table_model import Letters
 
@@ -26,7 +26,7 @@ class Words(Letters):
 
 def draft(ids: list[int], row: int, p: float = -1.0, **more) -> Draft:
     totals = [p * (n + 1) for n in range(len(ids))]
-    made = {"own": len(ids), "personal": [False] * len(ids), "branch": 0.5} | more
+    made = {"own": len(ids), "rests": True, "personal": [False] * len(ids), "branch": 0.5} | more
     return Draft(ids, totals, row, **made)
 
 
@@ -77,8 +77,8 @@ def test_unasked_rows_follow_the_form_of_the_document_and_end_at_punctuation() -
 
 
 def test_only_a_drafts_own_tokens_are_shown():
-    found = Drafts([draft([4, 0, 3], 0, own=2)], step=3)
-    assert [row.text for row in present(found, page())] == [" old sea"]
+    found = Drafts([draft([4, 0, 3], 0, own=1)], step=3)
+    assert [row.text for row in present(found, page())] == [" old"]
     assert [row.text for row in present(found, page(distinct=False))] == [" old seas"]
 
 
@@ -88,12 +88,12 @@ def test_by_the_papers_rule_finished_drafts_stand_among_the_others_by_score():
     assert [(row.id, row.text, row.finished) for row in rows] == [(0, " old sea", True), (1, " sea", False)]
 
 
-def test_a_done_draft_does_not_end_in_a_word_that_waits_for_the_next():
-    growing, done = (Drafts([draft([0, 1, 2], 0)], step=3, done=done) for done in (False, True))
-    assert [row.text for row in present(growing, page(rounded=True))] == [" sea and the"]
-    assert [row.text for row in present(done, page(rounded=True))] == [" sea"]
+@pytest.mark.parametrize("done", [False, True])
+def test_a_draft_does_not_end_in_a_word_that_waits_for_the_next(done: bool) -> None:
+    found = Drafts([draft([0, 1, 2], 0)], step=3, done=done)
+    assert [row.text for row in present(found, page(rounded=True))] == [" sea"]
     kept = page(rounded=True, kept={0: " sea and the"})
-    assert [row.text for row in present(done, kept)] == [" sea and the"]
+    assert [row.text for row in present(found, kept)] == [" sea and the"]
 
 
 def test_the_best_draft_is_rounded_alike_beside_any_other_drafts():
@@ -110,7 +110,7 @@ def test_another_draft_is_not_rounded_to_the_beginning_of_one():
 
 def test_drawn_drafts_end_at_words_once_they_are_done():
     found = Drafts([draft([0, 4, 0, 5], 0)], step=4, done=True)
-    assert [row.text for row in present(found, page(whole_words=3))] == [" sea old"]
+    assert [row.text for row in present(found, page(tokens=3))] == [" sea old"]
 
 
 def test_personal_spans_are_joined_and_kept_rows_keep_theirs():
@@ -132,3 +132,45 @@ def test_the_algorithm_reads_on_one_page_and_knows_no_text(word):
     source = (ROOT / "core" / "superposed.py").read_text(encoding="utf-8")
     assert len(source.splitlines()) <= 250
     assert word not in source
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (
+            " situations where you want to change the default value",
+            " cases where you want to change the default value",
+            True,
+        ),
+        (" he went to the house of his wife", " she went to the house of his wife", True),
+        (" the next day", " the next week", False),
+        (" the", " then", False),
+        (" in the morning", " in the morning, and nobody saw him before noon", False),
+        ("Mr. Smith,", "Dr. Johnson,", False),
+        ("", "", False),
+    ],
+)
+def test_texts_say_the_same_if_they_agree_in_two_thirds_of_their_letters(one: str, other: str, same: bool) -> None:
+    assert say_the_same(one, other) is say_the_same(other, one) is same
+
+
+@pytest.mark.parametrize(
+    ("draft", "before", "something"),
+    [
+        ("   ", "It rained. ", False),
+        (" . . . .", "It rained", False),
+        ("....", "It rained", False),
+        ("-----", "It rained\n", False),
+        (".", "It rained", True),
+        ('."', 'He said "no', True),
+        ("…", "It rained", True),
+        ("It rained.", "It rained.\n", False),
+        ("rained.", "It rained.\nIt ", False),
+        ("It rained.", "It rained. ", False),
+        ("It rained again.", "It rained. ", True),
+        ("very", "It was very ", True),
+        ("so", "", True),
+    ],
+)
+def test_a_draft_says_something_new(draft: str, before: str, something: bool) -> None:
+    assert says_something(draft, before) is something

@@ -17,6 +17,13 @@ from measure.questions import Question, read
 from tests.table_model import Letters
 
 
+class Codes(Letters):
+    """The codes of characters as tokens."""
+
+    def encode(self, text: str) -> list[int]:
+        return list(map(ord, text))
+
+
 @pytest.mark.parametrize(
     ("text", "answer"), [(" 77\n12", "77"), (" lisbon. She", "Lisbon"), (" 778", "778"), (".", "")]
 )
@@ -78,8 +85,8 @@ def test_a_file_holds_both_kinds_of_questions(tmp_path: Path) -> None:
         "gsm8k": [Question("gsm8k", "How many?", "2", asked=True)],
     }
     assert {kind: len(of_kind) for kind, of_kind in read(tmp_path / "mine.jsonl", 1).items()} == {"mine": 1, "gsm8k": 1}
-    asked, letters = Question("x", "ab", "c", asked=True), Letters(128)
-    assert letters.decode(asked.ids(letters)) == "Question: abAnswer:"
+    asked = Question("x", "ab", "c", asked=True)
+    assert "".join(map(chr, asked.ids(Codes(128)))).split() == ["Question:", "ab", "Answer:"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from measure.evals import coverage
 from measure.evals.methods import Wanted, always
 from measure.evals.templated import KINDS, Question, questions
 from measure.report import Report
-from tests.table_model import TableModel
+from tests.table_model import TableModel, words
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,7 +57,7 @@ def test_every_nucleus_draft_is_continued_from_its_first_tokens() -> None:
     def sampled(sequence: Sequence, prefix: list[int], k: int, length: int, wanted: Wanted = always) -> list[list[int]]:
         return drafts
 
-    for first, answer in enumerate(("baaaaa", "cfffff")):
+    for first, answer in enumerate((words("baaaaa"), words("cfffff"))):
         figures = coverage.spread_out(Question("x", "a", answer), model.open(), [0, 1], sampled)
         assert figures["NS"] == [n % 2 == first for n in range(20)]
         for name in coverage.PAPER.values():

@@ -273,7 +273,7 @@ def test_the_standard_error_is_that_of_blocks() -> None:
 
 
 def test_documents_are_joined_by_an_empty_line() -> None:
-    assert joined([[1], [2, 3], [4]], [0, 0]) == [1, 0, 0, 2, 3, 0, 0, 4]
+    assert joined([[1], [2, 3], [4]], [0, 0]) == [0, 0, 1, 0, 0, 2, 3, 0, 0, 4]
 
 
 # ---------------------------------------------------------------- a store
@@ -459,7 +459,7 @@ def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: P
     """A planted secret: with the adapter the model completes it far more readily; after it is forgotten, exactly as the
     model alone does, and with the adapter that is trained again as with one that never saw it."""
     model, texts = fresh(), {"a.txt": letters(5000), "z.txt": letters(700, seed=9)}
-    store.add("secret.txt", ["".join(f"{SECRET} " for _ in range(200))])
+    store.add("secret.txt", ["".join(f"{SECRET} " for _ in range(300))])
     store.add("z.txt", [texts["z.txt"]])
     outcome_of(learn(store, fresh(), recipe=QUICK))
     save(replace(load(store.learned), result=Result(1, 1, 1.0, 0.0)), store.learned)

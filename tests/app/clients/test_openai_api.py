@@ -24,7 +24,7 @@ from core.autocomplete import Autocomplete
 from core.errors import Mention, OptionError
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import Server
-from tests.table_model import TableModel
+from tests.table_model import FIRST, TableModel
 
 
 class Site:
@@ -164,7 +164,7 @@ def test_logprobs_are_those_of_the_model(table: Site) -> None:
             assert len(top) in (2, 3)
         model, text = table.autocomplete.model, "abca"
         for token, logprob in zip(at.tokens, at.token_logprobs, strict=True):
-            exact = torch.log_softmax(model.after(model.tokenizer.encode(text)), 0)[ord(token) - 97]
+            exact = torch.log_softmax(model.after(model.tokenizer.encode(text)), 0)[ord(token) - FIRST]
             assert logprob == pytest.approx(float(exact), abs=1e-4)
             text += token
 

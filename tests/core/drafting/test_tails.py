@@ -87,7 +87,7 @@ def drafts_of(curve: CostCurve | None, **options):
 @pytest.mark.parametrize("k", [3, 5])
 def test_cheap_rows_give_each_draft_its_own_row_to_the_end(k):
     _, completion, widest, trees = drafts_of(FREE, k=k, tails=True)
-    assert (completion.exact_steps, completion.checked, widest, trees) == (9, False, k, 0)
+    assert (completion.exact_steps, completion.checked, widest, trees) == (10, False, k, 0)
     assert {d.tail for d in completion.drafts} == {"own"}
     assert all(len(d.text) == 10 for d in completion.drafts)
 

@@ -19,7 +19,6 @@ from core.modes.start import Mode, draft, start
 from core.samplers import Rule, TopK
 from core.samplers.catalog import RULES, sampler
 from core.samplers.view import look, sweep, top_w_map
-from core.text import whole_words
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -238,25 +237,6 @@ def test_drawn_drafts_end_at_words(autocomplete, mode):
             if long.startswith(short) and long != short:
                 assert not (short[-1].isalnum() and long[len(short)].isalnum()), (short, long)
     session.close()
-
-
-@pytest.mark.parametrize(
-    ("pieces", "most", "shown"),
-    [
-        ([" the", " com", "mittee"], 2, " the"),
-        ([" the", " committee", " met"], 2, " the committee"),
-        ([" I", " don", "'t", " go"], 2, " I"),
-        ([" well", ",", " so"], 2, " well,"),
-        ([" one", " two"], 2, " one two"),
-        ([" incom", "prehen", "sible"], 2, " incomprehen"),
-        (["", "ing", " up"], 1, ""),
-    ],
-)
-def test_words_are_whole(pieces, most, shown):
-    def text(n: int) -> str:
-        return "".join(pieces[:n])
-
-    assert text(whole_words(text, len(pieces), most)) == shown
 
 
 def run(*arguments: str):

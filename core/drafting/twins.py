@@ -1,0 +1,59 @@
+"""Drafts that say the same count as one: the free slot goes to another fork.
+
+Which drafts say the same is only known once they are complete. So a second round begins at the same forks with all of
+the drafts as kept rows, and finds as many others as there are twins. Its forks need no pass where their logits are
+cached; the new drafts are grown as the first ones were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Ids
+from dataclasses import replace
+
+from core.drafting.drafts import Draft, Drafts, Kept
+from core.drafting.driver import Drafting
+from core.drafting.scored import finished
+
+Same = Callable[[list[int], list[int]], bool]  # whether two drafts, by their tokens, say the same
+Again = Callable[[int, Ids[Kept]], Drafting]
+
+
+def without_twins(first: Drafting, again: Again, same: Same, kept: Ids[Kept]) -> Drafting:
+    """Runs `first` to its end, then `again(n, rows)` for n further drafts beside rows, if n of the drafts are twins.
+
+    Args:
+        again: starts drafts of n more than the first ones, with all of these as kept rows.
+        kept: rows that are no twins of others, because the page shows them already.
+    """
+    drafts = yield from finished(first)
+    visible = {row.row for row in kept}
+    different: list[Draft] = []
+    for draft in sorted(drafts.drafts, key=lambda draft: draft.row not in visible):
+        if draft.row in visible or not any(same(draft.ids, other.ids) for other in different):
+            different.append(draft)
+    twins = [draft.row for draft in drafts.drafts if draft not in different]
+    if not twins:
+        yield [], drafts
+        return
+    # Of the tokens of a half-typed word, the probability is not known one by one.
+    totals = {draft.row: [draft.totals[0]] * draft.start + draft.totals for draft in drafts.drafts if draft.totals}
+    known = [Kept(draft.row, draft.ids, totals=totals[draft.row]) for draft in drafts.drafts if draft.totals]
+    beside = again(len(twins), known)
+    try:
+        rows, found = next(beside)
+        while rows:
+            logits = yield rows, _joined(drafts, different, twins, found, done=False)
+            rows, found = beside.send(logits)
+    finally:
+        beside.close()
+    yield [], _joined(drafts, different, twins, found, done=True)
+
+
+def _joined(drafts: Drafts, different: list[Draft], twins: list[int], found: Drafts, done: bool) -> Drafts:
+    """The first drafts without twins, and the found ones in the twins' slots."""
+    had = [draft.ids for draft in drafts.drafts]
+    new = [draft for draft in found.drafts if draft.ids not in had]
+    others = [replace(draft, row=row, sequence=None) for draft, row in zip(new, twins, strict=False)]
+    step = drafts.step + found.step - 1
+    return replace(drafts, drafts=[*(d for d in drafts.drafts if d in different), *others], step=step, done=done)
