@@ -72,11 +72,12 @@ MODEL = (
     '<small id="pd-models-how">Load another model while this one goes on drafting.</small></div>'
 )
 
-# A click on one of these demonstrates the page, in three kinds of writing. A test checks their drafts.
+# A click on one of these demonstrates the page, in three kinds of writing. Each ends with a space, so that typing goes
+# on with the next word. A test checks their drafts.
 EXAMPLES = (
-    "She opened the letter and began to",
-    "Thank you for your message. Please let me know if you",
-    "Heat the oil in a pan, add the onions and cook until",
+    "She opened the letter and began to ",
+    "Thank you for your message. Please let me know if you ",
+    "Heat the oil in a pan, add the onions and cook until ",
 )
 
 # Few components would show Gradio's own look (none at the moment); colours follow the editor's.

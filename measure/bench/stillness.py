@@ -9,9 +9,10 @@ drafts while one types, and at each rate of typing, it counts per 100 keys:
 
 With *Always* it counts, too:
 
-- states that show as many rows as the settled response: the server leaves out rows when it has chosen the final ones,
-  so a state is compared with the settled response for its text, or with the next one;
-- vanishings: the list, the hints or the ghost were in the previous state and are missing in this one;
+- states that show as many rows as the settled response for their text, of those after it: before, rows that contradict
+  the text are hidden;
+- vanishings: the list or the hints were in the previous state and are missing in this one, or the ghost is although it
+  agrees with the text;
 - movements: the list, the hints, or the parts above or below have another position although the text is the same.
 """
 
@@ -36,18 +37,14 @@ KEYS_MS = (120.0, 157.0, 240.0)  # between two keys: fast, desktop and mean typi
 TYPICAL_MS = 157.0
 MOST_NEW = 22  # newly shown rows per 100 characters at TYPICAL_MS, when they save time
 PARTS = {"list": ".pd-list", "hints": ".pd-hints", "ghost": ".pd-ghost"}
-GHOST = ".pd-ghost:not([hidden]) .pd-ghost-text:not(.pd-fading)"
+GHOST = ".pd-ghost:not([hidden]) .pd-ghost-text"
 PLACES = {"list": ".pd-list", "hints": ".pd-hints", "below": ".pd-foot", "above": ".pd-bar", "text": "#pd-text"}
 
 RECORD = """([parts, places, ghost]) => {
     const find = (selector) => document.querySelector(selector), root = find(".polydraft");
     const states = window.states = [];
-    let waiting = [], settled = { text: null, worth: null };
-    root.addEventListener("pd-settled", ({ detail }) => {
-        settled = { text: find("#pd-text").value, worth: detail };
-        for (const state of waiting) state.worth = detail;
-        waiting = [];
-    });
+    let settled = { text: null, worth: null };
+    root.addEventListener("pd-settled", ({ detail }) => (settled = { text: find("#pd-text").value, worth: detail }));
     const there = (selector) => !find(selector).closest("[hidden]") && find(selector).textContent.trim() !== "";
     const place = (selector) => {
         const { top, left } = find(selector).getBoundingClientRect();
@@ -55,17 +52,14 @@ RECORD = """([parts, places, ghost]) => {
     };
     new MutationObserver(() => {
         const rows = [...document.querySelectorAll(".pd-option-row:not(.pd-empty)")];
-        const live = rows.filter((row) => row.ariaDisabled !== "true");
-        const state = {
-            text: find("#pd-text").value, shown: rows.length, worth: null,
-            rows: Object.fromEntries(live.map((row) => [row.id, row.dataset.text])), live: live.length,
+        const text = find("#pd-text").value;
+        states.push({
+            text, shown: rows.length, worth: text === settled.text ? settled.worth : null,
+            rows: Object.fromEntries(rows.map((row) => [row.id, row.dataset.text])),
             ghost: find(ghost)?.textContent.replace("\u200b", "") ?? "",
             there: Object.fromEntries(Object.entries(parts).map(([name, selector]) => [name, there(selector)])),
             places: Object.fromEntries(Object.entries(places).map(([name, selector]) => [name, place(selector)])),
-        };
-        states.push(state);
-        if (state.text === settled.text) state.worth = settled.worth;
-        else waiting.push(state);
+        });
     }).observe(root, { subtree: true, childList: true, attributes: true, characterData: true });
 }"""
 
@@ -111,11 +105,8 @@ def summary(seen: dict[tuple[str, float], list[list[dict[str, Any]]]]) -> Report
             continue
         judged = [state for run in runs for state in run if state["worth"] is not None]
         row["all_rows"] = share(judged, lambda state: state["shown"] >= state["worth"])
-        row["all_rows_takeable"] = share(judged, lambda state: state["live"] >= state["worth"])
         for part in PARTS:
-            row[f"{part}_vanished"] = sum(
-                earlier["there"][part] and not later["there"][part] for earlier, later in steps(runs)
-            )
+            row[f"{part}_vanished"] = sum(vanished(part, earlier, later) for earlier, later in steps(runs))
         for place in PLACES:
             row[f"{place}_moved"] = sum(
                 earlier["text"] == later["text"] and earlier["places"][place] != later["places"][place]
@@ -145,6 +136,13 @@ def changes(runs: list[list[dict[str, Any]]]) -> dict[str, float]:
             old = left(earlier["rows"].get(row, ""), typed)
             counts["replaced_rows"] += bool(old) and not agree(old, now)
     return {name: 100 * count / max(keys, 1) for name, count in counts.items()}
+
+
+def vanished(part: str, earlier: dict[str, Any], later: dict[str, Any]) -> bool:
+    """Whether a part is missing in the later state; a ghost only if the text does not contradict it."""
+    if part == "ghost" and not left(earlier["ghost"], later["text"].removeprefix(earlier["text"])):
+        return False
+    return earlier["there"][part] and not later["there"][part]
 
 
 def left(text: str, typed: str) -> str:

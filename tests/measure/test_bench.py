@@ -211,8 +211,8 @@ def test_stillness_counts_rows_vanishings_and_movements() -> None:
     ) -> dict[str, Any]:
         there = dict.fromkeys(stillness.PARTS, True) | {"ghost": ghost}
         places = dict.fromkeys(stillness.PLACES, "0") | {"list": list_at}
-        empty = {"rows": {}, "ghost": ""}
-        return {"text": text, "shown": shown, "live": shown, "worth": worth, "there": there, "places": places} | empty
+        rest = {"rows": {}, "ghost": "bcd"[len(text) - 1 :] if ghost else ""}
+        return {"text": text, "shown": shown, "worth": worth, "there": there, "places": places} | rest
 
     states = [
         state("a", 3),
@@ -220,6 +220,7 @@ def test_stillness_counts_rows_vanishings_and_movements() -> None:
         state("ab", 3, list_at="3"),  # the text is another: no movement
         state("ab", 0, ghost=False, list_at="3", worth=None),  # vanished
         state("ab", 1, list_at="3", worth=1),
+        state("abx", 0, ghost=False, list_at="3", worth=None),  # contradicted
     ]
     report = stillness.summary({("always", 120.0): [states]})
     assert report.rows[0] | {"all_rows": 0.75, "ghost_vanished": 1, "list_moved": 1, "hints_moved": 0} == report.rows[0]

@@ -66,7 +66,7 @@ export function setUpCounts(root, field, keysPressed, typed) {
       last = { at: textarea.selectionStart - text.length, text };
     } else if (inputType.startsWith("insertText") || inputType === "insertCompositionText") {
       keys.typed += Math.max(1, data?.length ?? 1);
-      if (data?.length === 1) typed(performance.now());
+      if (data?.length === 1) typed(field.typedAt);
     } else if (!/^insertFrom/.test(inputType)) {
       keys.typed += 1;
       if (inputType === "historyUndo" && last && !textarea.value.startsWith(last.text, last.at)) {

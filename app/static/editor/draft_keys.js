@@ -21,8 +21,8 @@ import { insertAsTyped } from "./inserting.js";
  */
 export function draftKeys({ field, drafts, view, taking, revisiting }) {
   const listed = () => view.listed.length > 0;
-  /** Whether the writer sees a row: in the list, or as the ghost alone. @param {number} i */
-  const shown = (i) => listed() || (view.open && i === view.active);
+  /** What indents the caret's line; "" if the caret is not at its beginning. */
+  const indent = () => indentation(field.text, field.textarea);
   /** @param {1 | -1} by */
   const move = (by) => {
     if (view.open && listed()) view.move(by);
@@ -33,24 +33,23 @@ export function draftKeys({ field, drafts, view, taking, revisiting }) {
   };
   return [
     {
-      usual: "Tab", shares: true,
-      does: "At the beginning of a line: indent it, unless you have chosen a draft",
-      run() {
-        const indent = field.engaged && !view.chosen && indentation(field.text, field.textarea);
-        if (indent) insertAsTyped(field.textarea, indent);
-        return Boolean(indent);
-      },
-    },
-    {
       id: "take", usual: "Tab",
       does: "Take the best draft, or the highlighted one",
       hint: "take",
       run() {
-        if (!field.engaged) return false;
-        const { open, readable } = view;
-        if (open) return !readable || taking.take(readable.i, readable.length);
+        if (!field.engaged || (indent() && !taking.best)) return false;
+        if (taking.takeBest()) return true;
         // Tab pressed for a ghost that has just disappeared must not move the focus out of the text.
         return drafts.request !== null && performance.now() - field.lastInput < 600;
+      },
+    },
+    {
+      usual: "Tab", shares: true,
+      does: "At the beginning of a line without a draft: indent it",
+      run() {
+        if (!field.engaged || !indent()) return false;
+        insertAsTyped(field.textarea, indent());
+        return true;
       },
     },
     {
@@ -58,27 +57,19 @@ export function draftKeys({ field, drafts, view, taking, revisiting }) {
       does: "Take one word of it; without a draft, move by a word",
       hint: "a word",
       mirrored: () => view.ghost.line.dir === "rtl",
-      run: () => taking.takeWord(view.active),
+      run: () => taking.takeWordOfBest(),
     },
     {
       id: "number", usual: "Alt+1…9",
       does: "Take the draft with that number",
       hint: "that one",
-      run(n) {
-        if (!shown(n - 1)) return false;
-        taking.take(n - 1);
-        return true;
-      },
+      run: (n) => taking.takeRow(n - 1) || view.shows(n - 1),
     },
     {
       id: "number-word", usual: "Alt+Shift+1…9",
       does: "Take the first word of the draft with that number",
       hint: "its first word",
-      run(n) {
-        if (!shown(n - 1)) return false;
-        taking.takeWord(n - 1);
-        return true;
-      },
+      run: (n) => taking.takeWordOfRow(n - 1) || view.shows(n - 1),
     },
     { id: "next", usual: "Alt+Down", does: "Go to the next draft; if there are none, request them here", run: () => move(1) },
     { id: "previous", usual: "Alt+Up", does: "Go to the draft above", run: () => move(-1) },

@@ -24,8 +24,8 @@ export class DraftList {
   /**
    * @param {HTMLElement} root
    * @param {HTMLTextAreaElement} textarea
-   * @param {(i: number, length: number, event: MouseEvent) => void} picked called when a row is clicked or tapped:
-   *   `length` characters of its rest are to be taken
+   * @param {(i: number, offset: number | null, pressed: number) => void} picked called when a row is clicked or tapped, at
+   *   the character `offset`, or beside its text; `pressed`: when the pointer went down
    */
   constructor(root, textarea, picked) {
     this.root = root;
@@ -34,6 +34,9 @@ export class DraftList {
     this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-list"));
     this.hints = /** @type {HTMLElement} */ (root.querySelector(".pd-hints"));
     this.below = /** @type {HTMLElement} */ (root.querySelector(".pd-below"));
+    /** When the pointer went down on the list. */
+    this.pressed = 0;
+    this.box.addEventListener("pointerdown", ({ timeStamp }) => (this.pressed = timeStamp));
     // The textarea keeps the focus, and a phone its keyboard.
     for (const event of ["pointerdown", "mousedown"]) {
       this.box.addEventListener(event, (pressed) => pressed.preventDefault());
@@ -66,15 +69,10 @@ export class DraftList {
     rows.forEach(({ draft, rest, live }, i) => {
       const option = /** @type {HTMLElement} */ (box.children[i]);
       set(option, "aria-selected", String(i === active));
-      set(option, "aria-disabled", live ? null : "true");
-      set(option, "aria-hidden", draft ? null : "true");
-      option.classList.toggle("pd-empty", !draft);
+      set(option, "aria-hidden", live ? null : "true");
+      option.classList.toggle("pd-empty", !live);
+      if (draft && !live) return; // a freed row is invisible, and keeps the room of its text, so that nothing moves
       const chance = /** @type {HTMLElement} */ (option.querySelector(".pd-chance"));
-      // A freed row keeps its text, which the style sheet dims, and its number is no longer true.
-      if (draft && !live) {
-        setText(chance, "");
-        return;
-      }
       const mine = draft ? marks(draft, rest) : [];
       marked ||= mine.length > 0;
       this.drawText(option, rest, draft && coloured ? tokens(draft, rest) : mine, parts, i, stem);
@@ -150,9 +148,8 @@ export class DraftList {
     option.setAttribute("role", "option");
     option.addEventListener("click", (event) => {
       const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
-      const rest = text.textContent ?? "";
-      const at = offsetAt(text, event);
-      this.picked(i, at === null ? rest.length : upToWord(rest, at), event);
+      // A program that clicks, such as a screen reader, presses no pointer.
+      this.picked(i, offsetAt(text, event), event.detail ? this.pressed : event.timeStamp);
     });
     return option;
   }

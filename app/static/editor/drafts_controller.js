@@ -2,7 +2,7 @@
 /**
  * Decides when to request drafts, and receives them:
  *
- *   key ── rows that agree are shortened at once; the others stay, dimmed
+ *   key ── rows that agree are shortened at once; the others are hidden
  *      └── the running request is cancelled, and a new one lists the rows that stay and requests the others
  *
  * While only drafts that save time are displayed (showing.js):
@@ -16,6 +16,7 @@
 import { hasEnoughLeft, mayAgree } from "./drafting.js";
 import { Outcomes } from "./outcomes.js";
 import { Requests } from "./requests.js";
+import { Slow } from "./slow.js";
 import { emit } from "../shared/dom.js";
 import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
@@ -58,8 +59,9 @@ export class DraftsController {
     this.timers = new Timers();
     /** Whether the drafts must grow as soon as the running request has ended. */
     this.growWaits = false;
-    /** When each displayed row has appeared, by lineage. @type {Map<number, number>} */
-    this.appeared = new Map();
+    /** The lineages of the displayed rows. @type {Set<number>} */
+    this.appeared = new Set();
+    this.slow = new Slow(root);
     /** The drafts that the latest request included, see `requestDrafts`; the request for their full length does too. */
     this.included = { wanted: false };
     this.dismissed = false;
@@ -98,14 +100,17 @@ export class DraftsController {
       figures: (line) => connection.showFigures(line),
       problem: (problem) => {
         this.settingsWait = false;
+        this.slow.ends();
         notices.notice("server", problem);
         this.settle();
       },
       lost: () => {
         this.settingsWait = false;
+        this.slow.ends();
         connection.lost();
       },
       ended: (request) => {
+        this.slow.ends();
         if (this.settingsWait) this.settingsChanged();
         if (request.done && request.wanted) view.announceLater();
         if (request.next) this.requestDrafts(request.next);
@@ -176,7 +181,7 @@ export class DraftsController {
     const known = this.requestsAtKeys ? this.requests.recall(before, this.field.after()) : undefined;
     if (known) {
       this.abort();
-      if (!this.waits) this.place(before, before, known, { settled: true, growing: false });
+      if (!this.waits) this.place(before, before, known, { settled: true });
     }
     this.draw();
     if (this.settings.refill && this.showing.when === "always") this.timers.later("grow", GROW_AFTER, () => this.grow());
@@ -302,6 +307,7 @@ export class DraftsController {
       ...(ANDROID ? {} : { corrects: true }), // its keyboards correct slips themselves
     };
     this.requests.send(before, settings, extra, { pressed, forSettings, wanted, freed, decides, k: this.k });
+    if (!this.waits) this.slow.waits();
   }
 
   /** Request drafts on the writer's command, also where none appear automatically. */
@@ -321,7 +327,7 @@ export class DraftsController {
     this.pausing = true;
     const known = this.requests.recall(before, this.field.after());
     if (known && this.showing.when === "pause") {
-      this.place(before, before, known, { settled: true, growing: false });
+      this.place(before, before, known, { settled: true });
       this.draw();
     }
     this.requestDrafts({ grow: true, ...this.included });
@@ -346,6 +352,7 @@ export class DraftsController {
   }
 
   abort() {
+    this.slow.ends();
     this.requests.abort();
   }
 
@@ -365,6 +372,7 @@ export class DraftsController {
   receive(request, line) {
     if (this.removed !== undefined && line.removed !== this.removed) this.dropDrafts();
     this.removed = line.removed;
+    this.slow.ends();
     this.notices.notice("server", null);
     this.connection.found();
     emit(this.root, "pd-figures", line.speculation ?? null);
@@ -381,7 +389,8 @@ export class DraftsController {
       return;
     }
     const { settled } = line;
-    if (line.done || !request.decides) this.place(request.before, before, line, { settled, growing: !line.done });
+    const shortens = request.forSettings && line.done;
+    if (line.done || !request.decides) this.place(request.before, before, line, { settled, shortens });
     this.draw();
     if (line.done) this.countLooks();
     this.recordTimes(request, line.done, settled);
@@ -393,9 +402,9 @@ export class DraftsController {
    * @param {string} anchor the text before the caret in the request
    * @param {string} before
    * @param {import("./requests.js").Answer} answer
-   * @param {{settled: boolean, growing: boolean}} how see `Rows.receive`
+   * @param {{settled: boolean, shortens?: boolean}} how see `Rows.receive`
    */
-  place(anchor, before, { drafts, pays, ghost }, { settled, growing }) {
+  place(anchor, before, { drafts, pays, ghost }, { settled, shortens = false }) {
     if (this.decides && pays) {
       // After further keys, less of each row is left. Its chance has risen with each; at least the old one is left.
       const typed = (before.length - anchor.length) * this.pace.costs.key_ms;
@@ -411,7 +420,7 @@ export class DraftsController {
       for (const { draft } of this.rows.all) if (draft && !draft.replace) this.outcomes.displayed(draft);
       return;
     }
-    this.rows.receive(anchor, before, { drafts, settled, growing });
+    this.rows.receive(anchor, before, { drafts, settled, shortens });
     // After a pause the row that was shown because it saves time stays the ghost.
     if (ghost !== undefined) this.rows.prefer(this.showing.when === "time" && pays?.length ? pays[0].id : ghost);
   }
@@ -424,19 +433,10 @@ export class DraftsController {
   countLooks() {
     const lineages = this.rows.all.flatMap(({ draft, live }) => (draft && live ? [draft.lineage] : []));
     const fresh = lineages.filter((lineage) => !this.appeared.has(lineage));
-    const now = performance.now();
-    this.appeared = new Map(lineages.map((lineage) => [lineage, this.appeared.get(lineage) ?? now]));
+    this.appeared = new Set(lineages);
     this.pace.looked(fresh.length);
     this.counters.newRows += fresh.length;
     this.timers.later("read", this.pace.readAfter, () => this.pace.read(fresh.length));
-  }
-
-  /**
-   * How long ago the row of a draft has appeared, in ms.
-   * @param {number} lineage
-   */
-  shownFor(lineage) {
-    return performance.now() - (this.appeared.get(lineage) ?? performance.now());
   }
 
   /**
@@ -478,6 +478,7 @@ export class DraftsController {
   /** Remove all drafts. */
   close() {
     this.rows.clear();
+    this.view.seen.forget();
     this.draw();
   }
 
@@ -502,7 +503,7 @@ export class DraftsController {
     this.revisiting.forget();
     this.rows.clear();
     this.rows.resize(this.k);
-    this.view.lastGhost = null;
+    this.view.seen.forget();
     this.view.announced = "";
     emit(this.root, "pd-dropped");
   }
@@ -556,6 +557,6 @@ export class DraftsController {
     this.rows.all = rows.map((row) => ({ ...row }));
     this.field.engage(true);
     this.pausing = true;
-    this.draw();
+    this.view.draw({ decides: this.decides, since: -Infinity }); // the writer has read them when they stood here
   }
 }

@@ -5,11 +5,11 @@
  */
 
 import { fitted, slipOf, wordStem } from "./drafting.js";
+import { Seen, TAB, placeOf } from "./seen.js";
 import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
 
 const ANNOUNCE_AFTER = 900; // ms until the best draft is announced
-const READABLE_AFTER = 150; // ms; Tab takes no text that has been shown for less
 const TOUCH = matchMedia("(pointer: coarse)");
 
 export class DraftsView {
@@ -35,14 +35,8 @@ export class DraftsView {
     this.lineage = 0;
     /** Whether the writer has selected it by key. */
     this.chosen = false;
-    /** The last ghost text and its position. @type {{text: string, caret: number} | null} */
-    this.lastGhost = null;
     this.announced = "";
-    /**
-     * What Tab would take, since when, the newest last: the draft, and where it ends in the text; lineage 0 is none.
-     * @type {{at: number, lineage: number, end: number}[]}
-     */
-    this.stood = [];
+    this.seen = new Seen();
     /** Whether the writer has asked for the drafts at this place. */
     this.asked = false;
     /** Whether only rows that save time are displayed: then the list appears for the second one. */
@@ -54,8 +48,10 @@ export class DraftsView {
     return this.active >= 0;
   }
 
-  /** @param {{decides?: boolean}} how */
-  draw({ decides = this.decides } = {}) {
+  /**
+   * @param {{decides?: boolean, since?: number}} how `since`: when the writer saw these rows first, if that was before now
+   */
+  draw({ decides = this.decides, since = performance.now() } = {}) {
     this.decides = decides;
     // The draft that Tab takes, identified by its lineage, stays the same until another one is known to be the best.
     const row = this.rows.all[this.active];
@@ -66,37 +62,35 @@ export class DraftsView {
       this.lineage = this.rows.all[this.active]?.draft?.lineage ?? 0;
       this.chosen = false;
     }
-    this.note();
-    this.drawList();
-    this.fit();
+    const { listed } = this; // found once, because of a long text that takes time
+    const drafts = this.rows.all.map(({ draft, live }, i) => (live && this.shows(i, listed) ? draft : null));
+    this.seen.show([drafts[this.active] ?? null, ...drafts], this.field.head, since);
+    this.drawList(listed);
+    this.fit(listed);
   }
 
-  /** Remember what Tab would take from now on. */
-  note() {
-    const row = this.rows.all[this.active];
-    const now = { at: performance.now(), lineage: this.lineage, end: row ? this.field.caret + row.rest.length : 0 };
-    const last = this.stood.at(-1);
-    if (last?.lineage === now.lineage && now.end <= last.end) last.end = now.end;
-    else this.stood.push(now);
-    while (this.stood.length > 1 && this.stood[1].at <= now.at - READABLE_AFTER) this.stood.shift();
+  /** Whether the writer sees a row: in the list, or as the ghost alone. @param {number} i */
+  shows(i, listed = this.listed) {
+    return (this.open && i === this.active) || listed.length > 0;
   }
 
   /**
-   * What Tab takes: the row, and how much of it has been shown for long enough to be read. That is the best row, or the
-   * one that stood there before; null: neither.
-   * @returns {{i: number, length: number} | null}
+   * What the key for the best draft takes if it was pressed at a moment, as the writer had read it: the draft that the
+   * writer has selected, or else the one that had the key's name then, or that has it now.
+   * @param {number} at
    */
-  get readable() {
-    if (this.chosen) return { i: this.active, length: Infinity };
-    const last = this.stood.findLast(({ at }) => at <= performance.now() - READABLE_AFTER);
-    const i = this.rows.all.findIndex(({ draft, live }) => live && draft?.lineage === last?.lineage);
-    const length = (last?.end ?? 0) - this.field.caret;
-    return i >= 0 && length > 0 ? { i, length } : null;
+  best(at) {
+    const places = this.chosen ? [placeOf(this.active)] : [TAB, placeOf(this.active)];
+    for (const place of places) {
+      const read = this.seen.read(place, this.field.head, at);
+      if (read) return read;
+    }
+    return null;
   }
 
   /** Draw again after the text's column or its font has changed. */
-  fit() {
-    const room = this.layout.float(this.listed.length > 0);
+  fit(listed = this.listed) {
+    const room = this.layout.float(listed.length > 0);
     this.drawGhost(room);
     this.layout.followText(true);
   }
@@ -113,10 +107,10 @@ export class DraftsView {
     return this.decides && shown.length < (alone ? 2 : 1) ? [] : all;
   }
 
-  drawList() {
+  drawList(listed = this.listed) {
     const { text, caret } = this.field;
     const stem = wordStem(text.slice(Math.max(0, caret - 40), caret));
-    this.list.draw(this.listed, { active: this.active, chosen: this.chosen, stem });
+    this.list.draw(listed, { active: this.active, chosen: this.chosen, stem });
   }
 
   /** @param {number} room the height of a list between the caret's line and the one below, in px */
@@ -124,26 +118,14 @@ export class DraftsView {
     const { text, caret, textarea, composing } = this.field;
     const row = this.rows.all[this.active];
     if (this.rows.all.length === 0 || (composing && !ANDROID)) {
-      this.lastGhost = null;
       this.ghost.hide();
       return;
     }
-    if (this.isRevisiting()) {
-      // A ghost would cover the selection; the lines below it make room for the list.
-      if (room) this.ghost.show("", text, textarea.selectionEnd, { room });
-      else this.ghost.hide();
-    } else if (row?.draft?.replace) {
-      this.lastGhost = null;
-      if (room) this.ghost.show("", text, caret, { room });
-      else this.ghost.hide();
-    } else if (row) {
-      this.lastGhost = { text: fitted(row.rest, text.slice(textarea.selectionEnd)), caret };
-      this.ghost.show(this.lastGhost.text, text, caret, { room });
-    } else if (!this.decides && this.lastGhost && this.rows.all.some(({ draft }) => draft)) {
-      // No draft agrees, and new ones are requested: until they arrive, the letters stay in place, paler.
-      const typed = Math.max(0, caret - this.lastGhost.caret);
-      this.ghost.show(this.lastGhost.text.slice(typed), text, caret, { fading: true, room });
-    } else if (room) this.ghost.show("", text, caret, { room });
+    const revisits = this.isRevisiting();
+    // A ghost would cover the selection, and cannot strike letters out.
+    const ghost = revisits || !row || row.draft?.replace ? "" : fitted(row.rest, text.slice(textarea.selectionEnd));
+    // Where text follows, the lines below make room for the list, with a ghost or without.
+    if (ghost || room) this.ghost.show(ghost, text, revisits ? textarea.selectionEnd : caret, { room });
     else this.ghost.hide();
     if (caret === text.length) {
       // At the end of the text, scroll so that the ghost's last line is visible too.

@@ -31,7 +31,7 @@ export class Ghost {
     layer.append(this.block);
     /** Whether text after the caret is redrawn: then a click would hit another place of the text than it shows. */
     this.covers = false;
-    /** @type {[string, string, number, {fading?: boolean, room?: number}] | null} */
+    /** @type {[string, string, number, {room?: number}] | null} */
     this.shown = null;
     /** The height of the list between the caret's line and the one below, in px; 0: there is none. */
     this.room = 0;
@@ -73,20 +73,18 @@ export class Ghost {
    * @param {string} ghost
    * @param {string} text the whole text
    * @param {number} caret
-   * @param {{fading?: boolean, room?: number}} how `fading`: whether it waits to be replaced by a new draft, and is drawn
-   *   paler; `room`: the height of the list below the caret's line, in px, if text follows it
+   * @param {{room?: number}} how `room`: the height of the list below the caret's line, in px, if text follows it
    */
-  show(ghost, text, caret, { fading = false, room = 0 } = {}) {
+  show(ghost, text, caret, { room = 0 } = {}) {
     const place = this.map.locate(text, caret);
     if (!place) {
       this.hide();
       return;
     }
-    this.shown = [ghost, text, caret, { fading, room }];
+    this.shown = [ghost, text, caret, { room }];
     this.place = place;
     this.room = room;
     this.gap.style.height = "0";
-    this.text.classList.toggle("pd-fading", fading);
     const { left, top, lineHeight, fontSize } = this.map.column();
     const { x, y, width, rtl } = place;
     const indent = Math.max(0, rtl ? width - x : x);

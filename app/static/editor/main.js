@@ -123,10 +123,7 @@ function startEditor(root) {
   });
 
   const rows = new Rows();
-  const list = new DraftList(root, textarea, (i, length, { timeStamp }) => {
-    field.pressed = timeStamp;
-    taking.take(i, length);
-  });
+  const list = new DraftList(root, textarea, (i, offset, pressed) => taking.click(i, offset, pressed));
   const layout = new Layout(root, { textarea, map, ghost, below: list.below }, options.values, () => view.fit());
   const revisiting = new Revisiting(field.parts, (start, end, taken) => drafts.showAgain(start, end, taken));
   const view = new DraftsView(
@@ -139,9 +136,7 @@ function startEditor(root) {
     root, { field, rows, view, revisiting, notices, connection, showing }, options.values,
   );
   ghost.dismiss = () => drafts.dismiss();
-  const taking = new Taking(root, field, () => rows.all, revisiting, {
-    pace, shownFor: (lineage) => drafts.shownFor(lineage),
-  });
+  const taking = new Taking(root, { field, view, revisiting, pace }, () => notices.justChanged());
   keys.add(...draftKeys({ field, drafts, view, taking, revisiting }));
 
   layout.reserveRoom();
@@ -267,8 +262,9 @@ function publish({ textarea, map, privacy, notices, field, rows, revisiting, dra
     get request() {
       return drafts.request;
     },
+    /** What Tab would insert now. */
     get readable() {
-      return drafts.view.readable;
+      return drafts.view.best(performance.now())?.text ?? "";
     },
     requestDrafts: drafts.requestDrafts.bind(drafts),
     grow: drafts.grow.bind(drafts),

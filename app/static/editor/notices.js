@@ -1,5 +1,8 @@
 // @ts-check
-/** Messages to the writer: notices of problems, shown until the problem is solved; toasts, shown for a moment. */
+/**
+ * Messages to the writer: notices of problems, shown until the problem is solved; toasts, shown for a moment; and words
+ * beside the drafts.
+ */
 
 import { newElement, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
@@ -15,6 +18,7 @@ export class Notices {
     this.toastBox = /** @type {HTMLElement} */ (root.querySelector(".pd-toast"));
     this.documents = /** @type {HTMLElement} */ (root.querySelector("#pd-documents"));
     this.live = /** @type {HTMLElement} */ (root.querySelector(".pd-live"));
+    this.changed = /** @type {HTMLElement} */ (root.querySelector(".pd-changed"));
     /** The action of the toast's button. */
     this.undo = () => {};
     this.toastBox.querySelector("button")?.addEventListener("click", () => {
@@ -69,6 +73,12 @@ export class Notices {
   offerUndo(message, undo) {
     const tell = () => undo() || this.toast("The text has changed since then, so this cannot be undone.", { long: true });
     this.toast(message, { undo: tell });
+  }
+
+  /** Say that a draft was not taken, because nobody can have read it. */
+  justChanged() {
+    this.changed.hidden = false;
+    this.timers.later("changed", 2000, () => (this.changed.hidden = true));
   }
 
   /**

@@ -1,19 +1,25 @@
 // @ts-check
 /**
- * The writer's own numbers: the time between keys, from a row's appearance to its taking, how many rows were shown and
- * how many taken, and the time that drafts have saved. They are stored in this browser only, can be seen and reset in
+ * The writer's own numbers: the time between keys, from the first sight of a text to its taking, how many rows were shown
+ * and how many taken, and the time that drafts have saved. They are stored in this browser only, can be seen and reset in
  * *My writing*, and nothing is measured in incognito. `core/time_saved.py` explains what they are for.
+ *
+ * A time that no person can have is never counted, nor is one that an earlier version has stored.
  */
 
+import { READABLE_AFTER } from "./seen.js";
 import { attempt } from "../shared/memory.js";
 
 const KEPT = "polydraft.pace";
 const KNOWN_AFTER = 200; // keys until the numbers count as known
 const TAKINGS = 20; // takings until their own time replaces the published mean
 const PUBLISHED = { key_ms: 157, look_ms: 50, take_ms: 700, word_ms: 120 }; // see docs/evaluation.md
-const LONGEST = 10_000; // ms; a longer time between two keys is no typing
-const PAUSE = 1500; // ms; a longer time between two keys is thought, not speed
-const SHORTEST_PAUSE = 1000; // ms without a key until all drafts are shown, at least
+const QUICKEST_KEY = 30; // ms; a key that is held down repeats so fast, and programs type faster
+const LONGEST = 10_000; // ms; after a longer time without a key the writer was elsewhere
+// A longer time without a key is thought, not typing. The mean of slow typists is 480 ms (Dhakal et al. 2018), so a second
+// is twice that; for whoever is slower, three times their median.
+const SHORTEST_PAUSE = 1000; // ms
+const PAUSE = 3; // medians
 const READ_AFTER = 750; // ms without a key until rows on the screen count as read
 const FORGET_AT = 4000; // keys; then all counts are halved, so that the newest ones weigh most
 const WEEKS = 8; // for which saved time is stored
@@ -80,7 +86,7 @@ export class Pace {
   typed(now) {
     const ms = now - this.lastKey;
     this.lastKey = now;
-    if (this.isIncognito() || ms > LONGEST) return;
+    if (this.isIncognito() || ms < QUICKEST_KEY || ms > LONGEST) return;
     const { keys } = this.numbers;
     keys[binOf(ms)] += 1;
     if (sum(keys) >= FORGET_AT) this.numbers.keys = keys.map((count) => count / 2);
@@ -106,7 +112,7 @@ export class Pace {
   /**
    * A draft was taken.
    * @param {number} length of the taken text, in characters, with the typed letters that it replaced
-   * @param {number} ms since its row appeared
+   * @param {number} ms since this very text was first seen
    * @param {boolean} further whether it is a further word of a draft that was just taken word by word
    */
   taken(length, ms, further) {
@@ -115,7 +121,7 @@ export class Pace {
     const { key_ms, take_ms, word_ms } = this.costs;
     if (!further) {
       this.numbers.taken += 1;
-      if (ms <= LONGEST) takes[binOf(ms)] += 1;
+      if (ms >= READABLE_AFTER && ms <= LONGEST) takes[binOf(ms)] += 1;
     }
     this.save(length * key_ms - (further ? word_ms : take_ms));
   }
@@ -151,9 +157,27 @@ export class Pace {
 
   // ---------------------------------------------------------------- what is known
 
-  /** The number of keys whose time was measured. */
+  /** The possible times between two keys: of typing, and of thought; and the time from which on it is thought. */
+  get times() {
+    const { keys } = this.numbers;
+    const typing = within(keys, QUICKEST_KEY, LONGEST);
+    const pause = Math.max(SHORTEST_PAUSE, PAUSE * (sum(typing) >= KNOWN_AFTER ? quantile(typing, 0.5) : 0));
+    return { typing: within(keys, QUICKEST_KEY, pause), thought: within(keys, pause, LONGEST), pause };
+  }
+
+  /** The possible times from first sight to taking. */
+  get takes() {
+    return within(this.numbers.takes, READABLE_AFTER, LONGEST);
+  }
+
+  /** Whether the writer's own time from first sight to taking is known. */
+  get decisionKnown() {
+    return sum(this.takes) >= TAKINGS;
+  }
+
+  /** How many times between two keys of typing are measured. */
   get keys() {
-    return sum(this.numbers.keys);
+    return sum(this.times.typing);
   }
 
   /** Whether the writer's own time between keys is known. */
@@ -180,15 +204,20 @@ export class Pace {
 
   /** The costs of this writer, in ms, as the server takes them: the published means where they are not known. */
   get costs() {
-    const { keys, takes } = this.numbers;
-    const key = this.known ? meanOf(keys.map((count, bin) => (middle(bin) < PAUSE ? count : 0))) : PUBLISHED.key_ms;
-    const take = sum(takes) >= TAKINGS ? quantile(takes, 0.5) : PUBLISHED.take_ms;
-    return { ...PUBLISHED, key_ms: Math.round(Math.max(key, FIRST)), take_ms: Math.round(take) };
+    const key = this.known ? meanOf(this.times.typing) : PUBLISHED.key_ms;
+    const take = this.decisionKnown ? quantile(this.takes, 0.5) : PUBLISHED.take_ms;
+    return { ...PUBLISHED, key_ms: Math.round(key), take_ms: Math.round(take) };
   }
 
-  /** How long the writer must not type until all drafts are shown, in ms: longer than 98 % of the times between keys. */
+  /** How long the writer must not type until that is a pause, and all drafts are shown, in ms. */
   get pause() {
-    return Math.max(SHORTEST_PAUSE, this.known ? quantile(this.numbers.keys, 0.98) : 0);
+    return this.times.pause;
+  }
+
+  /** Pauses for thought: how many, and their median in ms. */
+  get thought() {
+    const { thought } = this.times;
+    return { count: Math.round(sum(thought)), ms: quantile(thought, 0.5) };
   }
 
   /** How long rows must stand on the screen to count as read, in ms. */
@@ -219,6 +248,14 @@ const binOf = (ms) => Math.min(BINS - 1, Math.max(0, Math.floor(Math.log(ms / FI
 
 /** The geometric middle of a bin, in ms. @param {number} bin */
 const middle = (bin) => FIRST * RATIO ** (bin + 0.5);
+
+/**
+ * The counts whose times are at least `from` and below `to`, in ms.
+ * @param {number[]} counts by bin
+ * @param {number} from
+ * @param {number} to
+ */
+const within = (counts, from, to) => counts.map((count, bin) => (middle(bin) >= from && middle(bin) < to ? count : 0));
 
 /** @param {number[]} counts */
 const sum = (counts) => counts.reduce((total, count) => total + count, 0);

@@ -1,8 +1,9 @@
 // @ts-check
 /**
  * The rows of the list: k rows with one draft each. While the writer types, a row that agrees is shortened. A row that
- * does not agree is freed: it shows its old text, dimmed, until the server sends a draft for it or reports that there is
- * none. A draft never moves to another row.
+ * does not agree is freed: nobody sees it until the writer goes back to where it agrees, or the server sends a draft for
+ * it. A draft never moves to another row, and while it is visible its end never moves backwards: a response that ends
+ * earlier leaves the row as it is.
  */
 
 import { restOf } from "./drafting.js";
@@ -12,18 +13,37 @@ import { restOf } from "./drafting.js";
 
 /**
  * One row. `rest` is the part of its draft after the caret; in a freed row (`live` is false) it is the rest when the
- * draft last agreed. `draft` is null in an empty row.
+ * draft last agreed, whose room the row keeps. `draft` is null in an empty row.
  * @typedef {{draft: PlacedDraft | null, rest: string, live: boolean}} Row
  */
 
 let lineages = 0;
 
 /**
- * Whether two drafts are inserted at the same place.
- * @param {Draft} a
- * @param {Draft} b
+ * The rest of a row's draft at `anchor` if `draft` says the same, shorter or longer; else null.
+ * @param {PlacedDraft | null} old
+ * @param {Draft} draft
+ * @param {string} anchor
  */
-const replacesAlike = (a, b) => (a.replace ?? 0) === (b.replace ?? 0);
+function continued(old, draft, anchor) {
+  const rest = old && (old.replace ?? 0) === (draft.replace ?? 0) ? restOf(old, anchor) : null;
+  return rest && (draft.text.startsWith(rest) || rest.startsWith(draft.text)) ? rest : null;
+}
+
+/**
+ * A draft of a response at its place. If it continues the row's, it is a version of that one.
+ * @param {string} anchor the text before the caret in the request
+ * @param {Draft} draft
+ * @param {PlacedDraft | null} old the row's draft
+ * @param {boolean} keepsEnd whether the row's end stays where the new one is shorter
+ * @returns {PlacedDraft}
+ */
+function placed(anchor, draft, old, keepsEnd = true) {
+  const rest = continued(old, draft, anchor);
+  if (!old || !rest) return { ...draft, anchor, origin: anchor.length, lineage: ++lineages };
+  const text = keepsEnd && rest.length > draft.text.length ? rest : draft.text;
+  return { ...draft, text, anchor, origin: old.origin, lineage: old.lineage };
+}
 
 /** @returns {Row} */
 const empty = () => ({ draft: null, rest: "", live: false });
@@ -75,16 +95,13 @@ export class Rows {
     const decided = this.all.map(empty);
     /** @type {Draft[]} */
     const others = [];
-    const place = (/** @type {number} */ id, /** @type {Draft} */ draft, /** @type {PlacedDraft | null} */ same) => {
-      const placed = { ...draft, anchor, origin: same?.origin ?? anchor.length, lineage: same?.lineage ?? ++lineages };
-      const rest = restOf(placed, before);
-      if (rest) decided[id] = { draft: placed, rest, live: true };
+    const place = (/** @type {number} */ id, /** @type {Draft} */ fresh, /** @type {PlacedDraft | null} */ old) => {
+      const draft = placed(anchor, fresh, old);
+      const rest = restOf(draft, before);
+      if (rest) decided[id] = { draft, rest, live: true };
     };
     for (const draft of drafts) {
-      const id = this.all.findIndex((row, i) => {
-        const old = row.live && row.draft && !decided[i].live && replacesAlike(row.draft, draft) ? restOf(row.draft, anchor) : null;
-        return old && (draft.text.startsWith(old) || old.startsWith(draft.text));
-      });
+      const id = this.all.findIndex((row, i) => row.live && !decided[i].live && continued(row.draft, draft, anchor));
       if (id >= 0) place(id, draft, this.all[id].draft);
       else others.push(draft);
     }
@@ -112,21 +129,17 @@ export class Rows {
    * Fill the rows with the server's drafts.
    * @param {string} anchor the text before the caret in the request
    * @param {string} before the present text before the caret
-   * @param {{drafts: Draft[], settled: boolean, growing: boolean}} answer `settled`: a row without a draft is empty;
-   *   `growing`: a draft that is still short keeps the longer end that its row already shows
+   * @param {{drafts: Draft[], settled: boolean, shortens: boolean}} answer `settled`: a row without a draft is empty;
+   *   `shortens`: the writer has changed how far drafts go, so ends may move backwards
    */
-  receive(anchor, before, { drafts, settled, growing }) {
+  receive(anchor, before, { drafts, settled, shortens }) {
     const fresh = new Map(drafts.map((draft) => [draft.id, draft]));
     this.all = this.all.map((row, id) => {
-      const draft = fresh.get(id);
-      if (!draft) return settled ? empty() : row;
-      const old = row.draft && replacesAlike(row.draft, draft) ? restOf(row.draft, anchor) : null;
-      const continues = Boolean(old && (draft.text.startsWith(old) || old.startsWith(draft.text)));
-      const text = growing && old?.startsWith(draft.text) ? old : draft.text;
-      const same = continues ? row.draft : null;
-      const placed = { ...draft, text, anchor, origin: same?.origin ?? anchor.length, lineage: same?.lineage ?? ++lineages };
-      const rest = restOf(placed, before);
-      return rest ? { draft: placed, rest, live: true } : { draft: placed, rest: row.rest || draft.text, live: false };
+      const answer = fresh.get(id);
+      if (!answer) return settled ? empty() : row;
+      const draft = placed(anchor, answer, row.draft, row.live && !shortens);
+      const rest = restOf(draft, before);
+      return rest ? { draft, rest, live: true } : { draft, rest: row.rest || draft.text, live: false };
     });
   }
 

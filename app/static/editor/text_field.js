@@ -53,6 +53,8 @@ export class TextField {
     /** The time of the key down event before the next input event. @type {number | null} */
     this.pressed = null;
     this.lastInput = -1e9;
+    /** When the key of the last input event was pressed, or that event itself came. */
+    this.typedAt = -1e9;
 
     // On a touch screen, focusing would open the keyboard over the page at once, and there is no Tab.
     if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
@@ -97,6 +99,7 @@ export class TextField {
     this.privacy.edited(event);
     this.engage(true);
     this.lastInput = now;
+    this.typedAt = this.cause ?? now;
     if (this.composing && event.isComposing && !isPlainTyping(event)) {
       this.on.compositionChanged();
       return;
@@ -120,13 +123,17 @@ export class TextField {
     this.textarea.dispatchEvent(new InputEvent("input", { inputType, data: text, bubbles: true }));
   }
 
+  /** When the key was pressed that changes the text; null if that is long ago: then a menu, a drop or a voice does. */
+  get cause() {
+    return this.pressed !== null && performance.now() - this.pressed < CAUSED_WITHIN ? this.pressed : null;
+  }
+
   /** The text has changed. */
   changed({ opened = false } = {}) {
     if (this.parts.overflows && !this.composing) this.split();
     this.read();
     this.edited = this.caret;
-    // If the last key is long ago, something else changed the text: a menu, a drop, a voice.
-    const pressed = this.pressed !== null && performance.now() - this.pressed < CAUSED_WITHIN ? this.pressed : null;
+    const pressed = this.cause;
     this.pressed = null;
     this.timers.stop("burst");
     emit(this.root, "pd-text", { opened });
@@ -261,6 +268,11 @@ export class TextField {
       this.latest = { text, caret: selectionStart, before: /\S/.test(before) ? before : null };
     }
     return this.latest.before;
+  }
+
+  /** The text before the caret, or before what is selected. */
+  get head() {
+    return this.before() ?? this.parts.context + this.text.slice(0, this.textarea.selectionStart);
   }
 
   /** The beginning of the text after the caret, for requests; "" if it is only white space. */

@@ -1,0 +1,224 @@
+"""What a key inserts: the text that stood on the page when the writer decided, whatever has arrived since; what the
+page shows while the server is slow; and the times that it measures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, expect
+
+from tests.app.static.editor.test_page import BEFORE, Editor, fake, server, shared
+from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server
+
+__all__ = ["fake", "server", "shared"]  # fixtures
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+TAKINGS = (Path(__file__).parent / "takings.js").read_text("utf-8")
+
+
+@pytest.fixture
+def page(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[Editor]:
+    editor = Editor(context.new_page(), fake).open(server.url)
+    yield editor
+    assert editor.errors == []
+
+
+def drafting(page: Editor, text: str) -> None:
+    """Text, and every row with the first word of its draft for long enough to be read."""
+    page.fake.held_after = 1
+    page.enter(text)
+    page.wait_for_drafts(" to", " to", " home")
+    page.read()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("when", ["always", "time"])
+def test_of_500_takings_at_any_moment_none_inserts_another_text_than_stood_there_200_ms_before_and_no_end_moves_back(
+    page: Editor, when: str
+) -> None:
+    page.page.evaluate("(when) => polydraft.showing.choose(when)", when)
+    did = page.page.evaluate(TAKINGS, [7, 500, when == "time"])
+    assert did["wrong"] == [], did["wrong"][0]
+    assert did["shrunk"] == [], did["shrunk"][0]
+    assert did["counts"]["inserted"] > 150, did["counts"]
+    assert did["counts"]["refused"] > 50, did["counts"]
+
+
+# Presses a key as soon as the first row shows another text.
+AT_CHANGE = """(key) => {
+  window.took = null;
+  const row = document.querySelector("#pd-draft-1 .pd-draft"), old = row.textContent;
+  const watch = new MutationObserver(() => {
+    if (row.textContent === old) return;
+    watch.disconnect();
+    const box = document.querySelector("#pd-text");
+    box.dispatchEvent(new KeyboardEvent("keydown", { ...key, bubbles: true, cancelable: true }));
+    window.took = [row.textContent, box.value];
+  });
+  watch.observe(document.querySelector(".pd-list"), { subtree: true, childList: true, characterData: true });
+}"""
+
+TAB = {"key": "Tab", "code": "Tab"}
+WORD = {"key": "ArrowRight", "code": "ArrowRight", "ctrlKey": True}
+FIRST = {"key": "1", "code": "Digit1", "altKey": True}
+
+
+def test_what_grows_when_the_key_comes_is_a_draft_afterwards_for_each_key(page: Editor) -> None:
+    for n, key in enumerate((TAB, WORD, FIRST)):
+        text = f"{n} {BEFORE}"
+        drafting(page, text)
+        page.page.evaluate(AT_CHANGE, key)
+        page.fake.held_after = None
+        page.wait(lambda: page.page.evaluate("took") is not None, "the key")
+        shown, inserted = page.page.evaluate("took")
+        assert shown.startswith(" the")
+        assert inserted == f"{text} to"
+        page.wait(lambda: page.ghost() == MARKET.removeprefix(" to"), "the rest as a draft")
+        page.press("Tab")
+        assert page.text == text + MARKET
+
+
+def test_a_row_that_is_replaced_when_the_key_comes_gives_what_was_read_and_one_that_was_never_read_nothing(
+    page: Editor,
+) -> None:
+    page.fake.first_thought, page.fake.held_after, page.fake.settles_after = " perhaps", 1, 2
+    page.enter(BEFORE)
+    page.wait_for_drafts(" perhaps", " perhaps", " perhaps")
+    page.read()
+    page.page.evaluate(AT_CHANGE, FIRST)
+    page.fake.held_after = None
+    page.wait(lambda: page.page.evaluate("took") is not None, "the key")
+    assert page.page.evaluate("took")[1] == f"{BEFORE} perhaps"
+
+    page.put("")
+    page.wait(lambda: page.drafts() == [], "no drafts")
+    page.fake.first_thought = ""
+    drafting(page, f"Then {BEFORE}")
+    page.page.evaluate(AT_CHANGE, FIRST)
+    page.fake.script = {",": (" along the road",)}
+    page.write(",")
+    page.wait(lambda: page.page.evaluate("took") is not None, "the key")
+    assert page.page.evaluate("took") == [" along", f"Then {BEFORE},"]
+    expect(page.page.get_by_text("Just changed: press again")).to_be_visible()
+    page.fake.held_after = None
+    page.wait_for_drafts(" along the road")
+    page.press("Alt+Digit1")
+    assert page.text == f"Then {BEFORE}, along the road"
+
+
+# ---------------------------------------------------------------- a slow server
+
+# Types a letter, and reads the page before it is drawn.
+CONTRADICT = """(letter) => {
+  document.execCommand("insertText", false, letter);
+  const ghost = document.querySelector(".pd-ghost"), rows = [...document.querySelectorAll(".pd-option-row")];
+  return [ghost.hidden, rows.filter((row) => getComputedStyle(row).visibility !== "hidden").length];
+}"""
+
+
+def opacity(page: Editor) -> float:
+    return page.page.locator(".pd-option-row").first.evaluate("row => +getComputedStyle(row).opacity")
+
+
+def test_grey_text_and_rows_that_no_longer_fit_are_hidden_before_the_next_frame_and_nothing_moves(page: Editor) -> None:
+    page.enter(BEFORE)
+    page.wait_for_drafts(MARKET, RIVER, HOME)
+    page.settle()
+    hints = page.page.locator(".pd-hints").bounding_box()
+    page.fake.held_after = 0
+    assert page.page.evaluate(CONTRADICT, " ") == [False, 3]
+    assert page.page.evaluate(CONTRADICT, "h") == [False, 1]
+    assert page.ghost() == HOME.removeprefix(" h")
+    assert page.page.evaluate(CONTRADICT, "x") == [True, 0]
+    assert page.page.locator(".pd-hints").bounding_box() == hints
+    page.press("Tab")
+    assert page.text == f"{BEFORE} hx"
+    page.box.focus()
+    page.press("Backspace")
+    assert page.ghost() == HOME.removeprefix(" h")  # back where it agrees
+
+
+def test_after_two_seconds_without_an_answer_rows_are_dim_and_a_word_says_slow_until_one_comes(page: Editor) -> None:
+    slow = page.page.get_by_text("Slow …")
+    page.enter(BEFORE)
+    page.wait_for_drafts(MARKET, RIVER, HOME)
+    page.fake.held_after = 0
+    began = page.page.evaluate("performance.now()")
+    page.page.evaluate(
+        "new MutationObserver(() => window.slowAt ??= performance.now())"
+        ".observe(document.querySelector('.pd-slow'), { attributes: true })"
+    )
+    for letter in " to the":  # each replaces the request, and none is answered
+        page.write(letter)
+        page.page.wait_for_timeout(150)
+    expect(slow).to_be_visible()
+    assert page.page.evaluate("slowAt") - began >= 1900
+    assert page.drafts() == [MARKET.removeprefix(" to the"), RIVER.removeprefix(" to the")]
+    assert opacity(page) == 0.5
+    page.fake.held_after = None
+    expect(slow).to_be_hidden()
+    page.wait(lambda: opacity(page) == 1, "rows as usual")
+    page.fake.held_after = 0
+    page.write("x")
+    expect(slow).to_be_visible()
+    page.press("Escape")  # nobody waits any more
+    expect(slow).to_be_hidden()
+    page.fake.held_after = None
+
+
+# ---------------------------------------------------------------- the times
+
+
+def test_a_time_is_counted_from_the_first_sight_of_the_text_that_is_taken(page: Editor) -> None:
+    seen = """async (ends) => {
+        const { Seen, TAB } = await import("/page/editor/seen.js");
+        const seen = new Seen(), drafted = (text) => text && { text, anchor: "I am", origin: 4, lineage: 1 };
+        for (const [at, ...places] of ends) seen.show(places.map(drafted), "I am", at);
+        seen.show(ends.at(-1).slice(1).map((text) => drafted(text && " not sure yet")), "I am n", 1000);
+        const read = seen.read(TAB, "I am n", 1500);
+        return [read.text, read.since(2), read.since(read.text.length)];
+    }"""
+    grown = [[100, " not"], [700, " not sure"]]
+    assert page.page.evaluate(seen, grown) == ["ot sure yet", 100, 1000]
+    replaced = [[100, " never"], [700, " not sure"]]
+    assert page.page.evaluate(seen, replaced) == ["ot sure yet", 700, 1000]
+    first_in_a_row = [[100, " never", None, " not"], [700, " not sure", None, " not sure"]]  # then also in grey
+    assert page.page.evaluate(seen, first_in_a_row)[1] == 100
+
+
+PACE = """async ([keys, takes]) => {
+    const { Pace } = await import("/page/editor/pace.js");
+    localStorage.removeItem("polydraft.pace");
+    const pace = new Pace(() => false);
+    let now = 0;
+    for (const [ms, times] of keys) for (let i = 0; i < times; i++) pace.typed((now += ms));
+    for (const [ms, times] of takes) for (let i = 0; i < times; i++) pace.taken(9, ms, false);
+    const { key_ms, take_ms } = pace.costs;
+    return { key_ms, take_ms, keys: pace.keys, pause: pace.pause, thought: pace.thought.count };
+}"""
+
+
+def test_impossible_times_are_no_part_of_a_writers_speed_and_pauses_for_thought_are_counted_apart(page: Editor) -> None:
+    def measured(keys: list[tuple[float, int]], takes: list[tuple[float, int]]) -> dict[str, float]:
+        return page.page.evaluate(PACE, [keys, takes])
+
+    writer = measured([(60_000, 1), (150, 300), (3000, 40), (5, 500)], [(22, 300), (900, 30)])
+    assert writer["keys"] == 300
+    assert writer["thought"] == 40
+    assert writer["key_ms"] == pytest.approx(150, rel=0.1)
+    assert writer["take_ms"] == pytest.approx(900, rel=0.1)
+    assert writer["pause"] == 1000
+    assert measured([], [(22, 300)])["take_ms"] == 700  # the published mean
+    slow = measured([(60_000, 1), (900, 300), (8000, 40)], [])
+    assert slow["key_ms"] == pytest.approx(900, rel=0.1)
+    assert slow["pause"] == pytest.approx(2700, rel=0.1)
+    assert slow["thought"] == 40
+
+    stored = {"keys": [500, 0, 0, *[0] * 37], "takes": [90, *[0] * 39], "shown": 3, "taken": 90, "weeks": {}}
+    page.page.evaluate("(stored) => Object.assign(polydraft.pace.numbers, stored)", stored)
+    page.enter(BEFORE)
+    page.wait(lambda: page.fake.requests != [] and page.fake.requests[-1]["before"] == BEFORE, "a request")
+    show = page.fake.requests[-1]["show"]
+    assert (show["key_ms"], show["take_ms"]) == (157, 700)  # what an earlier version has stored does not count
