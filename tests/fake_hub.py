@@ -12,6 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import unquote
 
+import pytest
+from huggingface_hub import constants
+
+from app.web.security import offline
+from core.models import on_machine, recommended
+from core.models.recommended import Recommended
 from tests.tiny_gguf import tiny
 
 FILE = tiny().written() + bytes(24_000_000)
@@ -76,6 +82,21 @@ def fake_hub() -> Iterator[FakeHub]:
     hub.closing.set()
     hub.shutdown()
     hub.server_close()
+
+
+@contextmanager
+def hub_of_the_page(patch: pytest.MonkeyPatch, *models: Recommended) -> Iterator[FakeHub]:
+    """The Hub of a server whose page recommends these models, on a machine without other programs' models and without
+    anything that keeps its processes offline."""
+    patch.setattr(offline, "_switched", {})
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        patch.delenv(name, raising=False)
+    patch.setattr(recommended, "RECOMMENDED", models)
+    patch.setattr(on_machine, "_others", list)
+    with fake_hub() as hub:
+        patch.setenv("HF_ENDPOINT", hub.url)
+        patch.setattr(constants, "ENDPOINT", hub.url)
+        yield hub
 
 
 class _Answer(BaseHTTPRequestHandler):
