@@ -68,6 +68,9 @@ class FakeHub(ThreadingHTTPServer):
         self.pause = 0.0
         self.closing = threading.Event()
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is stopped closes its connection at any moment."""
+
     @property
     def ranges(self) -> list[str | None]:
         """Those of the requests for files."""

@@ -1,5 +1,5 @@
 """`polydraft models`: the models on this machine and those worth a download; and `polydraft models get`, the only
-command, beside `ngram build` with a URL, that connects to another machine."""
+command, beside `ngram build` with a URL, that connects to another machine. The page's button uses the same code."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
 import { newElement, setText } from "./dom.js";
 import { Timers } from "./timers.js";
 import { ConnectionLost, ServerError, getJson, postJson } from "./transport.js";
-import { aKey, messageOf, plural, size } from "./wording.js";
+import { aKey, factsOf, messageOf, plural, size } from "./wording.js";
 
 /**
  * @typedef {{name: string, title: string, bytes: number, why: string, suits: boolean, best: boolean, ms: number | null,
@@ -91,8 +91,7 @@ export class Downloads {
     const row = newElement("li", "", `<span><b></b> <small class="md-facts"></small></span>
       <button type="button" class="md-load"></button> <small class="md-why"></small> <progress hidden></progress> <small class="md-state"></small>`);
     setText(row.querySelector("b"), model.title);
-    const facts = [size(model.bytes), model.ms !== null && aKey(model.ms)].filter(Boolean);
-    setText(row.querySelector(".md-facts"), facts.join(" · "));
+    setText(row.querySelector(".md-facts"), factsOf(size(model.bytes), model.ms !== null && aKey(model.ms)));
     setText(row.querySelector(".md-why"), model.why);
     row.querySelector("progress")?.setAttribute("aria-label", `Download of ${model.title}`);
     row.querySelector("button")?.addEventListener("click", () => this.click(model));

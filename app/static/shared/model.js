@@ -8,7 +8,7 @@
 import { newElement, setText } from "./dom.js";
 import { Downloads } from "./downloads.js";
 import { ConnectionLost, ServerError, getJson, postJson, streamLines } from "./transport.js";
-import { aKey, size } from "./wording.js";
+import { aKey, factsOf, size } from "./wording.js";
 
 /** @typedef {{model: string, name: string, bytes: number, serving: boolean, program?: string}} Offered */
 /** What a model's file says. @typedef {{model: string, type: string, family: string, compiled: boolean, reason: string, ms: number | null}} Details */
@@ -137,8 +137,7 @@ export function setUpModels(root, loaded, toast) {
   function describe(item, { model, bytes, serving, program }) {
     const { type = "", family = "", compiled = false, reason = "", ms = null } = known.get(model) ?? {};
     const facts = [serving && "drafting now", bytes && size(bytes), type, family, compiled && "compiled", ms !== null && aKey(ms), program && `of ${program}`];
-    const whole = facts.filter(Boolean).map((fact) => String(fact).replaceAll(" ", "\u00a0")); // lines break between them
-    setText(item.querySelector("small"), whole.join("\u00a0· "));
+    setText(item.querySelector("small"), factsOf(...facts));
     setText(item.querySelector(".md-reason"), reason);
   }
 

@@ -90,6 +90,14 @@ export function aKey(ms) {
   return rounded < 1000 ? `about ${rounded} ms a key` : `about ${rounded / 1000} s a key`;
 }
 
+/**
+ * Facts in a row; lines break between them.
+ * @param {(string | number | boolean | undefined)[]} facts false, 0 and "" are left out
+ */
+export function factsOf(...facts) {
+  return facts.filter(Boolean).map((fact) => String(fact).replaceAll(" ", "\u00a0")).join("\u00a0· ");
+}
+
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
 /** @param {string | number} date ISO 8601, or ms since 1970 */

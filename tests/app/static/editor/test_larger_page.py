@@ -164,6 +164,8 @@ def test_it_fits_and_is_accessible(browser: Browser, url: str, hub: FakeHub, wid
     with browser.new_context(viewport={"width": width, "height": 740}, color_scheme=scheme) as context:
         editor = Editor(context.new_page(), FakeDrafts()).open(url)
         expect(line(editor)).to_be_in_viewport(ratio=1)
+        found = Axe().run(editor.page, context=".pd-below")
+        assert not found.response["violations"], found.generate_report()
         dialog = opened(editor)
         dialog.get_by_role("button", name="Download Tiny").click()
         expect(dialog.get_by_role("progressbar")).to_be_visible()
