@@ -18,11 +18,22 @@ import { aKey, factsOf, messageOf, plural, size } from "./wording.js";
  */
 
 const EVERY = 500; // ms between two requests for the progress
+const AGAIN = 700; // ms between two requests for the speed of this computer
+const TRIES = 20;
 const SETTLED = 4000; // ms of a download after which the rest of it is estimated
 
-/** @returns {Promise<Larger>} */
-export function getLarger() {
-  return getJson("/api/models/recommended");
+/**
+ * Request the models, once it is known how fast this computer is, which takes a second or two the first time.
+ * @param {() => void} waiting called until then
+ * @returns {Promise<Larger>}
+ */
+export async function getLarger(waiting = () => {}) {
+  for (let tries = 0; ; tries++) {
+    const { measuring, ...larger } = await getJson("/api/models/recommended");
+    if (!measuring || tries === TRIES) return larger;
+    waiting();
+    await new Promise((resolve) => setTimeout(resolve, AGAIN));
+  }
 }
 
 export class Downloads {
@@ -40,14 +51,23 @@ export class Downloads {
     this.larger = null;
     /** Rows by the name of their model. @type {Map<string, HTMLElement>} */
     this.rows = new Map();
+    /** How often the models were requested: older answers are dropped. */
+    this.shown = 0;
     /** When the running download was seen first, and how much had come. @type {{at: number, come: number} | null} */
     this.since = null;
   }
 
   /** Request the models, and show them. */
   async show() {
+    const shown = ++this.shown;
     await this.attempt(async () => {
-      this.larger = await getLarger();
+      const larger = await getLarger(() => {
+        if (shown !== this.shown) return;
+        this.section.hidden = false;
+        setText(this.section.querySelector(".md-about"), "Measuring how fast this computer is …");
+      });
+      if (shown !== this.shown) return;
+      this.larger = larger;
       this.list();
       this.draw();
       if (this.larger.download?.running) this.later();

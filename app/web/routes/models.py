@@ -10,7 +10,8 @@ those worth a download; and the HTTP routes that list them, load another one and
                                the response is the new status.
     GET  /api/models/recommended    those worth a download, each with whether it suits this machine, the estimated ms of
                                a key, its file if it is here, and the bytes that have come of it; the model that
-                               drafts, its bytes and ms of a key; the latest download
+                               drafts, its bytes and ms of a key; the latest download; whether
+                               the speed of this machine is being measured, so that a later request has the times
     GET  /api/models/download       how far the latest download is, or null
     POST /api/models/download       {"name"}: of a recommended one; begins its download, or goes on with it. The only
                                route after which something connects to another machine: a process, to the Hub
@@ -109,6 +110,7 @@ def recommended(service: DraftService, downloads: Downloads) -> dict[str, object
         "serving": serving,
         "bytes": models[serving].bytes if serving else 0,
         "ms": round(speed.ms(models[serving].bytes)) if speed and serving else None,
+        "measuring": service.time_rows(),
         "download": downloads.state(),
     }
 
