@@ -74,13 +74,15 @@ export class Downloads {
     });
   }
 
-  /** Make the rows: of larger models that suit, and are not among those above already. */
+  /** Make the rows: of larger models that suit and are not among those above already, and of the latest download. */
   list() {
     if (!this.larger) return;
     const { recommended, download, serving, ms, host } = this.larger;
-    const larger = recommended.filter(({ path, bytes }) => path !== serving && bytes > (this.larger?.bytes ?? 0));
-    const suitable = larger.filter(({ suits }) => suits);
-    const offered = suitable.filter(({ name, path }) => !path || download?.name === name);
+    const present = this.larger.bytes;
+    const mine = (/** @type {Recommended} */ { name }) => name === download?.name;
+    const larger = recommended.filter((each) => each.path !== serving && (mine(each) || each.bytes > present));
+    const suitable = larger.filter((each) => mine(each) || each.suits);
+    const offered = suitable.filter((each) => mine(each) || !each.path);
     const first = offered.find(({ best }) => best) ?? offered[0];
     const others = offered.filter((each) => each !== first);
     const focused = [...this.rows].find(([, row]) => row.contains(document.activeElement))?.[0] ?? "";
@@ -90,7 +92,7 @@ export class Downloads {
     this.section.querySelector(".md-others ul")?.replaceChildren(...rows(others));
     const details = /** @type {HTMLDetailsElement} */ (this.section.querySelector(".md-others"));
     details.hidden = !others.length;
-    if (others.some(({ name }) => name === download?.name)) details.open = true;
+    if (others.some(mine)) details.open = true;
     setText(details.querySelector("summary"), `${plural(others.length, "other model")} for this computer`);
     const now = ms === null ? "" : ` The present one takes ${aKey(ms)}.`;
     setText(this.section.querySelector(".md-about"), suitable.length

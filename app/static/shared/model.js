@@ -148,7 +148,7 @@ export function setUpModels(root, loaded, toast) {
     setText(name, backend === "loading" || backend === "unavailable" ? "" : model);
     name.title = name.textContent ?? "";
   });
-  for (const button of root.querySelectorAll("[data-do=models]")) {
+  for (const button of root.querySelectorAll("[data-do=models], .lg-open")) {
     button.addEventListener("click", () => {
       for (const said of dialog.querySelectorAll("[role=status]")) setText(said, "");
       dialog.showModal();
