@@ -15,6 +15,10 @@ class ModelNotFound(PolydraftError):
     """No model has this name, or no file exists at this path."""
 
 
+class NoConnection(PolydraftError):
+    """Another machine cannot be reached, or does not answer as it should; later it may."""
+
+
 class ModelFileError(PolydraftError):
     """The file is not a model that we can read: truncated, not GGUF, or of an unsupported kind."""
 

@@ -171,6 +171,19 @@ def write_whole(path: Path, data: bytes, private: bool = True, new: bool = False
         file.write(data)
 
 
+def claim(file: IO[bytes]) -> None:
+    """Locks an open file against other programs until it is closed. Some network file systems, and Windows, have no
+    such locks. Raises BlockingIOError if another program has it."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return
+
+
 def sync_folder(folder: Path) -> None:
     """Makes the names in a folder durable. Windows has no such operation and needs none."""
     if os.name == "posix":

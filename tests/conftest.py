@@ -66,10 +66,10 @@ LONGEST = """
     incognito native engine_errors guard_page speculative server lsp_start evals soak personal_store learner
     start bench_serve ngram_cluster gguf sleep_page rounded hostile_files gguf_tokenizers lsp cli
     torch_model showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts
-    tune_adapter bench_models
+    tune_adapter bench_models larger_page
     samplers recurrent_models prose silent_files model_file personal_large base_store trie_check eagle3
     probe pairing_page serve guard superposed arc earned adapter coded families
-    autocomplete structure contributing adapter_eval
+    autocomplete structure contributing adapter_eval downloads hub
 """
 
 

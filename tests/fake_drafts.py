@@ -266,6 +266,10 @@ def create_app(
         model = {"model": "Scripted", "backend": "none", "device": "cpu", "ready": True}
         return {**model, "notice": fake.notice, "prose": fake.prose}
 
+    @app.get("/api/models/recommended")
+    async def recommended() -> dict[str, Any]:
+        return {"host": "", "recommended": [], "serving": "scripted", "bytes": 0, "ms": None, "download": None}
+
     @app.get("/manifest.json")
     def manifest() -> FileResponse:
         return FileResponse(STATIC / "manifest.webmanifest", media_type="application/manifest+json")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from app.cli import flags
-from app.cli.shared import Backend, BaseStores, DraftModel, Json, Model, Precision
+from app.cli.shared import Backend, BaseStores, DraftModel, Json, Model, Precision, visible
 from app.service.given import (
     ALL_FLAGS,
     RULE_FLAGS,
@@ -246,7 +246,7 @@ def sample_view(
     if as_json:
         typer.echo(json.dumps({"text": text} | view.as_dict(), ensure_ascii=False))
     else:
-        Console(highlight=False).print(*sampling.table(view, _visible))
+        Console(highlight=False).print(*sampling.table(view, visible))
 
 
 def _background(path: Path) -> str:
@@ -277,7 +277,7 @@ def _print_drafts(text: str, drafts: list[TextDraft]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for number, draft in enumerate(drafts, start=1):
         row = Text(f"{number}  {draft.probability:6.1%}  ")
-        row.append(_visible(before), style="dim").append(_visible(draft.text), style="bold")
+        row.append(visible(before), style="dim").append(visible(draft.text), style="bold")
         console.print(row)
 
 
@@ -287,8 +287,3 @@ def _tokens(draft: TextDraft) -> list[dict[str, object]]:
         {"text": draft.text[a:b], "how": how, "lts": None if lts is None else round(lts, 3)}
         for a, b, how, lts in draft.how
     ]
-
-
-def _visible(text: str) -> str:
-    """Escapes control characters, so that a draft cannot control the terminal."""
-    return "".join(c if c.isprintable() or c in "\u200d\u200c" else ascii(c)[1:-1] for c in text)

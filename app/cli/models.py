@@ -1,28 +1,29 @@
 """`polydraft models`: the models on this machine and those worth a download; and `polydraft models get`, the only
-command, beside `ngram build` with a URL, that connects to another machine."""
+command, beside `ngram build` with a URL, that connects to another machine. The page's button uses the same code."""
 
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import psutil
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
+from app.cli.shared import visible
 from app.web.security.offline import stay_offline, without_telemetry
 
 if TYPE_CHECKING:
-    from core.models.estimate import Speed
+    from pathlib import Path
+
     from core.models.listed import Listed
+    from core.models.recommended import Advice
 
 app = typer.Typer(help="Models on this machine, and those worth a download.", rich_markup_mode="rich")
-
-SHARE = 0.5  # of the memory that a model may take, beside the page, the stores and other programs
-TAKES = 1.25  # bytes in memory for each byte of a file
-PATIENCE = 600  # ms a key: drafts that come later are rarely read
 
 
 @app.callback(invoke_without_command=True)
@@ -39,36 +40,26 @@ def models(
     stay_offline()
     from core.models.estimate import measure
     from core.models.listed import listed
+    from core.models.memory import total_bytes
     from core.models.on_machine import models_folder, on_machine
+    from core.models.recommended import advice
 
     measured = measure() if speed else None
     lines = [listed(each, measured) for each in on_machine()]
-    advised = recommendations(measured, psutil.virtual_memory().total)
+    advised = advice(measured, total_bytes())
     if as_json:
         stated = [each.stated() for each in lines]
-        typer.echo(json.dumps({"folder": str(models_folder()), "models": stated, "recommended": advised}))
+        recommended = [each.stated() for each in advised]
+        typer.echo(json.dumps({"folder": str(models_folder()), "models": stated, "recommended": recommended}))
         return
     console = Console(highlight=False)
     console.print(_table(lines) if lines else "There is no model here beside the default one.")
-    console.print(f"Polydraft's folder is {escape(str(models_folder()))}. Load one with --model and its file.\n")
+    console.print(f"Polydraft's folder is {_plain(str(models_folder()))}. Load one with --model and its file.\n")
     console.print(_advice(advised))
     console.print("Get one with [bold]polydraft models get NAME[/], with the name as it is in the first column.")
 
 
-def recommendations(measured: Speed | None, memory: int) -> list[dict[str, object]]:
-    """The recommended models, each with whether it suits this machine: its memory, and its speed if it was measured."""
-    from core.models.recommended import RECOMMENDED
-
-    rows = []
-    for each in RECOMMENDED:
-        ms = None if measured is None else round(measured.ms(each.bytes))
-        fits = each.bytes * TAKES < memory * SHARE
-        suits = fits and (ms is None or ms <= PATIENCE)
-        rows.append({"name": each.name, "bytes": each.bytes, "why": each.why, "fits": fits, "ms": ms, "suits": suits})
-    return rows
-
-
-def _table(lines: list[Listed]) -> Table:
+def _table(lines: Sequence[Listed]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("Model", "In", "Size", "Type", "Family", "Runs in", "ms a key"):
         table.add_column(name, justify="right" if name in ("Size", "ms a key") else "left")
@@ -77,29 +68,34 @@ def _table(lines: list[Listed]) -> Table:
         runs = (
             "–" if about.unusable else "compiled code" if about.compiled else "llama.cpp" if about.slower else "torch"
         )
+        reason = about.unusable or about.slower
         table.add_row(
-            f"{escape(file.name)}\n[dim]{escape(str(file.path))}[/]",
+            f"{_plain(file.name)}\n[dim]{_plain(str(file.path))}[/]",
             file.source,
             _size(file.bytes),
-            about.type or "–",
-            about.family or "–",
-            runs + (f"\n[dim]{escape(about.unusable or about.slower)}[/]" if about.unusable or about.slower else ""),
+            _plain(about.type) or "–",
+            _plain(about.family) or "–",
+            runs + (f"\n[dim]{_plain(reason)}[/]" if reason else ""),
             "–" if line.ms is None else f"{line.ms:.0f}",
         )
     return table
 
 
-def _advice(advised: list[dict[str, object]]) -> Table:
+def _advice(advised: Sequence[Advice]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("Worth a download", no_wrap=True, overflow="fold")  # the name is typed again
     for name in ("Size", "ms a key", "Here"):
         table.add_column(name, justify="left" if name == "Here" else "right")
     for each in advised:
-        here = "suits" if each["suits"] else "too slow" if each["fits"] else "too large"
-        ms = "–" if each["ms"] is None else str(each["ms"])
-        name = f"{each['name']}\n[dim]{each['why']}[/]"
-        table.add_row(name, _size(int(str(each["bytes"]))), ms, here)
+        here = "suits best" if each.best else "suits" if each.suits else "too slow" if each.fits else "too large"
+        name = f"{each.model.name}\n[dim]{each.model.why}[/]"
+        table.add_row(name, _size(each.model.bytes), "–" if each.ms is None else str(each.ms), here)
     return table
+
+
+def _plain(text: str) -> str:
+    """A name or a sentence with what came from a file, without effects of its own in rich's output."""
+    return escape(visible(text))
 
 
 def _size(size: int) -> str:
@@ -111,7 +107,8 @@ def get(
     name: Annotated[
         str,
         typer.Argument(
-            help="OWNER/REPO on the Hugging Face Hub, or OWNER/REPO:TYPE for a file of one type, such as Q8_0.",
+            help="OWNER/REPO on the Hugging Face Hub, OWNER/REPO:TYPE for a file of one type, such as Q8_0, or the "
+            "address of a page there.",
             metavar="NAME",
             show_default=False,
         ),
@@ -122,13 +119,42 @@ def get(
     A download that was interrupted continues. HF_ENDPOINT names another server.
     """
     without_telemetry()
-    from core.models import hub
+    from core.errors import ModelFileError
     from core.models.on_machine import models_folder, read_about
 
-    remote = hub.find(name)
-    typer.echo(f"{remote.file} of {remote.repo}: {_size(remote.bytes)}", err=True)
-    path = hub.get(remote, models_folder(), lambda: typer.echo("Its digest is compared with the Hub's.", err=True))
+    path = _downloaded(name, models_folder())
     about = read_about(path)
+    if about.unusable:
+        raise ModelFileError(
+            f"{path} is the file as the Hub has it, but no model that can be loaded: "
+            f"{visible(about.unusable)} Remove it, and choose another file or repository."
+        )
     if about.reason:
-        typer.echo(about.reason, err=True)
-    typer.echo(f"It is {path}. Start Polydraft with it: polydraft --model {path}")
+        typer.echo(visible(about.reason), err=True)
+    typer.echo(f"It is {path}. Start Polydraft with it: polydraft --model {shlex.quote(str(path))}")
+
+
+def _downloaded(name: str, folder: Path) -> Path:
+    """The file that a name means, downloaded with a progress bar on stderr. Raises as `download`."""
+    from core.hub.connection import host
+    from core.hub.download import download
+
+    columns = BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    console, path, told = Console(stderr=True, highlight=False), None, ""
+    with Progress(TextColumn("{task.description}"), *columns, console=console, transient=True) as bar:
+        task = bar.add_task(f"Asking {host()}", total=None)
+        for at in download(name, folder):
+            if at.bytes:
+                bar.update(task, description="", completed=at.come, total=at.bytes)
+            said = {
+                "asking": f"Asking {host()}.",
+                "coming": f"{at.file}: {_size(at.bytes)}",
+                "waiting": "The connection was interrupted. Trying again.",
+                "checking": "Its digest is compared with the Hub's.",
+            }.get(at.stage, "")
+            if said and told != said:
+                console.print(escape(said), soft_wrap=True)
+                told = said
+            path = at.path
+    assert path is not None
+    return path

@@ -71,6 +71,11 @@ class Engine:
         self.stop(tab)
         self._tabs.used(tab).queue(job)
 
+    def time_rows(self) -> None:
+        """Begins to measure how long passes take, unless that is known."""
+        if self.autocomplete.row_costs is None:
+            self._chore = self._chore or self.autocomplete.time_rows()
+
     def stop(self, name: str) -> None:
         """Stops the tab's request, if there is one. Its session stays in the cache."""
         tab = self._tabs.get(name)
@@ -283,8 +288,8 @@ class Engine:
         if settings.speculates and options.mode.speculation is None:
             job.figures = {"accept_length": 0.0, "speedup": 1.0, "notice": MEASURING}
             self._chore = self._chore or speculation.chore(self.autocomplete)
-        if options.tails and self.autocomplete.row_costs is None:
-            self._chore = self._chore or self.autocomplete.time_rows()
+        if options.tails:
+            self.time_rows()
         self._show(tab, job, job.completion)
 
     def _show(self, tab: Tab, job: Job, completion: Completion) -> None:

@@ -52,6 +52,7 @@ class _Inbox:
     jobs: OrderedDict[str, Job] = field(default_factory=OrderedDict)  # by tab: its newest request
     left: set[str] = field(default_factory=set)  # tabs that were closed
     queries: list[Query[Any]] = field(default_factory=list)
+    timing: bool = False  # whether the speed of this machine is wanted
     model: _Loaded | None = None  # replaces the present model
 
     def refuse(self, reason: tuple[str, str]) -> None:
@@ -189,6 +190,17 @@ class DraftService:
             self._inbox.queries.append(query)
             self._wake.notify()
         return await asyncio.wrap_future(query)
+
+    def time_rows(self) -> bool:
+        """Lets the engine measure how fast this machine is, between the passes of requests, if that is unknown and can
+        be measured. Returns whether it is unknown so far."""
+        loaded = self.loaded
+        if loaded is None or loaded.row_costs is not None or not loaded.model.compiled_as:
+            return False
+        with self._wake:
+            self._inbox.timing = True
+            self._wake.notify()
+        return True
 
     async def change(self, name: str, precision: Precision | None = None) -> dict[str, Any]:
         """Loads another model, which then replaces the present one. The present one, if any, drafts meanwhile.
@@ -354,7 +366,9 @@ class DraftService:
         arrived, engine = self._inbox, self._engine
         if self._stopping or arrived.model:
             return True
-        return engine is not None and bool(arrived.jobs or arrived.left or arrived.queries or engine.busy)
+        return engine is not None and bool(
+            arrived.jobs or arrived.left or arrived.queries or arrived.timing or engine.busy
+        )
 
     def _work(self, inbox: _Inbox) -> None:
         if inbox.model is not None:
@@ -370,6 +384,8 @@ class DraftService:
                 engine.begin(tab, job)
         for query in inbox.queries:
             engine.answer(query)
+        if inbox.timing:
+            engine.time_rows()
         engine.step()
 
     def _adopt(self, loaded: _Loaded) -> None:

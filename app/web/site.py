@@ -12,6 +12,7 @@ from fastapi.staticfiles import StaticFiles
 from app.clients import chat, infill, llama_server, ollama
 from app.clients import openai as openai_api
 from app.documents.folder import DocumentFolder, documents_folder
+from app.downloads.download import Downloads
 from app.learning.background import learner_for
 from app.learning.forgotten import HeldTexts
 from app.learning.learner import Learner
@@ -82,7 +83,7 @@ def create_app(
 
     stores_routes.add_routes(app, service.stores, learner or learner_for(service), lambda: service.stopping, held)
     base_routes.add_routes(app, service.base_stores)
-    model_routes.add_routes(app, service)
+    model_routes.add_routes(app, service, Downloads())
     sampling_routes.add_routes(app, service)
     documents_routes.add_routes(app, DocumentFolder(documents_folder()))
 

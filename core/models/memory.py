@@ -1,4 +1,4 @@
-"""Free memory of a device, and the share of it that a model's cache may take."""
+"""Memory of this machine, free memory of a device, and the share of it that a model's cache may take."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ def free_bytes(device: torch.device) -> int:
         return min(free, max(int(_LIMIT.read_text()) - int(_TAKEN.read_text()), 0))
     except (OSError, ValueError):  # no limit: "max", or no such file
         return free
+
+
+def total_bytes() -> int:
+    """Bytes of memory of this machine, or of the container within it."""
+    total = psutil.virtual_memory().total
+    try:
+        return min(total, int(_LIMIT.read_text()))
+    except (OSError, ValueError):  # no limit
+        return total
 
 
 def room_in_cache(taken: int, more: int, free: int, position: int) -> bool:

@@ -40,6 +40,7 @@ import { setUpFind } from "./find.js";
 import { Ghost } from "./ghost.js";
 import { draftKeys } from "./draft_keys.js";
 import { Keys } from "./keys.js";
+import { setUpLarger } from "./larger.js";
 import { Layout } from "./layout.js";
 import { Learning } from "./learning.js";
 import { Notices } from "./notices.js";
@@ -196,7 +197,8 @@ function startPanels(root, editor, documents) {
   setUpModels(root, () => {
     connection.check();
     drafts.settingsChanged(); // requests drafts of the new model
-  });
+  }, toast);
+  setUpLarger(root);
   setUpPairing(root);
   setUpSampling(root, {
     options,

@@ -9,6 +9,7 @@ export const SAMPLING = "polydraft.sampling"; // the choices of the sampling pan
 export const VIEW = "polydraft.view"; // font, size, width and spacing of the text
 export const KEYS = "polydraft.keys"; // the writer's own keys
 export const TAKES = "polydraft.takes"; // how many drafts were taken in this browser
+export const LARGER = "polydraft.larger"; // whether the line about larger models was closed
 export const UNSAVED = "polydraft.unsaved."; // + id
 
 const TEXT = "polydraft.text"; // the text, as versions without documents stored it

@@ -1,12 +1,14 @@
 // @ts-check
 /**
- * The choice of the model: a dialog with the models on this machine, and a field for a path, which is also shown
- * below the text while the server has no usable model. The present model drafts until another one is loaded.
+ * The choice of the model: a dialog with the models on this machine and those worth a download, and a field for a path,
+ * which is also shown below the text while the server has no usable model. The present model drafts until another one
+ * is loaded.
  */
 
 import { newElement, setText } from "./dom.js";
+import { Downloads } from "./downloads.js";
 import { ConnectionLost, ServerError, getJson, postJson, streamLines } from "./transport.js";
-import { size } from "./wording.js";
+import { aKey, factsOf, size } from "./wording.js";
 
 /** @typedef {{model: string, name: string, bytes: number, serving: boolean, program?: string}} Offered */
 /** What a model's file says. @typedef {{model: string, type: string, family: string, compiled: boolean, reason: string, ms: number | null}} Details */
@@ -37,36 +39,47 @@ function newField(loaded) {
 }
 
 /**
- * Load a model and show the progress, or the server's error, in the form.
+ * Load a model and show the progress, or the server's error, in the element with the role "status".
  * @param {string} model a name or a path
- * @param {HTMLElement} form
+ * @param {HTMLElement} place contains that element
  * @param {() => void} loaded
  */
-async function load(model, form, loaded) {
-  const buttons = [.../** @type {NodeListOf<HTMLButtonElement>} */ (form.parentElement?.querySelectorAll("button.md-load, .pd-other-model button") ?? [])];
+async function load(model, place, loaded) {
+  const around = place.closest("dialog") ?? place;
+  const buttons = [.../** @type {NodeListOf<HTMLButtonElement>} */ (around.querySelectorAll("button.md-load, .pd-other-model button"))];
+  const said = place.querySelector("[role=status]");
   for (const button of buttons) button.disabled = true;
-  setText(form.querySelector("span"), "The model is being loaded.");
+  setText(said, "The model is being loaded.");
   try {
-    const exact = /** @type {HTMLInputElement | null | undefined} */ (form.parentElement?.querySelector(".md-exact input"));
+    const exact = /** @type {HTMLInputElement | null} */ (around.querySelector(".md-exact input"));
     await postJson("/api/model", exact?.checked ? { model, precision: "file" } : { model });
-    setText(form.querySelector("span"), "");
+    setText(said, "");
     loaded();
   } catch (error) {
     if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
-    setText(form.querySelector("span"), error.message);
+    setText(said, error.message);
   } finally {
     for (const button of buttons) button.disabled = false;
   }
 }
 
 /**
- * Set up the dialog and the button in the settings that opens it.
+ * Set up the dialog and the buttons that open it.
  * @param {HTMLElement} root
  * @param {() => void} loaded called after the server has loaded another model
+ * @param {(message: string, options: {long: boolean}) => void} toast
  */
-export function setUpModels(root, loaded) {
+export function setUpModels(root, loaded, toast) {
   const dialog = /** @type {HTMLDialogElement} */ (root.querySelector(".pd-models"));
-  const list = /** @type {HTMLElement} */ (dialog.querySelector("ul"));
+  const list = /** @type {HTMLElement} */ (dialog.querySelector(".md-list"));
+  const worth = /** @type {HTMLElement} */ (dialog.querySelector(".md-worth"));
+  const downloads = new Downloads(worth, {
+    use: (path, title) => load(path, worth, () => {
+      changed();
+      setText(worth.querySelector("[role=status]"), `${title} drafts now, until Polydraft is closed. To start with it: polydraft --model ${quoted(path)}`);
+    }),
+    ended: (title) => (dialog.open ? show() : toast(`${title} is downloaded. To use it: Settings, Model, Change…`, { long: true })),
+  });
   const form = newField(() => changed());
   dialog.querySelector(".md-folder")?.after(form);
   /** By model; kept, so that no row grows when the dialog is opened again. @type {Map<string, Details>} */
@@ -83,10 +96,11 @@ export function setUpModels(root, loaded) {
     reading.abort();
     reading = new AbortController();
     const { signal } = reading;
+    downloads.show();
     try {
       const { folder, models, elsewhere, loading } = /** @type {{folder: string, models: Offered[], elsewhere: Offered[], loading: string}} */ (await getJson("/api/models"));
       if (signal.aborted) return;
-      setText(dialog.querySelector("code"), folder);
+      setText(dialog.querySelector(".md-folder code"), folder);
       const items = new Map([...models, ...elsewhere].map((offered) => [offered.model, { offered, item: newModel(offered) }]));
       list.replaceChildren(...[...items.values()].map(({ item }) => item));
       if (loading) setText(form.querySelector("span"), `${loading} is being loaded.`);
@@ -123,8 +137,7 @@ export function setUpModels(root, loaded) {
   function describe(item, { model, bytes, serving, program }) {
     const { type = "", family = "", compiled = false, reason = "", ms = null } = known.get(model) ?? {};
     const facts = [serving && "drafting now", bytes && size(bytes), type, family, compiled && "compiled", ms !== null && aKey(ms), program && `of ${program}`];
-    const whole = facts.filter(Boolean).map((fact) => String(fact).replaceAll(" ", "\u00a0")); // lines break between them
-    setText(item.querySelector("small"), whole.join("\u00a0· "));
+    setText(item.querySelector("small"), factsOf(...facts));
     setText(item.querySelector(".md-reason"), reason);
   }
 
@@ -135,15 +148,16 @@ export function setUpModels(root, loaded) {
     setText(name, backend === "loading" || backend === "unavailable" ? "" : model);
     name.title = name.textContent ?? "";
   });
-  root.querySelector("[data-do=models]")?.addEventListener("click", () => {
-    setText(form.querySelector("span"), "");
-    dialog.showModal();
-    show();
-  });
+  for (const button of root.querySelectorAll("[data-do=models], .lg-open")) {
+    button.addEventListener("click", () => {
+      for (const said of dialog.querySelectorAll("[role=status]")) setText(said, "");
+      dialog.showModal();
+      show();
+    });
+  }
 }
 
-/** The estimated time of a key. @param {number} ms */
-function aKey(ms) {
-  const rounded = Number(Math.max(ms, 1).toPrecision(2));
-  return rounded < 1000 ? `about ${rounded} ms a key` : `about ${rounded / 1000} s a key`;
+/** A path as a shell takes it. @param {string} path */
+function quoted(path) {
+  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }

@@ -81,7 +81,21 @@ export function words(tokens) {
 /** @param {number} bytes */
 export function size(bytes) {
   if (bytes < 1e6) return `${Math.ceil(bytes / 1000).toLocaleString()} kB`;
-  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
+  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(bytes < 1e8 ? 1 : 0)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
+}
+
+/** The estimated time of a key. @param {number} ms */
+export function aKey(ms) {
+  const rounded = Number(Math.max(ms, 1).toPrecision(2));
+  return rounded < 1000 ? `about ${rounded} ms a key` : `about ${rounded / 1000} s a key`;
+}
+
+/**
+ * Facts in a row; lines break between them.
+ * @param {(string | number | boolean | undefined)[]} facts false, 0 and "" are left out
+ */
+export function factsOf(...facts) {
+  return facts.filter(Boolean).map((fact) => String(fact).replaceAll(" ", "\u00a0")).join("\u00a0· ");
 }
 
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });

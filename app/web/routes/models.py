@@ -1,5 +1,5 @@
-"""The models that the page offers: the default one, those on this machine, and the one that drafts, wherever it lies;
-and the HTTP routes that list them and load another one.
+"""The models that the page offers: the default one, those on this machine, the one that drafts, wherever it lies, and
+those worth a download; and the HTTP routes that list them, load another one and download one.
 
     GET  /api/models           the models folder, the models to choose from, those in the folders of other programs, and
                                the one that is being loaded, if any: what is known without reading a file
@@ -8,6 +8,14 @@ and the HTTP routes that list them and load another one.
     POST /api/model            {"model", "precision"}: a file, a folder or a name, and a precision of `load_model` (by
                                default that of the start). Loads it while the present one, if any, continues to draft;
                                the response is the new status.
+    GET  /api/models/recommended    those worth a download, each with whether it suits this machine, the estimated ms of
+                               a key, its file if it is here, and the bytes that have come of it; the model that
+                               drafts, its bytes and ms of a key; the latest download; whether
+                               the speed of this machine is being measured, so that a later request has the times
+    GET  /api/models/download       how far the latest download is, or null
+    POST /api/models/download       {"name"}: of a recommended one; begins its download, or goes on with it. The only
+                               route after which something connects to another machine: a process, to the Hub
+    POST /api/models/stop-download  {}: what has come stays on the disk
 
 Errors are returned as {"message", "fix"}, with status 409.
 """
@@ -22,12 +30,14 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from app.downloads.download import Downloads
 from app.service.service import DraftService
 from app.service.settings import Strict
-from app.web.bounds import FilePath
-from app.web.refusals import taking
-from app.web.refused import mended
+from app.web.bounds import FilePath, Label
+from app.web.refusals import post, taking
+from app.web.refused import Refused, mended
 from app.web.streaming import Streamed, as_line
+from core.files import answered
 from core.options import Precision
 
 if TYPE_CHECKING:
@@ -75,12 +85,50 @@ def _stated(file: ModelFile, speed: Speed | None) -> dict[str, object]:
     return listed(file, speed).stated()
 
 
+def recommended(service: DraftService, downloads: Downloads) -> dict[str, object]:
+    """The models worth a download, as `GET /api/models/recommended` returns them."""
+    from core.hub.connection import host
+    from core.hub.download import parts
+    from core.models.memory import total_bytes
+    from core.models.on_machine import models_folder
+    from core.models.recommended import advice
+
+    models, speed = _with_speed(service)
+    serving, _ = service.names()
+    try:
+        begun = answered(models_folder(), lambda: parts(models_folder()))
+    except OSError:
+        begun = {}
+    listed: list[dict[str, object]] = []
+    for each in advice(speed, total_bytes()):
+        path = next((model for model, file in models.items() if each.model.names(file.name)), "")
+        come = next((size for name, size in begun.items() if each.model.names(name)), 0)
+        listed.append(each.stated() | {"path": path, "come": come})
+    return {
+        "host": host(),
+        "recommended": listed,
+        "serving": serving,
+        "bytes": models[serving].bytes if serving else 0,
+        "ms": round(speed.ms(models[serving].bytes)) if speed and serving else None,
+        "measuring": service.time_rows(),
+        "download": downloads.state(),
+    }
+
+
 class ModelRequest(Strict):
     model: FilePath
     precision: Precision | None = None
 
 
-def add_routes(app: FastAPI, service: DraftService) -> None:
+class DownloadRequest(Strict):
+    name: Label
+
+
+class StopRequest(Strict):
+    pass
+
+
+def add_routes(app: FastAPI, service: DraftService, downloads: Downloads) -> None:
     @app.get("/api/models")
     def models() -> dict[str, object]:
         from core.models import on_machine
@@ -110,3 +158,30 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     @taking(ModelRequest)
     async def model(_: Request, body: ModelRequest) -> dict[str, object]:
         return await service.change(body.model.strip(), body.precision)
+
+    @app.get("/api/models/recommended")
+    def worth_a_download() -> dict[str, object]:
+        return mended(recommended(service, downloads))
+
+    @app.get("/api/models/download")
+    def download() -> dict[str, object] | None:
+        return mended(downloads.state())
+
+    @post(app, "/api/models/download", DownloadRequest)
+    def begin(body: DownloadRequest) -> object:
+        from core.models.on_machine import models_folder
+        from core.models.recommended import RECOMMENDED
+
+        if body.name not in {each.name for each in RECOMMENDED}:
+            raise Refused(
+                422,
+                "The page downloads only the models that Polydraft recommends.",
+                "Type `polydraft models get NAME` for another one.",
+            )
+        downloads.begin(body.name, models_folder())
+        return mended(downloads.state())
+
+    @post(app, "/api/models/stop-download", StopRequest)
+    def stop(_: StopRequest) -> object:
+        downloads.stop()
+        return mended(downloads.state())

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import os
 
-_SWITCHES = {
-    "GRADIO_ANALYTICS_ENABLED": "False",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-}
+_NO_TELEMETRY = {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
+_NO_NETWORK = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+_switched: dict[str, str | None] = {}  # the network's variables as the user had set them
 
 
 def stay_offline() -> None:
     """Switches off every network use of the packages; they read these variables when they are imported."""
-    os.environ.update(_SWITCHES)
+    for name in _NO_NETWORK:
+        _switched.setdefault(name, os.environ.get(name))
+        os.environ[name] = "1"
+    without_telemetry()
 
 
 def without_telemetry() -> None:
     """The same for telemetry alone, for a command that downloads what the user named."""
-    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    os.environ.update(_NO_TELEMETRY)
+
+
+def online() -> dict[str, str]:
+    """The environment of a process that downloads what the user clicked for: the user's own, without telemetry."""
+    given = {name: os.environ.get(name) for name in _NO_NETWORK} | _switched
+    rest = {name: value for name, value in os.environ.items() if name not in given}
+    return rest | {name: value for name, value in given.items() if value is not None} | _NO_TELEMETRY

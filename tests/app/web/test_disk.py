@@ -210,6 +210,8 @@ BODIES: dict[str, Any] = {
     "/api/stores/stop": {"ticket": "a"},
     "/api/stores/add": None,
     "/api/model": None,
+    "/api/models/download": None,
+    "/api/models/stop-download": {},
     "/api/base-stores/add": {"file": "GOOD"},
     "/api/base-stores/change": {"file": "GOOD", "on": True, "weight": 0.5},
     "/api/chain": {"rule": "top-p"},

@@ -1,0 +1,58 @@
+// @ts-check
+/**
+ * One line on the first screen while the default model drafts: what a larger model would change, if one suits this
+ * computer. Once it is closed it does not come back.
+ */
+
+import { setText } from "../shared/dom.js";
+import { getLarger } from "../shared/downloads.js";
+import { LARGER, keep, recall } from "../shared/memory.js";
+import { ConnectionLost, ServerError } from "../shared/transport.js";
+import { size } from "../shared/wording.js";
+
+const DEFAULT = "default"; // the name of the default model
+const CHANGE = "makes fewer mistakes and takes a little longer.";
+
+/** @param {HTMLElement} root */
+export function setUpLarger(root) {
+  const line = /** @type {HTMLElement} */ (root.querySelector(".pd-larger"));
+  const [text, open, close] = line.children;
+
+  async function refresh() {
+    if (recall(LARGER)) return;
+    try {
+      const words = wordsFor(await getLarger());
+      line.hidden = !words || recall(LARGER) !== null;
+      if (!words) return;
+      setText(text, words[0]);
+      setText(open, words[1]);
+    } catch (error) {
+      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+    }
+  }
+
+  root.addEventListener("pd-status", (event) => {
+    if (/** @type {CustomEvent} */ (event).detail.ready) refresh();
+  });
+  root.querySelector(".pd-models")?.addEventListener("close", refresh);
+  close.addEventListener("click", () => {
+    line.hidden = true;
+    keep(LARGER, { closed: true });
+  });
+}
+
+/**
+ * The line, and its button; null where there is nothing to say.
+ * @param {import("../shared/downloads.js").Larger} larger
+ * @returns {[string, string] | null}
+ */
+function wordsFor({ recommended, serving, download }) {
+  if (serving !== DEFAULT) return null;
+  const suitable = recommended.filter(({ suits }) => suits);
+  const coming = download?.running && suitable.find(({ name }) => name === download.name);
+  if (coming) return [`${coming.title} is being downloaded.`, "How far…"];
+  const here = suitable.find(({ path }) => path);
+  if (here) return [`${here.title} is on this computer. It ${CHANGE}`, "Use it…"];
+  const best = suitable.find((each) => each.best);
+  return best ? [`A larger model ${CHANGE}`, `Get one, ${size(best.bytes)}…`] : null;
+}
