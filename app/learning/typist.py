@@ -27,6 +27,7 @@ from core.ngram.interpolation import Store
 from core.ngram.shelf import Shelf
 from core.ngram.store import NgramStore
 from core.present import KeptRow, TextDraft
+from training.texts import in_turn
 
 CHARACTERS = 2000  # of a person's own text, at most
 PASSAGE = 250  # characters written in one place
@@ -87,7 +88,7 @@ def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
             at = text.find(" ", min(int(len(text) * share), max(len(text) - length, 0)))
             chosen.append(Passage(kind, text[max(at - BEFORE, 0) : at], text[at : at + length]))
         turns.append([passage for passage in chosen if passage.rest])
-    return [turn[i] for i in range(max(map(len, turns))) for turn in turns if i < len(turn)]
+    return in_turn(turns)
 
 
 def typed(
