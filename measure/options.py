@@ -288,7 +288,7 @@ def texts(path: Path | None, part: str = "all") -> dict[str, list[str]]:
 
     by_kind: dict[str, list[str]] = {}
     for file, of_file in read([path or SAMPLE]):
-        by_kind.setdefault(kind_of(str(file)), []).extend(of_file)
+        by_kind.setdefault(kind_of(str(file)) if path else SAMPLE.name, []).extend(of_file)
     if part not in PARTS:
         raise InputError(f"part {part!r} given; one of {', '.join(PARTS)} expected.")
     if part != "all" and (single := [kind for kind, read in by_kind.items() if len(read) < 2]):

@@ -1,4 +1,5 @@
-"""Text for measurements: the user's files, or the app's own small text."""
+"""Text for measurements: the user's files, or the app's own small text. Documents stay as they are, with their empty
+lines and marks."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from core.errors import InputError
 from core.models import Tokenizer
 from ngram_builder.readers import Damage, File, Reading, documents, expand, read_file
 
-SAMPLE = Path(__file__).with_name("sample.txt")
+SAMPLE = Path(__file__).with_name("sample")  # a folder: letters, a story, notes in Markdown, as people write them
 T = TypeVar("T")
 _WORD = re.compile(r"(?<=\s)[A-Za-z]{5,}(?![\w'’-])")
 _REACH = 600  # characters before a place; more than 32 tokens of any prose
@@ -36,6 +37,11 @@ def read(sources: Sequence[str | Path]) -> list[tuple[File, list[str]]]:
 def load(path: Path | None = None) -> list[list[str]]:
     """Returns the documents of each file of a file or folder; None is the app's own. Raises InputError as `read`."""
     return [texts for _, texts in read([path or SAMPLE])]
+
+
+def sample() -> str:
+    """Returns the app's own text, its documents one after the other with empty lines between them."""
+    return "\n\n".join(text.strip() for file in load() for text in file)
 
 
 def kind_of(path: str) -> str:

@@ -21,6 +21,7 @@ from measure.beginnings import (
     WORDS,
     drawn,
 )
+from measure.options import texts
 
 NOTE = """# The boat
 
@@ -131,3 +132,7 @@ def test_our_letters_have_salutations_where_the_text_has_none() -> None:
 def test_a_text_without_places_is_refused() -> None:
     with pytest.raises(InputError, match="no place where a person begins"):
         drawn({"text": ["Too short."]}, 5)
+
+
+def test_the_text_of_the_app_has_every_kind_of_place() -> None:
+    assert {place.kind for place in drawn(texts(None), 5)} == {*KINDS}
