@@ -26,7 +26,7 @@ MOST_DRAFTS = 16
 
 _TEMPLATED = ("arc-answers", "top-w-beta")  # they make their questions themselves
 _ADAPTER = ("adapter", "tune-adapter")
-_LOADED = ("drafts", "typing", "background", "time", "keytype", "tails", "prose", "tune-base", "judge")
+_LOADED = ("drafts", "typing", "beginnings", "background", "time", "keytype", "tails", "prose", "tune-base", "judge")
 _AT_PLACES = (
     "drafts",
     "personal",
@@ -101,9 +101,9 @@ class EvalOptions(BenchOptions):
     repetitions: Annotated[
         int | None,
         Use(
-            "Places per kind of text (typing, time: characters; prose, tune-base: also characters; weights: tokens; "
-            "tune-adapter: per fold); each has its default.",
-            flags=("--prefixes", "--repetitions"),
+            "Places per kind of text (beginnings: per kind of beginning; typing, time: characters; prose, tune-base: "
+            "also characters; weights: tokens; tune-adapter: per fold); each has its default.",
+            flags=("--prefixes", "--count", "--repetitions"),
             low=2,
         ),
     ] = None
@@ -126,9 +126,9 @@ class EvalOptions(BenchOptions):
     k: Annotated[
         str | None,
         Use(
-            "Numbers of drafts, with commas; by default 3,8 (tails: 3,5,9; time: 1,3,5,9; keytype: 1,3,9; prose: also"
-            " keys, of 1,3).",
-            ("drafts", "adapter", "tails", "time", "keytype", "prose"),
+            "Numbers of drafts, with commas; by default 3,8 (beginnings: 3; tails: 3,5,9; time: 1,3,5,9; keytype: "
+            "1,3,9; prose: also keys, of 1,3).",
+            ("drafts", "beginnings", "adapter", "tails", "time", "keytype", "prose"),
             metavar="N,N,…",
         ),
     ] = None
@@ -288,7 +288,7 @@ def texts(path: Path | None, part: str = "all") -> dict[str, list[str]]:
 
     by_kind: dict[str, list[str]] = {}
     for file, of_file in read([path or SAMPLE]):
-        by_kind.setdefault(kind_of(str(file)), []).extend(of_file)
+        by_kind.setdefault(kind_of(str(file)) if path else SAMPLE.name, []).extend(of_file)
     if part not in PARTS:
         raise InputError(f"part {part!r} given; one of {', '.join(PARTS)} expected.")
     if part != "all" and (single := [kind for kind, read in by_kind.items() if len(read) < 2]):

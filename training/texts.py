@@ -1,4 +1,5 @@
-"""Text for measurements: the user's files, or the app's own small text."""
+"""Text for measurements: the user's files, or the app's own small text. Documents stay as they are, with their empty
+lines and marks."""
 
 from __future__ import annotations
 
@@ -7,12 +8,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from core.errors import InputError
 from core.models import Tokenizer
 from ngram_builder.readers import Damage, File, Reading, documents, expand, read_file
 
-SAMPLE = Path(__file__).with_name("sample.txt")
+SAMPLE = Path(__file__).with_name("sample")  # a folder: letters, a story, notes in Markdown, as people write them
+T = TypeVar("T")
 _WORD = re.compile(r"(?<=\s)[A-Za-z]{5,}(?![\w'’-])")
 _REACH = 600  # characters before a place; more than 32 tokens of any prose
 
@@ -34,6 +37,11 @@ def read(sources: Sequence[str | Path]) -> list[tuple[File, list[str]]]:
 def load(path: Path | None = None) -> list[list[str]]:
     """Returns the documents of each file of a file or folder; None is the app's own. Raises InputError as `read`."""
     return [texts for _, texts in read([path or SAMPLE])]
+
+
+def sample() -> str:
+    """Returns the app's own text, its documents one after the other with empty lines between them."""
+    return "\n\n".join(text.strip() for file in load() for text in file)
 
 
 def kind_of(path: str) -> str:
@@ -72,6 +80,12 @@ def named(sources: Sequence[Path]) -> list[NamedText]:
     return texts
 
 
+def in_turn(lists: Sequence[Sequence[T]]) -> list[T]:
+    """Returns the first of each list, then the second of each, and so on; a list that is over is passed over."""
+    longest = max(map(len, lists), default=0)
+    return [each[number] for number in range(longest) for each in lists if number < len(each)]
+
+
 @dataclass(frozen=True)
 class WordPlace:
     """A place in a text: the text before it, the next word, and the position."""
@@ -88,8 +102,8 @@ def words(files: list[list[str]], count: int, seed: int = 0) -> list[WordPlace]:
     by_file = [[(text, m) for text in texts for m in _WORD.finditer(text, 200)] for texts in files]
     for of_file in by_file:
         chance.shuffle(of_file)
-    turns = [of_file[i] for i in range(max(map(len, by_file), default=0)) for of_file in by_file if i < len(of_file)]
-    return [WordPlace(text[max(m.start() - _REACH, 0) : m.start()], m[0], text, m.start()) for text, m in turns[:count]]
+    turns = in_turn(by_file)[:count]
+    return [WordPlace(text[max(m.start() - _REACH, 0) : m.start()], m[0], text, m.start()) for text, m in turns]
 
 
 def last_tokens(tokenizer: Tokenizer, text: str, count: int = 32) -> str:

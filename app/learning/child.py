@@ -63,7 +63,7 @@ def steps_of(
     from core.ngram.personal import PersonalStore
     from training.adapter import merge
     from training.personal import learn
-    from training.texts import SAMPLE
+    from training.texts import sample
 
     def typed(adapter: Adapter, known: list[list[int]], held: list[list[int]]) -> tuple[int, float, float]:
         from app.learning.typist import keys_saved
@@ -76,14 +76,13 @@ def steps_of(
     if (prose := prose_of(module)) is not None:  # the adapter is used on top of it
         merge(module, prose)
     base, _ = base_store(module.tokenizer.fingerprint, Path(order.base_store) if order.base_store else None)
-    general = SAMPLE.read_text(encoding="utf-8")
     with closing(PersonalStore.open(order.store, module.tokenizer)) as store:
         minutes = (1 - TYPING) * order.minutes
         yield from learn(
             store,
             module,
             base,
-            general,
+            sample(),
             minutes,
             order.memory,
             clock=clock,

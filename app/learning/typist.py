@@ -27,10 +27,12 @@ from core.ngram.interpolation import Store
 from core.ngram.shelf import Shelf
 from core.ngram.store import NgramStore
 from core.present import KeptRow, TextDraft
+from training.texts import in_turn
 
 CHARACTERS = 2000  # of a person's own text, at most
 PASSAGE = 250  # characters written in one place
 BEFORE = 400  # characters of the text before the passage
+TURN = 6  # passages: a letter of a page has 1,500 characters
 
 # The part of a draft that one key takes: a word with the spaces before it, or punctuation.
 PIECE = re.compile(r"""\s*(?:["“‘'«(\[{]*[^\W_]+(?:['’_.-][^\W_]+)*|[^\w\s]+|_+)""")
@@ -75,7 +77,9 @@ class Typed:
 
 
 def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
-    """Returns passages from the middle of documents, alternating between the kinds. Each begins before a word."""
+    """Returns passages of documents, alternating between the kinds. Of `TURN` passages of a kind, the last begins where
+    its document does, as in texts of so many passages, and one in their middle begins where a line does; the others
+    begin before a word inside. So places where a person begins count as in a text of a page."""
     turns, length = [], min(PASSAGE, characters)
     for kind, documents in by_kind.items():
         usable = [text for text in documents if len(text) >= 2 * PASSAGE]
@@ -84,10 +88,21 @@ def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
             text = usable[number % len(usable)] if usable else documents[0]
             # Later rounds begin later in the same document.
             share = (1 + number // max(len(usable), 1)) / (2 + characters // PASSAGE // max(len(usable), 1))
-            at = text.find(" ", min(int(len(text) * share), max(len(text) - length, 0)))
+            at = _start(text, min(int(len(text) * share), max(len(text) - length, 0)), number % TURN)
             chosen.append(Passage(kind, text[max(at - BEFORE, 0) : at], text[at : at + length]))
         turns.append([passage for passage in chosen if passage.rest])
-    return [turn[i] for i in range(max(map(len, turns))) for turn in turns if i < len(turn)]
+    return in_turn(turns)
+
+
+def _start(text: str, near: int, turn: int) -> int:
+    """Where a passage begins, near a place of its document."""
+    if turn == TURN - 1:
+        return 0
+    if turn == TURN // 2 - 1:
+        while text[near] == "\n":  # of an empty line
+            near += 1
+        return text.rfind("\n", 0, near) + 1
+    return text.find(" ", near)
 
 
 def typed(

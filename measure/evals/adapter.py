@@ -30,7 +30,7 @@ from measure.evals.personal import drafted, learn_and_test, newest
 from measure.options import KS, EvalOptions, places
 from measure.report import Progress, Report, counted
 from measure.scores import half_interval
-from training.texts import SAMPLE
+from training.texts import sample
 
 if TYPE_CHECKING:
     from core.ngram.interpolation import Store
@@ -220,8 +220,7 @@ def _learned(
 
     module = load_module(options.model)
     floor = _floor(module.layers.module.num_parameters())
-    general = SAMPLE.read_text(encoding="utf-8")
-    for stage in learn(store, module, base, general, options.minutes or 10.0):
+    for stage in learn(store, module, base, sample(), options.minutes or 10.0):
         if isinstance(stage, Outcome):
             return stage, floor
         progress(f"{stage.description} {stage.share:.0%}")

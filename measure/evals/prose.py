@@ -6,10 +6,12 @@ At each place one figure is measured twice, without and with the adapter, so tha
     match        tokens of the longest correct beginning of any of k drafts as shipped, beside branching greedy
     keys saved   by the simulated typist of `app/learning/typist.py`
     bookings     drafts that speak of restaurants, hotels, tickets and the like, after beginnings of letters that do not
+    betrays      drafts that bring in what only the corpus of store and adapter speaks of (`measure/betrayal.py`), at
+                 the places of `measure/beginnings.py` and after the same beginnings of letters
 
-The last are those of measure/letters.json: a model that has read much dialogue with assistants that book tables writes
-letters like it. Every result is kept in the folder of --learned, so a run that was stopped resumes there. The cost is
-one row: a pass with the adapter beside a pass without.
+The beginnings of letters are those of measure/letters.json: a model that has read much dialogue with assistants that
+book tables writes letters like it. Every result is kept in the folder of --learned, so a run that was stopped resumes
+there. The cost is one row: a pass with the adapter beside a pass without.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ from core.models import LanguageModel
 from core.models.adapter import load
 from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
+from measure.beginnings import KINDS, drawn
+from measure.betrayal import betrays
 from measure.evals.adapter import timed_passes
 from measure.evals.methods import AS_SHIPPED, NamedMethod, methods
 from measure.learned import read_results, write_results
@@ -54,8 +58,11 @@ PEER = "branching greedy"
 MOST_SLOWER = 1.15  # times the pass of the model as it came
 LETTERS = Path(__file__).parents[1] / "letters.json"
 BOOKINGS = "drafts of letters that speak of bookings, percent"
+BETRAYS = "drafts that betray their corpus, percent"
+MOST_BETRAYING = 0.025  # percent, a tenth of the 2 of 819 that did when this was first measured
 MODEL, ADAPTED = "as it came", "with the adapter"
 
+Fault = Callable[[str, str], bool]  # of a draft, and the text before the caret
 Figures = Callable[[], dict[str, float]]  # of one place, with the model as it is when called
 Results = dict[str, list[dict[str, float]]]  # by place: without and with the adapter
 
@@ -70,6 +77,8 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
         [(f"{kind}: {name}", figures) for name, figures in planned(autocomplete, of_kind, options).items()]
         for kind, of_kind in documents.items()
     ]
+    begun = planned_beginnings(autocomplete, documents, options)
+    plans.append([(f"beginnings: {name}", figures) for name, figures in begun.items()])
     plans.append([(f"letters: {name}", figures) for name, figures in planned_letters(autocomplete, options).items()])
     # The kinds in turn, so that a run that was stopped has as many places of each.
     plan = dict(each for turn in zip_longest(*plans) for each in turn if each)
@@ -152,21 +161,34 @@ def keys(autocomplete: Autocomplete, k: int, passage: Passage) -> dict[str, floa
     return {f"keys saved in percent, {k}": typed(autocomplete, passage, way).saved}
 
 
+def planned_beginnings(
+    autocomplete: Autocomplete, documents: Mapping[str, Sequence[str]], options: EvalOptions
+) -> dict[str, Figures]:
+    """Returns what to measure where a person begins to write."""
+    each = max(min(options.repetitions or DRAFTED, DRAFTED) // len(KINDS), 1)
+    return {
+        f"{place.kind}, {n}": partial(of_drafts, autocomplete, {BETRAYS: betrays}, place.before)
+        for n, place in enumerate(drawn(documents, each))
+    }
+
+
 def planned_letters(autocomplete: Autocomplete, options: EvalOptions) -> dict[str, Figures]:
     """Returns what to measure after each beginning of a letter."""
     letters = json.loads(LETTERS.read_text())
     words = re.compile(letters["bookings"], re.IGNORECASE)
+    faults: dict[str, Fault] = {BOOKINGS: lambda draft, _: bool(words.search(draft)), BETRAYS: betrays}
     begun = letters["beginnings"][: options.repetitions]
-    return {f"bookings, {n}": partial(bookings, autocomplete, words, each) for n, each in enumerate(begun)}
+    return {f"drafts, {n}": partial(of_drafts, autocomplete, faults, each) for n, each in enumerate(begun)}
 
 
-def bookings(autocomplete: Autocomplete, words: re.Pattern[str], beginning: str) -> dict[str, float]:
-    """Returns the percentage of three drafts as shipped in which any of the words occurs."""
+def of_drafts(autocomplete: Autocomplete, faults: Mapping[str, Fault], before: str) -> dict[str, float]:
+    """Returns the percentage of three full-length drafts that have each fault."""
     session = autocomplete.open()
-    drafts = session.complete(beginning).finish().drafts
+    drafts = session.complete(before).finish().drafts
     session.close()
-    named = [bool(words.search(draft.text)) for draft in drafts]
-    return {BOOKINGS: 100 * fmean(named) if named else 0.0}
+    if not drafts:
+        return dict.fromkeys(faults, 0.0)
+    return {name: 100 * fmean(fault(draft.text, before) for draft in drafts) for name, fault in faults.items()}
 
 
 def judged(results: Mapping[str, Sequence[Mapping[str, float]]]) -> Report:
@@ -196,6 +218,8 @@ def judged(results: Mapping[str, Sequence[Mapping[str, float]]]) -> Report:
             report.target(f"{kind}: {figure}, upper end of the gain's interval", worst, ">= 0")
         if kind == "all" and figure.startswith("keys"):
             report.target(f"{figure}: lower end of the gain's interval", 2 * fmean(gains) - worst, ">= 0")
+    if betraying := values.get(("all", BETRAYS)):
+        report.target(f"{BETRAYS}, {ADAPTED}", fmean(after for _, after in betraying), f"<= {MOST_BETRAYING}")
     for k in (3, 8):
         ours, peers = values.get(("all", f"match of {k}, {AS_SHIPPED}")), values.get(("all", f"match of {k}, {PEER}"))
         if ours and peers:

@@ -116,9 +116,9 @@ def test_no_values_have_no_percentile() -> None:
 
 def test_the_text_of_our_own() -> None:
     texts = text.load()
-    assert 9_000 < sum(map(len, texts[0])) < 16_000
+    assert 9_000 < sum(len(document) for file in texts for document in file) < 16_000
     places = text.words(texts, 250)
-    assert len(places) == 250 == len({place.at for place in places})
+    assert len(places) == 250 == len({(place.document, place.at) for place in places})
     for place in places:
         assert len(place.word) >= 5
         assert place.document[place.at :].startswith(place.word)

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.main import app
-from app.learning.typist import Passage, Way, best_move, drafted, passages
+from app.learning.typist import PASSAGE, Passage, Way, best_move, drafted, passages
 from app.service.sampling import drafting
 from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete
@@ -156,10 +156,19 @@ def test_keytype_cases_from_other_text_have_the_forms_of_the_benchmark(tmp_path:
 
 def test_passages_are_taken_in_turns_and_begin_before_a_word() -> None:
     by_kind = {"a": ["word " * 400], "b": ["text " * 400, "more " * 300]}
-    found = passages(by_kind, 1000)
-    assert [passage.kind for passage in found] == ["a", "b"] * 4
+    found = passages(by_kind, 500)
+    assert [passage.kind for passage in found] == ["a", "b"] * 2
     assert all(passage.rest.startswith(" ") for passage in found)
     assert len({(p.kind, p.before, p.rest) for p in found}) >= 2
+
+
+def test_some_passages_begin_where_a_document_or_a_line_does() -> None:
+    text = "\n\n".join(f"Paragraph {n} has some words. " * 4 for n in range(40))
+    found = passages({"a": [text]}, 12 * PASSAGE)
+    assert all(passage.before + passage.rest in text and len(passage.rest) == PASSAGE for passage in found)
+    begun = ["document" if not p.before else "line" if p.before.endswith("\n") else "inside" for p in found]
+    assert begun == ["inside", "inside", "line", "inside", "inside", "document"] * 2
+    assert all(passage.rest.startswith("Paragraph") for passage in found if passage.before.endswith("\n"))
 
 
 def test_places_are_the_same_each_time_and_in_turns() -> None:
@@ -310,7 +319,7 @@ def test_stopping_drafts_that_can_tell_no_more_changes_no_matching_figure(autoco
 
 def test_the_typist_loses_nothing_by_looking_no_further_than_drafts_agree(autocomplete: Autocomplete) -> None:
     way = Way("", DraftSettings(k=5))
-    text = texts(None)["sample"][0]
+    text = "\n\n".join(texts(None)["sample"])
     session = autocomplete.open()
     fewer = 0
     for at in (400, 403, 512):

@@ -71,8 +71,9 @@ def test_a_stopped_run_resumes_and_another_adapter_begins_anew(
         "match of 2, branching greedy",
         "keys saved in percent, 2",
         prose.BOOKINGS,
+        prose.BETRAYS,
     }
-    assert {row["kind"] for row in report.rows} == {"x/b", "letters", "all"}
+    assert {row["kind"] for row in report.rows} == {"x/b", "beginnings", "letters", "all"}
     assert figures["ln p"][prose.MODEL] != figures["ln p"][prose.ADAPTED]
     again = prose.measure(options, said.append)
     assert again.rows == report.rows
@@ -93,6 +94,14 @@ def test_a_gain_is_that_of_pairs_and_a_loss_on_one_kind_misses_its_target() -> N
     assert gains["all", "ln p"] == pytest.approx(-0.15)
     met = {target.name.split(",")[0].split(":")[0]: target.met for target in report.targets}
     assert met == {"book": True, "docs": False, "keys saved in percent": True}
+
+
+def test_drafts_that_betray_their_corpus_miss_their_target() -> None:
+    clean, betraying = [{prose.BETRAYS: 0.0}] * 2, [{prose.BETRAYS: 0.0}, {prose.BETRAYS: 100 / 3}]
+    for places, met in (([clean, clean], True), ([clean, betraying], False)):
+        report = prose.judged({f"beginnings: paragraph, {n}": place for n, place in enumerate(places)})
+        (target,) = report.targets
+        assert (target.name, target.met) == (f"{prose.BETRAYS}, {prose.ADAPTED}", met)
 
 
 def test_the_search_gives_a_store_that_is_right_more_weight() -> None:
