@@ -49,6 +49,7 @@ from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.samplers.dry import breakers
 from core.samplers.geometry import METRICS
+from core.style import Barred
 from core.text import following
 from core.time_saved import RowPath
 
@@ -85,7 +86,7 @@ class Autocomplete:
         self.draft_model: LanguageModel | None = None
         self.row_costs: CostCurve | None = known_rows(model)
         self._adapters, self._loading_notice = Adapters(model, prose), notice
-        self.healer = Healer(model.tokenizer)
+        self.healer, self.barred = Healer(model.tokenizer), Barred(model.tokenizer.pieces)
         self.window = min(WINDOW, model.context_length // 2)
         self.pace = Pace()
         self.geometries = {metric: Geometry(lambda: model.embeddings, metric) for metric in METRICS}
@@ -304,6 +305,7 @@ class Session:
             changes["alpha"] = None  # the mixture contains it
         if o.stop_ids is None:
             changes["stop_ids"] = a.healer.line_ends if o.one_line else a.model.tokenizer.eos_ids
+        changes["barred"] = a.barred.of(before + o.after)
         if o.grow:
             changes["end_below"] = 0.0
         check_tails = False

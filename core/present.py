@@ -144,7 +144,8 @@ class Presentation:
 
     def say_the_same(self, ids: list[int], other: list[int]) -> bool:
         """Whether two drafts would be one row; see `merge_alike`."""
-        return _same(*(self.typed.decode("utf-8", "ignore") + self.text(each) for each in (ids, other)), self)
+        typed = self.typed.decode("utf-8", "ignore")
+        return _same(typed + self.text(ids), typed + self.text(other), self)
 
     def replaced(self, ids: list[int]) -> int:
         """Returns the number of typed characters that a draft replaces."""

@@ -58,6 +58,8 @@ class Candidates:
             logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
         x = logits.numpy()
         best, total = likeliest(x, self.m), log_total(x, o.tau)
+        if o.barred is not None and o.barred[best].any():
+            best = likeliest(np.where(o.barred, -np.inf, x), self.m)
         # Outside the candidates, every token has less than the last one's probability.
         if len(more := self._proposed(contexts, best, float(np.exp(x[best[-1]] / o.tau - total)), also)):
             best = np.append(best, more)
@@ -77,6 +79,8 @@ class Candidates:
         log-probabilities (m,) among all tokens, and the total probability of the allowed tokens. The rule is applied
         to the allowed tokens only."""
         o = self.options
+        if o.barred is not None:
+            allowed = allowed[~o.barred[allowed]]
         if len(allowed) == 0:
             return allowed, np.zeros(0), 0.0
         some = logits.numpy()[allowed]
@@ -138,16 +142,19 @@ class Candidates:
         proposed = set(also)
         if self.ngrams is not None and last > 0:
             proposed |= {i for ids in self.ngrams.proposals(contexts, [last] * len(contexts), known) for i in ids}
-        return np.array(sorted(proposed - known) if proposed else [], dtype=np.int64)
+        more = np.array(sorted(proposed - known) if proposed else [], dtype=np.int64)
+        return more if self.options.barred is None else more[~self.options.barred[more]]
 
 
 def cropped(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.ndarray | None = None) -> Tensor:
     """Logits (B, V) after the options' rule and τ, for contexts of equal length.
 
-    With `allowed`, all other tokens are removed before the rule is applied.
+    With `allowed`, all other tokens are removed before the rule is applied, as are the options' barred tokens.
     """
     if allowed is not None:
         logits = only(logits, allowed)
+    if o.barred is not None:
+        logits = logits.masked_fill(torch.from_numpy(o.barred), -torch.inf)
     if o.rule is not None:
         logits = o.rule(torch.tensor(contexts), logits)
     return logits if o.tau == 1 else logits / o.tau

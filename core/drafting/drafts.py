@@ -39,6 +39,7 @@ class Options(DraftOptions):
         end_below: a draft ends before a word whose first token is less probable than this; 0: only at `length`.
         min_branch: a draft that branches with less probability than this is omitted, unless it is the only one.
         stop_ids: tokens that end a draft; None is the tokenizer's end-of-text tokens.
+        barred: tokens (V,) that no draft contains; None for none.
         first_ids: the only tokens with which a draft may begin; probabilities are conditional on them.
         reset_every, seed: section 5.3's resets every s steps, 0 for none; the seed of their draws.
     Raises: InputError for a value out of range, and for one that is set but that nothing here reads.
@@ -53,6 +54,7 @@ class Options(DraftOptions):
     penalty: float = 200.0
     rule: Processor | None = None
     stop_ids: frozenset[int] | None = None
+    barred: np.ndarray | None = None
     first_ids: np.ndarray | None = None
 
     def __post_init__(self) -> None:

@@ -1,0 +1,69 @@
+"""Drafts have the marks and the spelling of their document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from core.autocomplete import Autocomplete, CompleteOptions, Session
+from core.modes.start import Mode
+from core.style import Barred, barred_forms
+
+STRAIGHT = 'She said "no", and I didn\'t ask. '
+CURLY = "She said “no”, and I didn’t ask. "
+
+
+@pytest.mark.parametrize(
+    ("text", "barred", "allowed"),
+    [
+        ("", {"curly apostrophes", "curly quotes", "markup"}, {"straight quotes", "em", "en", "British", "American"}),
+        (STRAIGHT, {"curly apostrophes", "curly quotes", "markup"}, {"straight quotes"}),
+        (CURLY, {"straight apostrophes", "straight quotes", "markup"}, {"curly apostrophes"}),
+        (STRAIGHT + CURLY, {"markup"}, {"straight quotes", "curly quotes", "curly apostrophes"}),
+        ("I don't “see” it", {"straight quotes", "curly apostrophes"}, {"curly quotes"}),
+        ("He came — late", {"en", "hyphens"}, {"em"}),
+        ("He came – late", {"em", "hyphens"}, {"en"}),
+        ("He came -- late", {"em", "en"}, {"hyphens"}),
+        ("the colour of the centre", {"American"}, {"British"}),
+        ("the color of the center", {"British"}, {"American"}),
+        ("the colour of the center", set(), {"British", "American"}),
+        ("a realistic emphasis", set(), {"British", "American"}),
+        ("# Notes", set(), {"markup"}),
+        ("see [the list]", set(), {"markup"}),
+        ("x = f(1)", set(), {"markup"}),
+    ],
+)
+def test_the_forms_that_a_document_does_not_use_are_barred(text: str, barred: set[str], allowed: set[str]) -> None:
+    assert barred <= barred_forms(text)
+    assert not allowed & barred_forms(text)
+
+
+def test_a_token_is_barred_by_a_mark_or_a_spelling_in_it() -> None:
+    pieces = ["’t", "'t", " color", " colou", " colo", " Centre", " realistic", " cent", "[", " so", " don’"]
+    barred = Barred(piece.encode() for piece in pieces)
+
+    def of(text: str) -> set[str]:
+        found = barred.of(text)
+        return set() if found is None else {piece for piece, out in zip(pieces, found, strict=True) if out}
+
+    assert of(STRAIGHT) == {"’t", " don’", "["}
+    assert of(CURLY) == {"'t", "["}
+    assert of("# the colour isn't") == {"’t", " don’", " color"}
+    assert of("# the color isn't") == {"’t", " don’", " colou", " Centre"}
+
+
+@pytest.fixture
+def session(autocomplete: Autocomplete) -> Iterator[Session]:
+    session = autocomplete.open()
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize("mode", ["superposed", "branching", "greedy", "beam", "sampled", "sampled+superposed"])
+def test_no_draft_of_any_method_has_a_barred_mark(session: Session, mode: str) -> None:
+    for text, other in ((CURLY + "I don", "'"), (STRAIGHT + "I don", "’")):
+        options = CompleteOptions(k=3, length=8, mode=Mode(mode), seed=1)
+        rows = session.complete(text, options=options).finish().drafts
+        assert rows
+        assert all(other not in row.text and "[" not in row.text for row in rows), [row.text for row in rows]
