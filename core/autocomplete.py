@@ -32,6 +32,7 @@ from core.drafting.tails import tails
 from core.errors import InputError
 from core.fim import AcrossPrompt
 from core.healing import Healer, Healing, WordLogits
+from core.language import OtherLanguage
 from core.models import LanguageModel, Row, Sequence, Tokenizer, load_model
 from core.models.adapter import Adapter, AdapterError
 from core.models.costs import CostCurve, are_calm, known_rows, remember_rows, timing_rows
@@ -89,6 +90,7 @@ class Autocomplete:
         self.healer, self.barred = Healer(model.tokenizer), Barred(model.tokenizer.pieces)
         self.window = min(WINDOW, model.context_length // 2)
         self.pace = Pace()
+        self.in_other_language = OtherLanguage(model.languages)
         self.geometries = {metric: Geometry(lambda: model.embeddings, metric) for metric in METRICS}
 
     @property
@@ -229,7 +231,8 @@ class CompleteOptions(Options):
             (`core.after`).
         unasked: whether the writer has not requested the drafts: then fewer are shown where they would disturb. Where
             a paragraph begins, only drafts in the document's form (`core.forms`); where text follows on the line, only
-            drafts that join it, each up to the next punctuation.
+            drafts that join it, each up to the next punctuation. In a text in a language that the model does not write
+            (`core.language`), none.
         earned: whether the stores of `mixture` earn their weights in the text before the caret (`core.ngram.earned`).
             Those in `ngrams` keep theirs, as do all of them in a prompt that fills in the middle.
         corrects: whether rows may correct a slip of the finger in the half-typed word (`core.slips`). They have
@@ -361,6 +364,8 @@ class Completion:
         settled: whether rows only grow from now on; before, a row may be replaced.
         judged: whether the drafts have been compared with the text after the caret, if there is any. Before, all of
             them may be withdrawn.
+        foreign: whether there are no drafts because nobody has requested them, and the text is in another language than
+            the model's.
         seen: set by the caller if the page has shown rows or requested all of them; then no row is withdrawn.
         best: the number of the draft with the longest expected match; None before the first drafts.
         reused, fed: the number of the text's tokens that were in the cache, and of those that were fed so far.
@@ -417,7 +422,8 @@ class Completion:
         # Models that fill in the middle have read the text after the caret already.
         line = following(after) if session.autocomplete.healer.fim is None else ""
         self._after = TextAfter(line, self._presentation, session.autocomplete.pace) if line else None
-        self.judged = self._after is None
+        self.foreign = options.unasked and session.autocomplete.in_other_language(before)
+        self.judged = self._after is None or self.foreign
         self._steps = self._drafted(options, kept, verify)
         self._take(*next(self._steps))
 
@@ -500,6 +506,9 @@ class Completion:
         session, healing, mode = self._session, self._healing, options.mode
         healer, sequence, before = session.autocomplete.healer, session.sequence, self._presentation.before
         corrects = options.corrects and mode.name == "superposed" and options.distinct and not following(options.after)
+        if self.foreign:
+            yield [], None
+            return
         branch: Sequence | None = None  # drafts grow in it while the sequence keeps the half-typed word
         drafting: Drafting | None = None
         try:

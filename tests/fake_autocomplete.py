@@ -132,7 +132,7 @@ class FakeCompletion:
     def __init__(self, before: str, known: bool, kept: Any, options: CompleteOptions) -> None:
         self.before, self.k, self.length = before, options.k, options.length
         self.options: dict[str, Any] = {**vars(options), "kept": kept}
-        self.done = self.closed = self.seen = False
+        self.done = self.closed = self.seen = self.foreign = False
         self.judged = not options.after
         self.drafts: list[TextDraft] = []
         self.figures: Any = None

@@ -36,6 +36,8 @@ def drafts_event(job: Job, completion: Completion, drafts: list[Event]) -> Event
         "hidden": len(completion.drafts) - len(drafts),
         "drafts": drafts,
     }
+    if completion.foreign:
+        event["foreign"] = True
     if completion.done and job.request.show is not None:
         chances = {row["id"]: row["chance"] for row in drafts}
         paths = [path for path in completion.paths if path.id in chances]

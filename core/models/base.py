@@ -65,6 +65,7 @@ class LanguageModel(ABC):
         context_length: positions that one sequence can hold.
         tokenizer: see `Tokenizer`.
         adapters: those with which it computes, with their strengths; see `adapt`.
+        languages: ISO 639-1 codes of the languages that the model's file states; () if it states none.
         compiled_as: what the time of its passes depends on, for models in our compiled code; "" for others.
         tokens_fed: inputs that went through the model since it was loaded, for tests and the status line.
     """
@@ -78,6 +79,7 @@ class LanguageModel(ABC):
     context_length: int
     tokenizer: Tokenizer
     arithmetic: str = ""
+    languages: tuple[str, ...] = ()
     compiled_as: str = ""
     tokens_fed: int = 0
     takes_trees: bool = True  # otherwise only chains, trees without branches

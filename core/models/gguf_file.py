@@ -113,6 +113,12 @@ class GGUFFile:
     def architecture(self) -> Any:
         return self.fields.get("general.architecture")
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """ISO 639-1 codes of the model's languages; () if the file states none."""
+        stated = self.fields.get("general.languages")
+        return tuple(each for each in stated if isinstance(each, str)) if isinstance(stated, list) else ()
+
     def stated(self, key: str, default: Any = None) -> Any:
         """A metadata field of the file's architecture."""
         return self.fields.get(f"{self.architecture}.{key}", default)

@@ -150,7 +150,7 @@ def _load_gguf(path: Path, name: str, dtype: torch.dtype | None, plain: bool, ro
     return_freed()  # the C library would keep what rearranging the weights took, which is as much as the file
     with _reading(path):
         model = TorchModel(module, tokenizer, name, _context_length(module))
-    model.notice = notice
+    model.notice, model.languages = notice, file.languages
     return model
 
 

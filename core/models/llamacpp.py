@@ -138,7 +138,7 @@ class LlamaCppModel(LanguageModel):
     device = "cpu"
 
     def __init__(self, file: GGUFFile, name: str) -> None:
-        self.name = name
+        self.name, self.languages = name, file.languages
         path, table = file.path, file.tensors.get("token_embd.weight")
         names, types = (file.fields.get(f"tokenizer.ggml.{f}") for f in ("tokens", "token_type"))
         if table is None or not isinstance(names, list):

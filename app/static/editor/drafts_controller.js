@@ -367,7 +367,7 @@ export class DraftsController {
    * Show the drafts of one line of the answer.
    * @param {Request} request
    * @param {import("./requests.js").Answer & {done: boolean, settled: boolean, hidden: number, removed?: string,
-   *          speculation?: object}} line
+   *          speculation?: object, foreign?: boolean}} line
    */
   receive(request, line) {
     if (this.removed !== undefined && line.removed !== this.removed) this.dropDrafts();
@@ -375,6 +375,7 @@ export class DraftsController {
     this.slow.ends();
     this.notices.notice("server", null);
     this.connection.found();
+    if (line.foreign) this.notices.foreign();
     emit(this.root, "pd-figures", line.speculation ?? null);
     if (!request.answered) {
       this.answered = request;

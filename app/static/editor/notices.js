@@ -7,6 +7,8 @@
 import { newElement, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 
+const FOREIGN = "This model writes English; other models write more languages. To choose one, click on the model’s name.";
+
 export class Notices {
   /**
    * @param {HTMLElement} root
@@ -19,6 +21,11 @@ export class Notices {
     this.documents = /** @type {HTMLElement} */ (root.querySelector("#pd-documents"));
     this.live = /** @type {HTMLElement} */ (root.querySelector(".pd-live"));
     this.changed = /** @type {HTMLElement} */ (root.querySelector(".pd-changed"));
+    /** Whether this document's writer knows that the model writes another language. */
+    this.saidForeign = false;
+    root.addEventListener("pd-text", (event) => {
+      if (/** @type {CustomEvent} */ (event).detail.opened) this.saidForeign = false;
+    });
     /** The action of the toast's button. */
     this.undo = () => {};
     this.toastBox.querySelector("button")?.addEventListener("click", () => {
@@ -79,6 +86,13 @@ export class Notices {
   justChanged() {
     this.changed.hidden = false;
     this.timers.later("changed", 2000, () => (this.changed.hidden = true));
+  }
+
+  /** Say once a document that its language is not the model's. */
+  foreign() {
+    if (this.saidForeign) return;
+    this.saidForeign = true;
+    this.toast(FOREIGN, { long: true });
   }
 
   /**
