@@ -18,10 +18,11 @@ LETTERS = 0.75  # of the characters of prose
 ENGLISH = "en"
 
 # Frequent English words that are rare in other languages that are written with these letters.
-_COMMON = frozenset(
+_FREQUENT = (
     "the and of to is that with was for you my have this are not be they he she we it from your our at but what which "
-    "there been would could should their when who how i'm it's don't".split()
+    "there been would could should their when who how i'm it's don't"
 )
+_COMMON = frozenset(_FREQUENT.split())
 _ENOUGH = 1 / 12  # share of such words in English text; others have nearly none
 _WORD = regex.compile(r"[\p{L}'’]+")
 

@@ -36,9 +36,7 @@ def is_other() -> OtherLanguage:
 
 
 @pytest.mark.parametrize("language", LETTERS)
-def test_a_letter_in_another_language_is_known_from_forty_characters_on(
-    is_other: OtherLanguage, language: str
-) -> None:
+def test_a_letter_in_another_language_is_known_from_forty_characters_on(is_other: OtherLanguage, language: str) -> None:
     text = LETTERS[language]
     assert is_other(text)
     assert not is_other(text[: LEAST - 1])
