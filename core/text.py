@@ -39,7 +39,8 @@ def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"", lines: bool 
 _DANGLING_WORDS = (
     "a an the and or but nor if as than that of to in on at by for from with into onto upon over under "
     "between through during about against my your his her its our their this these those is are was were "
-    "be been has have had very"
+    "be been has have had very i we he she they who which because when while where will would can could should may "
+    "might must every each"
 )
 _DANGLING = frozenset(_DANGLING_WORDS.split())
 _LAST_WORD = regex.compile(r"(\s+)(\p{L}+)$")

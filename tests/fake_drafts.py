@@ -69,6 +69,7 @@ class FakeDrafts:
     pays: dict[int, str] | None = None  # row -> its text up to where it saves time, best first; None: all rows do
     saved_ms: float = 1000  # of each of these
     ghost: int | None = None  # the best row
+    foreign: bool = False  # whether the text is in another language than the model's
     requests: list[dict[str, Any]] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)  # requests whose answer was on its way
     stopped: list[int] = field(default_factory=list)  # of these, those cancelled before their end
@@ -116,6 +117,10 @@ class FakeDrafts:
         n, settings = body["n"], body["settings"]
         if self.error_line:
             yield {"type": "error", "n": n, "message": self.error_line[0], "fix": self.error_line[1]}
+            return
+        if self.foreign and body.get("unasked"):
+            told = {"type": "drafts", "n": n, "step": 0, "done": True, "settled": False, "hidden": 0, "pays": []}
+            yield told | {"removed": self.removed, "drafts": [], "foreign": True}
             return
         if body.get("removed", self.removed) != self.removed:  # as the engine does
             body = body | {"kept": []}

@@ -7,7 +7,7 @@
 import { newElement, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 
-const FOREIGN = "This model writes English; other models write more languages. To choose one, click on the model’s name.";
+const FOREIGN = "This model writes English. Under Settings, Model, you find others, for more languages.";
 
 export class Notices {
   /**

@@ -503,3 +503,19 @@ def test_a_finished_word_is_corrected_of_a_correction_one_word_is_taken_and_rows
     slip.wait(lambda: slip.ghost() == "")
     take(slip, LETTER)
     slip.wait(lambda: slip.text == "Then She wrote a long letter to her mother")
+
+
+def test_a_text_in_another_language_has_drafts_on_request_alone_and_a_line_says_so_once(
+    page: Editor, fake: FakeDrafts
+) -> None:
+    fake.foreign = True
+    toast = page.page.locator(".pd-toast")
+    page.enter("Sie ging ")
+    expect(toast).to_contain_text("This model writes English")
+    page.page.evaluate("document.querySelector('.pd-toast').hidden = true")
+    page.write("nach ")
+    page.page.wait_for_timeout(300)
+    expect(toast).to_be_hidden()
+    assert page.drafts() == []
+    page.press("Alt+ArrowDown")
+    page.page.wait_for_function("document.querySelector('.pd-option-row:not(.pd-empty) .pd-draft')")
