@@ -3,7 +3,7 @@
 A draft with other apostrophes, quotation marks, dashes or spellings than the document's looks wrong, and two drafts
 that differ only in them are one. So tokens that have the marks or the spelling that the document does not use are
 barred. The last characters of the document decide; where they are silent, quotation marks and apostrophes are straight,
-as keys type them, and marks of code and of Markdown are barred, of which plain prose has none.
+as keys type them. Marks of Markdown and signs that prose lacks are barred until the document has them, except in code.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import regex
 
-from core.slips import CODE
-
 READ = 4096  # characters of the document that decide
 CLEAR = 3  # times as often one of two forms is used, if it decides
 
 _APOSTROPHES = regex.compile(r"\p{L}'\p{L}"), regex.compile(r"\p{L}’\p{L}")
 _QUOTES = regex.compile('"'), regex.compile("[“”„«»]")
 _DASHES = {"em": regex.compile("—"), "en": regex.compile(" – "), "hyphens": regex.compile(r" --? |\w--\w")}
-_MARKUP = "[]{}<>|`_\\#*=@^~"
+_EMPHASIS = "#*`_"  # who uses one of these marks of Markdown may use the others next
+_CODE = regex.compile(r"[{};\\]|\(\)|::|\w\[|\w = |==")
+_SIGNS = "[]{}<>|\\=@^~"
 _OF_FORM = {  # what tokens of a form contain
     "straight apostrophes": ("'",),
     "curly apostrophes": ("’", "‘"),
@@ -32,7 +32,8 @@ _OF_FORM = {  # what tokens of a form contain
     "em": ("—",),
     "en": ("–",),
     "hyphens": ("--",),
-    "markup": tuple(_MARKUP),
+    "emphasis": tuple(_EMPHASIS),
+    **{sign: (sign,) for sign in _SIGNS},
 }
 
 # Beginnings of words in British and in American spelling.
@@ -59,13 +60,14 @@ def barred_forms(text: str) -> frozenset[str]:
     apostrophes, quotes = (tuple(_count(pattern, text) for pattern in forms) for forms in (_APOSTROPHES, _QUOTES))
     for marks, own, like in (("apostrophes", apostrophes, quotes), ("quotes", quotes, apostrophes)):
         counts = own if any(own) else like if any(like) else (1, 0)
-        barred.add(_other(*counts, f"straight {marks}", f"curly {marks}"))
+        barred.add(_other(counts, f"straight {marks}", f"curly {marks}"))
     dashes = {form: _count(pattern, text) for form, pattern in _DASHES.items()}
     if used := [form for form, count in dashes.items() if count]:
         barred |= {form for form in dashes if form not in used}
-    barred.add(_other(*_spellings(text), "British", "American"))
-    if not any(mark in text for mark in _MARKUP) and not CODE.search(text):
-        barred.add("markup")
+    barred.add(_other(_spellings(text), "British", "American"))
+    if not _CODE.search(text):
+        barred |= {sign for sign in _SIGNS if sign not in text}
+        barred |= {"emphasis"} if not any(mark in text for mark in _EMPHASIS) else set()
     return frozenset(barred - {""})
 
 
@@ -73,17 +75,18 @@ def _count(pattern: regex.Pattern[str], text: str) -> int:
     return len(pattern.findall(text))
 
 
-def _other(one: int, other: int, name: str, other_name: str) -> str:
+def _other(counts: tuple[int, ...], name: str, other_name: str) -> str:
     """Which of two forms a text does not use, by how often it uses each; "" if it uses both or none."""
+    one, other = counts
     if one and one >= CLEAR * other:
         return other_name
     return name if other and other >= CLEAR * one else ""
 
 
-def _spellings(text: str) -> tuple[int, int]:
+def _spellings(text: str) -> tuple[int, ...]:
     """How many words of a text are in British and in American spelling."""
     words = [word.lower() for word in _WORD.findall(text)]
-    return tuple(sum(map(_spelt(side), words)) for side in (0, 1))  # pyright: ignore[reportReturnType] two of them
+    return tuple(sum(map(_spelt(side), words)) for side in (0, 1))
 
 
 @cache
