@@ -28,7 +28,8 @@ BLANKS = " \t\u00a0\u200b\u2009\u202f\u2060\u3000\ufeff"
 # What a word does not begin with: brackets, quotation marks, marks of lists and of emphasis, closing punctuation.
 _MARKS = "\"'“”„‟«»‹›‘’‚「」『』()[]{}<>*+-–—‒•·#|~=_`^/\\.,;:!?…"
 _AFTER_SPACE = regex.compile(r"(?<=\s)[^\w\s]")
-_FIRST_ON_LINE = regex.compile(r"(?<=^[^\S\n]*)[^\w\s]", regex.M)
+_FIRST_ON_LINE = regex.compile(r"(?<=^[^\S\n]*)(?:[^\w\s]|\d)", regex.M)
+_DIGITS = "0123456789"
 _INDENTED = regex.compile(r"^[^\S\n]+\S|[:({\[]\n\s*\Z", regex.M)
 
 
@@ -49,8 +50,8 @@ def begins_paragraph(before: str) -> bool:
 
 def odd_beginnings(before: str) -> str:
     """The characters with which no draft begins after this text: after white space, or in an empty document, more white
-    space, and marks that the last characters of the document do not use in such a place, unless the line is code. ""
-    elsewhere."""
+    space, and marks and numbers that the last characters of the document do not use in such a place, unless the line is
+    code. "" elsewhere."""
     if before and not before[-1].isspace():
         return ""
     recent = before[-_READ:]
@@ -58,8 +59,10 @@ def odd_beginnings(before: str) -> str:
     if CODE.search(line):
         return BLANKS
     used = set((_AFTER_SPACE if line.strip() else _FIRST_ON_LINE).findall(recent))
+    numbered = line.strip() or used & set(_DIGITS)  # a number first on a line is that of a list
     indents = not line and bool(_INDENTED.search(recent))
-    return "".join(mark for mark in ("" if indents else BLANKS) + _MARKS if mark not in used)
+    marks = ("" if indents else BLANKS) + ("" if numbered else _DIGITS) + _MARKS
+    return "".join(mark for mark in marks if mark not in used)
 
 
 def form_of(paragraph: str) -> ParagraphForm:

@@ -121,8 +121,8 @@ def learn(
     learnt = sum(map(len, known))
     if sum(map(len, held)) < LEAST_HELD_OUT:
         raise InputError("Too little text is new to hold some out; add text with `polydraft ngram add`.")
-    windows = held_out_windows(joined(held, model.tokenizer.beginning))
-    stream = joined(known, model.tokenizer.beginning)
+    windows = held_out_windows(joined(held, model.tokenizer.between))
+    stream = joined(known, model.tokenizer.between)
     length = (recipe or AdapterRecipe()).length
     count = len(stream) // length  # the incomplete last piece waits for more text
     pieces = np.array(stream[: count * length]).reshape(count, length)
@@ -235,7 +235,7 @@ def split(documents: Sequence[list[int]], learnt: int = 0) -> tuple[list[list[in
 
 
 def joined(documents: Sequence[list[int]], beginning: list[int]) -> list[int]:
-    """Concatenates the documents, with these ids before each: what stands before the first word in the editor."""
+    """Concatenates the documents, with these ids before each."""
     return [i for ids in documents for i in (*beginning, *ids)]
 
 

@@ -202,7 +202,7 @@ def pieces_of(
 
     The kinds take turns, one with a weight several times in a round. Within a kind, a document has as many pieces as
     its length allows, and no place comes again before every other place of the kind has come. Short documents share a
-    piece. Where a document begins, the ids have what stands there in the editor (`Tokenizer.beginning`).
+    piece. Where a document begins, the ids have what stands between documents (`Tokenizer.between`).
     """
     length, seed = recipe.adapter.length, recipe.adapter.seed
     kinds = by_kind(texts)
@@ -215,14 +215,14 @@ def pieces_of(
     }
     chance = np.random.default_rng((seed, len(kinds)))
     typing = _HalfTyped(tokenizer, recipe.half_typed, chance)
-    between = tokenizer.encode("\n\n")
+    blank = tokenizer.encode("\n\n")
     count = recipe.tokens // length
     ids, counted = np.zeros((count, length), np.int32), np.zeros((count, length), bool)
     counts = dict.fromkeys(kinds, 0)
     for row, kind in zip(range(count), _in_turns(list(kinds), recipe.weights), strict=False):
         piece: list[int] = []
         for text, begins in sources[kind].windows():
-            before = tokenizer.beginning if begins else between if piece else tokenizer.start_ids
+            before = tokenizer.between if begins else blank if piece else tokenizer.start_ids
             # A blank piece of text has no ids.
             piece += [*before, *tokenizer.encode(text)[: length - len(piece)]]
             if len(piece) >= length:
@@ -617,7 +617,7 @@ def _windows(held: Sequence[NamedText], tokenizer: Tokenizer) -> dict[str, list[
     for kind, of_kind in by_kind(held).items():
         stream: list[int] = []
         for each in of_kind:
-            stream += [*tokenizer.beginning, *tokenizer.encode(each.text)]
+            stream += [*tokenizer.between, *tokenizer.encode(each.text)]
         windows[kind] = held_out_windows(stream)
     return windows
 

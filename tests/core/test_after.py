@@ -183,7 +183,7 @@ def test_at_the_end_of_a_line_every_draft_is_shown(session: Session, after: str)
 
 def test_the_cache_keeps_the_text_alone(session: Session) -> None:
     completed(session, "abca", after=words("bcd"))
-    assert session.sequence.inputs == [0, 0, 1, 2, 0]
+    assert session.sequence.inputs == [*session.autocomplete.model.tokenizer.beginning, 0, 1, 2, 0]
 
 
 def test_the_pass_is_skipped_where_it_takes_more_than_its_share(
@@ -227,9 +227,10 @@ def test_a_model_that_fills_in_the_middle_reads_what_follows(filling: Session) -
     assert filling.sequence.inputs == [6, 0, 1, 2, 0, 7, 1, 2, 3, 8]
     assert found.judged
     assert found.drafts
-    for plain in ("", " \n"):
-        completed(filling, "abca", after=plain)
-        assert filling.sequence.inputs == [0, 0, 1, 2, 0], "without text after the caret the prompt is plain"
+    for after in ("", " \n"):
+        completed(filling, "abca", after=after)
+        plain = [*filling.autocomplete.model.tokenizer.beginning, 0, 1, 2, 0]
+        assert filling.sequence.inputs == plain, "without text after the caret the prompt is plain"
 
 
 class Listening(Interpolation):
@@ -247,10 +248,10 @@ class Listening(Interpolation):
 
 
 def test_n_grams_see_the_text_before_and_the_draft_side_by_side(filling: Session) -> None:
-    asked = []
+    asked, text = [], [*filling.autocomplete.model.tokenizer.beginning, 0, 1, 2, 0]
     for after in ("", words("bcd")):
         listening = Listening()
         completed(filling, "abca", after=after, ngrams=listening)
         asked.append(listening.contexts)
-    assert all(context[:5] == [0, 0, 1, 2, 0] for contexts in asked for context in contexts)
-    assert [contexts[0] for contexts in asked] == [[0, 0, 1, 2, 0]] * 2
+    assert all(context[: len(text)] == text for contexts in asked for context in contexts)
+    assert [contexts[0] for contexts in asked] == [text] * 2

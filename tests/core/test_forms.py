@@ -69,7 +69,8 @@ def test_after_white_space_no_draft_begins_with_more_of_it_or_with_a_mark_that_t
 ) -> None:
     odd = odd_beginnings(before)
     assert set(BLANKS + "([{*,.") <= set(odd)
-    assert not any(letter.isalnum() for letter in odd)
+    assert not any(letter.isalpha() for letter in odd)
+    assert ("1" in odd) is (not before.rpartition("\n")[2].strip())
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,7 @@ def test_after_white_space_no_draft_begins_with_more_of_it_or_with_a_mark_that_t
         ("> So be it.\n\n", ">"),
         ('He said "Yes" and ', '"'),
         ("One (or two) and ", "("),
+        (NUMBERED, "3"),
         ("def f(x):\n", " "),
         ("- a\n  - b\n", " "),
         ("x = ", "["),

@@ -63,10 +63,12 @@ def test_an_opening_mark_is_read_or_part_of_the_next_token(tokenizer: Tokenizer)
         assert tokenizer.encode(f"{text}I")[: len(ids)] == ids
 
 
-def test_a_document_begins_with_the_models_own_first_token_or_after_the_end_of_another(tokenizer: Tokenizer) -> None:
-    first, *line_ends = tokenizer.beginning
+def test_a_document_begins_with_the_models_own_first_token_or_after_a_paragraph(tokenizer: Tokenizer) -> None:
+    first, *paragraph = tokenizer.beginning
     assert first in tokenizer.special_ids or tokenizer.pieces[first]
-    assert tokenizer.start_ids == [first] if not line_ends else tokenizer.decode(line_ends) == "\n\n"
+    assert tokenizer.start_ids == [first] if not paragraph else tokenizer.decode(paragraph).endswith(".\n\n")
+    for word in WORDS:
+        assert tokenizer.encode(f"{tokenizer.decode(paragraph)}{word}")[: len(paragraph)] == paragraph
 
 
 @pytest.mark.parametrize(
