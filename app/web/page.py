@@ -75,7 +75,7 @@ MODEL = (
 # A click on one of these demonstrates the page, in three kinds of writing. Each ends with a space, so that typing goes
 # on with the next word. A test checks their drafts.
 EXAMPLES = (
-    "She opened the letter and read it ",
+    "He knocked on the door, but nobody ",
     "Thank you for your message. Please let me know if you ",
     "Heat the oil in a pan, add the onions and cook until ",
 )
