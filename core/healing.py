@@ -137,13 +137,13 @@ class Healer:
         """
         t = self.tokenizer
         ids, word = self._divided(text, heal, finished)
-        room, whole = window - len(background), True
+        room = window - len(background)
+        whole = not background and len(t.beginning) + len(ids) <= room
         if len(ids) > room:
-            half, whole = room // 2, False
+            half = room // 2
             ids = ids[-(-(len(ids) - room) // half) * half :]
-        start = t.beginning if whole and not background else t.start_ids
         own, ids = len(ids), [*background, *ids]
-        plain = [*start, *ids]
+        plain = [*(t.beginning if whole else t.start_ids), *ids] or [t.document_start]
         prompt = plain
         if after.strip() and self.fim is not None:
             prompt = [*t.start_ids, *self.fim.around(ids, t.encode(after))]

@@ -52,7 +52,8 @@ class TextDraft:
         finished: whether the draft ended its line.
         personal: the ranges of `text` that a personal store decided, each with its start and the end after it.
         how: ranges of `text` likewise, with how speculation produced each token, and its LTS if it has one.
-        path: for each token, its end in `text`, and ln p of the draft up to it.
+        path: for each token, its end in the draft's text, of which `text` is the beginning, and ln p of the draft up to
+            it.
         ids: the draft's tokens after the prefix, including those of a half-typed word.
         chances: the model's own probabilities of each visible token; () if they were not requested.
         tail: how its tokens were computed: "own", each in a row of the draft alone; "superposed", the later ones in a
@@ -288,8 +289,7 @@ def _shortened(row: TextDraft, text: str, how: Presentation) -> TextDraft:
     if end == len(row.text) or end < len(how.kept.get(row.id, "")):
         return row
     spans = tuple((a, min(b, end)) for a, b in row.personal if a < end)
-    path = tuple(each for each in row.path if each[0] <= end)
-    return replace(row, text=row.text[:end], personal=spans, path=path, finished=False)
+    return replace(row, text=row.text[:end], personal=spans, finished=False)
 
 
 def _with_earlier(row: TextDraft, how: Presentation) -> TextDraft:

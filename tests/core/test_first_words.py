@@ -48,7 +48,8 @@ def test_the_context_of_the_beginning_is_read_while_the_window_contains_the_begi
     tokenizer, window = autocomplete.model.tokenizer, 64
     for words in range(1, 200, 9):
         plan = autocomplete.healer.plan("so " * words, window=window)
-        whole = len(tokenizer.encode("so " * words)) - 1 <= window  # without the space at the caret
+        read = len(tokenizer.beginning) + len(tokenizer.encode("so " * words)) - 1  # without the space at the caret
+        whole = read <= window
         assert (plan.prefix_ids[: len(tokenizer.beginning)] == tokenizer.beginning) is whole
 
 
