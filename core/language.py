@@ -1,8 +1,8 @@
 """Whether a text is in another language than those that its model writes.
 
 A model that was trained on English alone drafts English, or nonsense, in any other text. Most English words of a text
-show at once that it is English; only where they are missing, py3langid decides, which takes a second to load. So it is
-loaded beside, at the first such text.
+show at once that it is English; only where they are missing, py3langid decides. It takes a second to load, so a thread
+loads it at the first such text.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ as keys type them. Marks of Markdown and signs that prose lacks are barred until
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ CLEAR = 3  # times as often one of two forms is used, if it decides
 
 _APOSTROPHES = regex.compile(r"\p{L}'\p{L}"), regex.compile(r"\p{L}’\p{L}")
 _QUOTES = regex.compile('"'), regex.compile("[“”„«»]")
-_DASHES = {"em": regex.compile("—"), "en": regex.compile(" – "), "hyphens": regex.compile(r" --? |\w--\w")}
+_DASHES = {"em": regex.compile("—"), "en": regex.compile(" – "), "hyphens": regex.compile(r" --? |(?<=\w)--(?=\w)")}
 _EMPHASIS = "#*`_"  # who uses one of these marks of Markdown may use the others next
-_CODE = regex.compile(r"[{};\\]|\(\)|::|\w\[|\w = |==")
+_CODE = regex.compile(r"[{};\\]|\(\)|::|(?<=\w)(?:\[| = )|==")
 _SIGNS = "[]{}<>|\\=@^~"
 _OF_FORM = {  # what tokens of a form contain
     "straight apostrophes": ("'",),
@@ -50,7 +50,8 @@ _SPELLINGS = tuple(tuple(pair.split("/")) for pair in _BOTH.split())
 # Words of both, or of neither, that begin as one of these.
 _SHARED = "realism realist realistic realistically emphasis optimism optimist optimistic minimis analyses"
 _AMBIGUOUS = frozenset(_SHARED.split())
-_WORD = regex.compile(r"\p{L}{4,}")
+# Read at every key, so each side is one pattern.
+_SPELT = tuple(re.compile(rf"(?<![^\W\d_])(?:{'|'.join(side)})[^\W\d_]*") for side in zip(*_SPELLINGS, strict=True))
 
 
 def barred_forms(text: str) -> frozenset[str]:
@@ -85,14 +86,8 @@ def _other(counts: tuple[int, ...], name: str, other_name: str) -> str:
 
 def _spellings(text: str) -> tuple[int, ...]:
     """How many words of a text are in British and in American spelling."""
-    words = [word.lower() for word in _WORD.findall(text)]
-    return tuple(sum(map(_spelt(side), words)) for side in (0, 1))
-
-
-@cache
-def _spelt(side: int) -> Callable[[str], bool]:
-    pattern = regex.compile("|".join(pair[side] for pair in _SPELLINGS))
-    return lambda word: word not in _AMBIGUOUS and pattern.match(word) is not None
+    text = text.lower()
+    return tuple(sum(word not in _AMBIGUOUS for word in pattern.findall(text)) for pattern in _SPELT)
 
 
 class Barred:
