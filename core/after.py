@@ -13,8 +13,7 @@ such pass. A draft that appears unasked is shown only if its gain is at least `J
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -28,16 +27,8 @@ from core.text import spaced
 
 MOST_LOST = 3.0  # nats that the best draft may lose: the writer may continue for longer than a draft
 JOINS = 0.0  # nats: of a draft that appears unasked the writer has thought nothing yet
-SHARE = 1.0  # the pass may take as long as the drafts took,
-LEAST = 0.05  # and at least these seconds: drafts whose logits are cached take no time
-FORGETS = 0.9  # a skipped pass counts as faster next time, so that one slow pass is not the last
-
-
-@dataclass
-class Pace:
-    """The last measured time of the pass per input; one object for each model."""
-
-    seconds: float | None = None
+SHARE = 1.0  # the pass may take as long as the drafts' passes,
+LEAST = 50.0  # and at least these ms
 
 
 @dataclass
@@ -45,26 +36,27 @@ class TextAfter:
     """The text after the caret, and the results of the pass.
 
     Attributes:
+        costs: the ms of a pass over n inputs on this machine; None if it was not measured.
         gains: by the tokens of a draft; {} without a pass.
         silent: whether every draft makes the following text much less probable.
     """
 
     text: str  # `following` of the text after the caret
     presentation: Presentation
-    pace: Pace
+    costs: Callable[[int], float] | None = None
     gains: dict[tuple[int, ...], float] = field(default_factory=dict)
     silent: bool = False
 
     def __call__(
-        self, drafts: Drafts, shown: list[TextDraft], sequence: Sequence, logits: Tensor, took: float
+        self, drafts: Drafts, shown: list[TextDraft], sequence: Sequence, logits: Tensor
     ) -> Generator[tuple[list[Row], Drafts], list[Tensor], None]:
-        """Yields the pass, unless it would take more than `LEAST` seconds and more than `SHARE` of the drafts' time.
+        """Yields the pass, unless it costs more than `LEAST` and more than `SHARE` of the drafts. No clock decides: the
+        same text has the same drafts, whatever else runs and is cached.
 
         Args:
             shown: the rows of the drafts.
             sequence: contains the prefix, which ends before a half-typed word.
             logits: (V,) after the prefix.
-            took: the seconds that the drafts took.
         """
         rows = [row for row in shown if row.text]
         if not rows:
@@ -75,19 +67,21 @@ class TextAfter:
         # A draft and the following text are encoded as one text, because a token may contain the end of one and the
         # beginning of the other.
         lines = [encode(typed + spaced(text, follows) + follows) for text in texts]
-        inputs = sum(map(len, lines))
-        if self.pace.seconds is not None and self.pace.seconds * inputs > max(SHARE * took, LEAST):
-            self.pace.seconds *= FORGETS
+        if not self._affordable(sum(map(len, lines)), drafts):
             return
-        began = time.perf_counter()
         scores = yield from scored(lines, sequence, replace(drafts, done=False))
-        self.pace.seconds = (time.perf_counter() - began) / inputs
         reached = [
             float(token_logprobs(line, logits, after)[common(line, encode(typed + text)) :].sum())
             for text, line, after in zip(texts, lines, scores, strict=True)
         ]
         self.gains = {row.ids: end - reached[0] for row, end in zip(rows, reached[1:], strict=True)}
         self.silent = max(self.gains.values()) < -MOST_LOST
+
+    def _affordable(self, inputs: int, drafts: Drafts) -> bool:
+        if self.costs is None:
+            return True
+        rows = max(round(sum(draft.tokens for draft in drafts.drafts) / drafts.step), 1)
+        return self.costs(inputs) <= max(LEAST, SHARE * drafts.step * self.costs(rows))
 
     def joins(self, row: TextDraft) -> bool:
         """Whether the row leads to the following text: that text is at least as probable with it as without it. False

@@ -7,7 +7,6 @@ caller can join the rows of several sessions in one pass, and can stop a complet
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from core.adapters import Adapters
-from core.after import Pace, TextAfter
+from core.after import TextAfter
 from core.calibration import Making, calibration_of
 from core.chains import names_of
 from core.chances import Chances, TokenChances
@@ -89,7 +88,6 @@ class Autocomplete:
         self._adapters, self._loading_notice = Adapters(model, prose), notice
         self.healer, self.barred = Healer(model.tokenizer), Barred(model.tokenizer.pieces)
         self.window = min(WINDOW, model.context_length // 2)
-        self.pace = Pace()
         self.in_other_language = OtherLanguage(model.languages)
         self.geometries = {metric: Geometry(lambda: model.embeddings, metric) for metric in METRICS}
 
@@ -421,7 +419,7 @@ class Completion:
         verify = options.verify if plain and distinct and not options.reset_every else 0
         # Models that fill in the middle have read the text after the caret already.
         line = following(after) if session.autocomplete.healer.fim is None else ""
-        self._after = TextAfter(line, self._presentation, session.autocomplete.pace) if line else None
+        self._after = TextAfter(line, self._presentation, session.autocomplete.row_costs) if line else None
         self.foreign = options.unasked and session.autocomplete.in_other_language(before)
         self.judged = self._after is None or self.foreign
         self._steps = self._drafted(options, kept, verify)
@@ -577,10 +575,9 @@ class Completion:
 
             # 4. Over the complete drafts, one pass for the probability of the text after the caret, and one for the
             # probabilities of the drafts' own tokens.
-            began = time.perf_counter()
             drafts = yield from finished(drafting)
             if self._after is not None:
-                yield from self._after(drafts, self._shown(drafts), held, logits[0], time.perf_counter() - began)
+                yield from self._after(drafts, self._shown(drafts), held, logits[0])
             if chances is not None:
                 self._chances = yield from chances(drafts, self._shown(drafts), held, logits)
             yield [], drafts

@@ -1,8 +1,9 @@
 """Where a draft may end: at a place where a writer would accept a stop.
 
 That is after a whole word with its punctuation, never inside a word, a number ("for the 202"), a contraction ("It'")
-or a compound ("12-month"), and never after an opening bracket or quotation mark. Whether a word is whole is only known
-from what the draft has after it, so a draft that is still growing is shown up to its last word that is. Pure functions.
+or a compound ("12-month"), and never after an opening bracket or quotation mark. In code and addresses it may end where
+arguments begin ("print(") and after a folder ("docs/images/"). Whether a word is whole is only known from what the
+draft has after it, so a draft that is still growing is shown up to its last word that is. Pure functions.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import regex
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 _JOINERS = frozenset("'’-‐‑–._/\\@:,&+=~#%*^|")  # between two letters or digits they are part of one word
 _SENTENCE_ENDS = frozenset(".!?…,;:")
-# A word with punctuation at the end of all that is known: an abbreviation ("e.g.") or a number may go on.
-_WHOLE_WITH_PUNCTUATION = regex.compile(r"\p{L}{3,}[.!?…,;:]['\"”’»)\]]*$|[!?…]['\"”’»)\]]*$|[”»)\]]$")
+# A word with punctuation at the end of all that is known: an abbreviation ("e.g.") or a number may go on, but no year.
+_WHOLE_WITH_PUNCTUATION = regex.compile(
+    r"(?:\p{L}{3,}|(?<!\p{N})\p{N}{4})[.!?…,;:]['\"”’»)\]]*$|[!?…]['\"”’»)\]]*$|[”»)\]]$"
+)
+_FOLDER = regex.compile(r"(?:^|\s|[^\s/])\S*[./]\S*[^\W_]/$")  # what ends with a slash and is no "and/or"
 
 
 def last_end(text: str, most: int, closed: bool) -> int:
@@ -40,7 +44,7 @@ def is_end(text: str, at: int, closed: bool = True) -> bool:
     if _UNSPACED.match(last):
         return True
     if at == len(text):
-        return closed or _WHOLE_WITH_PUNCTUATION.search(text) is not None
+        return closed or unicodedata.category(last) == "Ps" or _WHOLE_WITH_PUNCTUATION.search(text) is not None
     following = text[at]
     if following.isspace() or _UNSPACED.match(following):
         return True
@@ -49,7 +53,9 @@ def is_end(text: str, at: int, closed: bool = True) -> bool:
             beyond = text[at + 1 : at + 2]
             return not _in_word(beyond) if beyond else closed or bool(_WHOLE_WITH_PUNCTUATION.search(text))
         return not _in_word(following)
-    return not _in_word(following)  # a joiner, a currency sign or the like before a letter or digit
+    if last in _JOINERS | {"—"} and (last != "/" or not _FOLDER.search(text, endpos=at)):
+        return not _in_word(following) or not _in_word(text[at - 2 : at - 1])
+    return last not in "\"'`*_" or not _in_word(following)  # a closing bracket, or another sign that joins nothing
 
 
 def _in_word(letter: str) -> bool:
@@ -57,8 +63,10 @@ def _in_word(letter: str) -> bool:
 
 
 def _opens(text: str, at: int) -> bool:
-    """Whether the character there is an opening bracket or quotation mark; a straight one opens after white space."""
+    """Whether the character there is an opening bracket or quotation mark; a straight one opens after white space, and
+    no bracket after a letter, where the arguments of a call begin."""
     mark = text[at]
     if mark in "\"'`*_":
         return at == 0 or text[at - 1].isspace() or _opens(text, at - 1)
-    return unicodedata.category(mark) in ("Ps", "Pi", "Sc")
+    category = unicodedata.category(mark)
+    return category in ("Pi", "Sc") or (category == "Ps" and not (at and _in_word(text[at - 1])))

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from core.drafting.drafts import Draft, Drafts, Kept
+from core.drafting.rows import with_branches
 from core.ends import last_end
 from core.forms import begins_paragraph, suits
 from core.models.base import Tokenizer, common
@@ -165,16 +166,12 @@ def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
     """Returns the rows of the page, in the order of their numbers. Without `how.all`, empty rows and rows like another
     one are left out; of two that are alike the one stays that the page shows already. A draft whose number is not that
     of a row is not shown."""
-    rows = [_row(draft, how, drafts) for draft in drafts.drafts if draft.row < how.most or not how.distinct]
     if how.distinct:
+        rows = [_row(draft, how, drafts) for draft in drafts.drafts if draft.row < how.most]
         rows = sorted((_with_earlier(row, how) for row in rows), key=lambda row: row.id)
     else:  # finished drafts compete with the growing ones; several may share a lineage
-        rows += [
-            TextDraft(0, how.text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True, ids=tuple(ids))
-            for ids, p in drafts.finished
-        ]
-        rows.sort(key=lambda row: -row.whole)
-        rows = [replace(row, id=i) for i, row in enumerate(rows)]
+        competing = sorted(with_branches([*drafts.drafts, *drafts.finished]), key=lambda draft: -draft.logprob)
+        rows = [replace(_row(draft, how, drafts), id=i) for i, draft in enumerate(competing)]
     if how.after:
         rows = [_shortened(row, without_repeated(row.text, how.after, not drafts.done), how) for row in rows]
     if how.rounded:

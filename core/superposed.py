@@ -79,8 +79,7 @@ def superposed(
     step = 0
 
     def so_far(done: bool = False, settled: bool = True) -> Drafts:
-        stopped = [(d.ids, d.logprob) for d in finished]
-        return Drafts([d.after(settled_on) for d in drafts], step, done, settled, stopped)
+        return Drafts([d.after(settled_on) for d in drafts], step, done, settled, finished)
 
     def best_finished(over: list[Draft]) -> list[Draft]:
         return best_of(finished + [d.after(settled_on) for d in over], o.k)

@@ -17,7 +17,7 @@ from transformers.generation.logits_process import LogitsProcessorList
 from transformers.generation.stopping_criteria import EosTokenCriteria, MaxLengthCriteria, StoppingCriteriaList
 from transformers.generation.utils import GenerateBeamDecoderOnlyOutput
 
-from core.drafting.drafts import Drafts
+from core.drafting.drafts import Drafts, best_of
 from core.errors import InputError
 from core.models.module import embedding_weight
 from core.models.tokenizer import Tokenizer
@@ -113,8 +113,7 @@ class Numbers(Tokenizer):
 
 def _best(drafts: Drafts, k: int) -> list[tuple[list[int], float]]:
     """The k best drafts with their ln P; by the paper's rule those that ended earlier are among them."""
-    alive = list(zip(drafts.ids, drafts.logprobs, strict=True))
-    return sorted([*alive, *drafts.finished], key=lambda draft: -draft[1])[:k]
+    return [(draft.ids, draft.logprob) for draft in best_of([*drafts.drafts, *drafts.finished], k)]
 
 
 def _refuse(

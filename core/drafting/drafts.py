@@ -256,8 +256,8 @@ class Drafts:
         done: whether this was the last step.
         settled: from now on, or until the next reset, drafts only grow. Before, a row may still be replaced by one that
             branches elsewhere.
-        finished: by the paper's rule (distinct=False), the drafts that reached a stop token and their scores, best
-            first; in every other mode these drafts stay among the others, and `ended` marks them.
+        finished: by the paper's rule (distinct=False), the drafts that reached a stop token, best first; in every other
+            mode these drafts stay among the others, and `ended` marks them.
         checked: whether a model has checked the drafts; see `core.modes.checked`.
         figures: statistics of speculation, if the mode speculates.
     """
@@ -266,7 +266,7 @@ class Drafts:
     step: int
     done: bool = False
     settled: bool = True
-    finished: list[tuple[list[int], float]] = field(default_factory=list)
+    finished: Sequence[Draft] = ()
     checked: bool = False
     figures: Figures | None = None
 

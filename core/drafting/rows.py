@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence as Ids
+from dataclasses import replace
 
 from core.drafting.drafts import Draft, Kept, Options
 from core.drafting.forks import Continuations, Node, Path, branches, choose, replaceable
@@ -92,6 +93,21 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
     drafts += [_draft(leaf.path, rows[n], marks(leaf)) for n, leaf in enumerate(chosen)]
     _set_branches(drafts, tree)
     return sorted(drafts, key=lambda draft: -_value(draft, tree))
+
+
+def with_branches(drafts: Ids[Draft]) -> list[Draft]:
+    """Copies of drafts of the paper's rule with their `branch`, as `forked_drafts` sets it: there a draft is not one
+    lineage, so only the drafts of a step tell where each of them branches."""
+    copies = []
+    for draft in drafts:
+        others = [other.ids for other in drafts if other.ids != draft.ids]
+        alone = (
+            n
+            for n in range(draft.tokens)
+            if not any(o[: (end := draft.start + n + 1)] == draft.ids[:end] for o in others)
+        )
+        copies.append(replace(draft, branch=math.exp(draft.totals[next(alone, draft.tokens - 1)])))
+    return copies
 
 
 def _value(draft: Draft, tree: Continuations) -> float:

@@ -137,7 +137,7 @@ def _case(read: dict[str, Any]) -> Case:
 def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int, knowing: bool = True) -> CaseScore:
     """Makes drafts with the page's default settings, and `knowing` the text after the caret or not."""
     after = case.after if knowing else ""
-    autocomplete.pace.seconds = None  # the comparison with the text after the caret is never skipped
+    autocomplete.row_costs = None  # the comparison with the text after the caret is never skipped
     settings, tokenizer = DraftSettings(k=k), autocomplete.model.tokenizer
     usual = session.complete(case.before, options=drafting(settings, after=after)).finish()
     paths = session.complete(case.before, options=drafting(settings, after=after, end_below=END_BELOW)).finish().paths

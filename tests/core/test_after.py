@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+import itertools
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from core import after as comparing
 from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session
+from core.models.costs import CostCurve
 from core.ngram import Interpolation
 from core.present import KeptRow
 from core.text import spaced, without_repeated
@@ -72,8 +74,7 @@ class SpacedWords(Letters):
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pass is made, whatever it takes, and drafts are withdrawn early, for the table varies little."""
-    monkeypatch.setattr(comparing, "SHARE", math.inf)
+    """Drafts are withdrawn early, for the table varies little."""
     monkeypatch.setattr(comparing, "MOST_LOST", 0.1)
 
 
@@ -143,12 +144,8 @@ def test_drafts_that_appear_unasked_are_shown_only_where_they_join_what_follows(
     assert len(shown) > 2
 
 
-def test_without_a_comparison_nothing_appears_unasked_in_a_line(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    completed(session, "abca", after=words("bc"))  # the pace is known from now on
-    monkeypatch.setattr(comparing, "SHARE", 0.0)
-    monkeypatch.setattr(comparing, "LEAST", 0.0)
+def test_without_a_comparison_nothing_appears_unasked_in_a_line(session: Session) -> None:
+    session.autocomplete.row_costs = CostCurve((1, 2), (100.0, 101.0))
     assert completed(session, "abcab", after=words("bc")).drafts
     assert completed(session, "abcac", after=words("bc"), unasked=True).drafts == []
 
@@ -186,28 +183,31 @@ def test_the_cache_keeps_the_text_alone(session: Session) -> None:
     assert session.sequence.inputs == [*session.autocomplete.model.tokenizer.beginning, 0, 1, 2, 0]
 
 
-def test_the_pass_is_skipped_where_it_takes_more_than_its_share(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pass_is_skipped_where_it_costs_more_than_the_drafts(session: Session) -> None:
     plain, silent = completed(session, "abca"), silent_after(session)
-    session.autocomplete.pace.seconds = 1e6
-    monkeypatch.setattr(comparing, "SHARE", 1.0)
+    session.autocomplete.row_costs = CostCurve((1, 2), (100.0, 101.0))  # many inputs cost much more than many passes
     skipped = completed(session, "abca", after=silent)
     assert (skipped.best, len(skipped.drafts)) == (plain.best, len(plain.drafts))
-    assert session.autocomplete.pace.seconds < 1e6, "one slow pass is not the last"
-    monkeypatch.setattr(comparing, "SHARE", math.inf)
-    completed(session, "abca", after=words("bcd"))
-    assert session.autocomplete.pace.seconds < 1
+    session.autocomplete.row_costs = CostCurve((1, 90), (100.0, 101.0))
+    assert all(draft.gain is not None for draft in completed(session, "abca", after=words("bcd")).drafts)
 
 
-def test_a_short_pass_is_made_although_cached_drafts_took_no_time(
+def test_a_cheap_pass_is_made_although_it_costs_more_than_the_drafts(session: Session) -> None:
+    session.autocomplete.row_costs = CostCurve((1, 2), (0.01, 0.02))
+    assert all(draft.gain is not None for draft in completed(session, "abca", after=words("bcd")).drafts)
+
+
+def test_the_drafts_are_ranked_alike_whatever_is_cached_and_however_slow_the_machine_is_now(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparing, "SHARE", 0.0)
-    session.autocomplete.pace.seconds = 1e-6
-    assert all(draft.gain is not None for draft in completed(session, "abca", after=words("bcd")).drafts)
-    monkeypatch.setattr(comparing, "LEAST", 0.0)
-    assert all(draft.gain is None for draft in completed(session, "abca", after=words("bcd")).drafts)
+    session.autocomplete.row_costs = CostCurve((1, 90), (100.0, 101.0))
+    first = completed(session, "abca", after=words("bcd"))
+    ticks = itertools.count(0, 1e6)
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
+    for _ in range(3):
+        again = completed(session, "abca", after=words("bcd"))
+        assert [(row.text, row.gain) for row in again.drafts] == [(row.text, row.gain) for row in first.drafts]
+        assert again.best == first.best
 
 
 @pytest.fixture

@@ -31,6 +31,14 @@ from core.ends import is_end, last_end
         (" it cost $20 then", 10, " it cost"),
         (" one – two", 6, " one"),
         (" word—another", 6, " word"),
+        (" and/or", 5, ""),
+        (" docs/images/a.png", 6, ""),
+        (" docs/images/a.png", 13, " docs/images/"),
+        (" example.com/tour", 13, " example.com/"),
+        (" print(x)", 7, " print("),
+        (' db["t1"]["foo"]', 9, ' db["t1"]'),
+        (' "tabSize":4', 11, ' "tabSize":'),
+        (" books (and", 8, " books"),
         ("日本語の文", 3, "日本語"),
         (" cafe\u0301s are", 5, ""),
         ("", 0, ""),
@@ -46,6 +54,8 @@ def test_a_draft_ends_after_a_whole_word_before_the_place(known: str, most: int,
         (" release cad", " release"),
         (" it is over.", " it is over."),
         (" version 3.", " version"),
+        (" since 1790.", " since 1790."),
+        (" run(", " run("),
         (" e.g.", ""),
         (" (as it were)", " (as it were)"),
         (" he asked?”", " he asked?”"),
@@ -66,4 +76,5 @@ def test_an_end_is_inside_no_word_and_what_follows_never_moves_it_forward(text: 
         assert is_end(text, end, closed)
         assert not text[end - 1].isspace()
         assert not (text[end - 1] in "ab1é" and text[end : end + 1] in tuple("ab1é"))
-        assert text[end - 1] not in "“($"
+        assert text[end - 1] not in "“$"
+        assert text[end - 1] != "(" or text[end - 2 : end - 1].isalnum()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from core.drafting.drafts import Draft, Drafts
@@ -83,9 +86,18 @@ def test_only_a_drafts_own_tokens_are_shown():
 
 
 def test_by_the_papers_rule_finished_drafts_stand_among_the_others_by_score():
-    found = Drafts([draft([0], 0, -2.0)], step=1, finished=[([4, 0], -1.0)])
+    found = Drafts([draft([0], 0, -2.0)], step=1, finished=[replace(draft([4, 0], 0, -0.5), ended=True)])
     rows = present(found, page(distinct=False))
     assert [(row.id, row.text, row.finished) for row in rows] == [(0, " old sea", True), (1, " sea", False)]
+
+
+def test_by_the_papers_rule_a_draft_is_as_probable_as_where_it_branches():
+    def of(ids: list[int], *totals: float) -> Draft:
+        return replace(draft(ids, 0), totals=list(totals))
+
+    found = Drafts([of([0, 1, 2], -0.5, -1.0, -1.5), of([0, 1, 3], -0.5, -1.0, -3.0), of([4, 0], -2.0, -2.5)], step=3)
+    rows = present(found, page(distinct=False, all=True))
+    assert [row.probability for row in rows] == pytest.approx([np.exp(-1.5), np.exp(-2.0), np.exp(-3.0)])
 
 
 @pytest.mark.parametrize("done", [False, True])

@@ -32,8 +32,8 @@ def test_the_papers_method_gives_the_authors_drafts(torch_model, case):
     assert last.ids == case["drafts"]
     assert last.logprobs == pytest.approx(case["logprobs"], abs=TOLERANCE)
     finished = [([t for t in ids if t >= 0], p) for ids, p in case["finished"]]
-    assert [ids for ids, _ in last.finished] == [ids for ids, _ in finished]
-    assert [p for _, p in last.finished] == pytest.approx([p for _, p in finished], abs=TOLERANCE)
+    assert [draft.ids for draft in last.finished] == [ids for ids, _ in finished]
+    assert [draft.logprob for draft in last.finished] == pytest.approx([p for _, p in finished], abs=TOLERANCE)
 
 
 @pytest.fixture(scope="module")
@@ -177,9 +177,9 @@ def test_finished_drafts_keep_their_text_when_a_reset_settles_on_another():
     for seed in range(20):
         model = TableModel(seed=seed)
         *_, last = superpose(model, [1, 2], 3, 6, stop_ids=frozenset({5}), seed=seed, **options)
-        for ids, logprob in last.finished:
-            p = [model.after([1, 2, *ids[:n]]).log_softmax(0)[token] for n, token in enumerate(ids)]
-            assert logprob == pytest.approx(float(sum(p)), abs=1e-4)
+        for draft in last.finished:
+            p = [model.after([1, 2, *draft.ids[:n]]).log_softmax(0)[token] for n, token in enumerate(draft.ids)]
+            assert draft.logprob == pytest.approx(float(sum(p)), abs=1e-4)
 
 
 def test_a_rule_crops_the_candidates(tiny_llama, prefix):

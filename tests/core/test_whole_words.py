@@ -15,7 +15,7 @@ from training.texts import SAMPLE
 METHODS = ("superposed", "branching", "greedy", "beam", "sampled", "sampled+superposed")
 # Written apart from core/ends.py: what is shown, then what the draft goes on with.
 INSIDE = re.compile(
-    r"[^\W_]\0[^\W_]|[^\W_]\0['’-][^\W_]|[^\W_]['’-]\0[^\W_]|\d[.,:]?\0[.,:]?\d|[(\[{“‘]\0|(?:^|\s)[\"']\0"
+    r"[^\W_]\0[^\W_]|[^\W_]\0['’-][^\W_]|[^\W_]['’-]\0[^\W_]|\d[.,:]?\0[.,:]?\d|(?<![^\W])[(\[{]\0|[“‘]\0|(?:^|\s)[\"']\0"
 )
 
 
