@@ -18,7 +18,7 @@ _JOINERS = frozenset("'’-‐‑–._/\\@:,&+=~#%*^|")  # between two letters o
 _SENTENCE_ENDS = frozenset(".!?…,;:")
 # A word with punctuation at the end of all that is known: an abbreviation ("e.g.") or a number may go on, but no year.
 _WHOLE_WITH_PUNCTUATION = regex.compile(
-    r"(?:\p{L}{3,}|(?<!\p{N})\p{N}{4})[.!?…,;:]['\"”’»)\]]*$|[!?…]['\"”’»)\]]*$|[”»)\]]$"
+    r"(?:(?:\p{L}{3,}|(?<!\p{N})\p{N}{4})\.|\p{L}[,;:]|[!?…])['\"”’»)\]]*$|[”»)\]]$"
 )
 _FOLDER = regex.compile(r"(?:^|\s|[^\s/])\S*[./]\S*[^\W_]/$")  # what ends with a slash and is no "and/or"
 
@@ -44,7 +44,8 @@ def is_end(text: str, at: int, closed: bool = True) -> bool:
     if _UNSPACED.match(last):
         return True
     if at == len(text):
-        return closed or unicodedata.category(last) == "Ps" or _WHOLE_WITH_PUNCTUATION.search(text) is not None
+        goes_on = unicodedata.category(last) == "Ps" or _FOLDER.search(text)
+        return closed or bool(goes_on or _WHOLE_WITH_PUNCTUATION.search(text))
     following = text[at]
     if following.isspace() or _UNSPACED.match(following):
         return True
@@ -53,7 +54,7 @@ def is_end(text: str, at: int, closed: bool = True) -> bool:
             beyond = text[at + 1 : at + 2]
             return not _in_word(beyond) if beyond else closed or bool(_WHOLE_WITH_PUNCTUATION.search(text))
         return not _in_word(following)
-    if last in _JOINERS | {"—"} and (last != "/" or not _FOLDER.search(text, endpos=at)):
+    if last in _JOINERS | {"—"} and not _FOLDER.search(text, endpos=at):
         return not _in_word(following) or not _in_word(text[at - 2 : at - 1])
     return last not in "\"'`*_" or not _in_word(following)  # a closing bracket, or another sign that joins nothing
 
