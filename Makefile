@@ -16,7 +16,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LLAMA_ONLY  := $(VENV)/llama-only.cmake
 LLAMA_CMAKE := -DLLAVA_BUILD=OFF -DGGML_NATIVE=ON "-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/$(LLAMA_ONLY)"
 LLAMA_FORCE ?=
-LLAMA_PID   := $(VENV)/llama.building# the process that compiles; core/models/load.py looks there too
+# The process that compiles writes its number there, and touches the file while it lives: a number alone may belong to
+# another process later. core/models/load.py looks there too.
+LLAMA_PID   := $(VENV)/llama.building
 
 # The type checker of the page's scripts. Node and npm come from a package of requirements-dev.lock.
 TYPESCRIPT  := 5.9.3
@@ -254,12 +256,15 @@ $(VSCODE): editors/vscode/package.json | $(VENV)/dev.stamp
 # machine needs only a compiler.
 $(VENV)/llama.stamp: requirements-llama.lock | $(VENV)/runtime.stamp
 	@pid=$$(cat $(LLAMA_PID) 2>/dev/null); \
-	if [ -n "$$pid" ] && kill -0 "$$pid" 2>/dev/null; then \
+	compiles() { [ -n "$$pid" ] && kill -0 "$$pid" 2>/dev/null && [ -n "$$(find $(LLAMA_PID) -mmin -2 2>/dev/null)" ]; }; \
+	if compiles; then \
 	  echo "llama.cpp is being compiled already: waiting until that is done (log: $(VENV)/llama.log) …"; \
-	  while kill -0 "$$pid" 2>/dev/null; do sleep 1; done; \
+	  while compiles; do sleep 1; done; \
 	  if [ $@ -nt $< ]; then exit; fi; \
 	fi; \
-	echo $$$$ > $(LLAMA_PID); trap 'rm -f $(LLAMA_PID)' EXIT; \
+	echo $$$$ > $(LLAMA_PID); \
+	while sleep 30 && kill -0 $$$$ && [ -e $(LLAMA_PID) ]; do touch $(LLAMA_PID); done >/dev/null 2>&1 & \
+	trap "kill $$! 2>/dev/null; rm -f $(LLAMA_PID)" EXIT; \
 	echo "Compiling llama.cpp for this CPU: 1 to 3 minutes on two free cores, once …"; \
 	echo 'set(LLAMA_BUILD_COMMON OFF CACHE BOOL "" FORCE)' > $(LLAMA_ONLY); \
 	grep -v '^llama-cpp-python==' requirements-llama.lock > $(VENV)/llama-tools.txt; \

