@@ -24,6 +24,7 @@ from app.cli import ngram as ngram_cli
 from app.cli import train as train_cli
 from app.cli.shared import AllowHost, AllowOrigin, Backend, BaseStores, DraftModel, Json, Model, Precision
 from app.service.given import ALL_FLAGS, RULE_FLAGS
+from app.web.ending import end_on_signals
 from app.web.running import PORT
 from app.web.security.offline import stay_offline
 from core.controls import THETA
@@ -290,7 +291,9 @@ def service(
     if given and what != "install":
         raise typer.BadParameter(f"{', '.join(given)} given, which only `polydraft service install` takes.")
     if what == "install":
-        allowed(allow_origin or (), allow_host or ())  # what is wrong is said here, not at the next login
+        # What is wrong is said here, not at the next login.
+        allowed(allow_origin or (), allow_host or ())
+        model = service.model_anywhere(model)
         more = [("--allow-origin", origin) for origin in allow_origin or ()] + [
             ("--allow-host", host) for host in allow_host or ()
         ]
@@ -345,10 +348,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # continue on a terminal that cannot show a character
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        app(prog_name="polydraft")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    end_on_signals()
+    app(prog_name="polydraft")
 
 
 if __name__ == "__main__":

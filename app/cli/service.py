@@ -53,6 +53,20 @@ class Manager:
     status: list[str]
 
 
+def model_anywhere(name: str) -> str:
+    """The name of a model as it is understood in any folder: a file or a folder by its whole path.
+
+    Raises: ModelNotFound, ModelFileError, as the start would.
+    """
+    if name == "default":
+        return name
+    from core.models.load import find_model, locate  # imports torch
+
+    find_model(name)
+    source, _ = locate(name)
+    return str(source.resolve()) if isinstance(source, Path) else source
+
+
 def install(arguments: list[str]) -> Path:
     """Writes the service's file, with further arguments of `polydraft serve`, and starts the service. Returns the file.
 

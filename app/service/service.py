@@ -119,6 +119,11 @@ class DraftService:
                 thread.join(timeout)
 
     @property
+    def running(self) -> bool:
+        """Whether a thread of the service runs."""
+        return any(thread is not None and thread.is_alive() for thread in (self._loading, self._thread))
+
+    @property
     def stopping(self) -> bool:
         """Whether Polydraft is closing; long work in other threads must end too."""
         return self._stopping

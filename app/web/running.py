@@ -72,17 +72,17 @@ def marked(port: int, options: dict[str, Any]) -> Iterator[None]:
 
 
 def at(port: int) -> dict[str, Any] | None:
-    """The options of this user's server at the port; None if there is none."""
-    try:
-        with open_regular(_file(port)) as file:
-            if not _locked(file):
-                return None
-            content = parsed_json(file.read(MOST_BYTES))
-    except (OSError, ValueError):
-        return None
-    return (
-        {name: value for name, value in content.items() if name not in PROCESS} if isinstance(content, dict) else None
-    )
+    """The options of this user's server at the port; None if there is none. The machine may have had another name when
+    that server started."""
+    for path in sorted(data_folder().glob(f"running-*-{port}"), key=lambda path: path != _file(port)):
+        try:
+            with open_regular(path) as file:
+                content = parsed_json(file.read(MOST_BYTES)) if _locked(file) else None
+            if isinstance(content, dict) and (path == _file(port) or _runs(_Writer.model_validate(content))):
+                return {name: value for name, value in content.items() if name not in PROCESS}
+        except (OSError, ValueError):
+            continue
+    return None
 
 
 @contextmanager
@@ -121,9 +121,15 @@ def _lives(path: Path) -> bool:
         with open_regular(path) as file:
             if _locked(file):
                 return True
-            writer = _Writer.model_validate_json(file.read(MOST_BYTES))
+            return _runs(_Writer.model_validate_json(file.read(MOST_BYTES)))
+    except (OSError, ValueError):
+        return False
+
+
+def _runs(writer: _Writer) -> bool:
+    try:
         return abs(psutil.Process(writer.process).create_time() - writer.started) <= SAME
-    except (OSError, ValueError, psutil.Error):
+    except psutil.Error:
         return False
 
 

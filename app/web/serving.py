@@ -10,8 +10,9 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import typer
@@ -22,7 +23,7 @@ from app.learning.base_stores import in_full, shelf_of
 from app.service.service import DraftService, load_failure
 from app.service.speculation import offer_draft_model
 from app.service.threads import take_turns_quickly
-from app.web import running
+from app.web import ending, running
 from app.web.running import PORT
 from app.web.security.access import Access, token
 from app.web.security.allowed import allowed
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 # A command to run once the model is loaded: `make run` compiles llama.cpp this way.
 ONCE_LOADED = "POLYDRAFT_ONCE_LOADED"
+GRACE = 0.5  # seconds for each of the service's threads when the server ends
 
 
 class _Server(uvicorn.Server):
@@ -50,6 +52,14 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    def stop(self) -> None:
+        self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            ending.leave(128 + sig)
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._ending()
@@ -121,14 +131,23 @@ def serve(
 
     # Programs of this user that find the registration send the token to 127.0.0.1.
     marked = running.marked(bound, options | {"page": page}) if _is_here(host) else nullcontext()
-    with listener, marked, running.beside(os.environ.get(ONCE_LOADED)) as once_loaded:
+    service: DraftService | None = None
+    with (
+        ending.without_threads(lambda: service is not None and service.running),
+        listener,
+        marked,
+        running.beside(os.environ.get(ONCE_LOADED)) as once_loaded,
+        ExitStack() as at_end,
+    ):
         for name in {model_name, draft_model or "default"} - {"default"}:
             from core.models.load import find_model  # imports torch
 
             find_model(name)  # a mistyped name ends the start; after later failures the page stays up
         service = DraftService(load, model_name)
+        at_end.callback(service.close, GRACE)
         learner = learner_for(service) if page else None
         if learner:
+            at_end.callback(learner.close)
             go_on = partial(resume_learning, learner, service)
             service.adopted = lambda: threading.Thread(target=go_on, daemon=True).start()
         app = (
@@ -143,11 +162,9 @@ def serve(
         config = configured(app, timeout_graceful_shutdown=1)
         for adapted in (_not_about_leaving, without_text):
             logging.getLogger("uvicorn.error").addFilter(adapted)
-        with suppress(KeyboardInterrupt):  # uvicorn has shut down in order and passes the signal on
-            _Server(config, ready, service.stop).run(sockets=[listener])
-        if learner:
-            learner.close()
-        service.close()
+        server = _Server(config, ready, service.stop)
+        with suppress(KeyboardInterrupt), ending.noted(server.stop):
+            server.run(sockets=[listener])
 
 
 def _is_elsewhere(host: str) -> bool:

@@ -14,21 +14,25 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
-import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import platformdirs
 
+from core.files import scratch
 from core.models.processor import cpu
 
 COMPILERS = ("c++", "g++", "clang++")
 COMPILE_SECONDS = 600  # it takes twenty, but other programs may have most of the processor
 PRIVATE = 0o700
+
+_compilers: set[subprocess.Popen[str]] = set()  # that run, in any thread
 
 
 class CannotCompile(Exception):
@@ -131,8 +135,8 @@ def _build(source: CppSource, path: Path) -> None:
     compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
     if not compiler:
         raise CannotCompile("no C++ compiler was found (Debian, Ubuntu: apt-get install g++)")
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        library, digest = Path(folder, "library"), Path(folder, "digest")
+    with scratch() as folder:
+        library, digest = folder / "library", folder / "digest"
         _compile(compiler, source, library)
         digest.write_text(hashlib.sha256(library.read_bytes()).hexdigest(), encoding="utf-8")
         library.chmod(PRIVATE)
@@ -161,11 +165,35 @@ def _to_disk(path: Path) -> None:
 
 
 def _run(*command: str) -> None:
+    group = 0 if hasattr(os, "killpg") else None  # its own, because a compiler starts others
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=COMPILE_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", process_group=group
+        )
+    except OSError as error:
         raise CannotCompile(f"the C++ compiler does not work ({error})") from error
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no message"]
+    _compilers.add(process)
+    try:
+        _, said = process.communicate(timeout=COMPILE_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise CannotCompile(f"the C++ compiler does not work ({error})") from error
+    finally:
+        _end(process)
+        _compilers.discard(process)
+    if process.returncode:
+        lines = said.strip().splitlines() or ["no message"]
         message = next((line for line in lines if "error" in line), lines[0])
         raise CannotCompile(f"{command[0]} cannot compile it ({message})")
+
+
+def end_compilers() -> None:
+    """Ends those of this process, for a process that ends without waiting for its threads."""
+    for process in list(_compilers):
+        _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+        process.wait()

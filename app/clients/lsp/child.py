@@ -12,9 +12,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 from core.errors import PolydraftError
 
+PATIENCE = 5  # seconds for an orderly end
 SHOWN = 2000  # characters of a failed child's output in a message
 
 
@@ -47,13 +49,18 @@ def _end_with_parent() -> None:
     while os.read(sys.stdin.fileno(), 1024):
         pass
     os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(PATIENCE)
+    os.kill(os.getpid(), signal.SIGINT)  # a second one ends it at once
 
 
 def _main(port: int) -> None:
+    from app.web.ending import end, end_on_signals
     from app.web.security.offline import stay_offline
     from app.web.serving import serve
 
     stay_offline()
+    end_on_signals()
+    signal.signal(signal.SIGINT, end)  # also if the editor started us with it ignored
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         serve(port=port, open_browser=False, page=False)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
@@ -25,6 +26,7 @@ from app.clients.requests import WINDOW, cropped
 from core.errors import PolydraftError
 
 ACCEPTED = "polydraft.accepted"
+MOST_HEADER, MOST_MESSAGE = 4096, 64 << 20  # bytes
 PAUSE_S = 1.0  # without a key, until drafts appear with *After a pause*
 
 
@@ -167,6 +169,28 @@ def create_server() -> DraftingLanguageServer:
     return server
 
 
+class BoundedInput:
+    """Standard input that ends where a message is announced that no editor sends, before memory is asked for it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def readline(self) -> bytes:
+        line = self._stream.readline(MOST_HEADER)
+        if len(line) == MOST_HEADER:
+            return self._refused(f"A header line of {MOST_HEADER} bytes or more", f"less than {MOST_HEADER} bytes")
+        return line
+
+    def read(self, size: int) -> bytes:
+        if size > MOST_MESSAGE:
+            return self._refused(f"A message of {size} bytes", f"at most {MOST_MESSAGE} bytes")
+        return self._stream.read(size)
+
+    def _refused(self, came: str, expected: str) -> bytes:
+        sys.stderr.write(f"{came} given; {expected} expected. The language server ends; restart it.\n")
+        return b""
+
+
 def run() -> None:
     """Serves one editor on standard input and output, until it ends the connection."""
-    create_server().start_io()
+    create_server().start_io(cast(BinaryIO, BoundedInput(sys.stdin.buffer)))

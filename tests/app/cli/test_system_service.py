@@ -99,6 +99,21 @@ def test_the_file_keeps_the_origins_and_names_that_may_connect(
     assert command_of(file) == ["serve", "--port", "7893", "--model", "default"], "an installation replaces the options"
 
 
+def test_the_file_names_a_model_as_any_folder_understands_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, default_gguf: Path
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    file = machine.folder / "config/systemd/user/polydraft.service"
+    (machine.folder / "my.gguf").symlink_to(default_gguf)
+    monkeypatch.chdir(machine.folder)
+    assert machine.run("install", "--model", "my.gguf")[0] == 0
+    (named,) = command_of(file)[4:]
+    assert Path(named).is_absolute()
+    assert Path(named).samefile(default_gguf)
+    code, said = machine.run("install", "--model", "other.gguf")
+    assert (code, machine.calls, command_of(file)[4:]) == (1, [], [named]), said
+
+
 @pytest.mark.parametrize("what", ["status", "remove"])
 def test_an_option_that_would_change_nothing_is_refused(machine: Machine, what: str) -> None:
     code, said = machine.run(what, "--port", "8000", "--allow-origin", "app://obsidian.md")

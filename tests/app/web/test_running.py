@@ -57,6 +57,18 @@ def test_a_program_that_looks_for_a_server_cannot_prevent_its_registration(monke
     assert not [*data_folder().glob("running-*")]
 
 
+def test_a_server_is_found_after_the_machine_got_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running.marked(7894, {"page": False}):
+        monkeypatch.setattr(platform, "node", lambda: "another-name")
+        assert running.at(7894) == {"page": False}
+        assert running.at(789) is None
+        assert running.at(94) is None
+        monkeypatch.setattr(psutil.Process, "create_time", lambda process: 1.0)  # of another machine with this home
+        assert running.at(7894) is None
+    monkeypatch.undo()
+    assert running.at(7894) is None
+
+
 def test_the_file_of_a_killed_server_is_removed_at_the_next_start() -> None:
     command = [sys.executable, "-c", SERVER.format(port=7895)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
