@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOM = 64  # positions that drafts need after a text
 KNOWN = 1024  # tabs without a session whose place in the queue is stored
-RESTED = 64  # sessions used since a session's last use after which its logits are freed: about 5 MB each
+RESTED = 24  # sessions used since a session's last use after which its logits are freed: about 5 MB each
 
 log = logging.getLogger(__name__)
 

@@ -64,6 +64,7 @@ class LanguageModel(ABC):
         vocab_size, dim: V and D.
         context_length: positions that one sequence can hold.
         tokenizer: see `Tokenizer`.
+        most_cache: the most bytes of the cache, if somebody has chosen a limit; see `core.models.memory`.
         adapters: those with which it computes, with their strengths; see `adapt`.
         languages: ISO 639-1 codes of the languages that the model's file states; () if it states none.
         compiled_as: what the time of its passes depends on, for models in our compiled code; "" for others.
@@ -86,6 +87,7 @@ class LanguageModel(ABC):
     notice: str | None = None  # a message for the user about how it was loaded
     depth: int = 0  # number of layers, if the backend provides it
     watched: tuple[int, ...] = ()  # see `watch`
+    most_cache: int | None = None
     adapters: tuple[tuple[Adapter, float], ...] = ()
 
     @property

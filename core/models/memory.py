@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import torch
 
 CACHE_SHARE = 0.25  # of the memory that would be free without the cache: the rest is for other programs
 CACHE_POSITIONS = 48 * 1024  # limit of a CPU's cache: more than forty people's full windows
+OF_ALL = 1 / 12  # of a machine's memory, if nobody has chosen a limit: other programs need theirs a minute later,
+AT_LEAST = 4 * 1024  # but a large model has room for some full windows, in positions
 
 # A container's limit, and the memory of its processes (cgroup version 2).
 _LIMIT, _TAKEN = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
@@ -36,14 +39,20 @@ def total_bytes() -> int:
         return total
 
 
-def room_in_cache(taken: int, more: int, free: int, position: int) -> bool:
-    """Whether a cache of `taken` bytes stays within its share of memory and its number of positions after `more` bytes.
+def usual_limit(position: int) -> int:
+    """The most bytes of a CPU's cache, if nobody has chosen a limit."""
+    return max(int(OF_ALL * total_bytes()), AT_LEAST * position)
+
+
+def room_in_cache(taken: int, more: int, free: int, position: int, most: float = math.inf) -> bool:
+    """Whether a cache of `taken` bytes stays within its share of memory, its number of positions, and `most` bytes,
+    after `more` bytes.
 
     Args:
         free: bytes that can be allocated now, besides the cache.
         position: bytes of one position.
     """
-    return taken + more <= min(CACHE_SHARE * (taken + free), CACHE_POSITIONS * position)
+    return taken + more <= min(CACHE_SHARE * (taken + free), CACHE_POSITIONS * position, most)
 
 
 def return_freed() -> None:

@@ -9,6 +9,7 @@ the rest. `hf.py` loads models.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence as Ordered
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -19,7 +20,7 @@ from torch import Tensor
 from core.errors import ContextFull, InputError, ModelFileError, first_line
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings, finite, is_chain
 from core.models.capture import memory_full
-from core.models.memory import free_bytes, room_in_cache
+from core.models.memory import free_bytes, room_in_cache, usual_limit
 from core.models.module import DOES_NOT_RUN, Layers
 from core.models.native import Line
 from core.models.recurrent import refuse_recurrent
@@ -89,7 +90,9 @@ class TorchModel(LanguageModel):
 
     def has_room(self, positions: int) -> bool:
         size = self.position_bytes
-        return room_in_cache(self.cache_bytes, positions * size, free_bytes(self.layers.device), size)
+        device = self.layers.device
+        most = self.most_cache or (usual_limit(size) if device.type == "cpu" else math.inf)
+        return room_in_cache(self.cache_bytes, positions * size, free_bytes(device), size, most)
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         for row in rows:

@@ -26,7 +26,7 @@ from core.errors import ContextFull
 from core.healing import Healer
 from core.models import hf
 from core.models.base import Row, Sequence
-from core.models.memory import CACHE_POSITIONS, CACHE_SHARE, room_in_cache
+from core.models.memory import CACHE_POSITIONS, CACHE_SHARE, room_in_cache, usual_limit
 from core.models.torch_model import TorchModel
 from tests.tiny_gguf import tiny
 
@@ -178,6 +178,15 @@ def test_a_large_memory_is_not_filled_with_texts_at_rest() -> None:
     much, position = 1 << 50, 46_080
     assert room_in_cache(0, CACHE_POSITIONS * position, much, position)
     assert not room_in_cache(position, CACHE_POSITIONS * position, much, position)
+
+
+def test_the_cache_takes_a_twelfth_of_a_machine_unless_its_owner_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    gigabyte, position = 1 << 30, 46_080  # of the default model
+    monkeypatch.setattr("core.models.memory.total_bytes", lambda: 8 * gigabyte)
+    assert usual_limit(position) == 8 * gigabyte // 12
+    assert usual_limit(4 * gigabyte // 1024) == 16 * gigabyte, "a large model has room for some windows"
+    assert room_in_cache(0, 100, gigabyte, position, most=100)
+    assert not room_in_cache(0, 101, gigabyte, position, most=100)
 
 
 # In a process of its own, which has few other objects to look at.
