@@ -45,9 +45,9 @@ class TokenChances:
         """The chances of one draft, from the logits (n, V) after each of its tokens."""
         start = max(len(row.ids) - len(row.path), 0) if row.path else 0
         chances: list[Chance] = []
-        shown = 0
+        shown, ends = 0, self.presentation.ends(list(row.ids))
         for n in range(start, len(row.ids)):
-            end = len(self.presentation.text(list(row.ids[: n + 1])))
+            end = ends[n + 1]
             if end > len(row.text):
                 break
             typed = b""

@@ -21,6 +21,7 @@ from core.text import (
     say_the_same,
     says_something,
     shown,
+    shown_ends,
     up_to_punctuation,
     without_dangling,
     without_repeated,
@@ -144,6 +145,10 @@ class Presentation:
         """Returns the characters that tokens add to the typed text, or put in place of its end (`replaced`)."""
         return shown(self.tokenizer, ids, self.typed[: self._agreed(ids)], self.lines)
 
+    def ends(self, ids: list[int]) -> list[int]:
+        """Returns the number of characters that the first n tokens add, for n from 0 to all of them."""
+        return shown_ends(self.tokenizer, ids, self.typed[: self._agreed(ids)], self.lines)
+
     def say_the_same(self, ids: list[int], other: list[int]) -> bool:
         """Whether two drafts would be one row; see `merge_alike`."""
         typed = self.typed.decode("utf-8", "ignore")
@@ -230,39 +235,38 @@ def _earlier_totals(row: KeptRow, ids: list[int], how: Presentation) -> list[flo
     if drafted is None or not drafted[0].path:
         return []
     earlier, typed = drafted
-    ends = [typed + len(how.text(ids[: n + 1])) for n in range(len(ids))]
-    return [next((p for at, p in earlier.path if at >= end), earlier.path[-1][1]) for end in ends]
+    ends = how.ends(ids)[1:]
+    return [next((p for at, p in earlier.path if at >= typed + end), earlier.path[-1][1]) for end in ends]
 
 
 def _row(draft: Draft, how: Presentation, drafts: Drafts) -> TextDraft:
     # Only the draft's own tokens are shown: later tokens drift towards the other drafts.
-    most = len(draft.ids) if how.tokens is None else draft.start + how.tokens
-    ids = draft.ids[: min(draft.own, most)] if how.distinct else draft.ids[:most]
-    whole, kept = how.text(draft.ids), len(how.kept.get(draft.row, ""))
-    end = max(last_end(whole, len(how.text(ids)), draft.ended or draft.rests), min(kept, len(whole)))
-    ends = [0, *(len(how.text(draft.ids[: i + 1])) for i in range(len(draft.ids)))]
+    most = len(draft.ids) if how.tokens is None else min(draft.start + how.tokens, len(draft.ids))
+    most = min(draft.own, most) if how.distinct else most
+    whole, ends, kept = how.text(draft.ids), how.ends(draft.ids), len(how.kept.get(draft.row, ""))
+    end = max(last_end(whole, ends[most], draft.ended or draft.rests), min(kept, len(whole)))
+    origins = zip(ends, ends[1:], draft.how, strict=False)
     return TextDraft(
         draft.row,
         whole[:end],
         draft.branch,
         float(np.exp(draft.logprob)),
         draft.ended,
-        tuple((a, min(b, end)) for a, b in _spans(ids, draft.personal, how) if a < end),
-        tuple((a, b, *origin) for a, b, origin in zip(ends, ends[1:], draft.how, strict=False) if a < b <= end),
+        tuple((a, min(b, end)) for a, b in _spans(ends[: most + 1], draft.personal) if a < end),
+        tuple((a, b, *origin) for a, b, origin in origins if a < b <= end),
         tuple(zip(ends[1 + draft.start :], draft.totals, strict=False)),
         tuple(draft.ids),
-        replace=how.replaced(ids),
+        replace=how.replaced(draft.ids[:most]),
         tail="own" if draft.exact >= len(draft.ids) else "checked" if drafts.checked else "superposed",
     )
 
 
-def _spans(ids: list[int], personal: list[bool], how: Presentation) -> tuple[tuple[int, int], ...]:
+def _spans(ends: list[int], personal: list[bool]) -> tuple[tuple[int, int], ...]:
     """Returns the ranges of the draft's text whose tokens a personal store decided; adjacent ranges are joined."""
     spans: list[tuple[int, int]] = []
-    for i in [i for i in range(len(ids)) if personal[i]]:
-        start, end = len(how.text(ids[:i])), len(how.text(ids[: i + 1]))
-        if start == end:
-            continue  # the token adds no visible text: it is typed already, or half a character
+    for start, end, ours in zip(ends, ends[1:], personal, strict=False):
+        if not ours or start == end:
+            continue  # or the token adds no visible text: it is typed already, or half a character
         if spans and spans[-1][1] == start:
             start = spans.pop()[0]
         spans.append((start, end))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import regex
@@ -9,6 +10,7 @@ import regex
 if TYPE_CHECKING:
     from core.models.base import Tokenizer
 
+TAIL = 64  # characters in which an emoji, or a row of flags, begins
 _CLUSTERS = regex.compile(r"\X")
 _JOINER = "\u200d"  # a cluster that ends in this zero-width joiner, or in an odd regional indicator, is incomplete
 
@@ -21,7 +23,26 @@ def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"", lines: bool 
         ids: the draft's tokens.
         typed: the draft's first bytes, which the text already contains (token healing).
     """
-    data = b"".join(tokenizer.pieces[i] for i in ids)
+    return _whole(_valid(b"".join(tokenizer.pieces[i] for i in ids), typed, lines))
+
+
+def shown_ends(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"", lines: bool = False) -> list[int]:
+    """The number of characters that the first n of the tokens show, for n from 0 to all of them; see `shown`. In time
+    proportional to their length."""
+    text = _valid(b"".join(tokenizer.pieces[i] for i in ids), typed, lines)
+    ends = [0] * (len(ids) + 1)
+    read, characters = -len(typed), 0  # bytes of the tokens so far, and the characters that are whole in them
+    until = len(text[:1].encode())  # the end of the next character, in bytes
+    for n, i in enumerate(ids):
+        read += len(tokenizer.pieces[i])
+        while characters < len(text) and until <= read:
+            characters += 1
+            until += len(text[characters : characters + 1].encode())
+        ends[n + 1] = characters - _unfinished(text[max(characters - TAIL, 0) : characters])
+    return ends
+
+
+def _valid(data: bytes, typed: bytes, lines: bool) -> str:
     if not data.startswith(typed):
         return ""
     data = data[len(typed) :]
@@ -31,8 +52,7 @@ def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"", lines: bool 
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:  # an incomplete character at the end, or a broken one: cut before it
         text = data[: error.start].decode("utf-8")
-    text = text.split("\ufffd", 1)[0]
-    return _whole(text)
+    return text.split("\ufffd", 1)[0]
 
 
 # Words that need a continuation: a complete draft does not end in them.
@@ -80,6 +100,7 @@ _NO_PLURALS = frozenset(("news", "does", "hers", "ours", "yours", "theirs", "mea
 _ANY_WORD = regex.compile(r"\p{L}+")
 
 
+@lru_cache(maxsize=256)  # every step of k drafts compares each of them with the others
 def alike(text: str) -> str:
     """Returns a key that texts share if they differ only in case, in the number of a word (letter, letters) or in a
     spelling (colour, color): a writer needs only one of them. Punctuation and white space count."""
@@ -175,10 +196,16 @@ def _begins(text: str, beginning: str, inside_a_word: bool = False) -> bool:
 
 def _whole(text: str) -> str:
     """Returns the text without an incomplete emoji at its end."""
-    while text:
-        last = _CLUSTERS.findall(text)[-1]
+    return text[: len(text) - _unfinished(text[-TAIL:])]
+
+
+def _unfinished(tail: str) -> int:
+    """The number of characters of an incomplete emoji at the end of a text, of which this is the end."""
+    left = tail
+    while left.endswith(_JOINER) or any("\U0001f1e6" <= c <= "\U0001f1ff" for c in left[-8:]):
+        last = _CLUSTERS.findall(left)[-1]
         flags = sum("\U0001f1e6" <= c <= "\U0001f1ff" for c in last)
         if not last.endswith(_JOINER) and flags % 2 == 0:
-            return text
-        text = text[: -len(last)]
-    return text
+            break
+        left = left[: -len(last)]
+    return len(tail) - len(left)

@@ -16,7 +16,7 @@ from core.errors import InputError
 from core.healing import Healer
 from core.modes.start import Mode
 from core.present import KeptRow
-from core.text import shown, without_dangling
+from core.text import shown, shown_ends, without_dangling
 
 
 def run(autocomplete, session, text, kept=(), **options):
@@ -208,6 +208,20 @@ def test_a_cut_inside_a_character_shows_no_part_of_it(autocomplete, text, cut):
     ids = tokenizer.encode(text)[:cut]
     whole = b"".join(tokenizer.pieces[i] for i in ids).decode("utf-8", errors="ignore")
     assert whole.startswith(shown(tokenizer, ids)) or "\ufffd" in whole
+
+
+@settings(max_examples=200)
+@given(
+    st.text(st.sampled_from("ab é\n日🇩🇪👩\u200d👧\u0301\ufe0f\ufffd\x00"), max_size=16),
+    st.integers(0, 40),
+    st.integers(0, 3),
+    st.booleans(),
+)
+def test_the_ends_of_a_drafts_tokens_are_those_of_its_beginnings(autocomplete, text, cut, typed, lines):
+    tokenizer = autocomplete.model.tokenizer
+    ids, begun = tokenizer.encode(text)[:cut], text.encode()[:typed]
+    ends = [len(shown(tokenizer, ids[:n], begun, lines)) for n in range(len(ids) + 1)]
+    assert shown_ends(tokenizer, ids, begun, lines) == ends
 
 
 def test_unfinished_emoji_are_held_back(autocomplete):
