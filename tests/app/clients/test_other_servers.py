@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from app.clients.options import FIELDS
 from app.clients.prompts import MARKS, around_gap, asked_for
 from app.web.refused import Refused
 from core.autocomplete import Autocomplete
+from core.models import load_model
 from tests.app.clients.test_openai_api import Site
 from tests.app.web.test_server import Site as Asking
 from tests.fake_autocomplete import FakeAutocomplete
@@ -306,6 +308,22 @@ def test_tokens_there_and_back() -> None:
         assert (status, "The token 1000000 given" in content.decode()) == (400, True)
     finally:
         made.close()
+
+
+def test_a_part_of_a_character_is_a_list_of_bytes(tiny_file: Path) -> None:
+    """As llama-server gives it. Tokens are bytes here, and a character of more has several."""
+    model = load_model(str(tiny_file), "torch")
+    made = Programs(Autocomplete(model))
+    try:
+        tokens = made.json("/tokenize", {"content": "a\u00e9", "with_pieces": True})["tokens"]
+        assert [token["piece"] for token in tokens] == ["a", [0xC3], [0xA9]]
+        found = made.client.completions.create(model="x", prompt="Caf\u00e9 ", n=3, max_tokens=6, logprobs=5)
+        for choice in found.choices:
+            for name, top in zip(choice.logprobs.tokens, choice.logprobs.top_logprobs, strict=True):
+                assert name in top and len(top) in (5, 6) and "\ufffd" not in "".join(top)
+    finally:
+        made.close()
+        model.close()
 
 
 # ---------------------------------------------------------------- errors
