@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -19,6 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from app.cli import personal as personal_cli
+from app.cli.output import plain, say, say_json
 from app.cli.personal import Json, ModelName, load_tokenizer
 from core.errors import InputError
 from core.ngram import NgramStore
@@ -106,7 +106,7 @@ def build(
                 work=work,
                 machines=machines,
                 progress=_Shown(bar),
-                notify=lambda text: typer.echo(text, err=True),
+                notify=partial(say, err=True),
             )
     except ngram_builder.TooMuchDamage as error:
         _print_damage(error.damage)
@@ -125,7 +125,7 @@ def merge(
     """Add up several stores: files, or personal stores by name."""
     if personal_cli.named(out) and all(personal_cli.named(path) for path in stores):
         tokens = personal_cli.merge([path.name for path in stores], out.name)
-        typer.echo(f"{out}: {tokens:,} tokens added.")
+        say(f"{out}: {tokens:,} tokens added.")
         return
     import ngram_builder
 
@@ -151,19 +151,19 @@ def query(
         opened = NgramStore.open(store, fingerprint=words.fingerprint)
         rows = personal_cli.continuations(opened, words, text, top)
     if as_json:
-        typer.echo(json.dumps({"name": "ngram query", "rows": rows}, ensure_ascii=False))
+        say_json({"name": "ngram query", "rows": rows})
         return
     if not rows:
-        typer.echo("The store has no continuation of these words.")
+        say("The store has no continuation of these words.")
     for row in rows:
-        table = Table(title=f"{row['context']!r} · seen before {row['total']} known continuations")
+        table = Table(title=plain(f"{row['context']!r} · seen before {row['total']} known continuations"))
         table.add_column("next")
         table.add_column("times", justify="right")
         table.add_column("share", justify="right")
         table.add_column("from")
         for entry in row["continuations"]:
             origins = ", ".join(f"{Path(o).name} ({times})" for o, times in entry.get("from", {}).items())
-            table.add_row(repr(entry["text"]), str(entry["count"]), f"{entry['share']:.1%}", origins)
+            table.add_row(plain(repr(entry["text"])), str(entry["count"]), f"{entry['share']:.1%}", plain(origins))
         Console().print(table)
 
 
@@ -177,7 +177,7 @@ def stats(
     if personal_cli.named(store):
         row = personal_cli.stats(store.name)
         if as_json:
-            typer.echo(json.dumps({"name": "ngram stats", "rows": [row]}, ensure_ascii=False))
+            say_json({"name": "ngram stats", "rows": [row]})
         else:
             personal_cli.print_stats(row)
         return
@@ -201,22 +201,23 @@ def stats(
         "sources": manifest["sources"],
     }
     if as_json:
-        typer.echo(json.dumps({"name": "ngram stats", "rows": [statistics]}, ensure_ascii=False))
+        say_json({"name": "ngram stats", "rows": [statistics]})
         return
-    table = Table(title=f"{store} · {statistics['bytes']:,} bytes, {statistics['bytes_per_ngram']:.2f} per n-gram")
+    table = Table(
+        title=plain(f"{store} · {statistics['bytes']:,} bytes, {statistics['bytes_per_ngram']:.2f} per n-gram")
+    )
     for column in ("order", "n-grams", "contexts", "at least"):
         table.add_column(column, justify="right")
     for n, ngrams in statistics["per_order"].items():
         contexts = statistics["contexts"].get(n, 0)
         table.add_row(n, f"{ngrams:,}", f"{contexts:,}", str(statistics["min_count"].get(n, "")))
-    console = Console()
-    console.print(table)
-    console.print(f"Tokenizer of {statistics['tokenizer']['name']}, {statistics['tokenizer']['fingerprint'][:12]}…")
-    console.print(f"From {statistics['documents']:,} documents, {statistics['tokens']:,} tokens:", end=" ")
-    console.print(", ".join(source["name"] for source in statistics["sources"]))
-    console.print(f"Largest error of a count: {statistics['max_relative_error']:.1%}")
+    Console().print(table)
+    say(f"Tokenizer of {statistics['tokenizer']['name']}, {statistics['tokenizer']['fingerprint'][:12]}…")
+    names = ", ".join(source["name"] for source in statistics["sources"])
+    say(f"From {statistics['documents']:,} documents, {statistics['tokens']:,} tokens: {names}")
+    say(f"Largest error of a count: {statistics['max_relative_error']:.1%}")
     if verify:
-        console.print("Checksums agree.")
+        say("Checksums agree.")
 
 
 def _bar() -> Progress:
@@ -265,10 +266,10 @@ def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
             "damage": [asdict(place) for place in report.damage],
             "seconds": round(report.seconds, 3),
         }
-        typer.echo(json.dumps({"name": "ngram build", "rows": [row]}))
+        say_json({"name": "ngram build", "rows": [row]})
         return
     kept = sum(report.ngrams.values())
-    typer.echo(
+    say(
         f"{out}: {kept:,} n-grams in {report.size:,} bytes, from {report.documents:,} documents and "
         f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places"
         + (f", {report.left_out:,} documents excluded by their signals." if report.left_out else ".")
@@ -277,9 +278,9 @@ def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
 
 def _print_damage(damage: Sequence[Damage]) -> None:
     for place in damage[:_SHOWN]:
-        typer.echo(f"Warning: {place}", err=True)
+        say(f"Warning: {place}", err=True)
     if len(damage) > _SHOWN:
-        typer.echo(f"Warning: {len(damage) - _SHOWN} more damaged places; --json lists all.", err=True)
+        say(f"Warning: {len(damage) - _SHOWN} more damaged places; --json lists all.", err=True)
 
 
 def _tokenizer(name: str) -> tuple[Tokenizer, str]:

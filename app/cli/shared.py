@@ -1,4 +1,4 @@
-"""What several commands share: flags, and text that is safe in a terminal."""
+"""Flags that several commands share."""
 
 from __future__ import annotations
 
@@ -60,8 +60,3 @@ AllowHost = Annotated[
         metavar="NAME",
     ),
 ]
-
-
-def visible(text: str) -> str:
-    """Escapes control characters, so that a draft or the name of a file cannot control the terminal."""
-    return "".join(c if c.isprintable() or c in "\u200d\u200c" else ascii(c)[1:-1] for c in text)

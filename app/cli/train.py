@@ -3,7 +3,6 @@ such adapters."""
 
 from __future__ import annotations
 
-import json
 import math
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from app.cli.output import plain, say, say_json
 from core.errors import InputError
 from core.files import replacing
 
@@ -168,14 +168,15 @@ def eagle3(
         rounded = quick or on_gpu
         done = train(head, teacher, windows, recipe, work, shown, minutes or math.inf, scale=scale, rounded=rounded)
     head.save(out)
-    typer.echo(f"{out}: step {done} of {recipe.steps}; the loss curve is {work / 'loss.jsonl'}.")
+    say(f"{out}: step {done} of {recipe.steps}; the loss curve is {work / 'loss.jsonl'}.")
     if held_out:
         documents = [document for _, of_file in read([held_out]) for document in of_file]
         test = teaching.windows(documents, target.tokenizer.encode, length, 64, seed=1)
         with torch.no_grad():
             ids = torch.from_numpy(test.astype(np.int64)).to(module.device)
             parts = [unrolled(head, teacher, some, 6) for some in ids.tensor_split(8)]
-        typer.echo(_table(parts))
+        for line in _table(parts):
+            say(line)
 
 
 @app.command()
@@ -275,7 +276,7 @@ def prose(
     def texts() -> tuple[list[NamedText], list[NamedText]]:
         remaining, counts = training.without(named(text), set_aside)
         for name, count in counts.items():
-            console.print(f"Set aside: {name}, {count:,} documents")
+            console.print(plain(f"Set aside: {name}, {count:,} documents"))
         return (remaining, named(held_out)) if held_out else training.divided(remaining)
 
     first = None if begin_with is None else adapters.load(begin_with)
@@ -301,18 +302,19 @@ def prose(
                 continue
             if stage.held_out is not None:
                 kinds = ", ".join(f"{kind} {value:.3f}" for kind, value in stage.held_out.items())
-                bar.console.print(f"{stage.share:4.0%}  ln p on held-out text: {kinds}")
+                bar.console.print(plain(f"{stage.share:4.0%}  ln p on held-out text: {kinds}"))
             left = "" if stage.left is None else f"{stage.left / 60:.0f} min left"
             bar.update(task, description=stage.description, completed=stage.share, left=left)
     assert outcome is not None
     if as_json:
         row = {"share": round(outcome.share, 4), "seconds": round(outcome.seconds, 1), "rows": outcome.rows}
-        typer.echo(json.dumps({"name": "train prose", **row}, ensure_ascii=False))
+        say_json({"name": "train prose", **row})
     elif outcome.share < 1:
-        typer.echo(f"{outcome.share:.0%} of the training is done; the same command goes on from there.")
+        say(f"{outcome.share:.0%} of the training is done; the same command goes on from there.")
     else:
-        typer.echo(_prose_table(outcome.rows))
-        typer.echo(f"{out}: the adapter, and {training.PROVENANCE}; the curve is {work / training.CURVE}.")
+        for line in _prose_table(outcome.rows):
+            say(line)
+        say(f"{out}: the adapter, and {training.PROVENANCE}; the curve is {work / training.CURVE}.")
 
 
 @app.command()
@@ -347,10 +349,11 @@ def average(
     base, _ = base_store(loaded.tokenizer.fingerprint)
     rows = training.average(loaded, parts, (held_out, texts), out, base)
     if as_json:
-        typer.echo(json.dumps({"name": "train average", "rows": rows}, ensure_ascii=False))
+        say_json({"name": "train average", "rows": rows})
     else:
-        typer.echo(_prose_table(rows))
-        typer.echo(f"{out}: the adapter, and {training.PROVENANCE}.")
+        for line in _prose_table(rows):
+            say(line)
+        say(f"{out}: the adapter, and {training.PROVENANCE}.")
 
 
 def _weighted(given: str) -> tuple[Path, int]:
@@ -376,7 +379,7 @@ def _number_of(given: str) -> tuple[str, int | None]:
     return (name, int(number)) if name and number.isascii() and number.isdigit() else (given, None)
 
 
-def _prose_table(rows: list[dict[str, Any]]) -> str:
+def _prose_table(rows: list[dict[str, Any]]) -> list[str]:
     """ln p on held-out text by kind."""
     mixed = "with_base_store_ln_p" in rows[0]
     lines = [
@@ -389,10 +392,10 @@ def _prose_table(rows: list[dict[str, Any]]) -> str:
             low, high, gain, error = (row[name + figure] for figure in ("ln_p", "adapted", "gain", "error"))
             line += f"  {low:.3f}   {high:.3f}  {gain:+.3f} ± {error:.3f}  "
         lines.append(line.rstrip())
-    return "\n".join(lines)
+    return lines
 
 
-def _table(parts: list[Unrolled]) -> str:
+def _table(parts: list[Unrolled]) -> list[str]:
     """Acceptance per depth on text that was not used for training."""
     depths = range(len(parts[0].overlaps))
     rows = ["depth  accepted by sampling  most probable token the same"]
@@ -400,4 +403,4 @@ def _table(parts: list[Unrolled]) -> str:
         overlap = sum(part.overlaps[j] for part in parts) / len(parts)
         matched = sum(part.matches[j] for part in parts) / len(parts)
         rows.append(f"{j + 1:5}  {overlap:20.3f}  {matched:24.3f}")
-    return "\n".join(rows)
+    return rows
