@@ -26,7 +26,12 @@ BODIES = WeakKeyDictionary[Callable[..., Any], type[BaseModel]]()  # by route
 LLAMA_SERVER = (
     "/infill", "/completion", "/completions", "/health", "/models", "/props", "/slots", "/tokenize", "/detokenize",
 )  # fmt: skip
-OLLAMA = ("/api/generate", "/api/tags", "/api/version", "/api/show")
+OLLAMA = (
+    "/api/generate", "/api/tags", "/api/version", "/api/show",
+    # not served, and asked for by its programs
+    "/api/chat", "/api/ps", "/api/embed", "/api/embeddings", "/api/pull", "/api/push", "/api/create", "/api/copy",
+    "/api/delete",
+)  # fmt: skip
 
 NAMED = 8  # errors of one request that a response names
 MOST_VALUES = 80_000  # of one body, at any depth: a document may have 10,000 private ranges, a list 65,536 tokens
@@ -62,10 +67,13 @@ def no_route(path: str, method: str, status: int = 404) -> Response:
         nearer = shown.rstrip("/") != shown and of_programs(shown.rstrip("/"))
         fix = f"Use {shown.rstrip('/')}." if nearer else "docs/clients.md names the addresses."
         error = Refused(404, f"Polydraft serves nothing at {shown}.", fix)
-    return refusal(path, error)
+    # The page has no other addresses below /api/ than those that it asks for.
+    return refusal(OLLAMA[0] if status == 404 and path.startswith("/api/") else path, error)
 
 
-async def _conflict(_: Request, error: Exception) -> Response:
+async def _conflict(request: Request, error: Exception) -> Response:
+    if of_programs(request.url.path):
+        return refusal(request.url.path, Refused(409, str(error)))
     return JSONResponse(mended({"message": str(error), "fix": ""}), 409)
 
 

@@ -364,6 +364,42 @@ def test_ollamas_errors_are_texts(site: Programs) -> None:
         GenerateRequest.model_validate({"format": "json"})
 
 
+@pytest.mark.parametrize("page", [False, True])
+def test_errors_below_api_have_ollamas_form(page: bool) -> None:
+    made = Programs(FakeAutocomplete(), page=page)
+    try:
+        for method, path, status in (
+            ("POST", "/api/chat", 404), ("GET", "/api/ps", 404), ("POST", "/api/nothing", 404),
+            ("GET", "/api/generate", 405), ("POST", "/api/tags", 405), ("POST", "/api/show/", 404),
+        ):  # fmt: skip
+            body = {} if method == "POST" else None
+            found, content = made.ask(method, path, body)
+            answer = json.loads(content)
+            status = 404 if page else status  # the page's own paths follow those of programs
+            assert (found, [*answer]) == (status, ["error"]) and path in answer["error"], (path, content)
+        status, content = made.ask("POST", "/api/chat", {}, Authorization="Bearer x")
+        assert (status, [*json.loads(content)]) == (401, ["error"])
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("page", [False, True])
+def test_head_is_answered_where_get_is(page: bool) -> None:
+    made = Programs(FakeAutocomplete(), page=page)
+    paths = ["/", "/health", "/v1/health", "/props", "/slots", "/models", "/v1/models", "/v1/models/polydraft"]
+    paths += ["/api/tags", "/api/version", "/nothing", "/v1/nothing", "/v1/completions", "/api/chat"]
+    paths += ["/api/status", "/api/models", "/manifest.json"] if page else []
+    try:
+        for path in paths:
+            status, content = made.ask("GET", path)
+            assert made.ask("HEAD", path) == (status, b""), (path, status, content)
+            assert made.ask("GET", "/health") == made.ask("GET", "/health"), "the connection's next answer is whole"
+        for path in ("/health", "/v1/models"):
+            assert made.ask("HEAD", path, Authorization="")[0] == made.ask("GET", path, Authorization="")[0]
+    finally:
+        made.close()
+
+
 def test_health_without_the_token_says_only_that_the_server_runs(site: Programs) -> None:
     for path in ("/health", "/v1/health"):
         status, content = site.ask("GET", path, Authorization="")
