@@ -114,8 +114,10 @@ class Autocomplete:
 
     def sampler(self, rule: str, values: Mapping[str, Value] | None = None, temperature: float = 1.0) -> Rule:
         """Returns a rule of `core.controls` for this model, applied after the temperature. Raises InputError."""
-        marks = self._breakers if "dry" in names_of(rule) else frozenset[int]()
-        return sampler(rule, values, temperature, self.geometries, marks)
+        names, none = names_of(rule), frozenset[int]()
+        marks = self._breakers if "dry" in names else none
+        ends = self.model.tokenizer.ends if "xtc" in names else none
+        return sampler(rule, values, temperature, self.geometries, marks, ends)
 
     @cached_property
     def _breakers(self) -> frozenset[int]:

@@ -67,6 +67,11 @@ class Tokenizer(ABC):
         """Ids of `text`, without special tokens: text that looks like one is encoded as plain characters."""
 
     @cached_property
+    def ends(self) -> frozenset[int]:
+        """The ids that end a text or a line: line ends, with white space beside them in many vocabularies."""
+        return self.eos_ids | {i for i, piece in enumerate(self.pieces) if b"\n" in piece and not piece.strip()}
+
+    @cached_property
     def between(self) -> list[int]:
         """The ids between two documents in training."""
         return [*self.start_ids] or [self.document_start, *self.encode("\n\n")]
