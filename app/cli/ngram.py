@@ -20,6 +20,7 @@ from rich.table import Table
 from app.cli import personal as personal_cli
 from app.cli.output import plain, say, say_json
 from app.cli.personal import Json, ModelName, load_tokenizer
+from app.web.security.offline import allow_network
 from core.errors import InputError
 from core.ngram import NgramStore
 
@@ -87,6 +88,8 @@ def build(
     if dask not in (None, "local") or (dask and scheduler):
         raise InputError(f"--dask {dask} given; --dask local, or --scheduler ADDRESS, expected.")
     words, name = _tokenizer(tokenizer)
+    if any("://" in source for source in sources):
+        allow_network()  # after the tokenizer, whose name is none of these addresses
     address = dask or scheduler
     there = cluster(address, partial(load_tokenizer, tokenizer), workers or None) if address else nullcontext()
     try:
