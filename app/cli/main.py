@@ -24,7 +24,18 @@ from app.cli import models as models_cli
 from app.cli import ngram as ngram_cli
 from app.cli import train as train_cli
 from app.cli.output import say, visible
-from app.cli.shared import AllowHost, AllowOrigin, Backend, BaseStores, DraftModel, Json, Model, Precision
+from app.cli.shared import (
+    AllowHost,
+    AllowOrigin,
+    Backend,
+    BaseStores,
+    DraftModel,
+    Json,
+    Model,
+    Precision,
+    Yes,
+    refuse_to_replace,
+)
 from app.service.given import ALL_FLAGS, RULE_FLAGS
 from app.web.ending import end_on_signals
 from app.web.running import PORT
@@ -186,12 +197,15 @@ def calibrate(
     prose: Annotated[
         bool, typer.Option("--prose/--no-prose", help="With the adapter to prose, if the model has one, or without.")
     ] = bool(DRAFTING["prose"].default),
+    yes: Yes = False,
     model: Model = "default",
     backend: Backend = "auto",
 ) -> None:
     """Measure the constants of ARC's tolerance, once per model."""
     from app.cli import calibrate
 
+    if out is not None:
+        refuse_to_replace(out, yes, calibrate.is_calibration)
     with Console(stderr=True).status("calibrating …") as status:
         calibration, held, file = calibrate.run(
             model,

@@ -20,9 +20,11 @@ from rich.table import Table
 from app.cli import personal as personal_cli
 from app.cli.output import plain, say, say_json
 from app.cli.personal import Json, ModelName, load_tokenizer
+from app.cli.shared import Yes, begins_with, refuse_to_replace
 from app.web.security.offline import allow_network
 from core.errors import InputError
 from core.ngram import NgramStore
+from core.ngram.container import MAGIC
 
 if TYPE_CHECKING:
     from core.models import Tokenizer
@@ -70,6 +72,7 @@ def build(
         str | None, typer.Option(help="Count on the Dask cluster of the scheduler at this address, tcp://…:8786.")
     ] = None,
     dask: Annotated[str | None, typer.Option(help="local: count on a Dask cluster of this machine's cores.")] = None,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Count the n-grams of documents and write a store.
@@ -78,7 +81,7 @@ def build(
     (.docx), most of them also packed (.gz, .zst): files, folders, patterns, or URLs such as https://, hf:// and s3://.
     To resume after an interruption, run the same command again.
     """
-
+    refuse_to_replace(out, yes, begins_with(MAGIC))
     import ngram_builder  # its readers' imports take as long as all others of the command line
     from ngram_builder.cluster import cluster
 
@@ -123,6 +126,7 @@ def merge(
     out: Out,
     min_count: Annotated[str, typer.Option(help="Prune the sum, as in build.")] = "1",
     exact: Exact = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Add up several stores: files, or personal stores by name."""
@@ -130,6 +134,7 @@ def merge(
         tokens = personal_cli.merge([path.name for path in stores], out.name)
         say(f"{out}: {tokens:,} tokens added.")
         return
+    refuse_to_replace(out, yes, begins_with(MAGIC))
     import ngram_builder
 
     opened = [NgramStore.open(path, verify=True) for path in stores]

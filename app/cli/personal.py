@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
 from app.cli.output import plain, say, say_json, visible
+from app.cli.shared import Yes, begins_with, refuse_to_replace
 from core.errors import InputError
 from core.ngram.shelf import Shelf, stores_folder
 
@@ -144,11 +145,13 @@ def forget(
 def export(
     store: Store,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, .jsonl.zst.")],
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Write a personal store to one file that any Polydraft can import, with what the model learned from it."""
     from ngram_builder import personal
 
+    refuse_to_replace(out, yes)
     with closing(_opened(store, None)) as opened:
         done = personal.export(opened, out)
     row = {"store": store, "documents": done.documents, "adapter": done.adapter}
@@ -188,11 +191,14 @@ def compile_(
     out: Annotated[Path, typer.Option("--out", "-o", help="The trie store to write.")],
     min_count: Annotated[int, typer.Option(help="Drop n-grams seen less often.", min=1)] = 1,
     tokenizer: ModelName = "default",
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Write a personal store's counts, without its texts, as a trie store."""
+    from core.ngram.container import MAGIC
     from ngram_builder import personal
 
+    refuse_to_replace(out, yes, begins_with(MAGIC))
     with closing(_opened(store, tokenizer)) as opened:
         report = personal.compile_store(opened, out, min_count)
     kept = sum(report.ngrams.values())

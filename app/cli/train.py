@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from app.cli.output import plain, say, say_json
+from app.cli.shared import Yes, refuse_to_replace
 from core.errors import InputError
 from core.files import replacing
 
@@ -66,6 +67,7 @@ def eagle3(
         float, typer.Option(min=0, help="End after this many minutes of training in total; 0 is no limit.")
     ] = 0,
     held_out: Annotated[str | None, typer.Option(help="Text on which to evaluate the head at the end.")] = None,
+    yes: Yes = False,
 ) -> None:
     """Train an EAGLE-3 head. To resume after an interruption or the end of --minutes, run the same command again.
 
@@ -88,6 +90,7 @@ def eagle3(
 
     recipe = Recipe(steps, batch, unroll, share, replays, rate, warm_up=min(20, steps))
     work = work or out.with_name(out.name + ".work")
+    refuse_to_replace(out, yes, lambda _: work.exists())  # a training that goes on
     console = Console(stderr=True)
     head = None if begin_with is None else Eagle3Head.load(begin_with)
     written = work / "windows.npy"
@@ -251,6 +254,7 @@ def prose(
         Path | None, typer.Option(help="An adapter for the same model to train further, of the same rank.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Chooses the pieces, their order and the first matrices.")] = 0,
+    yes: Yes = False,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")] = False,
 ) -> None:
     """Train an adapter on general prose. To resume after an interruption or the end of --minutes, run the same command
@@ -289,6 +293,7 @@ def prose(
         "held_out": list(map(str, held_out)) if held_out else None,
     }
     work = work or out.with_name(out.name + ".work")
+    refuse_to_replace(out, yes, lambda folder: work.exists() or _has_provenance(folder))
     outcome: training.ProseOutcome | None = None
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}")
     with (
@@ -329,6 +334,7 @@ def average(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the mean, in the layout of `peft`.")],
     held_out: Annotated[list[Path], typer.Option(help="Text on which to evaluate it; may be given several times.")],
     model: Annotated[str, typer.Option(help="The model: default, a GGUF file, a folder or a hub id.")] = "default",
+    yes: Yes = False,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")] = False,
 ) -> None:
     """Average adapters on prose that were trained with one --seed. The mean of several recipes can predict more kinds
@@ -342,6 +348,7 @@ def average(
     from training import prose as training
     from training.texts import named
 
+    refuse_to_replace(out, yes, _has_provenance)
     parts = [(load(folder), weight) for folder, weight in map(_weighted, adapters)]
     texts = named(held_out)
     Console(stderr=True).print("Loading the model …")
@@ -354,6 +361,13 @@ def average(
         for line in _prose_table(rows):
             say(line)
         say(f"{out}: the adapter, and {training.PROVENANCE}.")
+
+
+def _has_provenance(folder: Path) -> bool:
+    """Whether a folder has an adapter that was trained here."""
+    from training.prose import PROVENANCE
+
+    return (folder / PROVENANCE).is_file()
 
 
 def _weighted(given: str) -> tuple[Path, int]:
