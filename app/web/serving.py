@@ -117,6 +117,8 @@ def serve(
             if draft_model is not None:
                 offer_draft_model(loaded, draft_model, backend, precision)
             return_freed()
+            if loaded.notice:
+                say(loaded.notice, err=True)
             once_loaded()
             return loaded
         except Exception as error:
