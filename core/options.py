@@ -330,7 +330,7 @@ class DraftOptions:
     )
     seed: int = _number(  # of sampled drafts; the page has it beside the method
         0,
-        (0, 2**31 - 1, 1),
+        (0, 2**32 - 1, 1),
         "Seed",
         "The same seed draws the same drafts.",
         modes=("sampled", "sampled+superposed"),
