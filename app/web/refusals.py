@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -35,6 +36,7 @@ OLLAMA = (
 
 NAMED = 8  # errors of one request that a response names
 MOST_VALUES = 80_000  # of one body, at any depth: a document may have 10,000 private ranges, a list 65,536 tokens
+BODY_S = 10.0  # seconds until the next piece of a body has to come
 MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text before the caret
 
 
@@ -80,7 +82,7 @@ async def _conflict(request: Request, error: Exception) -> Response:
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     # The unread body must not be parsed as the next request on this connection.
-    headers = {"Connection": "close"} if error.status == 413 else {}
+    headers = {"Connection": "close"} if error.status in (408, 413) else {}
     return refusal(request.url.path, error, headers)
 
 
@@ -179,10 +181,25 @@ def _invalid(request: Request, errors: Sequence[Any]) -> Refused:
     return Refused(422, " ".join(map(in_words, details)), fix, param)
 
 
+async def pieces(request: Request) -> AsyncGenerator[bytes]:
+    """The pieces of a request's body. Raises Refused if the next one does not come within BODY_S."""
+    coming = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(BODY_S):
+                piece = await anext(coming)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            message = f"The request has no end: nothing came for {BODY_S:g} s."
+            raise Refused(408, message, "Send its length, or the last chunk of its body.") from None
+        yield piece
+
+
 async def body_of(request: Request, limit: int) -> bytes:
     body = bytearray()
     try:
-        async for chunk in request.stream():
+        async for chunk in pieces(request):
             body += chunk
             if len(body) > limit:
                 break
