@@ -388,7 +388,7 @@ def check_types(options: Any) -> None:
     """Raises OptionError for a field of a dataclass of options whose value has another type than its annotation."""
     for name, kind in _kinds(type(options)):
         value = getattr(options, name)
-        if not _fits(value, kind):
+        if type(value) is not kind and not _fits(value, kind):
             expected = " or ".join(dict.fromkeys(map(_in_words, _alternatives(kind))))
             raise OptionError("{0} {given!r:.80} given; {expected} expected.", name, given=value, expected=expected)
 
