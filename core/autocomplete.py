@@ -114,8 +114,10 @@ class Autocomplete:
 
     def sampler(self, rule: str, values: Mapping[str, Value] | None = None, temperature: float = 1.0) -> Rule:
         """Returns a rule of `core.controls` for this model, applied after the temperature. Raises InputError."""
-        marks = self._breakers if "dry" in names_of(rule) else frozenset[int]()
-        return sampler(rule, values, temperature, self.geometries, marks)
+        names, none = names_of(rule), frozenset[int]()
+        marks = self._breakers if "dry" in names else none
+        ends = self.model.tokenizer.ends if "xtc" in names else none
+        return sampler(rule, values, temperature, self.geometries, marks, ends)
 
     @cached_property
     def _breakers(self) -> frozenset[int]:
@@ -141,15 +143,17 @@ class Autocomplete:
 
     def adapt(self, stores: list[str] | None = None) -> bool:
         """Applies the adapters of the personal stores that are on, or of those named, and the one to prose. Returns
-        whether the model's results change; then the caller must close all sessions. `notice` names adapters that are
-        unusable.
+        whether the model's results change; then the caller must close all sessions. `notice` names stores and adapters
+        that are unusable.
 
         Raises: StoreError for a named store that cannot be used.
         """
         chosen = self.personal(stores)
         wanted = [(store.learned, store.strength) for store in chosen if store.adapting]
         changed = self._adapters.use(wanted, self.wants_prose)
-        problems = [f"The adapter of {name} is not used: {why}" for name, why in self._adapters.problems.items()]
+        unusable = {} if self.shelf is None else self.shelf.problems
+        problems = [f"The store {name} is not used: {why}" for name, why in unusable.items()]
+        problems += [f"The adapter of {name} is not used: {why}" for name, why in self._adapters.problems.items()]
         silent = "" if self.shelf is None else self.shelf.notice
         self.notice = " ".join(filter(None, [self._loading_notice, silent, *problems])) or None
         return changed

@@ -12,9 +12,18 @@ from core.drafting.boundaries import Boundaries, only
 from core.drafting.drafts import Drafts
 from core.drafting.scored import scored
 from core.models.base import Row, Sequence
+from core.models.tokenizer import BYTES, written
 from core.present import Chance, Presentation, TextDraft
 
-Chances = dict[tuple[int, ...], tuple[Chance, ...]]  # by the tokens of a draft
+
+@dataclass(frozen=True)
+class TokenChance(Chance):
+    """The token's name beside its text, which for a part of a character is empty or the whole character."""
+
+    name: str = ""
+
+
+Chances = dict[tuple[int, ...], tuple[TokenChance, ...]]  # by the tokens of a draft
 
 
 @dataclass(frozen=True)
@@ -41,10 +50,10 @@ class TokenChances:
         after = yield from scored([list(row.ids) for row in rows], sequence, replace(drafts, done=False))
         return {row.ids: self._chances(row, logits, x) for row, x in zip(rows, after, strict=True)}
 
-    def _chances(self, row: TextDraft, logits: list[Tensor], after: Tensor) -> tuple[Chance, ...]:
+    def _chances(self, row: TextDraft, logits: list[Tensor], after: Tensor) -> tuple[TokenChance, ...]:
         """The chances of one draft, from the logits (n, V) after each of its tokens."""
         start = max(len(row.ids) - len(row.path), 0) if row.path else 0
-        chances: list[Chance] = []
+        chances: list[TokenChance] = []
         shown, ends = 0, self.presentation.ends(list(row.ids))
         for n in range(start, len(row.ids)):
             end = ends[n + 1]
@@ -61,11 +70,16 @@ class TokenChances:
             logp = torch.log_softmax(x.float(), 0)
             top, ids = torch.topk(logp, min(self.likeliest, len(logp)))
             likeliest = tuple(
-                (self._piece(i, typed), p) for i, p in zip(ids.tolist(), top.tolist(), strict=True) if p > -torch.inf
+                (self._name(i, typed), p) for i, p in zip(ids.tolist(), top.tolist(), strict=True) if p > -torch.inf
             )
-            chances.append(Chance(row.text[shown:end], float(logp[row.ids[n]]), likeliest))
+            text, name = row.text[shown:end], self._name(row.ids[n], typed)
+            partial = name.startswith(BYTES)
+            chances.append(TokenChance(text, float(logp[row.ids[n]]), likeliest, name if partial else text))
             shown = end
         return tuple(chances)
 
-    def _piece(self, token: int, typed: bytes) -> str:
-        return self.presentation.tokenizer.pieces[token].removeprefix(typed).decode("utf-8", "replace")
+    def _name(self, token: int, typed: bytes) -> str:
+        tokenizer = self.presentation.tokenizer
+        if piece := tokenizer.pieces[token].removeprefix(typed):
+            return written(piece)
+        return next((name for name, i in tokenizer.special_names.items() if i == token), "")  # as <|endoftext|>

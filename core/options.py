@@ -9,9 +9,12 @@ inherit the fields. The options of rules, modes and speculation are in `core.con
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeVar
+from functools import cache
+from numbers import Integral, Real
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from core.errors import Mention, OptionError
 
@@ -330,7 +333,7 @@ class DraftOptions:
     )
     seed: int = _number(  # of sampled drafts; the page has it beside the method
         0,
-        (0, 2**31 - 1, 1),
+        (0, 2**32 - 1, 1),
         "Seed",
         "The same seed draws the same drafts.",
         modes=("sampled", "sampled+superposed"),
@@ -379,6 +382,54 @@ SEED = OPTIONS["seed"]
 
 _LIBRARY: dict[str, Any] = {name: control.library for name, control in OPTIONS.items() if control.library is not None}
 LIBRARY = DraftOptions(**_LIBRARY)  # the defaults of the library's functions
+
+
+def check_types(options: Any) -> None:
+    """Raises OptionError for a field of a dataclass of options whose value has another type than its annotation."""
+    for name, kind in _kinds(type(options)):
+        value = getattr(options, name)
+        if type(value) is not kind and not _fits(value, kind):
+            expected = " or ".join(dict.fromkeys(map(_in_words, _alternatives(kind))))
+            raise OptionError("{0} {given!r:.80} given; {expected} expected.", name, given=value, expected=expected)
+
+
+@cache
+def _kinds(options: type) -> list[tuple[str, Any]]:
+    hints = get_type_hints(options)
+    return [(each.name, hints[each.name]) for each in fields(options)]
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _fits(value: object, kind: Any) -> bool:
+    """Whether a value is of a kind. The contents of lists, and the words of a choice, are checked where they are
+    read."""
+    origin = get_origin(kind) or kind
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in get_args(kind))
+    if origin is Literal:
+        return any(type(value) is type(word) for word in get_args(kind))
+    if kind in (int, float):
+        number = Integral if kind is int else Real
+        return isinstance(value, number) and not isinstance(value, bool)
+    if isinstance(origin, type) and issubclass(origin, Iterable) and origin is not str:
+        return isinstance(value, Iterable) and not isinstance(value, str)
+    if origin is Callable:
+        return callable(value)
+    if not isinstance(origin, type) or getattr(origin, "_is_protocol", False):
+        return True
+    return isinstance(value, origin)
+
+
+def _in_words(kind: Any) -> str:
+    origin = get_origin(kind) or kind
+    if origin is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "None"}
+    named = {Callable: "a function"}
+    return words.get(origin) or named.get(origin) or getattr(origin, "__name__", str(origin))
 
 
 def with_library_defaults(options: Class) -> Class:

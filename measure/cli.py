@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from app.cli.flags import command_with, options_of, values_of
+from app.cli.output import plain
 from core.errors import InputError
 from core.files import write_whole
 from measure.bench import BENCHES
@@ -91,10 +92,10 @@ def _command(command: str, known: Mapping[str, str]) -> Callable[..., None]:
         console = Console(stderr=True, soft_wrap=True)
         asks = getattr(module, "asks_a_person", None)
         if asks is not None and asks(chosen):  # nothing else may draw where the person answers
-            report = module.measure(chosen, lambda text: console.print(f"{name}: {text}", markup=False))
+            report = module.measure(chosen, lambda text: console.print(plain(f"{name}: {text}")))
         else:
             with console.status(f"{name}: loading …") as status:
-                report = module.measure(chosen, lambda text: status.update(f"{name}: {text} …"))
+                report = module.measure(chosen, lambda text: status.update(plain(f"{name}: {text} …")))
         if plot := given.get("plot"):
             write_whole(plot, module.plots(report).encode(), private=False)
         show(report, as_json)

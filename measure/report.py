@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import operator
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +13,10 @@ from statistics import median
 from typing import Annotated, TypeVar
 
 from rich.console import Console
-from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
+from app.cli.output import plain, say_json
 from core.errors import InputError
 from core.options import Backend, Precision
 from measure.uses import Use
@@ -188,7 +186,7 @@ def table(report: Report, console: Console) -> list[Table]:
         for column in ("", "measured", "target", "met"):
             judged.add_column(column, justify="right" if column == "measured" else "left")
         for t in report.targets:
-            judged.add_row(t.name, _shown(t.value), t.target, "[green]yes[/]" if t.met else "[red]no[/]")
+            judged.add_row(plain(t.name), _shown(t.value), t.target, "[green]yes[/]" if t.met else "[red]no[/]")
         tables.append(judged)
     return tables
 
@@ -218,7 +216,7 @@ def _result_table(title: str, rows: list[ReportRow], names: list[str], columns: 
         table.add_column(column.replace("_", "\n"), justify="right" if numeric else "left")
     for row in rows:
         if not columns or any(row.get(column) is not None for column in columns):
-            table.add_row(*(escape(_shown(row.get(column))) for column in names + columns))
+            table.add_row(*(plain(_shown(row.get(column))) for column in names + columns))
     return table
 
 
@@ -336,8 +334,7 @@ def percentile(values: Iterable[float], percent: float) -> float:
 def show(report: Report, as_json: bool) -> None:
     """Prints a report on stdout: a table, or one JSON object."""
     if as_json:
-        json.dump(report.as_dict(), sys.stdout, ensure_ascii=False, indent=2)
-        sys.stdout.write("\n")
+        say_json(report.as_dict(), indent=2)
     else:
         console = Console()
         console.print(*table(report, console))

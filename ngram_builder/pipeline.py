@@ -211,6 +211,8 @@ def build(
         for file in expand([source]):
             source_of.setdefault(file, source)
     files = list(source_of)
+    if out.exists() and any(out.samefile(file.address) for file in files if not file.remote):
+        raise InputError(f"{out} is one of the sources; give another file for the store.")
     if signals:
         for file in files:
             signals.file_for(file)  # fail before hours of counting, not after

@@ -33,6 +33,7 @@ REPOS: dict[str, dict[str, bytes]] = {
     "owner/tiny-GGUF": FILES,
     "another/tiny-GGUF": {"tiny.Q8_0.gguf": FILE + b"another"},
     "owner/parts": PARTS,
+    "owner/text": {"a.txt": b"1 2 3 4 " * 50},
     "owner/none": {"README.md": b"x"},
     "owner/odd": {"odd.Q8_0.gguf": b"<html>a page</html>" + bytes(100)},
     "owner/broken": {"broken.Q8_0.gguf": b"GGUF" + bytes(100)},
@@ -118,7 +119,10 @@ class _Answer(BaseHTTPRequestHandler):
         repo = next((name for name in REPOS if f"/{name}/" in f"{path}/"), None)
         if repo is None:
             self._send(b"", {"X-Error-Code": "RepoNotFound"}, 404)
-        elif path.startswith("/api/models/"):
+        elif "/tree/" in path:
+            files = [{"type": "file", "path": name, "size": len(data)} for name, data in REPOS[repo].items()]
+            self._send(json.dumps([each | {"oid": "1" * 40} for each in files]).encode(), {})
+        elif path.startswith(("/api/models/", "/api/datasets/")):
             self._send(json.dumps(self._about(repo)).encode(), {})
         else:
             self._send_file(REPOS[repo][path.rsplit("/", 1)[1]])
@@ -139,7 +143,11 @@ class _Answer(BaseHTTPRequestHandler):
             {
                 "rfilename": name,
                 "size": len(data),
-                "lfs": {"sha256": self.server.stated or hashlib.sha256(data).hexdigest(), "size": len(data)},
+                "lfs": {
+                    "sha256": self.server.stated or hashlib.sha256(data).hexdigest(),
+                    "size": len(data),
+                    "pointerSize": 1,
+                },
             }
             for name, data in REPOS[repo].items()
         ]

@@ -26,7 +26,7 @@ PIECES = [f" {word}{n or ''}" for n in range(60) for word in WORDS]  # (V,)
 
 
 class Tokenizer:
-    fingerprint = "words"
+    fingerprint, ends = "words", frozenset[int]()
 
     def decode(self, ids: list[int]) -> str:
         return "".join(PIECES[i] for i in ids)

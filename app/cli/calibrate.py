@@ -12,7 +12,7 @@ from core.models import Tokenizer, load_model
 from core.models.prose import prose_of
 from core.ngram.base import BASE_STORE, base_store
 from core.options import Backend
-from core.speculative.calibration import Calibration, user_file
+from core.speculative.calibration import Calibration, CalibrationError, user_file
 from core.speculative.drafters.ngram import NgramDrafter
 from training.calibration import Coverage, calibrate, collect, coverage
 from training.texts import load as load_text
@@ -71,6 +71,15 @@ def run(
     calibration.save(file)
     model.close()
     return calibration, coverage(samples, calibration, THETA), file
+
+
+def is_calibration(path: Path) -> bool:
+    """Whether a file has constants, which are measured anew."""
+    try:
+        Calibration.load(path)
+    except CalibrationError:
+        return False
+    return True
 
 
 def cut(tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0, longest: int = LONGEST) -> list[list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from app.cli import flags
-from app.cli.shared import Backend, BaseStores, DraftModel, Json, Model, Precision, visible
+from app.cli.output import say, say_json, visible
+from app.cli.shared import Backend, BaseStores, DraftModel, Json, Model, Precision
 from app.service.given import (
     ALL_FLAGS,
     RULE_FLAGS,
@@ -155,7 +155,7 @@ def complete(
     leave_cores_to(autocomplete.model)
     for notice in [autocomplete.notice, *sampling.notes(settings)]:
         if notice:
-            typer.echo(notice, err=True)
+            say(notice, err=True)
     if draft_model is not None:
         speculation.add_draft_model(autocomplete, draft_model, backend, precision)
     if settings.speculates:
@@ -197,15 +197,15 @@ def complete(
                 "accept_length": round(figures.accept_length, 2),
                 "notice": figures.notice,
             }
-        typer.echo(json.dumps(output, ensure_ascii=False))
+        say_json(output)
         return
     _print_drafts(text, drafts)
     if figures:
-        typer.echo(f"   {figures.accept_length:.2g} tokens a pass, {ms:.0f} ms")
+        say(f"   {figures.accept_length:.2g} tokens a pass, {ms:.0f} ms")
         if figures.notice:
-            typer.echo(figures.notice, err=True)
+            say(figures.notice, err=True)
     if not drafts:
-        typer.echo(
+        say(
             f"No draft is more probable than {settings.min_confidence:g}: lower --min-confidence.",
             err=True,
         )
@@ -244,7 +244,7 @@ def sample_view(
     autocomplete = load_autocomplete(model, backend, None)
     view = sampling.view(autocomplete, text, temperature, together)
     if as_json:
-        typer.echo(json.dumps({"text": text} | view.as_dict(), ensure_ascii=False))
+        say_json({"text": text} | view.as_dict())
     else:
         Console(highlight=False).print(*sampling.table(view, visible))
 
@@ -266,7 +266,7 @@ def _without_surrogates(text: str) -> str:
     them."""
     clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if clean != text:
-        typer.echo("Some bytes of TEXT are not valid text; they were replaced by \ufffd.", err=True)
+        say("Some bytes of TEXT are not valid text; they were replaced by \ufffd.", err=True)
     return clean
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import os
 import platform
 import sys
@@ -16,9 +15,9 @@ import platformdirs
 import psutil
 import torch
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from app.cli.output import plain, say, say_json
 from app.web import browser
 from core.errors import ModelFileError, ModelNotFound
 from core.models import native, probe
@@ -240,13 +239,13 @@ def _folders() -> Iterator[Check]:
 
 def table(report: Diagnosis) -> Table:
     """The report for a terminal."""
-    shown = Table(title=f"Polydraft on this machine, model {escape(report.model)}", title_justify="left")
+    shown = Table(title=plain(f"Polydraft on this machine, model {report.model}"), title_justify="left")
     shown.add_column("")
     shown.add_column("Check")
     shown.add_column("Found", overflow="fold")
     shown.add_column("What to do", overflow="fold")
     for check in report.checks:
-        shown.add_row(MARKS[check.status], check.name, escape(check.found), escape(check.advice))
+        shown.add_row(MARKS[check.status], check.name, plain(check.found), plain(check.advice))
     return shown
 
 
@@ -265,11 +264,11 @@ def run(model: str, json: bool) -> int:
         rows = [asdict(check) for check in report.checks]
         target = {"name": "a backend runs the model", "value": int(report.works), "target": ">= 1"}
         output = {"name": "doctor", "model": model, "rows": rows, "targets": [{**target, "met": report.works}]}
-        sys.stdout.write(jsonlib.dumps(output) + "\n")
+        say_json(output)
     else:
         console = Console()
         with Console(stderr=True).status("Looking …") as status:
-            report = diagnose(model, status.update)
+            report = diagnose(model, lambda text: status.update(plain(text)))
         console.print(table(report))
-        console.print(escape(verdict(report)))
+        say(verdict(report))
     return 0 if report.works else 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from app.cli.output import plain, say, say_json
 from app.learning.child import MEMORY, MINUTES, Order, go_last, steps_of
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ def learn(
                         bar.console.print(f"{stage.share:4.0%}  ln p on held-out text {stage.held_out:.3f}")
                     bar.update(task, description=stage.description, completed=stage.share)
         except KeyboardInterrupt:
-            bar.console.print(f"Stopped; `polydraft learn {store}` goes on from there.")
+            bar.console.print(plain(f"Stopped; `polydraft learn {store}` goes on from there."))
             raise
     assert outcome is not None
     if as_json:
-        typer.echo(json.dumps({"name": "learn", "rows": [row(store, outcome)]}, ensure_ascii=False))
+        say_json({"name": "learn", "rows": [row(store, outcome)]})
     else:
-        typer.echo(summary(store, outcome))
+        say(summary(store, outcome))
 
 
 def row(store: str, outcome: Outcome) -> dict[str, object]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from click import UsageError
 from rich.console import Console
 from typer.core import TyperGroup
 
@@ -22,7 +23,19 @@ from app.cli import learn as learn_cli
 from app.cli import models as models_cli
 from app.cli import ngram as ngram_cli
 from app.cli import train as train_cli
-from app.cli.shared import AllowHost, AllowOrigin, Backend, BaseStores, DraftModel, Json, Model, Precision
+from app.cli.output import say, visible
+from app.cli.shared import (
+    AllowHost,
+    AllowOrigin,
+    Backend,
+    BaseStores,
+    DraftModel,
+    Json,
+    Model,
+    Precision,
+    Yes,
+    refuse_to_replace,
+)
 from app.service.given import ALL_FLAGS, RULE_FLAGS
 from app.web.ending import end_on_signals
 from app.web.running import PORT
@@ -42,8 +55,10 @@ class Sentences(TyperGroup):
         except BrokenPipeError:
             raise  # the program that reads the output has ended: click exits silently
         except (PolydraftError, OSError) as error:
-            typer.echo(f"Error: {flags.sentence_of(error)}", err=True)
+            say(f"Error: {flags.sentence_of(error)}", err=True)
             raise typer.Exit(1) from error
+        except UsageError as error:  # typer prints it
+            raise UsageError(visible(error.format_message()), error.ctx) from error
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
@@ -182,12 +197,15 @@ def calibrate(
     prose: Annotated[
         bool, typer.Option("--prose/--no-prose", help="With the adapter to prose, if the model has one, or without.")
     ] = bool(DRAFTING["prose"].default),
+    yes: Yes = False,
     model: Model = "default",
     backend: Backend = "auto",
 ) -> None:
     """Measure the constants of ARC's tolerance, once per model."""
     from app.cli import calibrate
 
+    if out is not None:
+        refuse_to_replace(out, yes, calibrate.is_calibration)
     with Console(stderr=True).status("calibrating …") as status:
         calibration, held, file = calibrate.run(
             model,
@@ -204,7 +222,7 @@ def calibrate(
             lambda what: status.update(f"{what} …"),
         )
     c = calibration.overall
-    typer.echo(
+    say(
         f"{calibration.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from "
         f"{calibration.samples} pairs"
     )
@@ -214,8 +232,8 @@ def calibrate(
         if held.accepted
         else "it accepts none of them."
     )
-    typer.echo(f"JS ≤ U for {held.held:.1%} of them. At θ = {THETA:g} {accepted}")
-    typer.echo(str(file))
+    say(f"JS ≤ U for {held.held:.1%} of them. At θ = {THETA:g} {accepted}")
+    say(str(file))
 
 
 @app.command()
@@ -230,9 +248,9 @@ def token(
     """
     from app.web.security import access
 
-    typer.echo(access.new_token() if new else access.token())
+    say(access.new_token() if new else access.token())
     if new:
-        typer.echo("A running Polydraft keeps the old token until you restart it.", err=True)
+        say("A running Polydraft keeps the old token until you restart it.", err=True)
 
 
 @app.command()
@@ -242,8 +260,8 @@ def pair(
     """Print a code with which an extension of your browser is paired with the running Polydraft."""
     from app.cli.pair import code_of
 
-    typer.echo(code_of(port))
-    typer.echo("Type it into the extension within two minutes. It is valid once.", err=True)
+    say(code_of(port))
+    say("Type it into the extension within two minutes. It is valid once.", err=True)
 
 
 @app.command()
@@ -258,9 +276,9 @@ def desktop(
 
     files = desktop.install() if what == "install" else desktop.uninstall()
     for path in files:
-        typer.echo(path)
+        say(path)
     if not files:
-        typer.echo("Polydraft was not in the menu.", err=True)
+        say("Polydraft was not in the menu.", err=True)
 
 
 @app.command()
@@ -298,14 +316,14 @@ def service(
             ("--allow-host", host) for host in allow_host or ()
         ]
         file = service.install(["--port", str(port), "--model", model, *(word for pair in more for word in pair)])
-        typer.echo(file)
-        typer.echo(f"Polydraft serves drafts at http://127.0.0.1:{port}, now and after every login.", err=True)
+        say(file)
+        say(f"Polydraft serves drafts at http://127.0.0.1:{port}, now and after every login.", err=True)
     elif what == "remove":
         removed = service.remove()
-        typer.echo(removed or "There was no service.", err=removed is None)
+        say(removed or "There was no service.", err=removed is None)
     else:
         runs, sentence = service.status()
-        typer.echo(sentence)
+        say(sentence)
         raise typer.Exit(0 if runs else 3)  # as systemctl
 
 

@@ -3,18 +3,17 @@ command, beside `ngram build` with a URL, that connects to another machine. The 
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
+from rich.text import Text
 
-from app.cli.shared import visible
+from app.cli.output import plain, say, say_json, visible
 from app.web.security.offline import stay_offline, without_telemetry
 
 if TYPE_CHECKING:
@@ -50,11 +49,11 @@ def models(
     if as_json:
         stated = [each.stated() for each in lines]
         recommended = [each.stated() for each in advised]
-        typer.echo(json.dumps({"folder": str(models_folder()), "models": stated, "recommended": recommended}))
+        say_json({"folder": str(models_folder()), "models": stated, "recommended": recommended})
         return
     console = Console(highlight=False)
     console.print(_table(lines) if lines else "There is no model here beside the default one.")
-    console.print(f"Polydraft's folder is {_plain(str(models_folder()))}. Load one with --model and its file.\n")
+    console.print(plain(f"Polydraft's folder is {models_folder()}. Load one with --model and its file."), "\n")
     console.print(_advice(advised))
     console.print("Get one with [bold]polydraft models get NAME[/], with the name as it is in the first column.")
 
@@ -70,12 +69,12 @@ def _table(lines: Sequence[Listed]) -> Table:
         )
         reason = about.unusable or about.slower
         table.add_row(
-            f"{_plain(file.name)}\n[dim]{_plain(str(file.path))}[/]",
+            _two(file.name, file.path),
             file.source,
             _size(file.bytes),
-            _plain(about.type) or "–",
-            _plain(about.family) or "–",
-            runs + (f"\n[dim]{_plain(reason)}[/]" if reason else ""),
+            plain(about.type or "–"),
+            plain(about.family or "–"),
+            _two(runs, reason),
             "–" if line.ms is None else f"{line.ms:.0f}",
         )
     return table
@@ -88,14 +87,18 @@ def _advice(advised: Sequence[Advice]) -> Table:
         table.add_column(name, justify="left" if name == "Here" else "right")
     for each in advised:
         here = "suits best" if each.best else "suits" if each.suits else "too slow" if each.fits else "too large"
-        name = f"{each.model.name}\n[dim]{each.model.why}[/]"
-        table.add_row(name, _size(each.model.bytes), "–" if each.ms is None else str(each.ms), here)
+        table.add_row(
+            _two(each.model.name, each.model.why),
+            _size(each.model.bytes),
+            "–" if each.ms is None else str(each.ms),
+            here,
+        )
     return table
 
 
-def _plain(text: str) -> str:
-    """A name or a sentence with what came from a file, without effects of its own in rich's output."""
-    return escape(visible(text))
+def _two(first: str, second: object) -> Text:
+    """A cell with a second line in grey, if there is one."""
+    return Text("\n" if second else "").join([plain(first), Text(visible(str(second)), "dim")])
 
 
 def _size(size: int) -> str:
@@ -127,11 +130,11 @@ def get(
     if about.unusable:
         raise ModelFileError(
             f"{path} is the file as the Hub has it, but no model that can be loaded: "
-            f"{visible(about.unusable)} Remove it, and choose another file or repository."
+            f"{about.unusable} Remove it, and choose another file or repository."
         )
     if about.reason:
-        typer.echo(visible(about.reason), err=True)
-    typer.echo(f"It is {path}. Start Polydraft with it: polydraft --model {shlex.quote(str(path))}")
+        say(about.reason, err=True)
+    say(f"It is {path}. Start Polydraft with it: polydraft --model {shlex.quote(str(path))}")
 
 
 def _downloaded(name: str, folder: Path) -> Path:
@@ -141,8 +144,8 @@ def _downloaded(name: str, folder: Path) -> Path:
 
     columns = BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
     console, path, told = Console(stderr=True, highlight=False), None, ""
-    with Progress(TextColumn("{task.description}"), *columns, console=console, transient=True) as bar:
-        task = bar.add_task(f"Asking {host()}", total=None)
+    with Progress(TextColumn("{task.description}", markup=False), *columns, console=console, transient=True) as bar:
+        task = bar.add_task(visible(f"Asking {host()}"), total=None)
         for at in download(name, folder):
             if at.bytes:
                 bar.update(task, description="", completed=at.come, total=at.bytes)
@@ -153,7 +156,7 @@ def _downloaded(name: str, folder: Path) -> Path:
                 "checking": "Its digest is compared with the Hub's.",
             }.get(at.stage, "")
             if said and told != said:
-                console.print(escape(said), soft_wrap=True)
+                console.print(plain(said), soft_wrap=True)
                 told = said
             path = at.path
     assert path is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -19,9 +18,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from app.cli import personal as personal_cli
+from app.cli.output import plain, say, say_json
 from app.cli.personal import Json, ModelName, load_tokenizer
+from app.cli.shared import Yes, begins_with, refuse_to_replace
+from app.web.security.offline import allow_network
 from core.errors import InputError
 from core.ngram import NgramStore
+from core.ngram.container import MAGIC
 
 if TYPE_CHECKING:
     from core.models import Tokenizer
@@ -69,6 +72,7 @@ def build(
         str | None, typer.Option(help="Count on the Dask cluster of the scheduler at this address, tcp://…:8786.")
     ] = None,
     dask: Annotated[str | None, typer.Option(help="local: count on a Dask cluster of this machine's cores.")] = None,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Count the n-grams of documents and write a store.
@@ -77,7 +81,7 @@ def build(
     (.docx), most of them also packed (.gz, .zst): files, folders, patterns, or URLs such as https://, hf:// and s3://.
     To resume after an interruption, run the same command again.
     """
-
+    refuse_to_replace(out, yes, begins_with(MAGIC))
     import ngram_builder  # its readers' imports take as long as all others of the command line
     from ngram_builder.cluster import cluster
 
@@ -87,6 +91,8 @@ def build(
     if dask not in (None, "local") or (dask and scheduler):
         raise InputError(f"--dask {dask} given; --dask local, or --scheduler ADDRESS, expected.")
     words, name = _tokenizer(tokenizer)
+    if any("://" in source for source in sources):
+        allow_network()  # after the tokenizer, whose name is none of these addresses
     address = dask or scheduler
     there = cluster(address, partial(load_tokenizer, tokenizer), workers or None) if address else nullcontext()
     try:
@@ -106,7 +112,7 @@ def build(
                 work=work,
                 machines=machines,
                 progress=_Shown(bar),
-                notify=lambda text: typer.echo(text, err=True),
+                notify=partial(say, err=True),
             )
     except ngram_builder.TooMuchDamage as error:
         _print_damage(error.damage)
@@ -120,13 +126,15 @@ def merge(
     out: Out,
     min_count: Annotated[str, typer.Option(help="Prune the sum, as in build.")] = "1",
     exact: Exact = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Add up several stores: files, or personal stores by name."""
     if personal_cli.named(out) and all(personal_cli.named(path) for path in stores):
         tokens = personal_cli.merge([path.name for path in stores], out.name)
-        typer.echo(f"{out}: {tokens:,} tokens added.")
+        say(f"{out}: {tokens:,} tokens added.")
         return
+    refuse_to_replace(out, yes, begins_with(MAGIC))
     import ngram_builder
 
     opened = [NgramStore.open(path, verify=True) for path in stores]
@@ -151,19 +159,19 @@ def query(
         opened = NgramStore.open(store, fingerprint=words.fingerprint)
         rows = personal_cli.continuations(opened, words, text, top)
     if as_json:
-        typer.echo(json.dumps({"name": "ngram query", "rows": rows}, ensure_ascii=False))
+        say_json({"name": "ngram query", "rows": rows})
         return
     if not rows:
-        typer.echo("The store has no continuation of these words.")
+        say("The store has no continuation of these words.")
     for row in rows:
-        table = Table(title=f"{row['context']!r} · seen before {row['total']} known continuations")
+        table = Table(title=plain(f"{row['context']!r} · seen before {row['total']} known continuations"))
         table.add_column("next")
         table.add_column("times", justify="right")
         table.add_column("share", justify="right")
         table.add_column("from")
         for entry in row["continuations"]:
             origins = ", ".join(f"{Path(o).name} ({times})" for o, times in entry.get("from", {}).items())
-            table.add_row(repr(entry["text"]), str(entry["count"]), f"{entry['share']:.1%}", origins)
+            table.add_row(plain(repr(entry["text"])), str(entry["count"]), f"{entry['share']:.1%}", plain(origins))
         Console().print(table)
 
 
@@ -177,7 +185,7 @@ def stats(
     if personal_cli.named(store):
         row = personal_cli.stats(store.name)
         if as_json:
-            typer.echo(json.dumps({"name": "ngram stats", "rows": [row]}, ensure_ascii=False))
+            say_json({"name": "ngram stats", "rows": [row]})
         else:
             personal_cli.print_stats(row)
         return
@@ -201,22 +209,23 @@ def stats(
         "sources": manifest["sources"],
     }
     if as_json:
-        typer.echo(json.dumps({"name": "ngram stats", "rows": [statistics]}, ensure_ascii=False))
+        say_json({"name": "ngram stats", "rows": [statistics]})
         return
-    table = Table(title=f"{store} · {statistics['bytes']:,} bytes, {statistics['bytes_per_ngram']:.2f} per n-gram")
+    table = Table(
+        title=plain(f"{store} · {statistics['bytes']:,} bytes, {statistics['bytes_per_ngram']:.2f} per n-gram")
+    )
     for column in ("order", "n-grams", "contexts", "at least"):
         table.add_column(column, justify="right")
     for n, ngrams in statistics["per_order"].items():
         contexts = statistics["contexts"].get(n, 0)
         table.add_row(n, f"{ngrams:,}", f"{contexts:,}", str(statistics["min_count"].get(n, "")))
-    console = Console()
-    console.print(table)
-    console.print(f"Tokenizer of {statistics['tokenizer']['name']}, {statistics['tokenizer']['fingerprint'][:12]}…")
-    console.print(f"From {statistics['documents']:,} documents, {statistics['tokens']:,} tokens:", end=" ")
-    console.print(", ".join(source["name"] for source in statistics["sources"]))
-    console.print(f"Largest error of a count: {statistics['max_relative_error']:.1%}")
+    Console().print(table)
+    say(f"Tokenizer of {statistics['tokenizer']['name']}, {statistics['tokenizer']['fingerprint'][:12]}…")
+    names = ", ".join(source["name"] for source in statistics["sources"])
+    say(f"From {statistics['documents']:,} documents, {statistics['tokens']:,} tokens: {names}")
+    say(f"Largest error of a count: {statistics['max_relative_error']:.1%}")
     if verify:
-        console.print("Checksums agree.")
+        say("Checksums agree.")
 
 
 def _bar() -> Progress:
@@ -265,10 +274,10 @@ def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
             "damage": [asdict(place) for place in report.damage],
             "seconds": round(report.seconds, 3),
         }
-        typer.echo(json.dumps({"name": "ngram build", "rows": [row]}))
+        say_json({"name": "ngram build", "rows": [row]})
         return
     kept = sum(report.ngrams.values())
-    typer.echo(
+    say(
         f"{out}: {kept:,} n-grams in {report.size:,} bytes, from {report.documents:,} documents and "
         f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places"
         + (f", {report.left_out:,} documents excluded by their signals." if report.left_out else ".")
@@ -277,9 +286,9 @@ def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
 
 def _print_damage(damage: Sequence[Damage]) -> None:
     for place in damage[:_SHOWN]:
-        typer.echo(f"Warning: {place}", err=True)
+        say(f"Warning: {place}", err=True)
     if len(damage) > _SHOWN:
-        typer.echo(f"Warning: {len(damage) - _SHOWN} more damaged places; --json lists all.", err=True)
+        say(f"Warning: {len(damage) - _SHOWN} more damaged places; --json lists all.", err=True)
 
 
 def _tokenizer(name: str) -> tuple[Tokenizer, str]:

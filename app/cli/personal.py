@@ -3,7 +3,6 @@ name. They call core.ngram.personal and ngram_builder.personal."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -12,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
+from app.cli.output import plain, say, say_json, visible
+from app.cli.shared import Yes, begins_with, refuse_to_replace
 from core.errors import InputError
 from core.ngram.shelf import Shelf, stores_folder
 
@@ -77,18 +78,19 @@ def add(
         raise InputError("Nothing to add; give files or a --phrase.")
     with _filled(store, tokenizer) as opened:
         adapted = opened.learned.exists()
-        with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+        columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn()
+        with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
             task = bar.add_task("Reading", total=1.0)
 
             def progress(share: float, file: str) -> None:
-                bar.update(task, completed=share, description=Path(file).name or "Done")
+                bar.update(task, completed=share, description=visible(Path(file).name) or "Done")
 
             added = personal.add(opened, paths, progress) if paths else personal.Added()
         for text in phrase or []:
             added.tokens += opened.learn(text, times=PHRASE)
         adapted = adapted and not opened.learned.exists()
     for place in added.damage[:_SHOWN]:
-        typer.echo(f"Warning: {place}", err=True)
+        say(f"Warning: {place}", err=True)
     row = {"store": store, "files": added.files, "tokens": added.tokens, "damaged": len(added.damage)}
     message = f"Added {added.files} files ({added.tokens:,} tokens) to {store}; {len(added.damage)} damaged places."
     if adapted:
@@ -143,11 +145,13 @@ def forget(
 def export(
     store: Store,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, .jsonl.zst.")],
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Write a personal store to one file that any Polydraft can import, with what the model learned from it."""
     from ngram_builder import personal
 
+    refuse_to_replace(out, yes)
     with closing(_opened(store, None)) as opened:
         done = personal.export(opened, out)
     row = {"store": store, "documents": done.documents, "adapter": done.adapter}
@@ -187,11 +191,14 @@ def compile_(
     out: Annotated[Path, typer.Option("--out", "-o", help="The trie store to write.")],
     min_count: Annotated[int, typer.Option(help="Drop n-grams seen less often.", min=1)] = 1,
     tokenizer: ModelName = "default",
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Write a personal store's counts, without its texts, as a trie store."""
+    from core.ngram.container import MAGIC
     from ngram_builder import personal
 
+    refuse_to_replace(out, yes, begins_with(MAGIC))
     with closing(_opened(store, tokenizer)) as opened:
         report = personal.compile_store(opened, out, min_count)
     kept = sum(report.ngrams.values())
@@ -213,7 +220,7 @@ def switch(
             opened.switch_learning(state == "on")
         else:
             opened.switch(state == "on")
-    typer.echo(f"{store}: {'learning ' if learning else ''}{state}.")
+    say(f"{store}: {'learning ' if learning else ''}{state}.")
 
 
 def delete(
@@ -233,13 +240,13 @@ def delete(
         opened, message = None, f"{store} cannot be read ({error}); its files will be deleted."
     else:
         message = f"{store} contains {opened.summary()['tokens']:,} tokens."
-    if not yes and not typer.confirm(f"{message} Delete it?"):
+    if not yes and not typer.confirm(visible(f"{message} Delete it?")):
         raise typer.Exit(1)
     if opened:
         opened.delete()
     else:
         remove_files(path)
-    typer.echo(f"{store} is deleted.")
+    say(f"{store} is deleted.")
 
 
 # ---------------------------------------------------------------- `ngram query`, `stats` and `merge` for a store by
@@ -284,13 +291,13 @@ def stats(store: str) -> StoreSummary:
 def print_stats(row: StoreSummary) -> None:
     state = f"{'on' if row['enabled'] else 'off'}, learning {'on' if row['learning'] else 'off'}"
     table = Table(
-        title=f"{row['store']} · {row['tokens']:,} tokens, {row['bytes']:,} bytes, {state}", title_justify="left"
+        title=plain(f"{row['store']} · {row['tokens']:,} tokens, {row['bytes']:,} bytes, {state}"), title_justify="left"
     )
     table.add_column("document")
     table.add_column("added")
     table.add_column("tokens", justify="right")
     for origin in row["documents"][:_SHOWN]:
-        table.add_row(origin["origin"], origin["added"], f"{origin['tokens']:,}")
+        table.add_row(plain(origin["origin"]), plain(origin["added"]), f"{origin['tokens']:,}")
     if len(row["documents"]) > _SHOWN:
         table.add_row(f"… and {len(row['documents']) - _SHOWN} more", "", "")
     Console().print(table)
@@ -337,4 +344,7 @@ def load_tokenizer(name: str) -> Tokenizer:
 
 
 def _print(as_json: bool, name: str, row: dict[str, Any], message: str) -> None:
-    typer.echo(json.dumps({"name": name, "rows": [row]}, ensure_ascii=False) if as_json else message)
+    if as_json:
+        say_json({"name": name, "rows": [row]})
+    else:
+        say(message)

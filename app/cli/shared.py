@@ -1,12 +1,15 @@
-"""What several commands share: flags, and text that is safe in a terminal."""
+"""Flags that several commands share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from core import options
+from core.errors import InputError
 
 Model = Annotated[
     str,
@@ -35,6 +38,7 @@ BaseStores = Annotated[
         show_default="those chosen on the page",
     ),
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Replace what is at --out already.")]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
 
 DraftModel = Annotated[
@@ -62,6 +66,25 @@ AllowHost = Annotated[
 ]
 
 
-def visible(text: str) -> str:
-    """Escapes control characters, so that a draft or the name of a file cannot control the terminal."""
-    return "".join(c if c.isprintable() or c in "\u200d\u200c" else ascii(c)[1:-1] for c in text)
+def refuse_to_replace(out: Path, yes: bool, is_own: Callable[[Path], bool] = lambda _: False) -> None:
+    """Raises InputError if there is something at `--out` that the command did not write: it would be lost.
+
+    Args:
+        yes: whether the user gave `--yes`.
+        is_own: whether a file or a folder that is there is of the kind that the command writes, and made anew.
+    """
+    if yes or not (out.exists() or out.is_symlink()) or (out.is_dir() and not any(out.iterdir())) or is_own(out):
+        return
+    raise InputError(f"{out} is there already, and would be lost; give another --out, or add --yes to replace it.")
+
+
+def begins_with(magic: bytes) -> Callable[[Path], bool]:
+    """Whether a path is a file with these first bytes."""
+
+    def does(path: Path) -> bool:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(magic)) == magic
+
+    return does

@@ -3,7 +3,6 @@ such adapters."""
 
 from __future__ import annotations
 
-import json
 import math
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from app.cli.output import plain, say, say_json
+from app.cli.shared import Yes, refuse_to_replace
 from core.errors import InputError
 from core.files import replacing
 
@@ -66,6 +67,7 @@ def eagle3(
         float, typer.Option(min=0, help="End after this many minutes of training in total; 0 is no limit.")
     ] = 0,
     held_out: Annotated[str | None, typer.Option(help="Text on which to evaluate the head at the end.")] = None,
+    yes: Yes = False,
 ) -> None:
     """Train an EAGLE-3 head. To resume after an interruption or the end of --minutes, run the same command again.
 
@@ -88,6 +90,7 @@ def eagle3(
 
     recipe = Recipe(steps, batch, unroll, share, replays, rate, warm_up=min(20, steps))
     work = work or out.with_name(out.name + ".work")
+    refuse_to_replace(out, yes, lambda _: work.exists())  # a training that goes on
     console = Console(stderr=True)
     head = None if begin_with is None else Eagle3Head.load(begin_with)
     written = work / "windows.npy"
@@ -168,14 +171,15 @@ def eagle3(
         rounded = quick or on_gpu
         done = train(head, teacher, windows, recipe, work, shown, minutes or math.inf, scale=scale, rounded=rounded)
     head.save(out)
-    typer.echo(f"{out}: step {done} of {recipe.steps}; the loss curve is {work / 'loss.jsonl'}.")
+    say(f"{out}: step {done} of {recipe.steps}; the loss curve is {work / 'loss.jsonl'}.")
     if held_out:
         documents = [document for _, of_file in read([held_out]) for document in of_file]
         test = teaching.windows(documents, target.tokenizer.encode, length, 64, seed=1)
         with torch.no_grad():
             ids = torch.from_numpy(test.astype(np.int64)).to(module.device)
             parts = [unrolled(head, teacher, some, 6) for some in ids.tensor_split(8)]
-        typer.echo(_table(parts))
+        for line in _table(parts):
+            say(line)
 
 
 @app.command()
@@ -250,6 +254,7 @@ def prose(
         Path | None, typer.Option(help="An adapter for the same model to train further, of the same rank.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Chooses the pieces, their order and the first matrices.")] = 0,
+    yes: Yes = False,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")] = False,
 ) -> None:
     """Train an adapter on general prose. To resume after an interruption or the end of --minutes, run the same command
@@ -275,7 +280,7 @@ def prose(
     def texts() -> tuple[list[NamedText], list[NamedText]]:
         remaining, counts = training.without(named(text), set_aside)
         for name, count in counts.items():
-            console.print(f"Set aside: {name}, {count:,} documents")
+            console.print(plain(f"Set aside: {name}, {count:,} documents"))
         return (remaining, named(held_out)) if held_out else training.divided(remaining)
 
     first = None if begin_with is None else adapters.load(begin_with)
@@ -288,6 +293,7 @@ def prose(
         "held_out": list(map(str, held_out)) if held_out else None,
     }
     work = work or out.with_name(out.name + ".work")
+    refuse_to_replace(out, yes, lambda folder: work.exists() or _has_provenance(folder))
     outcome: training.ProseOutcome | None = None
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}")
     with (
@@ -301,18 +307,19 @@ def prose(
                 continue
             if stage.held_out is not None:
                 kinds = ", ".join(f"{kind} {value:.3f}" for kind, value in stage.held_out.items())
-                bar.console.print(f"{stage.share:4.0%}  ln p on held-out text: {kinds}")
+                bar.console.print(plain(f"{stage.share:4.0%}  ln p on held-out text: {kinds}"))
             left = "" if stage.left is None else f"{stage.left / 60:.0f} min left"
             bar.update(task, description=stage.description, completed=stage.share, left=left)
     assert outcome is not None
     if as_json:
         row = {"share": round(outcome.share, 4), "seconds": round(outcome.seconds, 1), "rows": outcome.rows}
-        typer.echo(json.dumps({"name": "train prose", **row}, ensure_ascii=False))
+        say_json({"name": "train prose", **row})
     elif outcome.share < 1:
-        typer.echo(f"{outcome.share:.0%} of the training is done; the same command goes on from there.")
+        say(f"{outcome.share:.0%} of the training is done; the same command goes on from there.")
     else:
-        typer.echo(_prose_table(outcome.rows))
-        typer.echo(f"{out}: the adapter, and {training.PROVENANCE}; the curve is {work / training.CURVE}.")
+        for line in _prose_table(outcome.rows):
+            say(line)
+        say(f"{out}: the adapter, and {training.PROVENANCE}; the curve is {work / training.CURVE}.")
 
 
 @app.command()
@@ -327,6 +334,7 @@ def average(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the mean, in the layout of `peft`.")],
     held_out: Annotated[list[Path], typer.Option(help="Text on which to evaluate it; may be given several times.")],
     model: Annotated[str, typer.Option(help="The model: default, a GGUF file, a folder or a hub id.")] = "default",
+    yes: Yes = False,
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")] = False,
 ) -> None:
     """Average adapters on prose that were trained with one --seed. The mean of several recipes can predict more kinds
@@ -340,6 +348,7 @@ def average(
     from training import prose as training
     from training.texts import named
 
+    refuse_to_replace(out, yes, _has_provenance)
     parts = [(load(folder), weight) for folder, weight in map(_weighted, adapters)]
     texts = named(held_out)
     Console(stderr=True).print("Loading the model …")
@@ -347,10 +356,18 @@ def average(
     base, _ = base_store(loaded.tokenizer.fingerprint)
     rows = training.average(loaded, parts, (held_out, texts), out, base)
     if as_json:
-        typer.echo(json.dumps({"name": "train average", "rows": rows}, ensure_ascii=False))
+        say_json({"name": "train average", "rows": rows})
     else:
-        typer.echo(_prose_table(rows))
-        typer.echo(f"{out}: the adapter, and {training.PROVENANCE}.")
+        for line in _prose_table(rows):
+            say(line)
+        say(f"{out}: the adapter, and {training.PROVENANCE}.")
+
+
+def _has_provenance(folder: Path) -> bool:
+    """Whether a folder has an adapter that was trained here."""
+    from training.prose import PROVENANCE
+
+    return (folder / PROVENANCE).is_file()
 
 
 def _weighted(given: str) -> tuple[Path, int]:
@@ -376,7 +393,7 @@ def _number_of(given: str) -> tuple[str, int | None]:
     return (name, int(number)) if name and number.isascii() and number.isdigit() else (given, None)
 
 
-def _prose_table(rows: list[dict[str, Any]]) -> str:
+def _prose_table(rows: list[dict[str, Any]]) -> list[str]:
     """ln p on held-out text by kind."""
     mixed = "with_base_store_ln_p" in rows[0]
     lines = [
@@ -389,10 +406,10 @@ def _prose_table(rows: list[dict[str, Any]]) -> str:
             low, high, gain, error = (row[name + figure] for figure in ("ln_p", "adapted", "gain", "error"))
             line += f"  {low:.3f}   {high:.3f}  {gain:+.3f} ± {error:.3f}  "
         lines.append(line.rstrip())
-    return "\n".join(lines)
+    return lines
 
 
-def _table(parts: list[Unrolled]) -> str:
+def _table(parts: list[Unrolled]) -> list[str]:
     """Acceptance per depth on text that was not used for training."""
     depths = range(len(parts[0].overlaps))
     rows = ["depth  accepted by sampling  most probable token the same"]
@@ -400,4 +417,4 @@ def _table(parts: list[Unrolled]) -> str:
         overlap = sum(part.overlaps[j] for part in parts) / len(parts)
         matched = sum(part.matches[j] for part in parts) / len(parts)
         rows.append(f"{j + 1:5}  {overlap:20.3f}  {matched:24.3f}")
-    return "\n".join(rows)
+    return rows

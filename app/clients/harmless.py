@@ -1,8 +1,8 @@
-"""Fields of other programs' requests that change nothing here, each with its reason.
+"""Fields of other programs' requests that change nothing here, each with its reason, and other names of our options.
 
 Programs send every field of the server that they were written for. A field whose value has no effect on Polydraft's
-drafts is left out of the request before it is validated; the same field with a value that would change the text is
-refused by its name.
+drafts is left out of the request before it is validated. With a value that would change the text it becomes the option
+of a rule that Polydraft has (`RENAMED`), or is refused by its name.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from app.web.bounds import LABEL, LARGEST, MOST_NAMES
 from app.web.refused import Refused
 
 Test = Callable[[Any], bool]
+MIROSTAT = 2  # the version that the rule is
 
 
 def number(value: Any) -> bool:
@@ -193,18 +194,41 @@ HARMLESS: Mapping[str, Harmless] = {
 
 # Values of known fields that stand for a field that is left out
 ABSENT: Mapping[str, Harmless] = {
-    "seed": Harmless(only(-1), "llama-server's value for a seed that differs each time."),
+    "seed": Harmless(only(-1, 2**32 - 1), "llama-server's values for a seed that differs each time."),
     "stop": Harmless(only("", []), "An empty text ends no draft."),
 }
 
 # The field that switches the rule of another field on.
-SWITCHES = dict.fromkeys(
-    ("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers"),
-    "dry_multiplier",
-) | dict.fromkeys(("xtc_probability", "xtc_threshold"), "xtc_probability")
+SWITCHES = (
+    dict.fromkeys(
+        ("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers"),
+        "dry_multiplier",
+    )
+    | dict.fromkeys(("xtc_probability", "xtc_threshold"), "xtc_probability")
+    | dict.fromkeys(("mirostat", "mirostat_tau", "mirostat_eta"), "mirostat")
+)
 
 # Those that are options of ours, where the rule is on.
 OURS = {"dry_multiplier", "dry_base", "xtc_probability", "xtc_threshold"}
+
+# Fields of rules that Polydraft has under another name.
+RENAMED = {
+    "top_n_sigma": "n_sigma",
+    **dict.fromkeys(("typical_p", "typ_p", "typical"), "mass"),
+    "dry_allowed_length": "dry_allowed",
+    "mirostat_tau": "surprise",
+    "mirostat_eta": "rate",
+}
+
+WITHOUT_MIROSTAT = {"top_k", "top_p", "min_p", "xtc_probability", "xtc_threshold", "dry_multiplier", "dry_base"} | {
+    own for name, own in RENAMED.items() if not name.startswith("mirostat")
+}
+
+# Values of fields of a rule that is on, with which it is ours: the source's marks, and the whole text.
+AS_OURS: Mapping[str, Test] = {
+    "dry_sequence_breakers": only(["\n", ":", '"', "*"]),
+    "dry_penalty_last_n": only(-1),
+}
 
 # One field by the names of several servers. Programs send several of them at once, with one value.
 SAME = (
@@ -224,14 +248,30 @@ def translated(body: Any, known: Collection[str]) -> Any:
     if not isinstance(body, dict):
         return body
     fields = dict(body)
-    for name in body.keys() & HARMLESS.keys() - known:
+    for name in [name for name in body if name in HARMLESS and name not in known]:  # a chain has their order
         if (switch := SWITCHES.get(name)) and number(body.get(switch)) and not HARMLESS[switch].accepts(body[switch]):
             if name in OURS:
                 continue
-            raise Refused(422, f"{name} is not supported where {switch} is on.", "Leave it out.", name)
-        value = fields.pop(name)
-        if value is not None and not HARMLESS[name].accepts(value):
+            value = body[name]
+            if name in RENAMED:
+                _rename(fields, name)
+                continue
+            del fields[name]
+            if name == switch == "mirostat":
+                if value != MIROSTAT:
+                    raise Refused(422, f"mirostat {value} is not supported.", f"{MIROSTAT} is.", name)
+                fields["rule"] = "mirostat"
+            elif value is not None and not (name in AS_OURS and AS_OURS[name](value)):
+                raise Refused(422, f"{name} is not supported where {switch} is on.", "Leave it out.", name)
+            continue
+        if body[name] is None or HARMLESS[name].accepts(body[name]):
+            del fields[name]
+        elif name in RENAMED:
+            _rename(fields, name)
+        else:
             raise Refused(422, f"{name} is not supported.", "Leave it out.", name)
+    if fields.get("rule") == "mirostat" and "mirostat" in body:  # llama-server ignores all other samplers then
+        fields = {name: value for name, value in fields.items() if name not in WITHOUT_MIROSTAT}
     for names in SAME:
         own = next((name for name in names if name in known), None)
         for name in names if own else ():
@@ -242,4 +282,23 @@ def translated(body: Any, known: Collection[str]) -> Any:
                 fields[own] = value
             elif value is not None and value != fields[own]:
                 raise Refused(422, f"{own} and {name} are two different values.", f"Leave {name} out.", name)
-    return {name: value for name, value in fields.items() if name not in ABSENT or not ABSENT[name].accepts(value)}
+    return {
+        name: value
+        for name, value in fields.items()
+        if not (value is None and name in known) and not (name in ABSENT and ABSENT[name].accepts(value))
+    }
+
+
+def _rename(fields: dict[str, Any], name: str) -> None:
+    """Gives a field the name of our option, in its place."""
+    own, value = RENAMED[name], fields[name]
+    if value is not None and not number(value):
+        raise Refused(422, f"{name} is not a number.", "Leave it out.", name)
+    if value is None or own in fields:
+        if value not in (None, fields.get(own)):
+            raise Refused(422, f"{own} and {name} are two different values.", f"Leave {name} out.", name)
+        del fields[name]
+        return
+    renamed = {own if each == name else each: value for each, value in fields.items()}
+    fields.clear()
+    fields.update(renamed)

@@ -10,11 +10,11 @@ import json
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.clients.choices import Choice, Choices, Finish, only_grows
 from app.clients.options import ClientOptions
@@ -42,19 +42,6 @@ if TYPE_CHECKING:
 
 NAMES = {"k": "n_cmpl", "length": "n_predict"}
 TOKENS = 16  # if the request gives no number
-# llama-server's names, with the letters of its short form
-SAMPLERS = {
-    "dry": "d", "top_k": "k", "typ_p": "y", "top_p": "p", "top_n_sigma": "s", "min_p": "m", "temperature": "t",
-    "xtc": "x", "infill": "i", "penalties": "e", "adaptive_p": "a", "typical_p": "", "tfs_z": "", "temp": "",
-}  # fmt: skip
-
-
-def _named(samplers: Any) -> Any:
-    """The short form of samplers, "kpt", as their names."""
-    if not isinstance(samplers, str):
-        return samplers
-    names = {letter: name for name, letter in SAMPLERS.items() if letter}
-    return [names.get(letter, letter) for letter in samplers[: 2 * len(SAMPLERS)]]
 
 
 class Extra(BaseModel):
@@ -72,7 +59,7 @@ class InfillRequest(ClientOptions):
     Attributes:
         n_predict: tokens of a draft; a number above the maximum, or -1, is the maximum. 0 only caches the text.
         n_cmpl: number of texts; from 2 on the response is an array.
-        top_k, top_p, samplers: for sampled drafts only. Samplers whose own fields switch them off change nothing.
+        top_k, top_p: for sampled drafts only.
         id_slot: repeated in the response; texts with a common prefix always share the cache.
         model: any; the response names the one that drafted.
     """
@@ -87,14 +74,11 @@ class InfillRequest(ClientOptions):
     stop: Stops = Field(default=[])
     top_k: Whole | None = None
     top_p: Real | None = None
-    samplers: Annotated[Names, BeforeValidator(_named)] = Field(default=[])
     stream: bool = False
     id_slot: Whole = -1
     response_fields: Names | None = None
 
     def refuse_what_is_missing(self) -> None:
-        if unknown := [name for name in self.samplers if name not in SAMPLERS]:
-            raise Refused(422, f"The sampler {unknown[0]} is not known; {', '.join(SAMPLERS)} are.", param="samplers")
         if self.stream and self.n_cmpl > 1:
             raise Refused(422, "n_cmpl above 1 cannot be streamed.", "Leave stream or n_cmpl out.", "stream")
 

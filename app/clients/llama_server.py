@@ -32,7 +32,7 @@ MOST_TOKENS = 1 << 16  # in a request
 class TokenizeRequest(Strict):
     """
     Attributes:
-        with_pieces: return the text of each token, too.
+        with_pieces: return the text of each token, too; of a part of a character its bytes.
         add_special: only false; the tokens of a part of a text are asked for.
         parse_special: only false; a text contains no special tokens.
     """
@@ -80,7 +80,7 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
         ids = tokenizer.encode(body.content)
         if not body.with_pieces:
             return {"tokens": ids}
-        return {"tokens": [{"id": i, "piece": tokenizer.decode([i])} for i in ids]}
+        return {"tokens": [{"id": i, "piece": _piece(tokenizer.pieces[i])} for i in ids]}
 
     @post(app, "/detokenize", DetokenizeRequest, MAX_BODY)
     def detokenize(body: DetokenizeRequest) -> dict[str, object]:
@@ -89,6 +89,14 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
         if largest >= known:
             raise Refused(422, f"The token {largest} given; the model's tokens go up to {known - 1}.", param="tokens")
         return {"content": tokenizer.decode(body.tokens)}
+
+
+def _piece(piece: bytes) -> str | list[int]:
+    """The text of a token; the bytes of one that is not UTF-8, as of a part of a character."""
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return list(piece)
 
 
 def _loaded(service: DraftService) -> Autocomplete:

@@ -273,8 +273,8 @@ def _logprobs(chances: list[dict[str, Any]], start: int, most: int) -> dict[str,
         offsets.append(at)
         at += len(chance["text"])
     return {
-        "tokens": [chance["text"] for chance in chances],
+        "tokens": [chance["name"] for chance in chances],
         "token_logprobs": [chance["logprob"] for chance in chances],
-        "top_logprobs": [{**dict(c["likeliest"]), c["text"]: c["logprob"]} for c in chances] if most else None,
+        "top_logprobs": [{**dict(c["likeliest"]), c["name"]: c["logprob"]} for c in chances] if most else None,
         "text_offset": offsets,
     }

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from app.clients.harmless import translated
 from app.service import given as options
@@ -27,7 +27,27 @@ from core.options import Value as Option
 COMMON = ("k", "length", "temperature", "seed")  # flags for which the interfaces have their own names
 FIELDS = {flag.replace("-", "_"): flag for flag in options.ALL_FLAGS if flag not in COMMON}
 
+# llama-server's names of samplers, with the letters of its short form, and those of the fields that they own
+SAMPLERS = {
+    "dry": "d", "top_k": "k", "typ_p": "y", "top_p": "p", "top_n_sigma": "s", "min_p": "m", "temperature": "t",
+    "xtc": "x", "infill": "i", "penalties": "e", "adaptive_p": "a", "typical_p": "", "tfs_z": "", "temp": "",
+}  # fmt: skip
+OF_SAMPLERS = {"mass": "typ_p", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "n_sigma": "top_n_sigma"}
+OF_SAMPLERS |= dict.fromkeys(("dry_multiplier", "dry_base", "dry_allowed"), "dry")
+OF_SAMPLERS |= dict.fromkeys(("xtc_probability", "xtc_threshold"), "xtc")
+
 DROPS_NONE = {"top-p": (1,), "top-k": (0, -1), "min-p": (0,)}  # values with which programs switch a rule off
+
+
+def _named(samplers: Any) -> Any:
+    """The short form of samplers, "kpt", as their names. Some programs name one twice."""
+    if isinstance(samplers, str):
+        names = {letter: name for name, letter in SAMPLERS.items() if letter}
+        samplers = [names.get(letter, letter) for letter in samplers[: 2 * len(SAMPLERS)]]
+    hashable = isinstance(samplers, list) and all(isinstance(name, str) for name in samplers)
+    if not hashable:
+        return samplers
+    return list(dict.fromkeys("typ_p" if name == "typical_p" else name for name in samplers))
 
 
 class ClientOptions(BaseModel):
@@ -35,6 +55,8 @@ class ClientOptions(BaseModel):
 
     Attributes:
         rule, mode, speculate, drafter: as the flags of these names.
+        samplers: llama-server's list of those that are applied, or its short form; a rule that it leaves out is off.
+            The order is that of the fields.
         stores: the personal stores to use, instead of those that are on.
         heal: complete a half-typed word.
         background: text that the model reads before the text and that the drafts do not continue.
@@ -52,6 +74,7 @@ class ClientOptions(BaseModel):
     mode: Name | None = None
     speculate: Name | None = None
     drafter: Name | None = None
+    samplers: Annotated[Names, BeforeValidator(_named)] = Field(default=[])
     stores: Names | None = None
     heal: bool = True
     background: LongText = ""
@@ -90,8 +113,12 @@ class ClientOptions(BaseModel):
             superposed, drawn: further flags, for superposed and for sampled drafts.
         Raises: Refused for an unknown field, a value out of range, and an option that would have no effect.
         """
+        if unknown := [name for name in self.samplers if name not in SAMPLERS]:
+            raise Refused(422, f"The sampler {unknown[0]} is not known; {', '.join(SAMPLERS)} are.", param="samplers")
         given: dict[str, Option] = {"k": drafts, "length": tokens}
         for name, value in (self.model_extra or {}).items():
+            if self.samplers and OF_SAMPLERS.get(name, self.samplers[0]) not in self.samplers:
+                continue
             if name not in FIELDS:
                 raise Refused(422, f"{name} is no field that the server knows.", "docs/clients.md names them.", name)
             if value is not None:

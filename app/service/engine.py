@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from app.cli.output import visible
 from app.service import sampling, speculation
 from app.service.events import drafts_event, drafts_of, stats_event
 from app.service.jobs import Job, Position, Query
@@ -58,7 +59,7 @@ class Engine:
         self._recovery = Recovery(self._tabs)
         self._seconds = 0.0  # of the latest pass
         self._chore: Iterator[None] | None = None  # measurements, one pass per step
-        self._removed = autocomplete.removed
+        self._removed, self._notice = autocomplete.removed, autocomplete.notice
 
     @property
     def busy(self) -> bool:
@@ -132,6 +133,10 @@ class Engine:
         """If the adapters in use have changed, or text was removed from a store, closes all sessions and queues their
         requests again. Takes some microseconds otherwise."""
         changed = self.autocomplete.adapt()
+        if (notice := self.autocomplete.notice) != self._notice:
+            self._notice = notice
+            if notice:  # a server for programs has no page that shows it
+                log.warning("%s", visible(notice))
         if changed or self.autocomplete.removed != self._removed:
             self._removed = self.autocomplete.removed
             for job in self.close_sessions():

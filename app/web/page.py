@@ -188,7 +188,7 @@ class OnlyNeeded:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
-        if of_programs(scope["path"]):
+        if of_programs(scope["path"]) or scope["path"].startswith("/api/"):
             await no_route(scope["path"], scope["method"])(scope, receive, send)
             return
         what = {"message": f"There is nothing at {scope['path'][:80]}.", "fix": "Open the page at /."}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -26,10 +27,16 @@ BODIES = WeakKeyDictionary[Callable[..., Any], type[BaseModel]]()  # by route
 LLAMA_SERVER = (
     "/infill", "/completion", "/completions", "/health", "/models", "/props", "/slots", "/tokenize", "/detokenize",
 )  # fmt: skip
-OLLAMA = ("/api/generate", "/api/tags", "/api/version", "/api/show")
+OLLAMA = (
+    "/api/generate", "/api/tags", "/api/version", "/api/show",
+    # not served, and asked for by its programs
+    "/api/chat", "/api/ps", "/api/embed", "/api/embeddings", "/api/pull", "/api/push", "/api/create", "/api/copy",
+    "/api/delete",
+)  # fmt: skip
 
 NAMED = 8  # errors of one request that a response names
 MOST_VALUES = 80_000  # of one body, at any depth: a document may have 10,000 private ranges, a list 65,536 tokens
+BODY_S = 10.0  # seconds until the next piece of a body has to come
 MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text before the caret
 
 
@@ -62,17 +69,20 @@ def no_route(path: str, method: str, status: int = 404) -> Response:
         nearer = shown.rstrip("/") != shown and of_programs(shown.rstrip("/"))
         fix = f"Use {shown.rstrip('/')}." if nearer else "docs/clients.md names the addresses."
         error = Refused(404, f"Polydraft serves nothing at {shown}.", fix)
-    return refusal(path, error)
+    # The page has no other addresses below /api/ than those that it asks for.
+    return refusal(OLLAMA[0] if status == 404 and path.startswith("/api/") else path, error)
 
 
-async def _conflict(_: Request, error: Exception) -> Response:
+async def _conflict(request: Request, error: Exception) -> Response:
+    if of_programs(request.url.path):
+        return refusal(request.url.path, Refused(409, str(error)))
     return JSONResponse(mended({"message": str(error), "fix": ""}), 409)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     # The unread body must not be parsed as the next request on this connection.
-    headers = {"Connection": "close"} if error.status == 413 else {}
+    headers = {"Connection": "close"} if error.status in (408, 413) else {}
     return refusal(request.url.path, error, headers)
 
 
@@ -171,10 +181,25 @@ def _invalid(request: Request, errors: Sequence[Any]) -> Refused:
     return Refused(422, " ".join(map(in_words, details)), fix, param)
 
 
+async def pieces(request: Request) -> AsyncGenerator[bytes]:
+    """The pieces of a request's body. Raises Refused if the next one does not come within BODY_S."""
+    coming = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(BODY_S):
+                piece = await anext(coming)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            message = f"The request has no end: nothing came for {BODY_S:g} s."
+            raise Refused(408, message, "Send its length, or the last chunk of its body.") from None
+        yield piece
+
+
 async def body_of(request: Request, limit: int) -> bytes:
     body = bytearray()
     try:
-        async for chunk in request.stream():
+        async for chunk in pieces(request):
             body += chunk
             if len(body) > limit:
                 break

@@ -15,9 +15,9 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
-import typer
 import uvicorn
 
+from app.cli.output import say
 from app.learning.background import learner_for, resume_learning
 from app.learning.base_stores import in_full, shelf_of
 from app.service.service import DraftService, load_failure
@@ -27,7 +27,7 @@ from app.web import ending, running
 from app.web.running import PORT
 from app.web.security.access import Access, token
 from app.web.security.allowed import allowed
-from app.web.security.connections import configured, raise_descriptor_limit
+from app.web.security.connections import FEW, configured, descriptors, raise_descriptor_limit
 from app.web.security.guard import HOST
 from app.web.site import create_app, create_service_app
 from core.errors import InputError, traced
@@ -100,6 +100,12 @@ def serve(
     options |= {"allow_origin": sorted(also.origins), "allow_host": sorted(also.hosts)}
     bases = shelf_of(base_store)  # a wrong file ends the start
     raise_descriptor_limit()
+    if (most := descriptors()) < FEW:
+        say(
+            f"Warning: this process may open {most} files at once, too few for several programs; `ulimit -n 1024` "
+            "before the start allows more.",
+            err=True,
+        )
     access = Access(token()) if with_token else None
     wanted = PORT if port is None else port
     listener = _listen(wanted, host)  # first, so that a taken port is detected before seconds of loading
@@ -117,10 +123,12 @@ def serve(
             if draft_model is not None:
                 offer_draft_model(loaded, draft_model, backend, precision)
             return_freed()
+            if loaded.notice:
+                say(loaded.notice, err=True)
             once_loaded()
             return loaded
         except Exception as error:
-            typer.echo(" ".join(load_failure(error)).strip(), err=True)
+            say(" ".join(load_failure(error)).strip(), err=True)
             raise
 
     def ready() -> None:
@@ -232,33 +240,33 @@ def tell_programs(words: str, host: str, port: int, access: Access | None) -> No
     elsewhere = _is_elsewhere(host)
     address = f"http://{host}:{port}"
     if elsewhere:
-        typer.echo(
+        say(
             f"Warning: --host {host} gives other machines access. The traffic is not encrypted: "
             "use it only in a network that you trust.",
             err=True,
         )
     if access is None:
         who = "every program that reaches this machine" if elsewhere else "every user and every program of this machine"
-        typer.echo(
+        say(
             f"Warning: without a token {who} can get drafts from your personal stores, and add text to those that "
             f"learn, at {address}.",
             err=True,
         )
-    typer.echo(f"{words} {address}: /v1/completions, /v1/models, /infill, /health.")
+    say(f"{words} {address}: /v1/completions, /v1/models, /infill, /health.")
     if access is not None:
-        typer.echo("Programs send the output of `polydraft token` as `Authorization: Bearer`, or as their API key.")
+        say("Programs send the output of `polydraft token` as `Authorization: Bearer`, or as their API key.")
 
 
 def _tell(words: str, port: int, access: Access | None, open_browser: bool) -> None:
     """Prints the page's address, and opens it."""
     address = f"http://{HOST}:{port}"
     if access is None:
-        typer.echo(
+        say(
             "Warning: without a token every user and every program of this machine can read and change your "
             f"personal stores through {address}.",
             err=True,
         )
-    typer.echo(f"{words} {address}" + (f"/?token={access.token}" if access else ""))
+    say(f"{words} {address}" + (f"/?token={access.token}" if access else ""))
     if open_browser:
         _show(f"{address}/?ticket={access.ticket()}" if access else address)
 

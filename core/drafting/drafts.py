@@ -12,7 +12,7 @@ from core.errors import InputError, OptionError
 from core.models.base import LanguageModel
 from core.models.base import Sequence as Cached
 from core.ngram.interpolation import Geometric, Interpolation, Linear, Store
-from core.options import OPTIONS, DraftOptions, with_library_defaults
+from core.options import OPTIONS, DraftOptions, check_types, with_library_defaults
 from core.samplers.base import Processor
 
 # Least number of candidates with forks. It is at least 3k for every k of the page, so it is the same for all of them.
@@ -58,6 +58,7 @@ class Options(DraftOptions):
     first_ids: np.ndarray | None = None
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name, low in (("k", 1), ("length", 1), ("exact_steps", 0), ("forks", 0), ("reset_every", 0)):
             if getattr(self, name) < low:
                 raise self._refused(name, f"at least {low}")

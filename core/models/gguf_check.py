@@ -273,11 +273,8 @@ def table(c: Config) -> dict[str, Expected]:
 
 
 def _may_lack(file: GGUFFile, name: str) -> bool:
-    """Whether a tensor may be missing: output rows may be the embeddings; experts have their own tensors; a part of a
-    split file lacks the others'."""
-    experts = ".ffn_" in name and any(".expert" in key for key in file.fields)
-    parts = file.fields.get("split.count")
-    return name == "output.weight" or experts or (isinstance(parts, int) and parts > 1)
+    """Whether a tensor may be missing: output rows may be the embeddings; experts have their own tensors."""
+    return name == "output.weight" or (".ffn_" in name and any(".expert" in key for key in file.fields))
 
 
 def _check_common(file: GGUFFile) -> None:

@@ -9,6 +9,7 @@ that is truncated during reading gives an error too, where a mapped one would en
     tensors: text name, u32 dimensions, u64 each, u32 type, u64 offset from `start`
     start: the next multiple of the alignment; the tensors' data, none over another
 
+A sound file that holds something else than a whole model, or that is newer than this parser, is refused as what it is.
 `gguf_check` compares the tensors with the metadata.
 """
 
@@ -32,10 +33,15 @@ from core.files import check_regular, open_regular
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
+LATER = 255  # types of tensors and values, and versions, up to here may exist one day; a larger number is damage
 HEADER = 64 << 20  # bytes before the tensors' data; the largest vocabularies of today take 20 MB
 DIMENSIONS = 4
 ALIGNMENT = 32  # if a file states none
+NESTED = 8  # lists within lists
+EXACT = "tokenizer.ggml."  # fields whose texts must be UTF-8; others describe, and may be in an old encoding
 _FIRST = 4 << 20  # bytes of the header that are read at once
+_OTHER_TYPE = "choose another file of the model, such as one in Q4_K_M or Q8_0"
+_NAME = 80  # characters of a name in an error message
 _SENTENCE = 200  # characters of an error message; a name in the file may be as long as the file
 
 # Types of a field's value: their struct formats, and the two that have a length.
@@ -43,7 +49,18 @@ _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _TEXT, _ARRAY = 8, 9
 _LENGTH = struct.Struct("<Q")  # of a text
 # The minimum size of each in a file, so that a count can be refused before a loop over it.
-_LEAST_TEXT, _LEAST_FIELD, _LEAST_TENSOR = 8, 8 + 4 + 1, 8 + 4 + 8 + 4 + 8
+_LEAST_TEXT, _LEAST_LIST, _LEAST_FIELD, _LEAST_TENSOR = 8, 4 + 8, 8 + 4 + 1, 8 + 4 + 8 + 4 + 8
+
+# Types of tensors that llama.cpp once wrote and no longer reads, by number.
+_REMOVED = {4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8"}
+_REMOVED |= {36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8"}
+# What a file says that it holds instead of a model: by general.type, and for older files by the architecture.
+_OTHERS = {
+    "adapter": "a LoRA adapter, which changes a model; choose the model's own file",
+    "mmproj": "a projector, which reads images for a model; choose the model's own file",
+    "imatrix": "an importance matrix, made to quantise a model; choose the model's own file",
+}
+_PROJECTOR = "clip"
 
 _PLAIN: dict[GGMLQuantizationType, type[np.generic]] = {
     GGMLQuantizationType.F16: np.float16,
@@ -165,7 +182,7 @@ class _Parser:
             )
         (version,) = self._unpack("<I", "its version")
         if version not in VERSIONS:
-            self._damaged(f"version {version}, where {VERSIONS[0]} or {VERSIONS[1]} is expected")
+            self._refuse_version(version)
         tensors, fields = self._unpack("<QQ", "its counts")
         self._expect(fields, _LEAST_FIELD, "fields of metadata")
         stored: dict[str, Any] = {}
@@ -176,26 +193,54 @@ class _Parser:
             (kind,) = self._unpack("<I", key)
             stored[key] = self._value(kind, key)
         self._expect(tensors, _LEAST_TENSOR, "tensors")
-        if not tensors:
-            self._damaged("no tensors")
+        self._refuse_others(stored, tensors)
         stated = [self._tensor() for _ in range(tensors)]
         return GGUFFile(self._path, stored, self._placed(stated, stored.get("general.alignment", ALIGNMENT)))
 
-    def _value(self, kind: int, key: str) -> Any:
+    def _refuse_version(self, version: int) -> NoReturn:
+        swapped = int.from_bytes(version.to_bytes(4, "little"), "big")
+        if 1 <= swapped <= LATER:
+            self._refuse("is a GGUF file for big-endian machines; choose another file of the model")
+        if 1 <= version <= LATER:
+            self._refuse(
+                f"is of version {version} of GGUF, and 2 and 3 are read here; choose another file of the model"
+            )
+        self._damaged(f"version {version}, where {VERSIONS[0]} or {VERSIONS[1]} is expected")
+
+    def _refuse_others(self, fields: dict[str, Any], tensors: int) -> None:
+        """Refuses a file that is sound and no whole model."""
+        held = fields.get("general.type", "")
+        held = "mmproj" if fields.get("general.architecture") == _PROJECTOR else held if isinstance(held, str) else ""
+        if held in _OTHERS:
+            self._refuse(f"is {_OTHERS[held]}")
+        parts, part = fields.get("split.count"), fields.get("split.no")
+        if type(parts) is int and type(part) is int and parts > 1:
+            whole = "join them with `llama-gguf-split --merge`, or choose a file in one part"
+            self._refuse(f"is part {part + 1} of {parts} of a model; {whole}")
+        if not tensors:
+            self._refuse("has a model's vocabulary or description and no weights; choose the model's own file")
+
+    def _value(self, kind: int, key: str, within: int = 0) -> Any:
+        """A field's value; `within` so many lists."""
         if kind in _NUMBERS:
             return self._unpack(f"<{_NUMBERS[kind]}", key)[0]
         if kind == _TEXT:
-            return self._text(key)
+            return self._text(key, exact=key.startswith(EXACT))
         if kind != _ARRAY:
-            self._damaged(f"a value of the unknown type {kind} for {key!r}")
+            self._unknown(kind, key)
         of, count = self._unpack("<IQ", key)
         if of in _NUMBERS:
             self._expect(count, struct.calcsize(_NUMBERS[of]), f"numbers of {key!r}")
             return list(self._unpack(f"<{count}{_NUMBERS[of]}", key))
-        if of != _TEXT:
-            self._damaged(f"a list of the unknown type {of} for {key!r}")
-        self._expect(count, _LEAST_TEXT, f"texts of {key!r}")
-        return self._texts(count, key)
+        if of == _TEXT:
+            self._expect(count, _LEAST_TEXT, f"texts of {key!r}")
+            return self._texts(count, key, exact=key.startswith(EXACT))
+        if of != _ARRAY:
+            self._unknown(of, key)
+        self._expect(count, _LEAST_LIST, f"lists of {key!r}")
+        if within == NESTED:
+            self._damaged(f"lists in {NESTED + 1} lists for {key!r}")
+        return [self._value(of, key, within + 1) for _ in range(count)]
 
     def _tensor(self) -> tuple[str, GGMLQuantizationType, tuple[int, ...], int]:
         name = self._text("a tensor's name")
@@ -209,7 +254,7 @@ class _Parser:
         try:
             kind = GGMLQuantizationType(number)
         except ValueError:
-            self._damaged(f"the unknown type {number} for {name!r}")
+            self._unknown(number, name, _REMOVED.get(number))
         return name, kind, shape, offset
 
     def _placed(
@@ -257,19 +302,19 @@ class _Parser:
         start = self._take(struct.calcsize(form), what)  # before `_bytes`, which grows
         return struct.unpack_from(form, self._bytes, start)
 
-    def _text(self, what: str) -> str:
+    def _text(self, what: str, exact: bool = True) -> str:
         (length,) = self._unpack("<Q", what)
         start = self._take(length, what)
         try:
-            return self._bytes[start : start + length].decode()
+            return self._bytes[start : start + length].decode(errors="strict" if exact else "replace")
         except UnicodeDecodeError:
             self._damaged(f"a text that is not UTF-8 for {what!r}")
 
-    def _texts(self, count: int, what: str) -> list[str]:
+    def _texts(self, count: int, what: str, exact: bool = True) -> list[str]:
         """As many texts, as `_text` reads them; a vocabulary has hundreds of thousands."""
         texts = list[str]()
         while len(texts) < count:
-            texts.append(self._text(what))  # reads on in the file, or reports the fault
+            texts.append(self._text(what, exact))  # reads on in the file, or reports the fault
             held, at = self._bytes, self._at
             last = len(held) - _LENGTH.size
             with suppress(UnicodeDecodeError):
@@ -288,6 +333,22 @@ class _Parser:
         if count * each > self._size - self._at:
             self._damaged(f"{count} {what} announced, but only {self._size} bytes")
 
+    def _unknown(self, kind: int, what: str, removed: str | None = None) -> NoReturn:
+        """Refuses a type without a size that is known, so that nothing behind it can be found."""
+        if removed:
+            self._refuse(f"has {_short(what)} in the type {removed}, which llama.cpp gave up; {_OTHER_TYPE}")
+        if kind > LATER:
+            self._damaged(f"the unknown type {kind} for {_short(what)}")
+        reason = "this version of Polydraft does not know (the file is newer, or damaged)"
+        self._refuse(f"has {_short(what)} in the type {kind}, which {reason}; {_OTHER_TYPE}")
+
     def _damaged(self, fault: str) -> NoReturn:
         fault = fault if len(fault) <= _SENTENCE else fault[: _SENTENCE - 1] + "…"
-        raise ModelFileError(f"{self._path} is a damaged or truncated GGUF file (it has {fault}); download it again.")
+        self._refuse(f"is a damaged or truncated GGUF file (it has {fault}); download it again")
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise ModelFileError(f"{self._path} {reason}.")
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= _NAME else name[: _NAME - 1] + "…")

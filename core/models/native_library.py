@@ -132,7 +132,12 @@ def _intact(path: Path) -> bool:
 
 def _build(source: CppSource, path: Path) -> None:
     """Compiles into `path`. Other processes see the old file or the complete new one."""
-    compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
+    try:
+        given = shlex.split(os.environ.get("CXX", ""))
+    except ValueError as error:
+        why = str(error).lower()
+        raise CannotCompile(f"CXX is {os.environ['CXX']!r}, which no shell could read ({why}); correct it") from error
+    compiler = given or list(filter(None, map(shutil.which, COMPILERS)))[:1]
     if not compiler:
         raise CannotCompile("no C++ compiler was found (Debian, Ubuntu: apt-get install g++)")
     with scratch() as folder:

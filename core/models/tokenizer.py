@@ -21,6 +21,7 @@ END_NAMES = frozenset(
 BOUNDARY_NAMES = ("<|endoftext|>", "<|end_of_text|>", "<|begin_of_text|>")
 _OPENING = "Here is the text."  # of a dozen that were tried, the one after which first words are most probable
 _NEXT_WORD = "I"  # a word that merges with no white space before it but a single space
+BYTES = "bytes:"  # before the bytes of a token that is not UTF-8, in its name
 SURROGATE = re.compile("[\ud800-\udfff]")  # half of a pair, from a broken paste: it has no UTF-8 form
 # Kinds of tokens in a GGUF file: `tokenizer.ggml.token_type`
 UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 2, 3, 4, 5
@@ -31,6 +32,15 @@ def joins_next_word(text: str) -> bool:
     brackets and quotation marks. Straight marks open where a word may follow without a space."""
     text = text.rstrip("\"'")
     return not text or text[-1].isspace() or unicodedata.category(text[-1]) in ("Ps", "Pi")
+
+
+def written(piece: bytes) -> str:
+    """A token's text. If it is not UTF-8, as a part of a character, its bytes as OpenAI's interface writes them,
+    `bytes:\\xf0\\x9f`, so that no two tokens have one name."""
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return BYTES + "".join(f"\\x{byte:02x}" for byte in piece)
 
 
 class Tokenizer(ABC):
@@ -55,6 +65,11 @@ class Tokenizer(ABC):
     @abstractmethod
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, without special tokens: text that looks like one is encoded as plain characters."""
+
+    @cached_property
+    def ends(self) -> frozenset[int]:
+        """The ids that end a text or a line: line ends, with white space beside them in many vocabularies."""
+        return self.eos_ids | {i for i, piece in enumerate(self.pieces) if b"\n" in piece and not piece.strip()}
 
     @cached_property
     def between(self) -> list[int]:

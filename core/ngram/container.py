@@ -21,6 +21,8 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping
+from contextlib import ExitStack
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +74,10 @@ class Container:
         section's checksum too, which reads the whole file. Raises StoreError."""
         self.path = Path(path)
         try:
-            with open_regular(self.path) as file:
-                self.size = os.fstat(file.fileno()).st_size
+            with ExitStack() as opened:
+                file = opened.enter_context(open_regular(self.path))
+                self._state = _state(file)
+                self.size = self._state[0]
                 head = file.read(_HEAD.size)
                 if len(head) < _HEAD.size or not head.startswith(MAGIC):
                     raise StoreError(f"{self.path} is not an n-gram store: its first bytes are different.")
@@ -90,11 +94,22 @@ class Container:
                 self.manifest: dict[str, Any] = _parse(self.path, text)
                 self._sections = self._check_sections()
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._file = file
+                opened.pop_all()
         except OSError as error:
             raise StoreError(f"{self.path} cannot be read: {error.strerror or error}.") from error
         self._view = memoryview(self._map)
         if verify:
             self.verify()
+
+    def check_unchanged(self) -> None:
+        """Raises StoreError if another program has written into the mapped file: its bytes mean something else now, or
+        are gone. A new file of the same name, as `write_container` makes it, leaves this one as it is."""
+        if _state(self._file) != self._state:
+            raise StoreError(
+                f"{self.path} was overwritten while it is in use; restart the program, and next time move the new file "
+                "to this name instead of copying it over the old one."
+            )
 
     def _check_sections(self) -> dict[str, tuple[int, int, str]]:
         sections: dict[str, tuple[int, int, str]] = {}
@@ -145,10 +160,16 @@ class Container:
     def close(self) -> None:
         """Unmaps the file once no view of it is in use."""
         self._view.release()
+        self._file.close()
         try:
             self._map.close()
         except BufferError:
             return  # a reader still holds a section; the map is released with it
+
+
+def _state(file: BufferedReader) -> tuple[int, int]:
+    state = os.fstat(file.fileno())
+    return state.st_size, state.st_mtime_ns
 
 
 def _parse(path: Path, text: bytes) -> dict[str, Any]:

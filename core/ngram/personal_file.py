@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -86,6 +87,7 @@ class PersonalFile:
                 raise StoreError(f"There is no personal store at {path}.")
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror or error}.") from error
+        _give_mode_to_log(path)
         with reported(path):
             connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         file = cls(path, connection)
@@ -252,6 +254,17 @@ class PersonalFile:
             for key, value in settings.items():
                 self.set(key, value)
             self.db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _give_mode_to_log(path: Path) -> None:
+    """Gives the file's own mode to the log and its index beside it. SQLite makes them with that mode, so they stay
+    read-only after the file was, and no later change would be possible."""
+    for ending in ("-wal", "-shm"):
+        beside = path.with_name(path.name + ending)
+        with suppress(OSError):  # there is none, or it is another user's
+            mode = path.stat().st_mode
+            if mode & ~beside.stat().st_mode & stat.S_IWUSR:
+                beside.chmod(stat.S_IMODE(mode))
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -174,11 +174,11 @@ class NgramStore:
 
     def count(self, ids: Sequence[int]) -> int:
         """The number of occurrences of this n-gram; 0 if it is not stored."""
-        return self._record(self._key(ids))[0]
+        return self._found(ids)[0]
 
     def total(self, ids: Sequence[int]) -> int:
         """Sum of the counts of the stored continuations of this context; 0 if it has none."""
-        return self._record(self._key(ids))[1]
+        return self._found(ids)[1]
 
     def evidence(self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None) -> Evidence:
         """The counts for each candidate, for all contexts in one call.
@@ -190,6 +190,7 @@ class NgramStore:
 
         Raises: InputError for an order that the store lacks, or shapes that do not fit.
         """
+        self._container.check_unchanged()
         wanted = self.orders if orders is None else tuple(sorted(orders))
         for n in wanted:
             if n not in self.orders:
@@ -223,6 +224,7 @@ class NgramStore:
 
     def counted(self, context: Sequence[int], candidates: Sequence[int], orders: Sequence[int]) -> list[OrderCounts]:
         """`evidence` for one context, of as many orders as the store has continuations of."""
+        self._container.check_unchanged()
         keys, counts, below = [self._keys.get(i) for i in candidates], list[OrderCounts](), None
         for n, suffix in zip(orders, self._suffixes(context, orders), strict=False):
             seen, total, below = self._continuations(suffix, keys, below)
@@ -260,6 +262,7 @@ class NgramStore:
     def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
         """All n-grams with count and total, in no particular order; contexts that were pruned have count
         0."""
+        self._container.check_unchanged()
         tokens = self._by_rank.tolist()
         for key, i in self._trie.iteritems():
             count, total = self._records[i]
@@ -268,17 +271,19 @@ class NgramStore:
     def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
         """The `limit` most frequent tokens that followed this context: (id, count). Slow for frequent
         contexts: it iterates over every stored n-gram that starts with this one."""
+        self._container.check_unchanged()
         prefix = self._key(context)
         return [] if prefix is None else self._most_frequent(prefix, self._trie.iteritems(prefix), limit)
 
     def quick_continuations(self, context: Sequence[int], limit: int) -> list[tuple[int, int]]:
         """`continuations`, or [] if more than QUICK stored n-grams start with this context."""
         prefix = self._key(context)
-        if prefix is None or not self._record(prefix)[1]:
+        if prefix is None or not self._found(context)[1]:
             return []
         if (known := self._followers.get((prefix, limit))) is None:
             if len(self._followers) >= REMEMBERED_LISTS:
                 self._followers.clear()
+            self._container.check_unchanged()
             below = [*islice(self._trie.iteritems(prefix), QUICK + 1)]
             known = self._most_frequent(prefix, below, limit) if len(below) <= QUICK else []
             self._followers[prefix, limit] = known
@@ -350,6 +355,13 @@ class NgramStore:
         known, record = self._known, self._record
         grams = [None if key is None else suffix + key for key in keys]
         return seen, total, [(known.get(gram) or record(gram))[0] if gram else 0 for gram in grams]
+
+    def _found(self, ids: Sequence[int]) -> tuple[int, int]:
+        """The record of an n-gram, which is read if it is not known yet."""
+        key = self._key(ids)
+        if key is not None and key not in self._known:
+            self._container.check_unchanged()
+        return self._record(key)
 
     def _record(self, key: bytes | None) -> tuple[int, int]:
         """The n-gram's count and total; (0, 0) if it is not stored."""

@@ -80,7 +80,10 @@ def column(value: PerRow, x: Tensor, dtype: torch.dtype | None = None) -> Tensor
 
 def in_range(name: str, value: PerRow, low: float, high: float, *, open_low: bool = False) -> PerRow:
     """Returns the parameter if it is in [low, high], or in (low, high]. Raises InputError with the value otherwise."""
-    values = torch.as_tensor(value, dtype=torch.float64)
+    try:
+        values = torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{name} {value!r:.80} given; a number, or one for each row, expected.") from None
     inside = (values > low if open_low else values >= low) & (values <= high)
     if values.numel() == 0 or not bool(inside.all()):
         given = value if not isinstance(value, Tensor) else value.tolist()

@@ -15,6 +15,7 @@ from core.samplers.dry import DRY
 from core.samplers.geometry import Geometry
 from core.samplers.temperature import Temperature
 from core.samplers.top_w import TopW
+from core.samplers.xtc import XTC
 
 
 def _class_of(entry: CatalogEntry) -> Callable[..., Rule]:
@@ -32,6 +33,7 @@ def sampler(
     temperature: float = 1.0,
     embeddings: Tensor | Mapping[str, Geometry] | None = None,
     breakers: Set[int] = frozenset(),
+    ends: Set[int] = frozenset(),
 ) -> Rule:
     """The temperature followed by the rule or by the rules of a chain, as one rule. DRY as the first rule comes before
     the temperature, as in its source.
@@ -42,11 +44,12 @@ def sampler(
         temperature: T, 0.05 to 10.
         embeddings: (V, D), which top-w needs unless its metric is uniform; or geometries to share, by metric.
         breakers: the ids that `core.samplers.dry.breakers` finds, for dry.
+        ends: the ids `Tokenizer.ends`, for xtc.
     Raises: InputError that names the value.
     """
     checked_rule(rule, values or {}, temperature)
     tempering: list[Rule] = [] if temperature == 1 or rule == "greedy" else [Temperature(temperature)]
-    rules = cuts(rule, values, temperature, embeddings, breakers)
+    rules = cuts(rule, values, temperature, embeddings, breakers, ends)
     first = int(bool(rules) and isinstance(rules[0], DRY))
     rules[first:first] = tempering
     return rules[0] if len(rules) == 1 else Chain(rules)
@@ -58,12 +61,13 @@ def cuts(
     temperature: float | Sequence[float] = 1.0,
     embeddings: Tensor | Mapping[str, Geometry] | None = None,
     breakers: Set[int] = frozenset(),
+    ends: Set[int] = frozenset(),
 ) -> list[Rule]:
     """The rules alone, for logits that have been divided by the temperature already.
 
     Args:
         temperature: T, or one for each row; controls that follow it depend on it.
-        rule, values, embeddings, breakers: as of `sampler`.
+        rule, values, embeddings, breakers, ends: as of `sampler`.
     Raises: as `sampler` does.
     """
     arguments = checked_rule(rule, values or {})
@@ -80,5 +84,7 @@ def cuts(
             own["embeddings"] = embeddings.get(str(own["metric"])) if isinstance(embeddings, Mapping) else embeddings
         if kind is DRY:
             own["breakers"] = breakers
+        if kind is XTC:
+            own["ends"] = ends
         rules.append(kind(**own))
     return rules

@@ -16,6 +16,7 @@ Shapes: B rows, V vocabulary, m candidate pool, D width.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -112,8 +113,8 @@ class TopW(Rule):
             "selection_temperature", selection_temperature, 0, float("inf"), open_low=True
         )
         for name, value in (("top_m", top_m), ("alternations", alternations), ("neighbours", neighbours)):
-            if value < 1:
-                raise InputError(f"{name} {value} given; at least 1 expected.")
+            if not isinstance(value, Integral) or value < 1:
+                raise InputError(f"{name} {value!r:.80} given; at least 1 expected, a whole number.")
         self.top_m, self.alternations, self.neighbours = top_m, alternations, neighbours
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:

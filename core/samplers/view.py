@@ -6,7 +6,7 @@ places the candidates of Top-W on a plane. All work on logits that the caller ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -117,7 +117,7 @@ def look(
             alive = torch.zeros(len(x), dtype=torch.bool)
             alive[selection.ids] = True
         else:
-            alive = sampler(name, values, temperature, geometries)(None, x[None])[0] > DROPPED
+            alive = sampler(name, values, temperature, geometries, ends=tokenizer.ends)(None, x[None])[0] > DROPPED
         kept = [bool(alive[t.id]) for t in tokens]
         last = max((i for i, k in enumerate(kept) if k), default=-1)
         weights = p[alive]
@@ -140,13 +140,20 @@ def sweep(
     settings: Settings | None = None,
     geometries: Geometries | None = None,
     temperatures: Sequence[float] = TEMPERATURES,
+    ends: Set[int] = frozenset(),
 ) -> dict[str, list[int]]:
-    """The number of tokens that each rule keeps of one row (V,) at each temperature. Raises as `look` does."""
+    """The number of tokens that each rule keeps of one row (V,) at each temperature. Raises as `look` does.
+
+    Args:
+        ends: `Tokenizer.ends`, for xtc.
+    """
     x = _row(logits)
     tempered = Temperature(list(temperatures))(None, x.expand(len(temperatures), -1))  # (temperatures, V)
     settings = _all(geometries) if settings is None else settings
     return {
-        name: (Chain(cuts(name, values, list(temperatures), geometries))(None, tempered) > DROPPED).sum(1).tolist()
+        name: (Chain(cuts(name, values, list(temperatures), geometries, ends=ends))(None, tempered) > DROPPED)
+        .sum(1)
+        .tolist()
         for name, values in settings.items()
     }
 

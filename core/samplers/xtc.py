@@ -5,6 +5,8 @@ Source: P. E. Weidmann, pull request 6335 of oobabooga/text-generation-webui (20
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Set
 from hashlib import blake2b
 
 import torch
@@ -19,9 +21,10 @@ _DEFAULT = default_numbers("xtc")
 class XTC(Rule):
     """With the given probability, drops all tokens with p_i ≥ threshold except the least probable of them.
 
-    Fewer than two such tokens change nothing. Tokens that tie for the least probable all stay. The source draws a
-    number at each token; here it is a hash of the text, so a text has the same drafts each time, with speculation, too.
-    Without `input_ids` the tokens are always dropped. On a GPU this rule waits for the ids.
+    Fewer than two such tokens change nothing. As in the source, nothing is dropped where a line end or the end of the
+    text would be, because paragraphs would become longer. Tokens that tie for the least probable all stay. The source
+    draws a number at each token; here it is a hash of the text, so a text has the same drafts each time, with
+    speculation, too. Without `input_ids` the tokens are always dropped. On a GPU this rule waits for the ids.
     """
 
     title = "XTC"
@@ -30,22 +33,27 @@ class XTC(Rule):
         self,
         threshold: PerRow = _DEFAULT["threshold"],
         probability: PerRow = _DEFAULT["probability"],
+        ends: Set[int] = frozenset(),
     ) -> None:
         """
         Args:
             threshold: from which a token is viable, above 0 to 1; above 0.5 the rule changes nothing. One value, or one
                 per row.
             probability: of dropping tokens at a place, 0 to 1. One value, or one per row.
+            ends: ids of tokens that end a line or the text: `Tokenizer.ends`.
         Raises: InputError.
         """
         self.threshold = in_range("threshold", threshold, 0, 1, open_low=True)
         self.probability = in_range("probability", probability, 0, 1)
+        self.ends = sorted(ends)
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         p = x.softmax(-1)
         viable = p >= column(self.threshold, x)
         least = torch.where(viable, p, 2.0).amin(-1, keepdim=True)
         keep = ~viable | (p <= least)
+        if ends := self.ends[: bisect_left(self.ends, x.shape[-1])]:
+            keep |= ~keep[:, ends].all(-1, keepdim=True)
         if input_ids is not None:
             drawn = [[_uniform(ids)] for ids in input_ids.tolist()]
             chosen = torch.tensor(drawn, dtype=torch.float64, device=x.device) < column(

@@ -12,6 +12,7 @@ import numpy as np
 from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA, THETA
 from core.errors import InputError
 from core.models.base import LanguageModel
+from core.options import check_types
 from core.samplers.base import Processor
 from core.speculative import arc
 from core.speculative.acceptance import TINY, fuzzy, typical
@@ -54,6 +55,7 @@ class SpeculationOptions:
     threshold: float = 0.3
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.mode not in ("off", "lossless", "arc"):
             raise InputError(f"mode {self.mode!r} given; 'off', 'lossless' or 'arc' expected.")
         if self.prune_by not in ("entropy", *arc.RULES):

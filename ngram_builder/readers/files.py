@@ -4,6 +4,7 @@ reading a remote file resumes at the same position."""
 from __future__ import annotations
 
 import io
+import json
 import sys
 import time
 from collections.abc import Iterable
@@ -153,7 +154,7 @@ def _remote(url: str) -> list[File]:
         raise InputError(
             f"{url} needs a package that is not installed ({error}): pip install 'polydraft[remote]'."
         ) from error
-    except (ValueError, *_failures()) as error:
+    except (ValueError, LookupError, TypeError, *_failures()) as error:
         raise InputError(f"{url} cannot be read: {_said(error)}.") from error
     listed = sorted(
         (str(system.unstrip_protocol(p)), info) for p, info in entries if kind_of(PurePosixPath(urlsplit(p).path).name)
@@ -169,7 +170,8 @@ def _failures() -> tuple[type[BaseException], ...]:
     """The exceptions of file systems when a connection fails: OSError, and those of the packages in use."""
     names = {
         "aiohttp": ("ClientError",),
-        "httpx": ("HTTPError",),
+        "httpx": ("HTTPError", "InvalidURL"),
+        "httpx2": ("HTTPError", "InvalidURL"),  # of huggingface_hub
         "botocore.exceptions": ("BotoCoreError", "ClientError"),
     }
     loaded = [
@@ -182,6 +184,8 @@ def _failures() -> tuple[type[BaseException], ...]:
 
 
 def _said(error: BaseException) -> str:
+    if isinstance(error, json.JSONDecodeError | LookupError | TypeError):  # of a file system that read a page
+        return "the server sent something else than its list of files (does this network ask for a login?)"
     return str(error).strip().rstrip(".") or type(error).__name__
 
 

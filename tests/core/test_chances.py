@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from core.autocomplete import Autocomplete, CompleteOptions, Completion
+from core.models import load_model
+from core.models.tokenizer import written
 from tests.table_model import FIRST, TableModel
 
 
@@ -62,3 +66,19 @@ def test_of_a_half_typed_word_only_what_continues_it_counts(autocomplete: Autoco
     for draft in completed(autocomplete, "abca", k=3, length=4, likeliest=5).drafts:
         assert "".join(chance.text for chance in draft.chances) == draft.text
         assert all(sum(math.exp(p) for _, p in chance.likeliest) <= 1 + 1e-6 for chance in draft.chances)
+
+
+def test_tokens_that_are_parts_of_characters_have_the_names_of_their_bytes(tiny_file: Path) -> None:
+    """Letters are bytes of this vocabulary, and its weights are random: most tokens are parts of characters."""
+    with closing(load_model(str(tiny_file), "torch")) as model:
+        drafts = completed(Autocomplete(model), "caf\u00e9 \U0001f642", heal=False, k=3, length=6, likeliest=200).drafts
+    chances = [chance for draft in drafts for chance in draft.chances]
+    assert chances
+    pieces = model.tokenizer.pieces
+    for chance in chances:
+        names = [name for name, _ in chance.likeliest]
+        assert len({*names}) == len(names) == 200
+        assert not any("\ufffd" in name for name in names)
+        assert any(name.startswith("bytes:") for name in names)
+        assert dict(chance.likeliest).get(chance.name, chance.logprob) == pytest.approx(chance.logprob)
+    assert written(b"\xf0\x9f") == r"bytes:\xf0\x9f" and len({*map(written, pieces)}) == len({*pieces})

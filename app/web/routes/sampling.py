@@ -211,4 +211,5 @@ def _listed(own: OwnPresets) -> dict[str, object]:
 def _sweep(position: Position, name: str, values: Mapping[str, Value]) -> list[int]:
     from core.samplers.view import sweep
 
-    return sweep(position.logits, {name: values}, position.autocomplete.geometries, SWEPT)[name]
+    ends = position.autocomplete.model.tokenizer.ends
+    return sweep(position.logits, {name: values}, position.autocomplete.geometries, SWEPT, ends)[name]

@@ -40,7 +40,7 @@ from app.learning.learner import Learner
 from app.learning.personal import PersonalStores
 from app.service.settings import Strict
 from app.web.bounds import FileName, Id, Line, Name
-from app.web.refusals import post
+from app.web.refusals import pieces, post
 from app.web.refused import mended
 from core.errors import InputError, PolydraftError
 from core.files import scratch
@@ -307,7 +307,7 @@ def _file_name(name: str) -> str:
 async def _receive(request: Request, path: Path, name: str) -> None:
     size = 0
     with path.open("wb") as file:
-        async for chunk in request.stream():
+        async for chunk in pieces(request):
             size += len(chunk)
             if size > MAX_FILE:
                 raise InputError(

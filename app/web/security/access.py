@@ -20,8 +20,7 @@ from collections.abc import Mapping, Set
 from functools import cache
 from pathlib import Path
 
-import typer
-
+from app.cli.output import say
 from app.web.security.private import data_folder, only_mine
 from core.errors import InputError
 from core.files import write_whole
@@ -54,9 +53,9 @@ def token() -> str:
     except OSError as error:
         raise InputError(f"The token in {path} cannot be read: {error.strerror or error}.") from error
     if stored is None:
-        typer.echo(f"Other users could read or change {path}; the token was replaced.", err=True)
+        say(f"Other users could read or change {path}; the token was replaced.", err=True)
     elif not _TOKEN.fullmatch(stored):
-        typer.echo(f"{path} contained no token; a new one was created.", err=True)
+        say(f"{path} contained no token; a new one was created.", err=True)
     else:
         return stored
     return new_token()

@@ -43,6 +43,7 @@ BATCH = 32  # strangers whose owners are looked up at a time
 
 _CONNECTION = "polydraft.connection"  # the key of a request's connection in the state of its scope
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close at once, and leave nothing in the kernel
+FEW = 256  # files that a process may open, below which several programs at a time fail
 _MAC_DESCRIPTORS = 10_240  # the most that macOS allows a process, whatever its hard limit says
 
 
@@ -83,7 +84,7 @@ def raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _descriptors() -> int:
+def descriptors() -> int:
     """The number of files that this process may open."""
     if sys.platform == "win32":
         return 8192
@@ -101,7 +102,7 @@ class Strangers:
     """
 
     def __init__(self) -> None:
-        room = _descriptors()
+        room = descriptors()
         self._limits = {True: min(OWN, room // 4), False: min(OTHERS, room // 8)}
         self._new: dict[Stranger, None] = {}  # their owners have not been looked up
         self._known: dict[Hashable, dict[Stranger, None]] = {}  # by owner, the oldest first

@@ -99,7 +99,9 @@ class Guard:
         answer = self._answer(scope, headers, origin)
         if answer is None:
             trust(scope)
-            await self.app(scope, receive, send_with_headers)
+            # uvicorn leaves out the body of the response to a HEAD, so routes answer it as they answer a GET.
+            asked = {**scope, "method": "GET"} if scope.get("method") == "HEAD" else scope
+            await self.app(asked, receive, send_with_headers)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
@@ -132,7 +134,7 @@ class Guard:
             return answer
         if self.access.shown_by(headers, port):
             return _clean(query) if given else None
-        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"] in HEALTH:
+        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and scope["path"] in HEALTH:
             return JSONResponse({"status": "ok"}, headers={"Cache-Control": "no-store"})
         return _missing(scope["path"], "text/html" in "".join(headers.get(b"accept", [])), bool(given))
 

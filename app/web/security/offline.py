@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from typing import Any
 
 _NO_TELEMETRY = {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
 _NO_NETWORK = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -16,6 +18,20 @@ def stay_offline() -> None:
         _switched.setdefault(name, os.environ.get(name))
         os.environ[name] = "1"
     without_telemetry()
+
+
+def allow_network() -> None:
+    """Gives the user's own variables back, for a command that reads addresses which the user named. Telemetry stays
+    off."""
+    for name in _NO_NETWORK:
+        if (given := _switched.get(name)) is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = given
+    constants: Any = sys.modules.get("huggingface_hub.constants")
+    if constants:  # it has read them
+        values = (os.environ.get(name, "").upper() for name in _NO_NETWORK)
+        constants.HF_HUB_OFFLINE = any(value in constants.ENV_VARS_TRUE_VALUES for value in values)
 
 
 def without_telemetry() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.clients.harmless import ABSENT, HARMLESS, OURS, SAME, SWITCHES, translated
+from app.clients.harmless import ABSENT, AS_OURS, HARMLESS, OURS, SAME, SWITCHES, translated
 from app.clients.infill import InfillRequest
 from app.clients.ollama import GenerateRequest
 from app.clients.openai import CompletionRequest
@@ -18,6 +19,8 @@ from app.clients.options import FIELDS
 from app.clients.prompts import MARKS, around_gap, asked_for
 from app.web.refused import Refused
 from core.autocomplete import Autocomplete
+from core.models import load_model
+from core.samplers.dry import BREAKERS
 from tests.app.clients.test_openai_api import Site
 from tests.app.web.test_server import Site as Asking
 from tests.fake_autocomplete import FakeAutocomplete
@@ -92,7 +95,7 @@ def test_harmless_fields_change_no_draft(site: Programs) -> None:
     [
         ("repetition_penalty", 1.1), ("repetition_penalty", True), ("ignore_eos", True), ("frequency_penalty", 0.2),
         ("lora", [{"id": 0, "scale": 1}]), ("grammar", "root ::= x"),
-        ("tools", [{"type": "function"}]), ("store", True), ("logit_bias", {"5": -100}), ("mirostat", 2),
+        ("tools", [{"type": "function"}]), ("store", True), ("logit_bias", {"5": -100}),
         ("response_format", {"type": "json_object"}), ("min_tokens", 5), ("logit_bias", [[5, False]]),
     ],
 )  # fmt: skip
@@ -117,6 +120,15 @@ def test_a_field_that_is_left_out_has_a_bound_too(value: Any) -> None:
         ({"dry_multiplier": 0.8, "dry_base": 2}, None),
         ({"xtc_probability": 0.5, "xtc_threshold": 0.2, "temperature": 1}, None),
         ({"dry_multiplier": 0.8, "dry_sequence_breakers": ["\n"]}, "dry_sequence_breakers"),
+        ({"dry_multiplier": 0.8, "dry_sequence_breakers": ["\n", ":", '"', "*"], "dry_penalty_last_n": -1}, None),
+        ({"dry_multiplier": 0.8, "dry_allowed_length": 3}, None),
+        ({"dry_multiplier": 0.8, "dry_allowed_length": "3"}, "dry_allowed_length"),
+        ({"top_n_sigma": 1.5}, None),
+        ({"top_n_sigma": 9}, "n_sigma"),
+        ({"typical_p": 0.9, "typ_p": 0.9}, None),
+        ({"typical_p": 0.9, "typ_p": 0.8}, "typ_p"),
+        ({"mirostat": 2, "mirostat_tau": 4, "mirostat_eta": 0.2, "top_k": 40, "top_p": 0.9, "mode": "sampled"}, None),
+        ({"mirostat": 1}, "mirostat 1 is not supported. 2 is."),
         ({"xtc_probability": 2}, "xtc_probability"),
     ],
 )
@@ -124,6 +136,42 @@ def test_penalties_that_are_on_are_our_rules(site: Programs, body: dict[str, Any
     status, content = site.ask("POST", "/v1/completions", PLAIN | body)
     assert status == (400 if refused else 200), content
     assert not refused or refused in content.decode()
+
+
+def test_rules_of_other_servers_are_ours(site: Programs) -> None:
+    """With their own names, in the order of the fields; and only those that `samplers` names are applied."""
+    rule = {"temperature": 1, "mode": "sampled"}
+    body = PLAIN | rule | {"typical_p": 0.8, "min_p": 0.2, "top_n_sigma": 1.5}
+    for more, expected in (
+        ({}, "typical+min-p+top-n-sigma"),
+        ({"samplers": ["top_n_sigma", "temperature"]}, "top-n-sigma"),
+        ({"samplers": ["typical_p", "min_p"]}, "typical+min-p"),
+        ({"samplers": "mt"}, "min-p"),
+        ({"mirostat": 2}, "mirostat"),
+    ):
+        asked = CompletionRequest.model_validate(body | more, strict=True)
+        assert asked.settings(1, 4, {}).sampling.rule == expected
+        assert site.ask("POST", "/v1/completions", body | more)[0] == 200
+
+
+def test_the_marks_that_end_a_repetition_are_those_of_the_rule() -> None:
+    assert AS_OURS["dry_sequence_breakers"]([mark.decode() for mark in BREAKERS])
+
+
+@pytest.mark.parametrize("seed", [-1, None, 0, 2**31, 2**32 - 2, 2**32 - 1])
+def test_every_seed_of_llama_server_is_accepted(site: Programs, seed: int | None) -> None:
+    for path in ("/completion", "/v1/completions", "/infill"):
+        drawn = {"prompt": "Once", "seed": seed, "mode": "sampled", "temperature": 1}
+        assert site.ask("POST", path, drawn)[0] == 200
+    assert site.ask("POST", "/v1/completions", PLAIN | {"seed": 2**32, "mode": "sampled"})[0] == 400
+
+
+def test_null_is_as_if_a_field_was_left_out(site: Programs) -> None:
+    for path, kind in (("/completion", InfillRequest), ("/v1/completions", CompletionRequest)):
+        nothing = dict.fromkeys(kind.model_fields.keys() - {"prompt"}) | {"prompt": "Once"}
+        status, content = site.ask("POST", path, nothing)
+        assert status == 200, content
+    assert site.json("/completion", {"prompt": "Once", "n_predict": None})["content"] == ONE
 
 
 def test_a_number_of_tokens_has_many_names_and_one_value(site: Programs) -> None:
@@ -135,9 +183,14 @@ def test_a_number_of_tokens_has_many_names_and_one_value(site: Programs) -> None
     assert (status, "two different values" in content.decode()) == (400, True)
 
 
-@pytest.mark.parametrize("samplers", [["dry", "top_k", "typ_p", "xtc", "penalties", "temperature"], "edskypmxt", []])
+@pytest.mark.parametrize(
+    "samplers", [["dry", "top_k", "typ_p", "xtc", "penalties", "temperature"], "edskypmxt", [], ["top_k", "top_k"]]
+)
 def test_samplers_that_are_off_may_be_named(site: Programs, samplers: Any) -> None:
     assert site.json("/infill", {"prompt": "Once", "n_predict": 1, "samplers": samplers})["content"] == " one"
+    assert site.json("/v1/completions", PLAIN | {"samplers": samplers})["choices"][0]["text"] == " one one"
+    status, content = site.ask("POST", "/v1/completions", PLAIN | {"samplers": ["roulette"]})
+    assert (status, "The sampler roulette is not known" in content.decode()) == (400, True)
 
 
 # ---------------------------------------------------------------- Continue d0a3c0b
@@ -308,6 +361,22 @@ def test_tokens_there_and_back() -> None:
         made.close()
 
 
+def test_a_part_of_a_character_is_a_list_of_bytes(tiny_file: Path) -> None:
+    """As llama-server gives it. Tokens are bytes here, and a character of more has several."""
+    model = load_model(str(tiny_file), "torch")
+    made = Programs(Autocomplete(model))
+    try:
+        tokens = made.json("/tokenize", {"content": "a\u00e9", "with_pieces": True})["tokens"]
+        assert [token["piece"] for token in tokens] == ["a", [0xC3], [0xA9]]
+        found = made.client.completions.create(model="x", prompt="Caf\u00e9 ", n=3, max_tokens=6, logprobs=5)
+        for choice in found.choices:
+            for name, top in zip(choice.logprobs.tokens, choice.logprobs.top_logprobs, strict=True):
+                assert name in top and len(top) in (5, 6) and "\ufffd" not in "".join(top)
+    finally:
+        made.close()
+        model.close()
+
+
 # ---------------------------------------------------------------- errors
 
 
@@ -344,6 +413,42 @@ def test_ollamas_errors_are_texts(site: Programs) -> None:
     assert (status, json.loads(content)) == (400, {"error": "images is not supported. Leave it out."})
     with pytest.raises(Refused):
         GenerateRequest.model_validate({"format": "json"})
+
+
+@pytest.mark.parametrize("page", [False, True])
+def test_errors_below_api_have_ollamas_form(page: bool) -> None:
+    made = Programs(FakeAutocomplete(), page=page)
+    try:
+        for method, path, status in (
+            ("POST", "/api/chat", 404), ("GET", "/api/ps", 404), ("POST", "/api/nothing", 404),
+            ("GET", "/api/generate", 405), ("POST", "/api/tags", 405), ("POST", "/api/show/", 404),
+        ):  # fmt: skip
+            body = {} if method == "POST" else None
+            found, content = made.ask(method, path, body)
+            answer = json.loads(content)
+            status = 404 if page else status  # the page's own paths follow those of programs
+            assert (found, [*answer]) == (status, ["error"]) and path in answer["error"], (path, content)
+        status, content = made.ask("POST", "/api/chat", {}, Authorization="Bearer x")
+        assert (status, [*json.loads(content)]) == (401, ["error"])
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("page", [False, True])
+def test_head_is_answered_where_get_is(page: bool) -> None:
+    made = Programs(FakeAutocomplete(), page=page)
+    paths = ["/", "/health", "/v1/health", "/props", "/slots", "/models", "/v1/models", "/v1/models/polydraft"]
+    paths += ["/api/tags", "/api/version", "/nothing", "/v1/nothing", "/v1/completions", "/api/chat"]
+    paths += ["/api/status", "/api/models", "/manifest.json"] if page else []
+    try:
+        for path in paths:
+            status, content = made.ask("GET", path)
+            assert made.ask("HEAD", path) == (status, b""), (path, status, content)
+            assert made.ask("GET", "/health") == made.ask("GET", "/health"), "the connection's next answer is whole"
+        for path in ("/health", "/v1/models"):
+            assert made.ask("HEAD", path, Authorization="")[0] == made.ask("GET", path, Authorization="")[0]
+    finally:
+        made.close()
 
 
 def test_health_without_the_token_says_only_that_the_server_runs(site: Programs) -> None:

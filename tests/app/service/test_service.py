@@ -550,6 +550,22 @@ def test_the_log_of_a_model_that_cannot_be_loaded_has_no_control_characters(capl
     assert "All is well." not in caplog.text.splitlines()
 
 
+def test_a_new_notice_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A server for programs has no page that shows it."""
+
+    async def scenario() -> None:
+        fake = FakeAutocomplete()
+        with running(fake) as service:
+            for n in range(1, 4):
+                if n == 2:
+                    fake.notice = "The store a\x1b[31m is not used: it is damaged."
+                await all_of(service.stream(ask("a", n)))
+
+    run(scenario())
+    said = [record.getMessage() for record in caplog.records if "is not used" in record.getMessage()]
+    assert said == [r"The store a\x1b[31m is not used: it is damaged."]
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [

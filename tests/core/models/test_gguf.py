@@ -42,6 +42,7 @@ from core.errors import ModelFileError
 from core.models import gguf_file, load_model, native
 from core.models.families import FAMILIES
 from core.models.llama import NativeLlama
+from core.models.on_machine import read_about
 from core.models.torch_model import TorchModel
 
 Change = Callable[[TinyGguf], None]
@@ -151,6 +152,10 @@ def of_kind(name: str, kind: int) -> Change:
     return change
 
 
+def nested(depth: int) -> tuple[int, list[Any]]:
+    return (ARRAY, [nested(depth - 1)]) if depth else (U32, [1])
+
+
 TYPES = "tokenizer.ggml.token_type"
 HEADS, KEY_HEADS = "llama.attention.head_count", "llama.attention.head_count_kv"
 LIES: dict[str, tuple[Change, str]] = {
@@ -184,7 +189,6 @@ LIES: dict[str, tuple[Change, str]] = {
     "numbers without end": (announced("tokenizer.ggml.token_type", 2**64 - 1), "18446744073709551615 numbers"),
     "fields without end": (lambda made: setattr(made, "field_count", 1 << 40), "1099511627776 fields"),
     "tensors without end": (lambda made: setattr(made, "tensor_count", 2**64 - 1), "18446744073709551615 tensors"),
-    "no tensors": (lambda made: made.tensors.clear(), "no tensors"),
     "a shape whose product overflows": (
         lambda made: made.tensors["token_embd.weight"].shape.append(2**62),
         "token_embd.weight' up to byte",
@@ -197,16 +201,81 @@ LIES: dict[str, tuple[Change, str]] = {
     "a place past the end": (put_at("token_embd.weight", 1 << 40), "up to byte 10995.* but only"),
     "one tensor over another": (put_at("blk.0.attn_q.weight", 0), "'blk.0.attn_q.weight' over"),
     "a place between": (put_at("blk.0.attn_q.weight", 1), "the offset 1 for .* not a multiple of 32"),
-    "an unknown type": (lambda made: setattr(made.tensors["token_embd.weight"], "kind", 99), "the unknown type 99"),
+    "an impossible type": (
+        lambda made: setattr(made.tensors["token_embd.weight"], "kind", 2**31),
+        "the unknown type 2147483648",
+    ),
+    "lists in lists without end": (
+        set_to("general.tags", (ARRAY, [nested(12)]), ARRAY),
+        "lists in 9 lists for 'general.tags'",
+    ),
+    "many lists in a list": (
+        lambda made: made.fields.__setitem__("general.tags", Field(ARRAY, (ARRAY, []), announced=1 << 40)),
+        "1099511627776 lists of .* announced",
+    ),
     "a name twice": (
         both(lambda made: made.twice.append("token_embd.weight"), put_at("token_embd.weight", 0)),
         "'token_embd.weight' over 'token_embd.weight'",
     ),
     "a field twice": (lambda made: made.twice.append("general.name"), "the field 'general.name' twice"),
     "an alignment of nothing": (set_to("general.alignment", 0), "an alignment of 0"),
-    "another version": (lambda made: setattr(made, "version", 1), "version 1, where 2 or 3"),
-    "a text that is not UTF-8": (set_to("general.name", "\udcff", TEXT), "not UTF-8 for 'general.name'"),
+    "an impossible version": (lambda made: setattr(made, "version", 1 << 20), "version 1048576, where 2 or 3"),
+    "a token that is not UTF-8": (
+        lambda made: made.fields["tokenizer.ggml.tokens"].value[1].__setitem__(5, "\udcff"),
+        "not UTF-8 for 'tokenizer.ggml.tokens'",
+    ),
 }
+
+
+def typed(number: int) -> Change:
+    return lambda made: setattr(made.tensors["token_embd.weight"], "kind", number)
+
+
+def emptied(made: TinyGguf) -> None:
+    made.tensors.clear()
+
+
+# Sound files that are no model, or not one of today: each with what it is, and what to do.
+OTHERS: dict[str, tuple[Change, str]] = {
+    "a newer type of weights": (typed(42), r"has 'token_embd.weight' in the type 42, which .* not know.*; choose"),
+    "a removed type of weights": (typed(31), r"in the type Q4_0_4_4, which llama.cpp gave up; choose another file"),
+    "a newer type of metadata": (set_to("general.tags", (99, []), ARRAY), "has 'general.tags' in the type 99, which"),
+    "a vocabulary": (emptied, "has a model's vocabulary or description and no weights; choose the model's own file"),
+    "a projector": (set_to("general.type", "mmproj", TEXT), "is a projector, .*; choose the model's own file"),
+    "an older projector": (set_to("general.architecture", "clip", TEXT), "is a projector, .*; choose the model's"),
+    "a LoRA adapter": (set_to("general.type", "adapter", TEXT), "is a LoRA adapter, .*; choose the model's own file"),
+    "an importance matrix": (set_to("general.type", "imatrix", TEXT), "is an importance matrix, .*; choose the model"),
+    "a part": (both(set_to("split.no", 0), set_to("split.count", 2)), "is part 1 of 2 of a model; join them"),
+    "a part without tensors": (
+        both(emptied, set_to("split.no", 0), set_to("split.count", 3)),
+        "is part 1 of 3 of a model; join them",
+    ),
+    "a big-endian file": (lambda made: setattr(made, "version", 3 << 24), "is a GGUF file for big-endian machines"),
+    "a newer version": (lambda made: setattr(made, "version", 4), "is of version 4 of GGUF, and 2 and 3 are read"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_sound_file_that_is_no_model_of_today_is_said_to_be_what_it_is(tmp_path: Path, other: str) -> None:
+    change, said = OTHERS[other]
+    path = written(tmp_path, change)
+    with pytest.raises(ModelFileError, match=said) as refused:
+        load_model(str(path), "torch")
+    assert "download it again" not in str(refused.value) and "\n" not in str(refused.value)
+    assert read_about(path).unusable.startswith(f"It {str(refused.value).removeprefix(f'{path} ')[:20]}")
+
+
+def test_metadata_that_says_nothing_about_the_computation_stops_no_load(tmp_path: Path) -> None:
+    def described(made: TinyGguf) -> None:
+        made.fields["general.description"] = Field(TEXT, "caf\udce9")  # Latin-1
+        made.fields["general.tags"] = Field(ARRAY, (TEXT, ["text", "\udcff"]))
+        made.fields["general.lists"] = Field(ARRAY, (ARRAY, [(U32, [1, 2]), (TEXT, ["\udcff"]), (ARRAY, [(U32, [3])])]))
+
+    path = written(tmp_path, described)
+    fields = gguf_file.read(path).fields
+    assert fields["general.description"] == "caf\ufffd" and fields["general.tags"] == ["text", "\ufffd"]
+    assert fields["general.lists"] == [[1, 2], ["\ufffd"], [[3]]]
+    load_model(str(path), "torch")
 
 
 NAN = float("nan")

@@ -204,6 +204,7 @@ def test_the_code_compiles_without_openmp_and_a_mac_takes_torchs() -> None:
     [
         ("", "no C++ compiler was found"),
         ("/nowhere/c++", "does not work"),
+        ("g++ 'x", "which no shell could read (no closing quotation); correct it"),
         ("{folder}/broken", "cannot compile it (error: Sorry.)"),
         ("{folder}/liar", "or loaded from it"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import struct
 from pathlib import Path
@@ -64,6 +65,47 @@ def test_many_small_runs_merge_to_the_same_bytes(tmp_path, documents, least):
     whole = build(tmp_path, documents, min_count=1).path.read_bytes()
     with tiny_runs(least):
         assert build(tmp_path, documents, min_count=1).path.read_bytes() == whole
+
+
+READS = {
+    "count": lambda store: store.count([1, 2]),
+    "total": lambda store: store.total([1]),
+    "evidence": lambda store: store.evidence([[1]], [2]).counts.tolist(),
+    "probabilities": lambda store: store.probabilities([1], [2, 3], {2: 1.0}).tolist(),
+    "counted": lambda store: repr(store.counted([1], [2, 3], [2])),
+    "continuations": lambda store: store.continuations([1]),
+    "quick continuations": lambda store: store.quick_continuations([1], 5),
+    "all": lambda store: sorted(store.ngrams()),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("way", ["moved", "written", "copied over", "cut short", "emptied", "removed"])
+def test_a_file_replaced_under_an_open_reader_is_read_on_or_said_to_be_replaced(tmp_path, way, read):
+    """Never is a number of one file read as one of the other."""
+    path, other = tmp_path / "s.ngram", tmp_path / "other.ngram"
+    store_of(path, {(1, 2): 3, (1, 3): 4}, 8, range(2, 3))
+    expected = read(NgramStore.open(path))
+    store_of(other, {(n, m): 7 * n + m + 1 for n in range(8) for m in range(8)}, 8, range(2, 3))
+    store = NgramStore.open(path)
+    match way:
+        case "moved":
+            other.replace(path)
+        case "written":
+            store_of(path, {(1, 2): 9}, 8, range(2, 3))
+        case "copied over":
+            path.write_bytes(other.read_bytes())
+        case "cut short":
+            os.truncate(path, 100)
+        case "emptied":
+            path.write_bytes(b"")
+        case _:
+            path.unlink()
+    if way in ("moved", "written", "removed"):
+        assert read(store) == expected
+    else:
+        with pytest.raises(StoreError, match="was overwritten while it is in use; restart"):
+            read(store)
 
 
 def test_ngrams_do_not_cross_documents(tmp_path):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,9 @@ from core.ngram import WHOLE, Linear, Mixed, StoreError
 from core.ngram.counts import Counts
 from core.ngram.shelf import Shelf, interpolation
 from core.present import TextDraft
+from tests.app.web.security.test_guard import as_another_user
 from tests.ngram_tools import WordTokenizer, add_text
+from tests.table_model import TableModel
 
 PHRASE = "Yours ever, Wilhelmina Featherstonehaugh of Little Piddlington."
 
@@ -102,7 +108,35 @@ def test_an_unusable_store_does_not_affect_the_others(tmp_path: Path) -> None:
         shelf.named(["foreign"])
     with pytest.raises(StoreError, match=r"no personal store called 'none'; there are: foreign, junk, mine"):
         shelf.named(["none"])
+    autocomplete = Autocomplete(TableModel(8), shelf=shelf)
+    autocomplete.adapt()
+    assert "The store junk is not used: " in str(autocomplete.notice)
+    (tmp_path / "junk.sqlite").unlink()
+    autocomplete.adapt()
+    assert "junk" not in str(autocomplete.notice)
     shelf.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="another user's rights are needed")
+def test_a_store_that_was_read_while_it_was_read_only_can_be_written_again() -> None:
+    """For root no file is read-only, so another user does it."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        path = Path(folder) / "me.sqlite"
+
+        def read_and_write() -> str:
+            shelf = Shelf(WordTokenizer(8), Path(folder))
+            shelf.open("me", create=True).close()
+            path.chmod(0o400)
+            with closing(sqlite3.connect(path)) as read:  # any program
+                read.execute("SELECT * FROM about").fetchall()
+            path.chmod(0o600)
+            left = sorted(each.name for each in Path(folder).iterdir() if not os.access(each, os.W_OK))
+            with shelf.open("me") as store:
+                store.learn("1 2 3")
+                return f"{store.total([1, 2])} beside {left}"
+
+        assert as_another_user(read_and_write) == "4 beside ['me.sqlite-shm', 'me.sqlite-wal']"
 
 
 @pytest.mark.parametrize("name", ["", "../evil", "a/b", ".hidden", " x", "x" * 80])

@@ -39,6 +39,7 @@ from core.samplers import (
 )
 from core.samplers.catalog import sampler
 from core.samplers.dry import breakers
+from tests.table_model import Letters
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -416,6 +417,25 @@ def test_xtc_drops_all_viable_tokens_but_the_least_probable(row, threshold):
     order = sorted(range(len(row)), key=lambda i: -p[i])
     last = max((n for n, i in enumerate(order) if p[i] >= threshold), default=0)
     assert kept(XTC(threshold), row) == sorted(order[last:])
+
+
+@settings(max_examples=80)
+@given(rows(), st.sets(st.integers(0, 12), max_size=3), st.floats(0.02, 0.5))
+def test_xtc_leaves_places_alone_where_a_line_or_the_text_may_end(row, ends, threshold):
+    """As the source: "if newline or EOS tokens would be removed, return the original scores"."""
+    without = kept(XTC(threshold), row)
+    dropped = {*range(len(row))} - {*without}
+    expected = [*range(len(row))] if dropped & ends else without
+    assert kept(XTC(threshold, ends=ends), row) == expected
+
+
+def test_the_ends_of_a_vocabulary_are_line_ends_and_the_end_of_the_text():
+    class Lines(Letters):
+        def __init__(self):
+            super().__init__(2)
+            self.pieces, self.eos_ids = [b"a", b"\n", b" \n\n", b"x\n", b" ", b""], frozenset({5})
+
+    assert Lines().ends == {1, 2, 5}
 
 
 def test_xtc_drops_at_its_share_of_the_places_and_at_the_same_ones_each_time():

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from app.web import refusals
 from app.web.security import connections
 from app.web.security.connections import BATCH, ESCAPES, HEAD, HEADERS, OTHERS
 from tests.app.web.security.test_guard import ANOTHER, as_another_user, as_root, linux
@@ -64,6 +65,22 @@ def until_closed(sockets: list[socket.socket], left: int = 0) -> None:
     while len(open_ones(sockets)) > left:
         assert time.monotonic() < deadline, f"{len(open_ones(sockets))} connections are still open"
         time.sleep(0.02)
+
+
+# ---------------------------------------------------------------- a body without an end
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/api/drafts", "/infill", "/api/generate"])
+@pytest.mark.parametrize("lines", [("Transfer-Encoding: chunked",), ("Content-Length: 100",)])
+def test_a_body_without_an_end_is_answered(
+    site: Site, monkeypatch: pytest.MonkeyPatch, path: str, lines: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(refusals, "BODY_S", 0.1)
+    with connected(site.port) as connection:
+        begun = b"5\r\nabcde\r\n" if "chunked" in lines[0] else b"abcde"
+        connection.sendall(request(site, path, *lines, method="POST", token=True) + begun)
+        head, _, body = received(connection).partition(b"\r\n\r\n")  # the connection closes
+        assert head.startswith(b"HTTP/1.1 408 ") and b"nothing came for 0.1 s" in body
 
 
 # ---------------------------------------------------------------- the head of a request
@@ -241,6 +258,22 @@ def test_another_user_takes_neither_the_descriptors_nor_the_connections_of_the_o
         for one in own:
             one.sendall(request(site, token=True))
         assert {one.recv(1000).split()[1] for one in own} == {b"200"}
+
+
+def test_a_start_with_too_few_descriptors_says_what_is_needed(tmp_path: Path) -> None:
+    process = child(LIMITED.replace("(200, 400)", "(64, 64)"), tmp_path)
+    try:
+        assert process.stdout and process.stderr
+        port = int(process.stdout.readline().split(":")[2])
+        assert "may open 64 files at once" in (said := process.stderr.readline()) and "`ulimit -n 1024`" in said
+        token = (tmp_path / "XDG_DATA_HOME" / "polydraft" / "token").read_text().strip()
+        with connected(port) as connection:
+            head = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
+            connection.sendall(f"{head}Connection: close\r\n\r\n".encode())
+            assert received(connection).split()[1] in (b"200", b"503")
+    finally:
+        process.kill()
+        process.communicate()
 
 
 LIMITED = """
