@@ -32,6 +32,9 @@ found missing.
 
 A text has at most `MOST_TEXT` bytes. A larger file is listed as a problem, and not read.
 
+Lines of a text end with "\\n", as in the page's field. A file keeps its line ends and its byte order mark, and all of
+its bytes while its text stays the same.
+
 **A note that cannot be read** hides no other document. It is listed as a problem, which the writer can set aside.
 """
 
@@ -43,6 +46,7 @@ import re
 import stat
 import threading
 import time
+import unicodedata
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
@@ -55,13 +59,17 @@ from secrets import token_hex
 import filelock
 import platformdirs
 
-from app.documents.notes import ID, OPENING, Damaged, Entry, as_note, read_note
+from app.documents.notes import ID, OPENING, VERSION, Damaged, Entry, as_note, read_note
 from app.documents.private_text import PrivateText, Trace, joined, traces, units
 from core.errors import InputError
 from core.files import read_regular, write_whole
 
 ENDINGS = (".txt", ".md")
 NAME = 60  # characters of a file's name
+KEPT_MARKS = "_,.'’()&+-"  # in a file's name
+JOINERS = "\u200c\u200d"  # of letters, in Persian and in Indian scripts
+RESERVED = re.compile(r"(con|prn|aux|nul|(com|lpt)[\d¹²³])\s*(\..*)?", re.IGNORECASE)  # names of devices on Windows
+MARK = b"\xef\xbb\xbf"  # the byte order mark, with which some programs begin a text in UTF-8
 WAIT = 10  # s to wait for another server that works in the folder
 DAY = 86_400_000  # ms
 KEPT = 90  # days for which the note of a missing file is kept, and traces of private text that was removed elsewhere
@@ -76,6 +84,10 @@ def documents_folder() -> Path:
 
 class Changed(InputError):
     """The text on the disk is not the one that the writer started from."""
+
+
+class Missing(InputError):
+    """No document has this id."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +155,8 @@ class DocumentFolder:
             for entry in present.values():
                 with self._reported(entry.file, problems):
                     self._refresh(entry, known)
+                if entry.version > VERSION:
+                    problems.append(Problem(_newer(entry)))
             for entry in missing.values():
                 with self._reported(entry.title, problems):
                     problems += self._missed(entry)
@@ -176,13 +190,11 @@ class DocumentFolder:
     def read(self, id: str) -> tuple[Entry, str]:
         """A document and its text.
 
-        Raises: InputError when no document has this id.
+        Raises: Missing.
         """
         with self._alone():
             entry = self._known(id)
-            data = self._refresh(entry)
-            data = _bytes_of(self._path(entry)) if data is None else data
-            return entry, _decoded(data)
+            return entry, _decoded(self._read(entry))
 
     def write(self, entry: Entry, text: str, base: str | None) -> Entry:
         """Writes a document's text and metadata.
@@ -200,16 +212,19 @@ class DocumentFolder:
             except Damaged as error:
                 raise Changed(f"The note of “{entry.title or _opening(text) or 'Untitled'}” is damaged.") from error
             as_note(entry)  # checks the fields
-            entry.private = joined(entry.private)
+            text, entry.private = _in_lines(text, joined(entry.private))
             if noted and not self._path(noted).is_file():
                 noted = None
-            if noted:
-                self._refresh(noted)
+            old = self._read(noted) if noted else b""
             if (noted.digest if noted else None) != base:
                 state = "has been changed elsewhere" if noted else "is no longer there"
                 raise Changed(f"The file of “{entry.title or _opening(text) or 'Untitled'}” {state}.")
-            data = text.encode("utf-8", "replace")
+            data = _encoded(text, old)
+            if len(data) > MOST_TEXT:
+                raise InputError(f"The text has {len(data):,} bytes; a document has at most {MOST_TEXT:,}.")
             entry.opening, entry.words, entry.digest = _opening(text), len(text.split()), _digest(data)
+            if noted:
+                entry.version, entry.unknown = noted.version, noted.unknown
             entry.binned = noted.binned if noted else entry.binned
             entry.file = noted.file if noted else self._free_name(entry)
             entry.traces = traces(text, entry.private)
@@ -222,15 +237,16 @@ class DocumentFolder:
             self._stamp(entry, path)
             self._note(entry)
             # The name follows the title. It changes last, so that after a crash in between the note still points to the
-            # text.
-            if noted and Path(noted.file).stem != (name := _file_name(entry)) and not _numbered(noted.file, name):
-                self._move(entry, entry.binned, self._free_name(entry))
+            # text. A name that another program gave is the title, and stays.
+            stem = Path(entry.file).stem
+            if noted and stem not in (name := _file_name(entry), entry.title) and not _numbered(stem, name):
+                self._move(entry, entry.binned, self._free_name(entry, path))
             return entry
 
     def put_in_bin(self, id: str, on: bool) -> None:
         """Moves a document into the bin, or out of it.
 
-        Raises: InputError when no document has this id.
+        Raises: Missing.
         """
         with self._alone():
             entry = self._known(id)
@@ -241,7 +257,7 @@ class DocumentFolder:
     def remove(self, id: str) -> None:
         """Deletes a document permanently.
 
-        Raises: InputError when no document has this id.
+        Raises: Missing.
         """
         with self._alone():
             entry = self._known(id)
@@ -319,15 +335,24 @@ class DocumentFolder:
         with suppress(Damaged):  # the list of documents reports it
             entry = read_note(self._note_file(id))
         if entry is None or not self._path(entry).is_file():
-            raise InputError("This document is no longer in the folder. Open the list of documents.")
+            raise Missing("This document is no longer in the folder. Open the list of documents.")
         return entry
 
     def _present(self, entries: list[Entry]) -> tuple[dict[str, Entry], list[Path]]:
         """The documents whose files are there, by id, and the text files of no document. A missing file is found again
         under its old name."""
         present = {entry.id: entry for entry in entries if entry.missing is None and self._path(entry).is_file()}
-        claimed = {self._path(entry) for entry in present.values()}
-        others = [path for path in self._text_files() if path not in claimed]
+        files = self._text_files()
+        claimed = {self._path(entry): entry for entry in present.values()}
+        others = [path for path in files if path not in claimed]
+        # Another program changed the case of a name, where the file system ignores case.
+        unlisted = {(path.parent, _folded(path.name)): path for path in claimed.keys() - set(files)}
+        for path in [*others] if unlisted else []:
+            old = unlisted.get((path.parent, _folded(path.name)))
+            if old and old.samefile(path):
+                entry = claimed[old]
+                entry.title, entry.file, entry.stamp = path.stem, path.name, []
+                others.remove(path)
         away = {(entry.binned is None, entry.file): entry for entry in entries if entry.missing is not None}
         for path in [*others] if away else []:
             if entry := away.get((path.parent == self.folder, _hidden(path.name))):
@@ -348,7 +373,7 @@ class DocumentFolder:
         """Notes that a document's file is missing; a problem if it had private text."""
         if entry.missing is None:
             entry.missing, entry.opening, entry.file, entry.stamp = _now(), "", _hidden(entry.file), []
-            entry.background = ""
+            entry.background, entry.unknown = "", {}  # it may repeat the text
             self._note(entry)
         if not entry.private:
             return []
@@ -363,6 +388,11 @@ class DocumentFolder:
     def _stamp(self, entry: Entry, path: Path) -> None:
         state = path.stat()
         entry.stamp = [state.st_size, state.st_mtime_ns]
+
+    def _read(self, entry: Entry) -> bytes:
+        """The bytes of a document's text, with which its metadata agrees afterwards."""
+        data = self._refresh(entry)
+        return _bytes_of(self._path(entry)) if data is None else data
 
     def _refresh(self, entry: Entry, known: _Known | None = None) -> bytes | None:
         """Updates the metadata of a text that another program has changed; returns its bytes if they were read."""
@@ -420,16 +450,25 @@ class DocumentFolder:
         old = self._path(entry)
         entry.binned, entry.file = binned, name
         if self._path(entry).exists():
+            # On a file system that ignores case, the new name may be the file's own, and a file that is renamed to it
+            # may keep the old one. It goes there by a name that is free.
+            own = self._path(entry).samefile(old)
             entry.file = self._free_name(entry)
+            old.replace(self._path(entry))
+            self._note(entry)
+            if not own:
+                return
+            old, entry.file = self._path(entry), name
         old.replace(self._path(entry))
         self._note(entry)
 
-    def _free_name(self, entry: Entry) -> str:
+    def _free_name(self, entry: Entry, own: Path | None = None) -> str:
+        """A name for a document's file that no file of its folder has, but for `own`, whatever its case."""
         folder = self.folder if entry.binned is None else self.bin
-        taken = {path.name.casefold() for path in folder.iterdir()}
+        taken = {_folded(path.name) for path in folder.iterdir() if path != own}
         base, ending = _file_name(entry), Path(entry.file).suffix or ENDINGS[0]
         name, number = f"{base}{ending}", 1
-        while name.casefold() in taken:
+        while _folded(name) in taken:
             number += 1
             name = f"{base} ({number}){ending}"
         return name
@@ -503,14 +542,31 @@ def _hidden(name: str) -> str:
 
 def _file_name(entry: Entry) -> str:
     """A file name, without its ending, that every system can store."""
-    letters = re.sub(r"[^\w ,.'’()&+-]+", " ", entry.title or entry.opening)
-    name = " ".join(letters.split())[:NAME].strip(" .")
-    reserved = re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name, re.IGNORECASE)
-    return "Untitled" if not name or reserved else name
+    name = ""
+    for letter in unicodedata.normalize("NFC", entry.title or entry.opening):
+        kind = unicodedata.category(letter)[0]
+        # A mark belongs to the letter before it; a joiner stands between the letters of one word.
+        joins = (kind == "M" or letter in JOINERS) and name[-1:] not in ("", " ")
+        name += letter if kind in "LN" or letter in KEPT_MARKS or joins else " "
+    cut = NAME
+    while cut < len(name) and unicodedata.category(name[cut])[0] == "M":
+        cut -= 1  # so that no letter loses its marks
+    name = " ".join(name[: cut or NAME].split()).strip(" ." + JOINERS)
+    return "Untitled" if not name or RESERVED.fullmatch(name) else name
 
 
-def _numbered(file: str, name: str) -> bool:
-    return re.fullmatch(re.escape(name) + r" \(\d+\)", Path(file).stem) is not None
+def _folded(name: str) -> str:
+    """What a file system that ignores case, and forms of a letter, compares."""
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+def _numbered(stem: str, name: str) -> bool:
+    return re.fullmatch(re.escape(name) + r" \(\d+\)", stem) is not None
+
+
+def _newer(entry: Entry) -> str:
+    name = entry.title or entry.opening or "Untitled"
+    return f"“{name}” was saved by a newer Polydraft. What this one does not know stays in its note; update to use it."
 
 
 def _opening(text: str) -> str:
@@ -528,13 +584,41 @@ def _digest(data: bytes) -> str:
 
 def _decoded(data: bytes) -> str:
     """Decodes text as other programs write it: UTF-8, UTF-16 with a byte order mark, or else a Western single-byte
-    code."""
+    code. Lines end with "\\n"."""
+    return _in_lines(_text_of(data))[0]
+
+
+def _text_of(data: bytes) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("cp1252", "replace")
+
+
+def _encoded(text: str, old: bytes) -> bytes:
+    """The bytes of a text that takes the place of another one: the old ones if the text is the same."""
+    before = _text_of(old)
+    if old and _in_lines(before)[0] == text:
+        return old
+    ends = before.count("\n"), before.count("\r")
+    if ends[0] and ends == (before.count("\r\n"),) * 2:
+        text = text.replace("\n", "\r\n")
+    elif ends[1] and not ends[0]:
+        text = text.replace("\n", "\r")
+    # Of two marks, reading drops the first: a text may itself begin with this character.
+    mark = MARK if old.startswith(MARK) or text.startswith("\ufeff") else b""
+    return mark + text.encode("utf-8", "replace")
+
+
+def _in_lines(text: str, ranges: list[list[int]] | None = None) -> tuple[str, list[list[int]]]:
+    """A text whose lines end with "\\n", as in the page's field, and these ranges of it in UTF-16 units."""
+    if "\r" not in text:
+        return text, ranges or []
+    data = text.encode("utf-16-le", "surrogatepass")
+    places = [[at - data[: 2 * at].decode("utf-16-le", "replace").count("\r\n") for at in one] for one in ranges or []]
+    return text.replace("\r\n", "\n").replace("\r", "\n"), places
 
 
 def _now() -> int:

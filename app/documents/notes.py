@@ -1,6 +1,7 @@
 """The note of a document that is kept as a file: everything about it but its text, as JSON.
 
-Other programs may damage notes, so they are read through a strict model: a note is sound as a whole, or `Damaged`.
+Other programs may damage notes, so they are read through a strict model: a note is sound as a whole, or `Damaged`. A
+newer Polydraft may write fields that this one does not know; they stay in the note.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from app.documents.private_text import Trace
+from app.documents.private_text import Trace, units
 from core.errors import InputError
 
+VERSION = 1  # of what a note contains
 OPENING = 80  # characters of the first line used as a title
 MOST_STORES = 64  # that one document uses
-MOST_BACKGROUND = 1 << 18  # characters
+MOST_TITLE = 1000  # characters; a file's name has 255 at most, and copies of copies add to it
+MOST_BACKGROUND = 1 << 18  # UTF-16 units, as the page counts; see background.js
 MOST_NOTE = 4 << 20  # bytes; 10,000 private ranges are 300 kB
 ID = re.compile(r"[0-9a-f][0-9a-f-]{7,63}")
 
@@ -30,6 +33,13 @@ def _plain(name: str) -> str:
     if name in (".", "..") or re.search(r"[/\\\0]", name):
         raise ValueError("a name without a folder expected")
     return name
+
+
+def short_background(text: str) -> str:
+    """Checks a background in the page's unit: the file has one character where the page may count two."""
+    if (given := units(text)) > MOST_BACKGROUND:
+        raise ValueError(f"it has {given:,} characters; a background has at most {MOST_BACKGROUND:,}")
+    return text
 
 
 def _range(given: list[int]) -> list[int]:
@@ -71,12 +81,14 @@ class Entry:
         missing: when the file was first not found, in ms since 1970; None while it is there.
         traces: of the private ranges.
         removed: of private text that another program has changed or removed, with the time in ms since 1970.
+        version: of the Polydraft that wrote the note; see `VERSION`.
+        unknown: what a newer one wrote into the note beside these fields.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True)
 
     id: Annotated[str, Field(pattern=f"^{ID.pattern}$")]
-    title: Annotated[str, Field(max_length=1000)] = ""
+    title: Annotated[str, Field(max_length=MOST_TITLE)] = ""
     opening: Annotated[str, Field(max_length=2 * OPENING)] = ""
     words: _Count = 0
     caret: Annotated[list[_Count], Field(min_length=2, max_length=2)] = field(default_factory=lambda: [0, 0])
@@ -97,6 +109,8 @@ class Entry:
     missing: _Time | None = None
     traces: Annotated[list[Trace], Field(max_length=10_000)] = field(default_factory=list)
     removed: Annotated[list[tuple[_Time, Trace]], Field(max_length=10_000)] = field(default_factory=list)
+    version: Annotated[int, Field(ge=1, le=1 << 53)] = VERSION
+    unknown: dict[str, Any] = field(default_factory=dict, init=False)
 
 
 _MODEL = TypeAdapter(Entry)
@@ -108,7 +122,9 @@ class Damaged(InputError):
 
 def as_note(entry: Entry) -> bytes:
     """The note of a document. Raises InputError when a field is out of range, so that it could not be read again."""
-    note = json.dumps(asdict(entry), ensure_ascii=False).encode("utf-8", "replace")
+    fields = asdict(entry)
+    unknown = fields.pop("unknown")
+    note = json.dumps(unknown | fields, ensure_ascii=False).encode("utf-8", "replace")
     try:
         _MODEL.validate_json(note)
     except ValidationError as error:
@@ -118,15 +134,24 @@ def as_note(entry: Entry) -> bytes:
 
 def read_note(path: Path) -> Entry | None:
     """The document of a note; None if there is no such note. Raises Damaged."""
+    data = b""
     try:
-        entry = _MODEL.validate_json(_read_plain(path, MOST_NOTE))
+        data = _read_plain(path, MOST_NOTE)
+        entry = _MODEL.validate_json(data)
+        fields = json.loads(data)
     except FileNotFoundError:
         return None
     except ValidationError as error:
+        newer = re.search(rb'"version": ?(\d{1,9})\b', data)
+        if newer and int(newer[1]) > VERSION:
+            raise Damaged(
+                f"The note {path.name} in {path.parent} is one of a newer Polydraft. Update this one."
+            ) from None
         raise Damaged(f"The note {path.name} in {path.parent} is damaged ({_reason(error)}).") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise Damaged(f"The note {path.name} in {path.parent} cannot be read ({reason}).") from None
+    entry.unknown = {name: fields[name] for name in fields.keys() - Entry.__dataclass_fields__.keys()}
     if entry.id != path.stem or not entry.file:
         raise Damaged(f"The note {path.name} in {path.parent} belongs to another document.")
     return entry

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import statistics
 import time
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 from extension_session import EDITORS, HERE, Browser, bundle, chromium
-from playwright.sync_api import CDPSession, Page, expect
+from playwright.sync_api import Page, expect
 
 from app.cli.pair import code_of
 from app.learning.personal import PersonalStores
@@ -24,6 +23,7 @@ from tests.folder_server import served
 log = logging.getLogger(__name__)
 ONE, TWO = " one" * 12, " two" * 12  # the scripted drafts
 QUIET = 0.6  # s after which a request would have been sent
+READ = 500  # ms after which drafts that are shown can be taken
 SECRET = (
     "password", "beside-password", "in-search-form", "search", "query", "email", "number", "role", "readonly", "card",
     "beside-card", "cvc", "otp", "iban", "masked", "filled",
@@ -100,6 +100,7 @@ def asked(page: Page, drafting: Drafting, before: str) -> None:
     while not any(frame.locator("polydraft-drafts").count() for frame in page.frames):
         assert time.monotonic() < deadline, "the drafts are shown"
         page.wait_for_timeout(20)
+    page.wait_for_timeout(READ)
 
 
 def text(page: Page) -> str:
@@ -138,6 +139,9 @@ def test_alt_and_a_digit_take_a_draft(page: Page, drafting: Drafting, field: str
     write(page, "Once upon", field)
     asked(page, drafting, "Once upon")
     page.keyboard.press("Alt+2")
+    assert text(page) == "Once upon", "what is not shown is not taken: the list opens"
+    page.wait_for_timeout(READ)
+    page.keyboard.press("Alt+2")
     assert text(page) == "Once upon" + TWO
 
 
@@ -147,6 +151,7 @@ def test_the_list_opens_with_alt_down_and_arrows_choose(page: Page, drafting: Dr
     asked(page, drafting, "Once upon")
     page.keyboard.press("Alt+ArrowDown")
     page.keyboard.press("ArrowDown")
+    page.wait_for_timeout(READ)
     page.keyboard.press("Enter")
     assert text(page) == "Once upon" + TWO
 
@@ -155,6 +160,7 @@ def test_a_click_in_the_list_takes_a_draft_and_keeps_the_focus(page: Page, draft
     write(page, "Once upon")
     asked(page, drafting, "Once upon")
     page.keyboard.press("Alt+ArrowDown")
+    page.wait_for_timeout(READ)
     caret = page.locator("#area").bounding_box()
     assert caret
     page.mouse.click(caret["x"] + 130, caret["y"] + 75)  # the second row
@@ -304,6 +310,160 @@ def test_it_is_off_in_fields_for_secrets_payments_and_searches(page: Page, draft
     assert drafting.bodies.seen == []
 
 
+def in_extension(page: Page, browser: Browser, expression: str) -> Any:
+    """The value of an expression where the extension's script in a page runs."""
+    devtools = browser.context.new_cdp_session(page)
+    worlds: list[dict[str, Any]] = []
+    devtools.on("Runtime.executionContextCreated", lambda event: worlds.append(event["context"]))
+    devtools.send("Runtime.enable")
+    frame = devtools.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+    deadline = time.monotonic() + 10
+
+    def is_own(world: dict[str, Any]) -> bool:
+        return browser.id in world["origin"] and world["auxData"]["frameId"] == frame
+
+    while not (own := [world["id"] for world in worlds if is_own(world)]):
+        assert time.monotonic() < deadline, worlds
+        page.wait_for_timeout(20)
+    asked = {"expression": expression, "contextId": own[0], "returnByValue": True, "awaitPromise": True}
+    found = devtools.send("Runtime.evaluate", asked)
+    devtools.detach()
+    assert "exceptionDetails" not in found, found
+    return found["result"]["value"]
+
+
+# How fields are called in which people write, and in which they do not: for a large field, and for one of one line.
+CALLED_PROSE = {
+    "textarea": [
+        "Describe your research", "Email body", "Secretary's report", "Your message",
+        "The search for meaning, an essay",
+        "Tokens of love, a story", "What did the key witness say?", "Beschreiben Sie Ihre Forschung",
+        "E-Mail-Text",
+        "Sekretariat: Bericht", "Geheimnisvolle Orte", "Décrivez votre recherche", "Corps de l'e-mail",
+        "Secrétaire, rapport",
+        "Describe tu investigación", "Cuerpo del correo", "Descreva a sua pesquisa", "Corpo do e-mail",
+        "Descrivi la tua ricerca",
+        "Testo dell'e-mail", "Compass and pinball", "Notes on keyboards and codecs",
+        "Tell us about your passwordless plans", "",
+    ],
+    "input": ["Title", "Research topic", "Email subject", "Betreff der E-Mail", "Pinewood essay", "Monkey business"],
+}  # fmt: skip
+CALLED_OTHERWISE = {
+    "textarea": [
+        "Recovery phrase", "Secret Recovery Phrase", "seed phrase", "12-word mnemonic", "Private key",
+        "API keys (one per line)",
+        "SSH key", "Access token", "Backup codes", "Search", "Search messages", "Emails", "IDs", "Tokens",
+        "Password", "apiKey",
+        "Code from the text message", "Wiederherstellungsphrase", "Geheimer Schlüssel", "Privater Schlüssel",
+        "Passwort", "Suche",
+        "Einmalcode", "Phrase de récupération", "Phrase secrète", "Clé privée", "Mot de passe",
+        "Code de vérification",
+        "Frase de recuperación", "Frase semilla", "Clave privada", "Contraseña", "Código de verificación",
+        "Frase de recuperação",
+        "Chave privada", "Senha", "Código de confirmação", "Frase di recupero", "Chiave privata",
+        "Codice di verifica", "Buscar",
+        "Palabras de recuperación", "Codice fiscale", "Kontonummer", "Passport number", "Número de tarjeta",
+    ],
+    "input": [
+        "Search", "Search the site", "query", "Email", "E-Mail-Adresse", "Code", "PIN", "User name", "user_id",
+        "userId", "OTP",
+        "Client ID", "Key", "Token", "Order number", "Kundennummer", "Word 3", "#12", "Mot 4", "Telefono",
+        "URL", "Suchbegriff",
+        "Rechercher", "Pesquisar", "Cerca", "Identifiant de compte utilisateur", "Numéro de carte", "2FA-Code",
+        "One-time code",
+    ],
+}  # fmt: skip
+HOW = ["aria-label", "placeholder", "label", "labelledby"]
+
+
+def judged(page: Page, browser: Browser, kind: str, names: list[str], how: str) -> list[bool]:
+    """Whether the extension takes a field that is called so for one of prose."""
+    page.evaluate(
+        """([kind, names, how]) => {
+          const made = names.map((name, n) => {
+            const field = document.createElement(kind);
+            field.style.cssText = "display: block; width: 300px; height: 30px";
+            const label = document.createElement("label");
+            label.textContent = name;
+            if (how === "label") label.append(field);
+            if (how === "labelledby") {
+              label.id = `label${n}`;
+              field.setAttribute("aria-labelledby", label.id);
+            }
+            if (!how.startsWith("label")) field.setAttribute(how, name);
+            const form = document.createElement("form");
+            form.className = "made";
+            form.append(label, ...(how === "label" ? [] : [field]));
+            return form;
+          });
+          document.body.prepend(...made);
+        }""",
+        [kind, names, how],
+    )
+    expression = f"[...document.querySelectorAll('.made {kind}')].map((field) => fieldOf(field) !== null)"
+    return in_extension(page, browser, expression)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("kind", ["textarea", "input"])
+def test_a_field_for_prose_is_one_by_whole_words_of_its_name(page: Page, browser: Browser, kind: str, how: str) -> None:
+    names = CALLED_PROSE[kind]
+    assert dict(zip(names, judged(page, browser, kind, names, how), strict=True)) == dict.fromkeys(names, True)
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("kind", ["textarea", "input"])
+def test_searches_codes_keys_ids_and_recovery_phrases_have_no_drafts_in_six_languages(
+    page: Page, browser: Browser, kind: str, how: str
+) -> None:
+    names = CALLED_OTHERWISE[kind]
+    assert dict(zip(names, judged(page, browser, kind, names, how), strict=True)) == dict.fromkeys(names, False)
+
+
+@pytest.mark.parametrize(
+    ("made", "prose"),
+    [
+        ("<textarea name='research' id='secretary'></textarea>", True),
+        ("<textarea id='mnemonic'></textarea>", False),
+        ("<textarea name='apiKey'></textarea>", False),
+        ("<input name='one_time_code'>", False),
+        ("<input name='q'>", True),
+        ("<input maxlength='6'>", False),
+        ("<input maxlength='80'>", True),
+        ("<input pattern='[0-9]*'>", False),
+        ("<textarea maxlength='1'></textarea>", False),
+        ("<label>Notes <textarea>my password is</textarea></label>", True),
+        ("<div contenteditable role='textbox' aria-label='Search or start a new chat'></div>", False),
+        ("<div contenteditable role='textbox' aria-label='Type a message'></div>", True),
+    ],
+)
+def test_a_field_says_in_other_ways_what_it_is_for(page: Page, browser: Browser, made: str, prose: bool) -> None:
+    page.evaluate("(html) => { document.body.innerHTML = `<main>${html}</main>`; }", made)
+    page.add_style_tag(content="main * { display: block; width: 300px; min-height: 30px }")
+    found = "fieldOf(document.querySelector('main textarea, main input, main div')) !== null"
+    assert in_extension(page, browser, found) == prose
+
+
+@pytest.mark.parametrize("most", [60, 25, 15])
+@pytest.mark.parametrize("field", ["#area", "#line"])
+def test_a_draft_ends_with_a_word_that_fits_into_the_field(
+    page: Page, drafting: Drafting, field: str, most: int
+) -> None:
+    page.locator(field).evaluate("(field, most) => { field.maxLength = most }", max(most, 20))
+    write(page, "x" * (max(most, 20) - most) + "Once upon", field)
+    before = "x" * (max(most, 20) - most) + "Once upon"
+    asked(page, drafting, before)
+    page.keyboard.press("Tab")
+    assert text(page) == (before + ONE)[: len(before) + min(len(ONE), (most - 9) // 4 * 4)]
+
+
+def test_where_no_word_fits_there_are_no_drafts(page: Page, drafting: Drafting) -> None:
+    page.locator("#area").evaluate("(field) => { field.maxLength = 22 }")
+    write(page, "Once upon a time it is")
+    page.wait_for_timeout(1000 * QUIET)
+    assert page.locator("polydraft-drafts").count() == 0
+
+
 # ---------------------------------------------------------------- input methods
 
 
@@ -380,6 +540,187 @@ def test_a_page_asks_for_nothing_by_events_of_its_own(page: Page, drafting: Draf
     assert drafting.bodies.seen == []
 
 
+HIDES = {
+    "removed": "host.remove()",
+    "hidden": "host.hidePopover()",
+    "never opened": "host.remove(); addEventListener('beforetoggle', (event) => event.preventDefault(), true)",
+    "covered": "over('')",
+    "covered by what no pointer meets": "over('pointer-events: none')",
+    "covered by a dialog": "over('', 'dialog')",
+    "in an element that is not drawn": "nest('opacity: 0')",
+    "in an element that is not laid out": "nest('display: none')",
+    "shrunk": "document.documentElement.style.zoom = .02; document.body.style.zoom = 50",
+    "turned": "nest('scale: .1; transform: rotate(180deg)')",
+}
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["ghost", "list"])
+@pytest.mark.parametrize("how", HIDES)
+def test_a_draft_that_the_page_hides_is_not_taken(page: Page, drafting: Drafting, how: str, listed: bool) -> None:
+    write(page, "Once upon")
+    asked(page, drafting, "Once upon")
+    if listed:
+        page.keyboard.press("Alt+ArrowDown")
+        page.wait_for_timeout(READ)
+    page.evaluate(
+        """(act) => {
+          const host = document.querySelector("polydraft-drafts");
+          const over = (style, kind = "div") => {
+            const made = document.createElement(kind);
+            made.style.cssText = `position: fixed; inset: 0; margin: 0; width: 990px; height: 750px; background: #fff;
+              ${style}`;
+            document.body.append(made);
+            if (kind === "dialog") return made.show(), made.close(), (made.popover = "manual"), made.showPopover();
+            made.popover = "manual";
+            made.showPopover();
+          };
+          const nest = (style) => {
+            const made = document.createElement("div");
+            made.style.cssText = style;
+            document.body.append(made);
+            made.append(host);
+          };
+          eval(act);
+        }""",
+        HIDES[how],
+    )
+    page.wait_for_timeout(READ)
+    page.locator("#area").evaluate("(area) => area.focus()")
+    page.keyboard.press("Enter" if listed else "Tab")
+    page.wait_for_timeout(100)
+    assert "one" not in page.locator("#area").input_value()
+
+
+def test_a_draft_that_the_page_removes_as_it_comes_is_not_taken(page: Page, drafting: Drafting) -> None:
+    page.evaluate(
+        """() => new MutationObserver(() => document.querySelector("polydraft-drafts")?.remove())
+          .observe(document, { subtree: true, childList: true })"""
+    )
+    write(page, "Once upon")
+    page.wait_for_timeout(1000 * QUIET)
+    assert drafting.bodies.seen, "there were drafts"
+    page.keyboard.press("Tab")
+    assert page.locator("#area").input_value() == "Once upon"
+
+
+def test_a_draft_in_a_frame_that_cannot_be_seen_is_not_taken(page: Page, drafting: Drafting) -> None:
+    inner = page.frame_locator("#frame").locator("#inner")
+    inner.focus()
+    page.keyboard.type("Once upon", delay=15)
+    asked(page, drafting, "Once upon")
+    page.locator("#frame").evaluate("(frame) => { frame.style.opacity = 0 }")
+    page.wait_for_timeout(READ)
+    page.keyboard.press("Tab")
+    assert inner.input_value() == "Once upon"
+
+
+def test_a_draft_that_has_just_appeared_is_not_taken(page: Page, drafting: Drafting) -> None:
+    page.evaluate(
+        """() => {
+          window.tab = new Promise((resolve) => new MutationObserver(() => {
+            if (document.querySelector("polydraft-drafts")) resolve();
+          }).observe(document, { subtree: true, childList: true }));
+        }"""
+    )
+    write(page, "Once upon")
+    page.evaluate("tab")
+    page.keyboard.press("Tab")
+    assert page.locator("#area").input_value() == "Once upon"
+
+
+@pytest.mark.parametrize(
+    "style",
+    [
+        "color: transparent", "color: #fff", "color: #111; background: #111", "color: #fffffe08",
+        "font-size: 1px",
+        "letter-spacing: -1em", "width: 130px",
+        "width: 130px; padding-right: 20px; letter-spacing: -9px; color: #fff",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("field", ["#area", "#edited"])
+def test_no_style_of_a_field_makes_its_draft_unreadable(
+    page: Page, browser: Browser, drafting: Drafting, field: str, style: str
+) -> None:
+    page.locator(field).evaluate("(field, style) => { field.style.cssText += `;${style}` }", style)
+    write(page, "Once upon", field)
+    asked(page, drafting, "Once upon")
+    look = in_extension(
+        page,
+        browser,
+        """(() => {
+          const { ghost } = drafting.view;
+          const style = getComputedStyle(ghost);
+          const light = (color) => {
+            const [r, g, b] = color.match(/[\\d.]+/g).map((value) => (color.startsWith("color") ? value : value / 255));
+            return 0.2126 * r ** 2.2 + 0.7152 * g ** 2.2 + 0.0722 * b ** 2.2;
+          };
+          const lights = [light(style.color), light(style.backgroundColor)].sort((a, b) => b - a);
+          const { width, left, right } = ghost.getBoundingClientRect();
+          return {
+            text: ghost.textContent, size: parseFloat(style.fontSize),
+            contrast: (lights[0] + 0.05) / (lights[1] + 0.05),
+            whole: ghost.scrollWidth <= ghost.clientWidth + 1 && left >= 0 && right <= innerWidth, width,
+            spacing: parseFloat(style.letterSpacing) || 0, readable: drafting.view.readable(),
+          };
+        })()""",
+    )
+    assert look["text"] == ONE and look["whole"] in (True, look["readable"]), look
+    assert look["contrast"] >= 2 and look["size"] >= 9 and look["spacing"] > -2 and look["width"] > 150, look
+
+
+BAIT = "My password is "
+BAITS = {
+    "after each key": "addEventListener('input', () => put(BAIT))",
+    "after each key, before others hear of it": "addEventListener('input', () => put(BAIT), true)",
+    "before each key": "addEventListener('keydown', () => put(BAIT))",
+    "while a key is handled": "addEventListener('beforeinput', () => put(BAIT))",
+    "as if it were typed": "addEventListener('keyup', () => { put(''); type(BAIT) })",
+    "inside a key, as if it were typed": "addEventListener('beforeinput', () => type(BAIT))",
+    "soon after each key": "addEventListener('keyup', () => setTimeout(() => put(BAIT), 20))",
+    "once a key is read": "addEventListener('keyup', () => setTimeout(() => put(BAIT), 70))",
+    "with the focus set anew": "addEventListener('keyup', () => { put(BAIT); at().blur(); at().focus(); put(BAIT); })",
+    "in place of what is composed": "addEventListener('keyup', () => { put(BAIT); "
+    "at().dispatchEvent(new CompositionEvent('compositionend', { data: BAIT, bubbles: true })) })",
+}
+
+
+@pytest.mark.parametrize("how", BAITS)
+@pytest.mark.parametrize("field", ["#area", "#edited"])
+def test_nothing_is_drafted_after_what_the_page_wrote(page: Page, drafting: Drafting, field: str, how: str) -> None:
+    page.evaluate(
+        """([act, selector, BAIT]) => {
+          const at = () => document.querySelector(selector);
+          const type = (text) => document.execCommand("insertText", false, text);
+          const put = (text) => {
+            if ("value" in at()) return (at().value = text);
+            at().textContent = text;
+            getSelection().selectAllChildren(at());
+            getSelection().collapseToEnd();
+          };
+          eval(act);
+        }""",
+        [BAITS[how], field, BAIT],
+    )
+    page.locator(field).focus()
+    page.keyboard.type("Once", delay=130)
+    page.wait_for_timeout(1000 * QUIET)
+    assert [body["prompt"] for body in drafting.bodies.seen if "password" in body["prompt"]] == []
+    page.keyboard.press("Tab")
+    page.wait_for_timeout(100)
+    assert " one" not in page.locator(field).evaluate("(at) => at.value ?? at.innerText")
+
+
+def test_after_a_change_of_the_pages_own_there_are_drafts_again(page: Page, drafting: Drafting) -> None:
+    write(page, "Once upon")
+    asked(page, drafting, "Once upon")
+    page.locator("#area").evaluate("(area) => { area.value = 'Dear Ann, ' }")
+    page.keyboard.type("th", delay=130)
+    asked(page, drafting, "Dear Ann, th")
+    page.locator("#area").evaluate("(area) => { area.value = '' }")  # a message was sent
+    page.keyboard.type("W", delay=130)
+    asked(page, drafting, "W")
+
+
 def test_a_page_reaches_neither_the_extension_nor_the_server(page: Page, browser: Browser, drafting: Drafting) -> None:
     found = page.evaluate(
         """async ([id, port]) => {
@@ -403,15 +744,8 @@ def test_a_page_reaches_neither_the_extension_nor_the_server(page: Page, browser
 
 def test_the_script_in_a_page_cannot_read_the_key(page: Page, browser: Browser) -> None:
     """If a site takes over the process of its page, it has what our script there has."""
-    devtools: CDPSession = browser.context.new_cdp_session(page)
-    worlds: list[dict[str, Any]] = []
-    devtools.on("Runtime.executionContextCreated", lambda event: worlds.append(event["context"]))
-    devtools.send("Runtime.enable")
-    page.wait_for_timeout(300)
-    (own,) = [world["id"] for world in worlds if browser.id in world["origin"] and world["auxData"]["frameId"]][:1]
     expression = "chrome.storage.local.get().then((all) => JSON.stringify(all), (error) => 'refused: ' + error.message)"
-    found = devtools.send("Runtime.evaluate", {"expression": expression, "contextId": own, "awaitPromise": True})
-    value = found["result"].get("value", json.dumps(found))
+    value = in_extension(page, browser, expression)
     assert "key" not in value
     assert "Access to storage is not allowed from this context" in value
 

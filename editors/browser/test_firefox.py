@@ -21,6 +21,7 @@ from tests.editor import Drafting, drafting_server
 from tests.folder_server import served
 
 ONE = " one" * 12  # the scripted draft
+READ = 0.8  # s after which drafts that were asked for are shown, and can be taken
 TAB, CONTROL, RIGHT = "\ue004", "\ue009", "\ue014"
 QUIET_PREFERENCES = """
 user_pref("app.normandy.enabled", false);
@@ -163,6 +164,7 @@ async def writes(folder: Path, site: str, elsewhere: str, drafting: Drafting) ->
             await driven.run(on, f'document.querySelector("#{field}").focus()')
             await driven.press(on, "Once upon")
             await asked(drafting, "Once upon")
+            await asyncio.sleep(READ)
             await driven.press(on, CONTROL + RIGHT)
             await driven.press(on, TAB)
             written = await driven.run(on, "text()")

@@ -28,6 +28,24 @@ function textAround(field) {
 }
 
 /**
+ * All of the text in a field; compared with what it was, it shows whether the page has changed it.
+ * @param {Field} field
+ */
+function wholeText(field) {
+  return isPlain(field) ? field.value : field.textContent ?? "";
+}
+
+/**
+ * The whole words of a draft that fit into a field, which may take no more than so many characters.
+ * @param {Field} field
+ * @param {string} draft
+ */
+function fitting(field, draft) {
+  const room = isPlain(field) && field.maxLength >= 0 ? field.maxLength - field.value.length : Infinity;
+  return draft.length <= room ? draft : /^[^]*\S(?=\s)/.exec(draft.slice(0, Math.max(room, 0) + 1))?.[0] ?? "";
+}
+
+/**
  * Where the text begins that Polydraft reads for a caret at an offset.
  * @param {number} offset
  */

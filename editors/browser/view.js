@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * What the extension shows in a page: the grey draft at the caret, and the list of all drafts. Both are in a closed shadow
- * root, so the page's scripts can neither read nor change them.
+ * root, so the page's scripts can neither read nor change them. A page can remove, cover or shrink them; `readable` is
+ * whether a person could read what is shown.
  */
 
 const STYLE = `
@@ -9,10 +10,9 @@ const STYLE = `
     height: 0 !important; overflow: visible !important; display: block !important; border: 0 !important;
     padding: 0 !important; margin: 0 !important; }
   .mirror { position: fixed; left: 0; top: 0; visibility: hidden; pointer-events: none; color: transparent; }
-  .ghost { position: fixed; white-space: pre; overflow: hidden; text-overflow: ellipsis; pointer-events: none;
-    user-select: none; }
-  .ghost.below { padding: 1px 6px; border-radius: 5px; border: 1px solid #0003; background: #fff; color: #444 !important;
-    opacity: 1 !important; box-shadow: 0 2px 8px #0003; }
+  .ghost { position: fixed; width: max-content; white-space: pre; pointer-events: none; user-select: none; }
+  .ghost.below { padding: 1px 6px; border-radius: 5px; border: 1px solid #0003; background: #fff !important;
+    color: #444 !important; box-shadow: 0 2px 8px #0003; white-space: pre-wrap; max-width: 320px; }
   .list { position: fixed; margin: 0; padding: 4px; list-style: none; min-width: 200px; max-width: min(560px, 90vw);
     font: 14px/1.4 system-ui, sans-serif; background: #fff; color: #1c1c1e; border: 1px solid #0002; border-radius: 9px;
     box-shadow: 0 6px 24px #0003; user-select: none; }
@@ -21,14 +21,16 @@ const STYLE = `
   .list kbd { font: inherit; color: #6b6b70; font-variant-numeric: tabular-nums; }
   [hidden] { display: none !important; }
   @media (prefers-color-scheme: dark) {
-    .ghost.below, .list { background: #26272a; color: #ececee !important; border-color: #fff3; }
+    .ghost.below, .list { background: #26272a !important; color: #ececee !important; border-color: #fff3; }
     .list li[aria-selected="true"] { background: #35473c; }
     .list kbd { color: #a5a5aa; }
   }
   @media print { .ghost, .list { display: none !important; } }
 `;
-const ROOM = 90; // pixels; with less of them to the right the draft is shown below the line
-const PALE = "0.5";
+const SMALLEST_LETTER = 9; // pixels
+const LEAST_CONTRAST = 2; // of the grey draft
+const LONG_ENOUGH = 300; // ms for which a draft is shown before it can be taken
+const SIGHT = 100; // ms between two looks at what covers it: the least that browsers allow
 
 class View {
   /** @param {(index: number) => void} take called for a draft that is clicked */
@@ -47,11 +49,20 @@ class View {
     root.append(style, this.mirror, this.ghost, this.list);
     this.ghost.hidden = this.list.hidden = true;
     this.chosen = 0;
+    /** What shows the drafts: the ghost or the list. @type {HTMLElement | null} */
+    this.shown = null;
+    /** @type {readonly string[]} */
+    this.texts = [];
+    this.clear = false; // nothing hides it
+    this.since = Infinity; // when it became readable
+    // Firefox does not know what covers an element; there, `readable` looks at the moment of the key alone.
+    const how = /** @type {IntersectionObserverInit} */ ({ threshold: [0, 1], trackVisibility: true, delay: SIGHT });
+    this.sight = new IntersectionObserver((entries) => entries.forEach((entry) => this.see(entry)), how);
     // mousedown, so that the field keeps the focus. A click that a script made is none.
     this.list.addEventListener("mousedown", (event) => {
       event.preventDefault();
       const at = event.target instanceof Element ? [...this.list.children].indexOf(/** @type {Element} */ (event.target.closest("li"))) : -1;
-      if (event.isTrusted && at >= 0) take(at);
+      if (event.isTrusted && at >= 0 && this.readable()) take(at);
     });
   }
 
@@ -74,9 +85,53 @@ class View {
     this.chosen = Math.min(this.chosen, drafts.length - 1);
     if (listed) this.showList(drafts, place);
     else this.closeList();
+    this.note(listed ? this.list : this.ghost, listed ? drafts : drafts.slice(0, 1));
+  }
+
+  /**
+   * Note what is shown from now on. Rests of what was shown before count as read.
+   * @param {HTMLElement} shown
+   * @param {readonly string[]} texts
+   */
+  note(shown, texts) {
+    if (shown !== this.shown) {
+      this.sight.disconnect();
+      this.sight.observe(shown);
+      this.clear = false;
+      this.since = Infinity;
+    } else if (!texts.every((text) => this.texts.some((before) => before.endsWith(text)))) {
+      this.since = this.clear ? performance.now() : Infinity;
+    }
+    this.shown = shown;
+    this.texts = texts;
+  }
+
+  /** @param {IntersectionObserverEntry & {isVisible?: boolean}} entry */
+  see({ target, isIntersecting, intersectionRatio, isVisible = true }) {
+    if (target !== this.shown) return;
+    this.clear = isIntersecting && intersectionRatio > 0.99 && isVisible;
+    if (!this.clear) this.since = Infinity;
+    else if (this.since === Infinity) this.since = performance.now();
+  }
+
+  /** Whether a person could read what is shown: for long enough, whole, uncovered, in letters that are not too small. */
+  readable() {
+    const { shown, host } = this;
+    if (!shown || !host.isConnected || !host.matches(":popover-open")) return false;
+    if (performance.now() - this.since < LONG_ENOUGH) return false;
+    const { left, top, width, height } = shown.getBoundingClientRect();
+    if (height < SMALLEST_LETTER) return false;
+    shown.style.pointerEvents = "auto"; // for elementFromPoint
+    const places = [left + 1, left + width / 2, left + width - 1];
+    const onTop = places.every((x) => document.elementFromPoint(x, top + height / 2) === host);
+    shown.style.pointerEvents = "";
+    return onTop;
   }
 
   hide() {
+    this.sight.disconnect();
+    this.shown = null;
+    this.since = Infinity;
     this.ghost.hidden = true;
     this.closeList();
     if (this.host.isConnected) this.host.remove();
@@ -110,25 +165,66 @@ class View {
     const style = getComputedStyle(caretElement(field));
     const box = field.getBoundingClientRect();
     const right = Math.min(box.right, innerWidth) - Number.parseFloat(style.paddingRight || "0");
-    const below = within || right - place.left < ROOM;
     const { ghost } = this;
+    const size = Math.max(Number.parseFloat(style.fontSize), SMALLEST_LETTER);
+    const spacing = Number.parseFloat(style.letterSpacing); // NaN: normal
     ghost.textContent = draft;
-    ghost.classList.toggle("below", below);
+    ghost.hidden = false;
+    ghost.classList.remove("below");
     Object.assign(ghost.style, {
       fontFamily: genericOf(style.fontFamily),
-      fontSize: style.fontSize,
+      fontSize: `${size}px`,
       fontWeight: style.fontWeight,
       fontStyle: style.fontStyle,
-      letterSpacing: style.letterSpacing,
-      color: style.color,
-      opacity: PALE,
-      lineHeight: below ? "normal" : `${place.height}px`,
-      left: `${below ? Math.max(Math.min(place.left, innerWidth - 320), 4) : place.left}px`,
-      top: `${below ? place.top + place.height + 3 : place.top}px`,
-      maxWidth: `${below ? 320 : right - place.left}px`,
+      letterSpacing: Math.abs(spacing) < size / 8 ? style.letterSpacing : "normal",
+      lineHeight: `${Math.max(place.height, size)}px`,
+      left: `${place.left}px`,
+      top: `${place.top}px`,
     });
-    const hidden = place.top + place.height < box.top || place.top > box.bottom; // scrolled out of the field
-    ghost.hidden = hidden;
+    // Beside text, and where the line has too little room, it is shown below, so that all of it can be read.
+    if (within || place.left + ghost.getBoundingClientRect().width > right) this.showBelow(place);
+    else this.paint(style.color, backgroundOf(field), style.colorScheme);
+    if (place.top + place.height < box.top || place.top > box.bottom) ghost.hidden = true; // scrolled out of the field
+  }
+
+  /** @param {Place} place */
+  showBelow({ left, top, height }) {
+    const { ghost } = this;
+    ghost.classList.add("below");
+    ghost.style.lineHeight = "normal";
+    const size = ghost.getBoundingClientRect();
+    const lower = top + height + 3;
+    ghost.style.left = `${Math.max(Math.min(left, innerWidth - size.width - 4), 4)}px`;
+    ghost.style.top = `${lower + size.height > innerHeight ? Math.max(top - size.height - 3, 4) : lower}px`;
+  }
+
+  /**
+   * Paint the ghost half as dark as the field's letters, on the field's own colour. A field whose letters have the
+   * colour of their background would hide it: then it is grey.
+   * @param {string} ink
+   * @param {string} paper
+   * @param {string} scheme the field's `color-scheme`, which decides what the browser's own colours are
+   */
+  paint(ink, paper, scheme) {
+    const { style } = this.ghost;
+    style.colorScheme = scheme;
+    const under = this.channels(paper);
+    const [r, g, b, alpha = 1] = this.channels(ink);
+    const half = [r, g, b].map((value, i) => under[i] + ((value - under[i]) * alpha) / 2);
+    const [darker, lighter] = [lightness(half), lightness(under)].sort((one, other) => one - other);
+    const grey = lightness(under) > 0.2 ? [0.4, 0.4, 0.4] : [0.7, 0.7, 0.7];
+    const painted = (lighter + 0.05) / (darker + 0.05) < LEAST_CONTRAST ? grey : half;
+    style.backgroundColor = `color(srgb ${under.slice(0, 3).join(" ")})`;
+    style.color = `color(srgb ${painted.join(" ")})`;
+  }
+
+  /**
+   * Red, green and blue from 0 to 1, and the opacity if it is below 1.
+   * @param {string} color as CSS
+   */
+  channels(color) {
+    this.ghost.style.color = `color-mix(in srgb, ${color}, ${color})`;
+    return (getComputedStyle(this.ghost).color.match(/-?[\d.]+(e-?\d+)?/g) ?? []).map(Number);
   }
 
   /**
@@ -174,6 +270,29 @@ function caretElement(field) {
   if (isPlain(field)) return field;
   const at = caretOf(field)?.startContainer;
   return at instanceof Element ? at : at?.parentElement ?? field;
+}
+
+/**
+ * The colour behind a field's letters, of the innermost element around them that paints one.
+ * @param {Field} field
+ */
+function backgroundOf(field) {
+  for (let at = /** @type {Element | null} */ (caretElement(field)); at; at = at.parentElement ?? hostOf(at)) {
+    const { backgroundColor } = getComputedStyle(at);
+    if (!/^(transparent|rgba\(.*, 0(\.[0-4]\d*)?\))$/.test(backgroundColor)) return backgroundColor;
+  }
+  return "Canvas";
+}
+
+/** @param {Element} element */
+function hostOf(element) {
+  const root = element.getRootNode();
+  return root instanceof ShadowRoot ? root.host : null;
+}
+
+/** @param {readonly number[]} channels */
+function lightness([r, g, b]) {
+  return 0.2126 * r ** 2.2 + 0.7152 * g ** 2.2 + 0.0722 * b ** 2.2;
 }
 
 /**

@@ -4,6 +4,8 @@
 import { setText } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
 
+export const MOST_BACKGROUND = 1 << 18; // UTF-16 units: the limit of app/documents/notes.py
+
 /**
  * @param {HTMLElement} root
  * @param {{current: () => {id: string, background: string}, set: (text: string) => void, written: () => void}} page
@@ -13,19 +15,28 @@ export function setUpBackground(root, { current, set, written }) {
   const section = /** @type {HTMLDetailsElement} */ (root.querySelector(".dc-background"));
   const box = /** @type {HTMLTextAreaElement} */ (section.querySelector("textarea"));
   const size = /** @type {HTMLElement} */ (section.querySelector("summary small"));
+  const problem = /** @type {HTMLElement} */ (section.querySelector("[role=alert]"));
   let shown = "";
+  let tooLong = false; // then the box has a text that is not the document's
 
   function draw() {
     const { id, background } = current();
-    if (id !== shown) section.open = false;
+    if (id !== shown) {
+      section.open = false;
+      tooLong = false;
+    }
     shown = id;
-    if (box.value !== background) box.value = background;
+    if (box.value !== background && !tooLong) box.value = background;
+    problem.hidden = !tooLong;
+    const most = MOST_BACKGROUND.toLocaleString("en");
+    setText(problem, tooLong ? `This text has ${box.value.length.toLocaleString("en")} characters, and a background at most ${most}. Shorten it; until then the earlier one is used and kept.` : "");
     const words = background.match(/\S+/g)?.length ?? 0;
     setText(size, words ? plural(words, "word") : "");
   }
 
   box.addEventListener("input", () => {
-    set(box.value);
+    tooLong = box.value.length > MOST_BACKGROUND;
+    if (!tooLong) set(box.value);
     draw();
   });
   box.addEventListener("change", written);

@@ -23,6 +23,7 @@
  *            putInBin: (id: string, on: boolean) => Promise<void>, remove: (id: string) => Promise<void>}} Store
  */
 
+export const MOST_TITLE = 1000; // UTF-16 units: the limit of app/documents/notes.py
 const OPENING = 80; // characters of the first line that are shown as a title
 const SLICE = 100_000; // characters counted at once: about 2 ms
 
@@ -57,12 +58,18 @@ export function openingOf(text) {
   return [...line.trim().slice(0, 2 * OPENING)].slice(0, OPENING).join("");
 }
 
+/** The text as a field and a file contain it: line ends are "\n". @param {string} text */
+export function inLines(text) {
+  return text.replace(/\r\n?/g, "\n");
+}
+
 /**
  * A file name for a document, without extension.
  * @param {{title: string, opening: string}} entry
  */
 export function fileNameOf(entry) {
-  const name = titleOf(entry).replace(/[^\p{L}\p{M}\p{N} ,.'’()&+_-]+/gu, " ").replace(/\s+/g, " ").slice(0, 60);
+  const letters = titleOf(entry).replace(/[^\p{L}\p{M}\p{N} ,.'’()&+_-]+/gu, " ").replace(/(?<= |^)\p{M}+/gu, "");
+  const name = [...letters.replace(/\s+/g, " ")].slice(0, 60).join("");
   return name.replace(/^[. ]+|[. ]+$/g, "") || "Untitled";
 }
 

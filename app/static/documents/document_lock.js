@@ -44,6 +44,21 @@ export async function withLock(id, action) {
   await action().finally(release);
 }
 
+/**
+ * Run an action that shows a document, and release its lock if the action fails.
+ * @template T
+ * @param {(() => void) | null} release
+ * @param {() => Promise<T>} action
+ */
+export async function orRelease(release, action) {
+  try {
+    return await action();
+  } catch (error) {
+    release?.();
+    throw error;
+  }
+}
+
 /** The lock of this tab's document, and waiting for that of a document that another tab has open. */
 export class TabLock {
   /** @param {HTMLElement} root */

@@ -9,17 +9,19 @@
  */
 
 import { newDocument, openingOf, titleOf } from "./document.js";
-import { OWN_WAIT, TabLock, lockDocument, withLock } from "./document_lock.js";
+import { OWN_WAIT, TabLock, lockDocument, orRelease, withLock } from "./document_lock.js";
 import { Saving } from "./saving.js";
 import { StoredDocuments, copyOf } from "./stored_documents.js";
 import { emit, newElement, onFrame } from "../shared/dom.js";
 import { UNSAVED, keepLastDocument, lastDocument, recallPlace } from "../shared/memory.js";
+import { ConnectionLost } from "../shared/transport.js";
 
 /** @typedef {import("./document.js").Document} Document */
 
 const LONG = 300_000; // characters; the browser takes noticeable time to lay out a longer text
 const SCREEN = 10_000; // characters that fill a screen, of a long text
 const MOST_STORES = 64; // that one document uses
+const READ = 1 << 15; // UTF-16 units of a background's end that requests send: more than the model reads
 
 export class Documents {
   /**
@@ -45,7 +47,10 @@ export class Documents {
   async start() {
     try {
       await this.stored.open();
-      await this.openFirst();
+      await this.openFirst().catch((error) => {
+        if (error instanceof ConnectionLost) throw error;
+        this.editor.notices.toast(error.message, { long: true });
+      });
     } catch (error) {
       this.saving.reportFailure(error);
     }
@@ -73,12 +78,14 @@ export class Documents {
     if (!id) return;
     const own = id === place?.id;
     const release = await lockDocument(id, own ? AbortSignal.timeout(OWN_WAIT) : null);
-    const document = await this.stored.find(id);
-    if (!document || document.binned !== null) return release?.();
-    if (!release) return this.waitFor(document);
-    const shown = await this.preview(document);
-    this.show(document, release, own ? place : null, this.editor.parts.text);
-    shown();
+    await orRelease(release, async () => {
+      const document = await this.stored.find(id);
+      if (!document || document.binned !== null) return release?.();
+      if (!release) return this.waitFor(document);
+      const shown = await this.preview(document);
+      this.show(document, release, own ? place : null, this.editor.parts.text);
+      shown();
+    });
   }
 
   // ---------------------------------------------------------------- opening
@@ -122,13 +129,12 @@ export class Documents {
     return this.stored.inTurn(async () => {
       if (id === this.current.id) return;
       const release = await lockDocument(id);
-      const document = await this.stored.find(id);
-      if (!document) {
-        release?.();
-        throw new Error("This document is no longer there.");
-      }
-      if (!release) return this.waitFor(document);
-      await this.replaceBy(document, release);
+      await orRelease(release, async () => {
+        const document = await this.stored.find(id);
+        if (!document) throw new Error("This document is no longer there.");
+        if (!release) return this.waitFor(document);
+        await this.replaceBy(document, release);
+      });
     });
   }
 
@@ -137,17 +143,16 @@ export class Documents {
    * @param {Document} document
    * @param {(() => void) | null} release
    */
-  async replaceBy(document, release) {
-    const shown = await this.preview(document);
-    try {
-      await this.putAside();
-      this.show(document, release);
-    } catch (error) {
-      release?.();
-      throw error;
-    } finally {
-      shown();
-    }
+  replaceBy(document, release) {
+    return orRelease(release, async () => {
+      const shown = await this.preview(document);
+      try {
+        await this.putAside();
+        this.show(document, release);
+      } finally {
+        shown();
+      }
+    });
   }
 
   /**
@@ -172,10 +177,17 @@ export class Documents {
     return this.stored.inTurn(() => this.replaceBy(newDocument(), null));
   }
 
-  /** Save the current document before another is shown. One without text and title is deleted. */
+  /**
+   * Save the current document before another is shown. One that the store refuses stays in this browser. One without
+   * text and title is deleted.
+   */
   async putAside() {
     for (let tries = 0; this.saving.dirty() && tries < 3; tries++) await this.saving.save(); // typing may continue meanwhile
-    if (this.saving.dirty() && this.editor.parts.length) throw new Error("The text here could not be saved. It stays open.");
+    if (this.saving.dirty() && this.editor.parts.length) {
+      const { failure } = this.saving;
+      const left = failure && !this.editor.incognito && this.stored.leaveRefused(this.saving.written(), failure);
+      if (!left) throw new Error("The text here could not be saved. It stays open.");
+    }
     const { id, revision, title } = this.current;
     if (!revision || title || this.editor.parts.length) return;
     await this.stored.opened().remove(id);
@@ -220,10 +232,12 @@ export class Documents {
   waitFor(document) {
     this.lock.waitFor(document, (release, signal) => {
       this.stored.inTurn(async () => {
-        const storedDocument = signal.aborted ? null : await this.stored.find(document.id);
-        if (!storedDocument) return release();
-        await this.replaceBy(storedDocument, release);
-      });
+        await orRelease(release, async () => {
+          const storedDocument = signal.aborted ? null : await this.stored.find(document.id);
+          if (!storedDocument) return release();
+          await this.replaceBy(storedDocument, release);
+        });
+      }).catch((error) => this.editor.notices.toast(error.message, { long: true }));
     });
   }
 
@@ -254,8 +268,9 @@ export class Documents {
 
   /** What this document decides in every request for drafts. */
   requestFields() {
-    const { stores, background } = this.current;
-    return { ...(stores.length ? { base_stores: stores } : {}), ...(background.trim() ? { background: background.toWellFormed() } : {}) };
+    const { stores } = this.current;
+    const background = this.current.background.slice(-READ).replace(/^[\uDC00-\uDFFF]/, "").toWellFormed(); // no half pair
+    return { ...(stores.length ? { base_stores: stores } : {}), ...(background.trim() ? { background } : {}) };
   }
 
   // ---------------------------------------------------------------- any document
@@ -316,13 +331,11 @@ export class Documents {
     });
   }
 
-  /** Every document with its text. @returns {Promise<Document[]>} */
+  /** Every document with its text, and what is wrong with those that cannot be read. */
   all() {
     return this.stored.inTurn(async () => {
       await this.saving.save();
-      const documents = [];
-      for (const { id } of await this.stored.opened().list()) documents.push(await this.stored.opened().read(id));
-      return documents.filter((document) => document !== null);
+      return this.stored.all();
     });
   }
 

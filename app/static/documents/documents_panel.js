@@ -1,7 +1,7 @@
 // @ts-check
 /** The panel of the button “Documents”: the list of documents, the bin, files, and where documents are kept. */
 
-import { titleOf } from "./document.js";
+import { MOST_TITLE, titleOf } from "./document.js";
 import { finder, newElement, setText } from "../shared/dom.js";
 import { setAside, whereKept } from "./file_documents.js";
 import { exportAll, exportText, readFile } from "./files.js";
@@ -60,7 +60,10 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
     "close-documents": () => popup.close(),
     download: () => save("txt"),
     "download-md": () => save("md"),
-    "export-all": async () => toast(`Saved as “${exportAll(await documents.all())}”.`),
+    "export-all": async () => {
+      const { documents: all, problems } = await documents.all();
+      toast([`Saved as “${exportAll(all)}”.`, ...problems].join(" "), { long: problems.length > 0 });
+    },
     "copy-elsewhere": () => documents.openCopy(elsewhere.dataset.id ?? ""),
     "list-elsewhere": () => popup.open(),
   };
@@ -92,7 +95,8 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
     find(".dc-bin summary").textContent = `Bin (${binned.length})`;
     show(find(".dc-binned"), binned, (row) => [restoreButton(row), deleteButton(row)]);
     const { where, folder, problems } = await whereKept();
-    find(".dc-problems").replaceChildren(...problems.map(problemItem));
+    const unmoved = documents.stored.problems.map((message) => ({ message, note: "" }));
+    find(".dc-problems").replaceChildren(...[...problems, ...unmoved].map(problemItem));
     for (const radio of radios) radio.checked = radio.value === where;
     find(".dc-folder").textContent = folder;
   }
@@ -175,7 +179,7 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
       const input = document.createElement("input");
       input.value = titleOf(row);
       input.setAttribute("aria-label", "Title");
-      input.maxLength = 200;
+      input.maxLength = MOST_TITLE;
       name.replaceWith(input);
       input.select();
       let done = false;
@@ -212,7 +216,7 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
           }),
         });
       }));
-    button.disabled = row.elsewhere || row.forTab;
+    button.disabled = row.elsewhere || row.forTab || Boolean(row.refused);
     return button;
   }
 
@@ -271,9 +275,9 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
       await run(async () => {
         const read = await readFile(file);
         if ("text" in read) return documents.createFrom(read.title, read.text);
-        const { added, present } = await documents.stored.add(read.documents);
+        const { added, present, problems } = await documents.stored.add(read.documents);
         const left = present ? ` ${plural(present, "document")} ${present === 1 ? "was" : "were"} here already.` : "";
-        toast(`Added ${plural(added, "document")}.${left}`, { long: true });
+        toast([`Added ${plural(added, "document")}.${left}`, ...problems].join(" "), { long: true });
       });
     }
   }
@@ -317,11 +321,11 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
 }
 
 /** @param {Row} row */
-function description({ words, changed, binned, elsewhere, forTab, unsure }) {
+function description({ words, changed, binned, elsewhere, forTab, unsure, refused }) {
   const since = binned === null ? when(changed) : `in the bin since ${when(binned)}`;
   return [
     forTab ? "incognito: in this tab only" : plural(words, "word"), since, unsure && "private: another program wrote it",
-    elsewhere && "open in another tab",
+    elsewhere && "open in another tab", refused && `not saved: ${refused}`,
   ].filter(Boolean).join(" · ");
 }
 

@@ -49,8 +49,14 @@ export class FileDocuments {
    * @returns {Promise<Document | null>} null if there is none with this id
    */
   async read(id) {
-    if (!(await this.list()).some((entry) => entry.id === id)) return null;
-    return fromServer(await getJson(`/api/documents/${encodeURIComponent(id)}`));
+    const path = `/api/documents/${encodeURIComponent(id)}`;
+    try {
+      return fromServer(await getJson(path));
+    } catch (error) {
+      if (!(error instanceof ServerError) || error.status !== 404) throw error;
+      // The list finds a file that another program has renamed.
+      return (await this.list()).some((entry) => entry.id === id) ? fromServer(await getJson(path)) : null;
+    }
   }
 
   /**

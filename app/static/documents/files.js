@@ -1,7 +1,8 @@
 // @ts-check
 /** Opens and saves text files, and exports and imports all documents as one file. */
 
-import { fileNameOf, newDocument } from "./document.js";
+import { MOST_BACKGROUND } from "./background.js";
+import { MOST_TITLE, fileNameOf, inLines, newDocument } from "./document.js";
 
 /** @typedef {import("./document.js").Document} Document */
 
@@ -78,11 +79,6 @@ function decoded(bytes) {
   }
 }
 
-/** Convert line ends to "\n", as in a text field. @param {string} text */
-function inLines(text) {
-  return text.replace(/\r\n?/g, "\n");
-}
-
 /**
  * @param {string} text
  * @param {string} name of its file
@@ -111,18 +107,21 @@ function checked(given, where) {
   const numbers = (/** @type {unknown} */ list) => Array.isArray(list) && list.every(Number.isInteger);
   const sound = {
     id: /^[0-9a-f][0-9a-f-]{7,63}$/.test(document.id),
-    title: typeof document.title === "string" && document.title.length <= 200,
+    title: typeof document.title === "string" && document.title.length <= MOST_TITLE,
     text: typeof given?.text === "string",
     caret: numbers(document.caret) && document.caret.length === 2,
     privateRanges: Array.isArray(document.privateRanges) && document.privateRanges.every(numbers),
     privacy: typeof document.unsure === "boolean",
     stores: Array.isArray(document.stores) && document.stores.every((/** @type {unknown} */ file) => file && typeof file === "string"),
-    background: typeof document.background === "string",
+    background: typeof document.background === "string" && document.background.length <= MOST_BACKGROUND,
     keys: numbers(Object.values(document.keys ?? [null])),
     dates: numbers([document.created, document.changed]) && (document.binned === null || Number.isInteger(document.binned)),
   };
   const wrong = Object.entries(sound).find(([, right]) => !right);
   if (wrong) throw new Error(`${where}: its ${wrong[0]} cannot be read. Nothing was added.`);
-  const known = Object.fromEntries(Object.keys(fresh).map((key) => [key, document[key]]));
-  return /** @type {Document} */ ({ ...known, revision: "" });
+  const known = /** @type {Document} */ (Object.fromEntries(Object.keys(fresh).map((key) => [key, document[key]])));
+  const { text } = known;
+  const place = (/** @type {number} */ at) => inLines(text.slice(0, at)).length;
+  const privateRanges = known.privateRanges.map((range) => range.map(place));
+  return { ...known, text: inLines(text), privateRanges, revision: "" };
 }

@@ -10,6 +10,7 @@
  */
 
 import { newDocument } from "./document.js";
+import { reasonOf } from "./stored_documents.js";
 import { emit } from "../shared/dom.js";
 import { forgetUnsaved, keepLastDocument, keepPlace, keepUnsaved, recallUnsaved } from "../shared/memory.js";
 import { Timers } from "../shared/timers.js";
@@ -52,6 +53,8 @@ export class Saving {
     /** Whether the document has unsaved changes beside its text. */
     this.amended = false;
     this.changedAt = 0;
+    /** Why the last save failed. */
+    this.failure = "";
   }
 
   /** Save from now on. */
@@ -69,7 +72,9 @@ export class Saving {
   begin(document) {
     const { stores = [], background = "" } = document; // earlier versions stored none
     this.current = { ...document, stores, background };
-    this.amended = false;
+    this.amended = this.stored.refused.has(document.id);
+    if (this.amended) this.textChanged({ opened: false });
+    else this.editor.notices.notice("storage", null); // it was about another document
   }
 
   /** @param {{opened: boolean}} how */
@@ -119,10 +124,10 @@ export class Saving {
         const entry = await this.stored.writeOrCopy(document);
         this.current = this.saved(entry, document.text);
         if (entry.id !== document.id) await this.lock.moveTo(entry.id);
-        forgetUnsaved(document.id, false);
         keepLastDocument(entry.id);
         this.stored.listChanged();
       }
+      this.failure = "";
       this.editor.notices.notice("storage", null);
       this.keepPlace();
       emit(this.root, "pd-document");
@@ -174,12 +179,11 @@ export class Saving {
   /** @param {unknown} error */
   reportFailure(error) {
     if (error instanceof ConnectionLost) return this.editor.connection.lost(); // its notice says that the text is safe
-    // The browser's own error for this has no text.
+    this.failure = reasonOf(error);
     const full = error instanceof DOMException && error.name === "QuotaExceededError";
-    const reason = full ? "This browser has no more room for documents." : error instanceof Error ? error.message : String(error);
     const more = full ? "Delete other documents for good, or keep documents as files. Otherwise copy" : "Copy";
     this.editor.notices.notice("storage", {
-      message: `Your text could not be saved. ${reason}`,
+      message: `Your text could not be saved. ${this.failure}`,
       fix: `${more} it, or save it as a file, before you close the page.`,
     });
   }

@@ -1,19 +1,21 @@
 // @ts-check
 /**
  * All documents of this browser, in their store: browser_documents.js or file_documents.js. A stored text that was changed
- * elsewhere is never overwritten: this tab's text is stored as a copy.
+ * elsewhere is never overwritten: this tab's text is stored as a copy. A text that the store refuses stays in this
+ * browser's localStorage; the list shows it with the reason, and it can be opened and mended.
  *
  * `root` receives the event "pd-documents" when the list of documents has changed in any tab.
  */
 
 import { BrowserDocuments } from "./browser_documents.js";
-import { Changed, newDocument, openingOf, titleOf } from "./document.js";
+import { Changed, MOST_TITLE, inLines, newDocument, openingOf, titleOf } from "./document.js";
 import { OWN_WAIT, lockDocument, openDocuments, withLock } from "./document_lock.js";
 import { FileDocuments, keepIn, whereKept } from "./file_documents.js";
 import { emit } from "../shared/dom.js";
 import {
   forgetOldTexts, forgetUnsaved, keepLastDocument, keepPlace, keepUnsaved, oldTexts, recallPlace, recallUnsaved,
 } from "../shared/memory.js";
+import { ConnectionLost } from "../shared/transport.js";
 
 /** @typedef {import("./document.js").Document} Document */
 /** @typedef {import("./document.js").Entry} Entry */
@@ -29,6 +31,10 @@ export class StoredDocuments {
     this.editor = editor;
     /** @type {Store | null} */
     this.store = null;
+    /** Why the store refused an unsaved text, by its document's id. @type {Map<string, string>} */
+    this.refused = new Map();
+    /** What could not be moved to the store, in sentences. @type {string[]} */
+    this.problems = [];
     /** The last action passed to `inTurn`. @type {Promise<any>} */
     this.queue = Promise.resolve();
     this.channel = new BroadcastChannel("polydraft.documents");
@@ -52,7 +58,11 @@ export class StoredDocuments {
       if (first === undefined) return;
       for (const text of [...others, first]) {
         const caret = [text.length, text.length];
-        const { id } = await this.opened().write(newDocument({ text, caret }), "");
+        const document = newDocument({ text: inLines(text), caret });
+        await this.opened().write(document, "").catch((error) => {
+          if (error instanceof ConnectionLost || !keepUnsaved(document, false)) throw error;
+        });
+        const { id } = document;
         keepLastDocument(id);
         keepPlace({ id, caret, scroll: 0 }); // the last of them is shown
       }
@@ -61,25 +71,48 @@ export class StoredDocuments {
     await (navigator.locks ? navigator.locks.request("polydraft.migrate", move) : move());
   }
 
-  /** Save the unsaved texts that earlier pages left in localStorage. */
+  /** Save the unsaved texts that earlier pages left in localStorage. One that the store refuses stays there. */
   async saveLeftovers({ wait = false } = {}) {
     for (const document of recallUnsaved(false)) {
       const own = document.id === recallPlace()?.id;
       const release = await lockDocument(document.id, own || wait ? AbortSignal.timeout(OWN_WAIT) : null);
       if (!release) continue; // the tab that has it open saves it
-      await this.writeOrCopy(document);
-      forgetUnsaved(document.id, false);
-      release();
+      try {
+        await this.writeOrCopy(document);
+      } catch (error) {
+        if (error instanceof ConnectionLost) throw error;
+        this.refused.set(document.id, reasonOf(error));
+      } finally {
+        release();
+      }
     }
+  }
+
+  /**
+   * Keep a text that could not be stored as an unsaved one, so that another document can be shown.
+   * @param {Document} document
+   * @param {string} reason
+   * @returns {boolean} false if the browser has no room for it
+   */
+  leaveRefused(document, reason) {
+    if (!keepUnsaved(document, false)) return false;
+    this.refused.set(document.id, reason);
+    this.listChanged();
+    return true;
   }
 
   /** Move documents that are still in the browser's database to files, if documents are kept as files. */
   async moveFromBrowser() {
     const databases = (await indexedDB.databases?.()) ?? [];
     if (!databases.some(({ name }) => name === "polydraft")) return;
-    const browser = await BrowserDocuments.open();
-    if ((await browser.list()).length) await moveAll(browser, this.opened());
-    browser.database.close();
+    try {
+      const browser = await BrowserDocuments.open();
+      if ((await browser.list()).length) this.problems = await moveAll(browser, this.opened());
+      browser.database.close();
+    } catch (error) {
+      if (error instanceof ConnectionLost) throw error;
+      this.problems = [`This browser's own documents cannot be read. ${reasonOf(error)}`];
+    }
   }
 
   /** @returns {Store} throws if no store could be opened */
@@ -89,14 +122,20 @@ export class StoredDocuments {
   }
 
   /**
-   * Move all documents to the other store. New documents are stored there too.
+   * Move all documents to the other store. New documents are stored there too. What cannot become a file stays in this
+   * browser, where each start looks for it; if a file cannot be moved into the browser, all stay files.
    * @param {"browser" | "files"} where
    */
   async moveTo(where) {
     const from = this.opened();
     const to = where === "files" ? new FileDocuments() : await BrowserDocuments.open();
     if (where === "files") await keepIn("files");
-    await moveAll(from, to);
+    const problems = await moveAll(from, to);
+    if (where === "browser" && problems.length) {
+      this.problems = await moveAll(to, from);
+      throw new Error(problems.join(" "));
+    }
+    this.problems = problems;
     if (where === "browser") await keepIn("browser");
   }
 
@@ -110,10 +149,16 @@ export class StoredDocuments {
 
   /**
    * @param {string} id
-   * @returns {Promise<Document | null>} this tab's incognito version, else the stored one
+   * @returns {Promise<Document | null>} this tab's incognito version, or the one that could not be stored, else the
+   *   stored one
    */
   async find(id) {
-    return recallUnsaved(true).find((document) => document.id === id) ?? this.opened().read(id);
+    const unsaved = [...recallUnsaved(true), ...this.refusedDocuments()];
+    return unsaved.find((document) => document.id === id) ?? this.opened().read(id);
+  }
+
+  refusedDocuments() {
+    return recallUnsaved(false).filter(({ id }) => this.refused.has(id));
   }
 
   /** Store a new document. @param {Document} document @returns {Promise<Entry>} */
@@ -124,16 +169,25 @@ export class StoredDocuments {
   }
 
   /**
-   * Store a document; if the stored text was changed elsewhere, as a copy.
+   * Store a document; if the stored text was changed elsewhere, as a copy. An unsaved text that an earlier page left is
+   * forgotten then.
    * @param {Document} document
    * @returns {Promise<Entry>} with another id for a copy
    */
   async writeOrCopy(document) {
+    const entry = await this.writtenOrCopied(document);
+    forgetUnsaved(document.id, false);
+    this.refused.delete(document.id);
+    return entry;
+  }
+
+  /** @param {Document} document @returns {Promise<Entry>} */
+  async writtenOrCopied(document) {
     try {
       return await this.opened().write(document, document.revision);
     } catch (error) {
       if (!(error instanceof Changed)) throw error;
-      const storedDocument = await this.find(document.id);
+      const storedDocument = await this.opened().read(document.id);
       if (storedDocument && storedDocument.text === document.text) return storedDocument;
       const copy = copyOf(document);
       const entry = await this.opened().write(copy, "");
@@ -155,15 +209,18 @@ export class StoredDocuments {
 
   /**
    * @param {string} here the id of this tab's document
-   * @returns {Promise<(Entry & {here: boolean, elsewhere: boolean, forTab: boolean})[]>}
+   * @returns {Promise<(Entry & {here: boolean, elsewhere: boolean, forTab: boolean, refused: string})[]>} `refused`: why
+   *   the text could not be stored
    */
   async list(here) {
     const [kept, open] = await Promise.all([this.opened().list(), openDocuments()]);
-    const forTab = recallUnsaved(true);
-    const hidden = new Set(forTab.map(({ id }) => id));
-    const own = forTab.map(({ text, ...entry }) => ({ ...entry, opening: openingOf(text) }));
+    const forTab = new Set(recallUnsaved(true).map(({ id }) => id));
+    const unsaved = [...recallUnsaved(true), ...this.refusedDocuments().filter(({ id }) => !forTab.has(id))];
+    const hidden = new Set(unsaved.map(({ id }) => id));
+    const own = unsaved.map(({ text, ...entry }) => ({ ...entry, opening: openingOf(text) }));
     return [...own, ...kept.filter(({ id }) => !hidden.has(id))].map((entry) => ({
-      ...entry, here: entry.id === here, elsewhere: entry.id !== here && open.has(entry.id), forTab: hidden.has(entry.id),
+      ...entry, here: entry.id === here, elsewhere: entry.id !== here && open.has(entry.id), forTab: forTab.has(entry.id),
+      refused: this.refused.get(entry.id) ?? "",
     }));
   }
 
@@ -177,21 +234,47 @@ export class StoredDocuments {
 
   /**
    * Add the documents of an export. No stored document is replaced: an equal one is skipped, and one with a different
-   * text is added as a copy.
+   * text is added as a copy. One that the store refuses keeps no other from being added.
    * @param {Document[]} documents
    */
   add(documents) {
     return this.inTurn(async () => {
+      const known = new Set((await this.opened().list()).map(({ id }) => id));
+      const problems = [];
       let added = 0;
       for (const document of documents) {
-        const storedDocument = await this.opened().read(document.id);
-        if (storedDocument?.text === document.text) continue;
-        await this.opened().write(storedDocument ? copyOf(document) : { ...document, revision: "" }, "");
-        added++;
+        try {
+          const storedDocument = known.has(document.id) ? await this.opened().read(document.id) : null;
+          if (storedDocument && isSame(storedDocument.text, document.text)) continue;
+          await this.opened().write(storedDocument ? copyOf(document) : { ...document, revision: "" }, "");
+          added++;
+        } catch (error) {
+          if (error instanceof ConnectionLost) throw error;
+          problems.push(`“${titleOf(document)}” could not be added. ${reasonOf(error)}`);
+        }
       }
       this.listChanged();
-      return { added, present: documents.length - added };
+      return { added, present: documents.length - added - problems.length, problems };
     });
+  }
+
+  /**
+   * Every document with its text, but for those of this tab alone, and what is wrong with those that cannot be read.
+   * @returns {Promise<{documents: Document[], problems: string[]}>}
+   */
+  async all() {
+    const documents = [];
+    const problems = [];
+    for (const entry of await this.list("")) {
+      try {
+        const document = await (entry.forTab ? this.opened().read(entry.id) : this.find(entry.id));
+        if (document) documents.push(document);
+      } catch (error) {
+        if (error instanceof ConnectionLost) throw error;
+        problems.push(`“${titleOf(entry)}” could not be read. ${reasonOf(error)}`);
+      }
+    }
+    return { documents, problems };
   }
 
   // ---------------------------------------------------------------- one after the other
@@ -215,28 +298,68 @@ export class StoredDocuments {
 }
 
 /**
- * Move every document. Each is read back from the new store before it is removed from the old one.
+ * Move every document. Each is read back from the new store before it is removed from the old one. One that cannot be
+ * moved stays, and keeps no other from moving.
  * @param {Store} from
  * @param {Store} to
+ * @returns {Promise<string[]>} what could not be moved, in sentences
  */
 async function moveAll(from, to) {
-  for (const { id } of await from.list()) {
-    const document = await from.read(id);
-    if (!document) continue;
-    const there = await to.read(id);
-    const moved = there && there.text !== document.text ? copyOf(document) : { ...document, revision: "" };
-    if (!there || there.text !== document.text) await to.write(moved, "");
-    const text = (await to.read(moved.id))?.text;
-    // A file cannot contain half of a surrogate pair.
-    if (text !== document.text && text !== document.text.toWellFormed()) {
-      throw new Error(`“${titleOf(document)}” differed after it was moved, so it was not removed from its old place.`);
+  const there = new Set((await to.list()).map(({ id }) => id));
+  const problems = [];
+  for (const entry of await from.list()) {
+    try {
+      await move(entry.id, from, to, there.has(entry.id));
+    } catch (error) {
+      if (error instanceof ConnectionLost) throw error;
+      const place = from.where === "browser" ? "still in this browser" : "still a file";
+      problems.push(`“${titleOf(entry)}” could not be moved, and is ${place}. ${reasonOf(error)}`);
     }
-    await from.remove(id);
   }
+  return problems;
+}
+
+/**
+ * @param {string} id
+ * @param {Store} from
+ * @param {Store} to
+ * @param {boolean} known whether the new store has a document with this id
+ */
+async function move(id, from, to, known) {
+  const document = await from.read(id);
+  if (!document) return;
+  const there = known ? await to.read(id) : null;
+  if (!there || !isSame(there.text, document.text)) {
+    const moved = there ? copyOf(document) : { ...document, revision: "" };
+    await to.write(moved, "");
+    const text = (await to.read(moved.id))?.text;
+    if (text === undefined || !isSame(text, document.text)) {
+      await to.remove(moved.id); // or every try would leave another one
+      throw new Error("Its text differed after it was moved.");
+    }
+  }
+  await from.remove(id);
+}
+
+/**
+ * Whether two texts are the same in a file, which has no halves of surrogate pairs, and in a field.
+ * @param {string} a
+ * @param {string} b
+ */
+function isSame(a, b) {
+  return a === b || inLines(a.toWellFormed()) === inLines(b.toWellFormed());
+}
+
+/** @param {unknown} error */
+export function reasonOf(error) {
+  // The browser's own error for this has no text.
+  if (error instanceof DOMException && error.name === "QuotaExceededError") return "This browser has no more room for documents.";
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** @param {Document} document */
 export function copyOf(document) {
-  const title = `${titleOf({ ...document, opening: openingOf(document.text) })} (copy)`;
+  const ending = " (copy)";
+  const title = titleOf({ ...document, opening: openingOf(document.text) }).slice(0, MOST_TITLE - ending.length) + ending;
   return newDocument({ ...document, id: crypto.randomUUID(), title, revision: "", changed: Date.now() });
 }

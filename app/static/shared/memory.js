@@ -111,7 +111,8 @@ export function recallUnsaved(forTab) {
   const read = () => {
     const storage = forTab ? sessionStorage : localStorage;
     const keys = Object.keys(storage).filter((key) => key.startsWith(UNSAVED));
-    return keys.map((key) => JSON.parse(storage.getItem(key) ?? "null")).filter(Boolean);
+    const documents = keys.map((key) => attempt(() => JSON.parse(storage.getItem(key) ?? "null")));
+    return documents.filter((document, n) => document?.id === keys[n].slice(UNSAVED.length)); // not a damaged one
   };
   return attempt(read) ?? [];
 }

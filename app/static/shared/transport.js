@@ -10,11 +10,13 @@ export class ServerError extends Error {
    * @param {string} message
    * @param {string} fix
    * @param {boolean} changed whether a document was not replaced because it was changed elsewhere
+   * @param {number} status
    */
-  constructor(message, fix = "", changed = false) {
+  constructor(message, fix = "", changed = false, status = 0) {
     super(message);
     this.fix = fix;
     this.changed = changed;
+    this.status = status;
   }
 }
 
@@ -160,7 +162,7 @@ async function reach(path, init) {
 async function errorFrom(response) {
   try {
     const { message, fix, changed } = await response.json();
-    if (message) return new ServerError(message, fix, changed);
+    if (message) return new ServerError(message, fix, changed, response.status);
   } catch {
     // Not the server's JSON: the answer comes from a proxy or a crashed server, and only its status is known.
   }

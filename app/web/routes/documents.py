@@ -10,6 +10,7 @@
     POST /api/documents/set-aside   {"note"}: of a problem
 
 A text that was changed elsewhere is not replaced: the response has status 409 and {"message", "fix", "changed": true}.
+If no document has an id, the response has status 404.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Literal
+from typing import Annotated, Literal
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from app.documents.folder import Changed, DocumentFolder, Entry, Listing
+from app.documents.folder import Changed, DocumentFolder, Entry, Listing, Missing
+from app.documents.notes import MOST_BACKGROUND, MOST_TITLE, short_background
 from app.service.settings import Strict
-from app.web.bounds import Counts, Document, Files, Label, Name, Range, Ranges, Text, Whole
+from app.web.bounds import Counts, Document, Files, Name, Range, Ranges, Whole
 from app.web.refusals import post
+from app.web.refused import Refused
 from core.errors import InputError
 from core.files import status
 
@@ -50,7 +53,7 @@ class Note(Strict):
 
 
 class Written(Named):
-    title: Label
+    title: Annotated[str, Field(max_length=MOST_TITLE)]
     text: Document
     base: Name | None
     caret: Range
@@ -58,7 +61,7 @@ class Written(Named):
     unsure: bool = False
     keys: Counts
     stores: Files = Field(default_factory=list)
-    background: Text = ""
+    background: Annotated[str, Field(max_length=MOST_BACKGROUND), AfterValidator(short_background)] = ""
     created: Whole
     changed: Whole
     binned: Whole | None
@@ -91,7 +94,10 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
     @app.get("/api/documents/{id}")
     @usable()
     def read(id: Name) -> dict[str, object]:
-        entry, text = folder.read(id)
+        try:
+            entry, text = folder.read(id)
+        except Missing as error:
+            raise Refused(404, str(error)) from None
         return {**_shown(entry), "text": text}
 
     @post(app, "/api/documents/keep", Keep)
@@ -126,7 +132,7 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
 
 def _shown(entry: Entry) -> dict[str, object]:
     shown = asdict(entry)
-    for field in ("stamp", "coming", "missing", "traces", "removed"):
+    for field in ("stamp", "coming", "missing", "traces", "removed", "version", "unknown"):
         del shown[field]
     shown["revision"] = shown.pop("digest")
     return shown

@@ -13,27 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
-from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.documents import folder as documents
 from app.documents.folder import Changed, DocumentFolder, Entry
-from app.web.refusals import format_errors
-from app.web.routes.documents import add_routes
-from tests.app.documents.test_documents import KEEPER, OTHER, RECORD, TEXT, folder, texts
+from tests.app.documents.test_documents import KEEPER, OTHER, RECORD, TEXT, client_of, folder, texts
 
 __all__ = ["folder"]  # a fixture
 
 DAY = 86_400  # seconds
-
-
-def client_of(folder: DocumentFolder) -> TestClient:
-    app = FastAPI()
-    format_errors(app)
-    add_routes(app, folder)
-    return TestClient(app)
 
 
 def note(folder: DocumentFolder, id: str = KEEPER) -> Path:

@@ -169,7 +169,7 @@ def test_other_line_ends_and_wrapping_do_not_hide_private_text(
         folder.entries()
     copied = f"A copy: {change(poem)}"
     (folder.folder / "Copy.txt").write_text(copied, "utf-8", newline="")
-    assert by_file(folder)["Copy.txt"].private == whole(copied)
+    assert by_file(folder)["Copy.txt"].private == whole(copied.replace("\r\n", "\n"))
 
 
 @pytest.mark.parametrize("text", [TEXT, EDITED], ids=["unchanged", "edited"])

@@ -160,7 +160,7 @@ def test_a_body_of_millions_of_values_is_refused_before_it_is_parsed(client: Tes
 def test_a_text_may_have_as_many_commas_and_brackets_as_it_likes(client: TestClient, text: str) -> None:
     body = {"id": "0123456789", "title": text, "text": text}
     refused = client.post("/api/documents/write", json=body).json()
-    assert refused["message"].startswith("title is longer than 200 characters. base is missing.")
+    assert refused["message"].startswith("title is longer than 1000 characters. base is missing.")
 
 
 def test_parts_of_an_address_are_refused_as_bodies_are(client: TestClient) -> None:

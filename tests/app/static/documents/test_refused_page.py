@@ -1,0 +1,365 @@
+"""Documents that a store refuses, in real Chromium: each is shown with the reason, no text is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Request, Route, expect
+
+from app.documents.folder import DocumentFolder, Entry
+from app.documents.notes import MOST_BACKGROUND
+from app.web.refusals import MAX_BODY
+from tests.app.static.documents.test_documents_page import (
+    LETTER,
+    MAIL,
+    STORY,
+    background,
+    button,
+    close_panel,
+    context,
+    editor,
+    fake,
+    folder,
+    give,
+    keep_as,
+    lists,
+    panel,
+    panel_of,
+    saved,
+    sent,
+    server,
+    shared,
+    tab,
+    texts,
+    titles,
+    write_new,
+)
+from tests.app.static.editor.test_page import Editor
+from tests.fake_drafts import Server
+
+__all__ = ["context", "editor", "fake", "folder", "server", "shared", "tab"]  # fixtures
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+BAD, GOOD = "3fa9c2d1-0000-4000-8000-00000000000b", "3fa9c2d1-0000-4000-8000-00000000000c"
+LONG = "t" * 1001  # a title that the server refuses
+LOCKS = "async () => (await navigator.locks.query()).held.map(({ name }) => name)"
+REFUSED = "title is longer than 1000 characters."
+
+
+def leave(editor: Editor, **fields: Any) -> None:
+    """As a page that was closed before it could save."""
+    editor.page.evaluate(
+        """(fields) => {
+          const fresh = { ...polydraft.documents.current, revision: "", title: "", text: "", background: "" };
+          localStorage.setItem(`polydraft.unsaved.${fields.id}`, JSON.stringify({ ...fresh, ...fields }));
+        }""",
+        fields,
+    )
+
+
+def unsaved(editor: Editor) -> list[str]:
+    keys = "Object.keys(localStorage).filter((key) => key.startsWith('polydraft.unsaved.'))"
+    return [key.removeprefix("polydraft.unsaved.") for key in editor.page.evaluate(keys)]
+
+
+def store(editor: Editor, *documents: dict[str, Any]) -> None:
+    """Stores documents, as the page has them."""
+    editor.page.evaluate(
+        """async (all) => {
+          const { current, stored } = polydraft.documents;
+          for (const one of all) {
+            const fresh = { ...current, id: crypto.randomUUID(), title: "", text: "", background: "" };
+            const text = one.units ? String.fromCharCode(...one.units) : one.text;
+            await stored.opened().write({ ...fresh, ...one, text }, "");
+          }
+        }""",
+        documents,
+    )
+
+
+# ---------------------------------------------------------------- what an earlier page left
+
+
+def test_a_text_that_the_server_refuses_blocks_no_start_and_no_lock_and_is_listed_with_the_reason(
+    tab: Callable[..., Editor], folder: DocumentFolder
+) -> None:
+    folder.keep(True)
+    folder.write(Entry("3fa9c2d1-0000", title="Letter"), LETTER, None)
+    one = tab()
+    leave(one, id=BAD, title=LONG, text=STORY)
+    leave(one, id=GOOD, title="Good", text="Good.")
+    one.page.evaluate("localStorage.setItem('polydraft.unsaved.damaged', '{')")
+    one.reload()
+    lists(one, "Letter", LONG, "Good")
+    expect(panel(one).locator("li", has_text=LONG)).to_contain_text(f"not saved: {REFUSED}")
+    assert sorted(texts(folder)) == ["Good.txt", "Letter.txt"]
+    assert unsaved(one) == ["damaged", BAD] or unsaved(one) == [BAD, "damaged"]
+    assert not any(BAD in name or GOOD in name for name in one.page.evaluate(LOCKS))
+
+    panel(one).get_by_text("Letter", exact=True).click()
+    expect(one.box).to_have_value(LETTER)
+    panel(one).get_by_text(LONG, exact=True).click()
+    expect(one.box).to_have_value(STORY)
+    expect(one.page.get_by_role("alert")).to_contain_text(f"Your text could not be saved. {REFUSED}")
+    one.press("Control+End")
+    one.page.keyboard.insert_text(" More.")
+    one.reload()
+    assert one.text == STORY + " More."
+    write_new(one, "Third.")  # another document can be begun
+    expect(one.page.get_by_role("alert")).to_be_hidden()
+    lists(one, "Letter", LONG, "Good", "Third.")
+
+    button(one, f"Rename “{LONG}”").click()
+    one.page.get_by_role("textbox", name="Title").fill("Short")
+    one.press("Enter")
+    lists(one, "Letter", "Short", "Good", "Third.")
+    assert texts(folder)["Short.txt"] == STORY + " More."
+    assert unsaved(one) == ["damaged"]
+    assert one.errors == []
+
+
+def test_a_failed_opening_keeps_no_lock(tab: Callable[..., Editor], server: Server, folder: DocumentFolder) -> None:
+    folder.keep(True)
+    folder.write(Entry(GOOD, title="Letter"), LETTER, None)
+    one = tab()
+    held = "polydraft.document." + GOOD
+    broken = re.compile(f"/api/documents/{GOOD}")
+    one.page.route(
+        broken, lambda route: route.fulfill(status=409, json={"message": "It could not be read.", "fix": ""})
+    )
+    panel(one).get_by_text("Letter", exact=True).click()
+    expect(one.page.locator(".pd-toast")).to_contain_text("It could not be read.")
+    assert held not in one.page.evaluate(LOCKS)
+    one.page.goto("about:blank")  # so that the next address is opened anew
+    one.open(f"{server.url}/#document={GOOD}")
+    expect(one.page.locator(".pd-toast")).to_contain_text("It could not be read.")
+    assert held not in one.page.evaluate(LOCKS)
+    one.page.unroute(broken)
+    panel(one).get_by_text("Letter", exact=True).click()
+    expect(one.box).to_have_value(LETTER)
+    assert held in one.page.evaluate(LOCKS)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(409, "No space left on device."), (413, "The request is larger than 32,768 kB."), (507, ""), (500, "")],
+)
+def test_a_server_that_refuses_loses_no_text(
+    tab: Callable[..., Editor], folder: DocumentFolder, status: int, message: str
+) -> None:
+    folder.keep(True)
+    editor = tab()
+    write_new(editor, LETTER)
+    body = json.dumps({"message": message, "fix": ""}) if message else "a proxy's page"
+
+    def refuse(route: Route) -> None:
+        route.fulfill(status=status, body=body) if "tide" in (route.request.post_data or "") else route.continue_()
+
+    editor.page.route("**/api/documents/write", refuse)
+    editor.press("Control+End")
+    editor.page.keyboard.insert_text(" The tide.")
+    alert = editor.page.get_by_role("alert")
+    expect(alert).to_contain_text("Your text could not be saved.")
+    expect(alert).to_contain_text(message or f"The server answered with an error ({status}).")
+    write_new(editor, STORY)
+    assert sorted(texts(folder).values()) == sorted([LETTER, STORY])
+    expect(panel(editor).locator("li", has_text="Hollis")).to_contain_text("not saved:")
+    panel(editor).get_by_text("Dear Ms Hollis,", exact=True).click()
+    expect(editor.box).to_have_value(LETTER + " The tide.")
+    editor.press("Control+End")
+    editor.page.keyboard.insert_text(" It ebbs.")
+    editor.reload()
+    assert editor.text == LETTER + " The tide. It ebbs."
+    editor.page.unroute("**/api/documents/write")
+    editor.reload()
+    editor.wait(lambda: LETTER + " The tide. It ebbs." in texts(folder).values(), "the file")
+    assert unsaved(editor) == []
+    assert len(texts(folder)) == 2
+
+
+def test_what_was_typed_in_incognito_is_kept_if_its_document_was_changed_elsewhere(
+    editor: Editor, folder: DocumentFolder
+) -> None:
+    write_new(editor, STORY)
+    keep_as(editor, "as files on this computer")
+    close_panel(editor)
+    button(editor, "Incognito").click()
+    editor.press("Control+End")
+    editor.page.keyboard.insert_text(" Mine.")
+    saved(editor)
+    (name,) = texts(folder)
+    (folder.folder / name).write_text("Mended elsewhere.", "utf-8")
+    button(editor, "Incognito").click()
+    editor.page.evaluate("polydraft.documents.saveNow()")
+    editor.wait(lambda: len(texts(folder)) == 2, "the copy")
+    assert sorted(texts(folder).values()) == ["Mended elsewhere.", STORY + " Mine."]
+
+
+# ---------------------------------------------------------------- moving
+
+ODD = [
+    "\ufeffBegins with a mark",
+    "\ufeff",
+    "a\0b",
+    "a\u2028b\u2029c",
+    "a\x85b\x0bc",
+    "a\r\nb",
+    "a\rb",
+    "\ufffe",
+    "e\u0301",
+]
+
+
+def test_odd_texts_become_files_once_and_are_shown_as_they_were(editor: Editor, folder: DocumentFolder) -> None:
+    store(editor, *({"title": f"Odd {n}", "text": text} for n, text in enumerate(ODD)))
+    store(editor, {"title": "Half", "units": [97, 0xD83D, 98]})
+    keep_as(editor, "as files on this computer")
+    lines = {f"Odd {n}": re.sub("\r\n?", "\n", text) for n, text in enumerate(ODD)} | {"Half": "a\ufffdb"}
+    for _ in range(2):
+        assert {entry.title: folder.read(entry.id)[1] for entry in folder.entries()} == lines
+        editor.reload()
+        assert editor.page.evaluate("polydraft.documents.stored.problems") == []
+    for title, text in lines.items():
+        panel(editor).get_by_text(title, exact=True).click()
+        expect(editor.box).to_have_value(text)
+        expect(panel_of(editor)).to_be_hidden()
+        assert not editor.page.evaluate("polydraft.documents.dirty()")
+
+
+def test_a_file_with_line_ends_of_windows_is_only_changed_by_typing(
+    tab: Callable[..., Editor], folder: DocumentFolder
+) -> None:
+    folder.keep(True)
+    file = folder.folder / "Their.txt"
+    file.write_bytes(b"\xef\xbb\xbfOne.\r\nTwo.\r\n")
+    editor = tab()
+    panel(editor).get_by_text("Their", exact=True).click()
+    expect(editor.box).to_have_value("One.\nTwo.\n")
+    editor.page.evaluate("polydraft.documents.saveNow()")
+    editor.reload()
+    assert file.read_bytes() == b"\xef\xbb\xbfOne.\r\nTwo.\r\n"
+    editor.press("Control+End")
+    editor.page.keyboard.insert_text("Three.")
+    saved(editor)
+    assert file.read_bytes() == b"\xef\xbb\xbfOne.\r\nTwo.\r\nThree."
+
+
+def test_a_document_that_cannot_become_a_file_stays_where_it_is_and_the_others_move(
+    editor: Editor, folder: DocumentFolder
+) -> None:
+    store(
+        editor, {"title": "First", "text": "First."}, {"title": LONG, "text": STORY}, {"title": "Last", "text": "Last."}
+    )
+    keep_as(editor, "as files on this computer")
+    problem = panel(editor).locator(".dc-problems li")
+    for _ in range(2):
+        expect(problem).to_contain_text(f"“{LONG}” could not be moved, and is still in this browser. {REFUSED}")
+        lists(editor, "First", "Last")
+        assert texts(folder) == {"First.txt": "First.", "Last.txt": "Last."}
+        editor.reload()
+        panel(editor)
+    keep_as(editor, "in this browser")
+    lists(editor, "First", "Last", LONG)
+    expect(problem).to_have_count(0)
+
+
+# ---------------------------------------------------------------- many documents
+
+
+def reads(page: Page) -> list[str]:
+    """The addresses of the documents and of the list that the page reads from now on."""
+    seen: list[str] = []
+
+    def see(request: Request) -> None:
+        if request.method == "GET" and "/api/documents" in request.url:
+            seen.append(request.url.partition("/api/documents")[2])
+
+    page.on("request", see)
+    return seen
+
+
+def test_exporting_and_moving_read_each_document_and_the_list_a_few_times(
+    editor: Editor, folder: DocumentFolder
+) -> None:
+    most = 20
+    store(editor, *({"title": f"Letter {n}", "text": f"Letter {n}."} for n in range(most)))
+    panel(editor)
+    seen = reads(editor.page)
+    keep_as(editor, "as files on this computer")
+    assert len(texts(folder)) == most
+    assert sum(address != "" for address in seen) == most
+    assert seen.count("") <= 12
+    seen.clear()
+    with editor.page.expect_download() as download:
+        button(editor, "Save all as one file").click()
+    assert len(json.loads(download.value.path().read_bytes())["documents"]) == most
+    assert sum(address != "" for address in seen) == most
+    assert seen.count("") <= 3
+
+
+def test_one_unreadable_file_keeps_no_other_from_the_export(editor: Editor, folder: DocumentFolder) -> None:
+    store(editor, {"title": "First", "text": "First."}, {"id": BAD, "title": "Bad", "text": "Bad."})
+    keep_as(editor, "as files on this computer")
+    refused = {"message": "It could not be read.", "fix": ""}
+    editor.page.route(re.compile(f"/api/documents/{BAD}"), lambda route: route.fulfill(status=409, json=refused))
+    with editor.page.expect_download() as download:
+        button(editor, "Save all as one file").click()
+    assert [one["title"] for one in json.loads(download.value.path().read_bytes())["documents"]] == ["First"]
+    expect(editor.page.locator(".pd-toast")).to_contain_text("“Bad” could not be read. It could not be read.")
+
+
+# ---------------------------------------------------------------- a long background
+
+
+def test_a_background_of_90_000_letters_of_any_script_is_kept_and_its_end_is_sent(
+    editor: Editor, server: Server, folder: DocumentFolder
+) -> None:
+    folder.keep(True)
+    editor.reload()
+    write_new(editor, LETTER)
+    sizes: list[int] = []
+
+    def see(request: Request) -> None:
+        if request.url.endswith("/api/drafts"):
+            sizes.append(len(request.post_data_buffer or b""))
+
+    editor.page.on("request", see)
+    for text in ("語" * 90_000 + "。", "🦊" * 90_000 + ".", "\x01" * 90_000 + "."):
+        background(editor).get_by_role("textbox", name="Background", include_hidden=True).evaluate(
+            "(box, text) => { box.value = text; box.dispatchEvent(new Event('input')); }", text
+        )
+        close_panel(editor)
+        read = sent(editor)
+        assert read and text.endswith(read) and len(read) >= 16_000
+        saved(editor)
+        assert folder.entries()[0].background == text
+    assert sizes and max(sizes) <= MAX_BODY, "more would be refused at every key"
+
+
+def test_a_background_that_is_too_long_says_so_and_the_earlier_one_stays(editor: Editor) -> None:
+    write_new(editor, LETTER)
+    give(editor, MAIL)
+    box = background(editor).get_by_role("textbox", name="Background")
+    box.fill("語" * (MOST_BACKGROUND + 1))
+    said = background(editor).get_by_role("alert")
+    expect(said).to_have_text(
+        "This text has 262,145 characters, and a background at most 262,144. Shorten it; until then the earlier one is"
+        " used and kept."
+    )
+    close_panel(editor)
+    assert sent(editor) == MAIL
+    saved(editor)
+    panel(editor)
+    assert len(box.input_value()) == MOST_BACKGROUND + 1, "what was pasted is still there"
+    box.press("End")
+    box.fill("語" * MOST_BACKGROUND)
+    expect(said).to_be_hidden()
+    saved(editor)
+    editor.reload()
+    assert len(editor.page.evaluate("polydraft.documents.current.background")) == MOST_BACKGROUND
+    assert titles(editor) == ["Dear Ms Hollis,"]
