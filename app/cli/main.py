@@ -29,11 +29,13 @@ from app.cli.shared import (
     AllowOrigin,
     Backend,
     BaseStores,
+    CacheMemory,
     DraftModel,
     Json,
     Model,
     Precision,
     Yes,
+    bytes_of,
     refuse_to_replace,
 )
 from app.service.given import ALL_FLAGS, RULE_FLAGS
@@ -92,6 +94,7 @@ def start(
     ] = False,
     allow_origin: AllowOrigin = None,
     allow_host: AllowHost = None,
+    cache_memory: CacheMemory = None,
 ) -> None:
     """Several drafts of your next words while you type, on your own machine.
 
@@ -108,7 +111,8 @@ def start(
     from app.web.serving import serve
 
     options = model, backend, port, not no_browser, precision, not no_token, base_store, draft_model
-    serve(*options, allow_origin=allow_origin or (), allow_host=allow_host or ())
+    cache = None if cache_memory is None else bytes_of(cache_memory)
+    serve(*options, allow_origin=allow_origin or (), allow_host=allow_host or (), cache=cache)
 
 
 @app.command()
@@ -130,6 +134,7 @@ def serve(
     ] = False,
     allow_origin: AllowOrigin = None,
     allow_host: AllowHost = None,
+    cache_memory: CacheMemory = None,
 ) -> None:
     """Serve drafts to editors and other programs, without the page.
 
@@ -139,7 +144,9 @@ def serve(
     from app.web import serving as server
 
     options = model, backend, port, False, precision, not no_token, base_store, draft_model
-    server.serve(*options, page=False, host=host, allow_origin=allow_origin or (), allow_host=allow_host or ())
+    cache = None if cache_memory is None else bytes_of(cache_memory)
+    more = {"allow_origin": allow_origin or (), "allow_host": allow_host or (), "cache": cache}
+    server.serve(*options, page=False, host=host, **more)
 
 
 @app.command()

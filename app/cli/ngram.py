@@ -20,7 +20,7 @@ from rich.table import Table
 from app.cli import personal as personal_cli
 from app.cli.output import plain, say, say_json
 from app.cli.personal import Json, ModelName, load_tokenizer
-from app.cli.shared import Yes, begins_with, refuse_to_replace
+from app.cli.shared import Yes, begins_with, bytes_of, refuse_to_replace
 from app.web.security.offline import allow_network
 from core.errors import InputError
 from core.ngram import NgramStore
@@ -44,7 +44,6 @@ StorePath = Annotated[Path, typer.Option("--store", help="The store: a file, or 
 personal_cli.register(app)
 
 _SHOWN = 20  # damaged places that are listed individually
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @app.command()
@@ -86,7 +85,7 @@ def build(
     from ngram_builder.cluster import cluster
 
     wanted = _range(orders)
-    at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), _bytes(memory)
+    at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), bytes_of(memory)
     chosen = ngram_builder.Signals.parse(quality_signals) if quality_signals else None
     if dask not in (None, "local") or (dask and scheduler):
         raise InputError(f"--dask {dask} given; --dask local, or --scheduler ADDRESS, expected.")
@@ -325,9 +324,3 @@ def _share(text: str) -> float:
     if share > 1:
         raise InputError(f"Share {text!r} given; at most 100% expected.")
     return share
-
-
-def _bytes(text: str) -> int:
-    if not (match := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)):
-        raise InputError(f"Memory {text!r} given; something like 2G or 800M expected.")
-    return int(float(match[1]) * _UNITS[match[2].upper()])

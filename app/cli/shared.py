@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -64,6 +65,24 @@ AllowHost = Annotated[
         metavar="NAME",
     ),
 ]
+
+CacheMemory = Annotated[
+    str | None,
+    typer.Option(
+        help="The most memory for the texts that the model has read, such as 1G: what is cached answers sooner.",
+        show_default="a twelfth of the machine's",
+        metavar="SIZE",
+    ),
+]
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def bytes_of(text: str) -> int:
+    """The number of bytes that a size like 800M states. Raises InputError."""
+    if not (match := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)):
+        raise InputError(f"Memory {text!r} given; something like 2G or 800M expected.")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def refuse_to_replace(out: Path, yes: bool, is_own: Callable[[Path], bool] = lambda _: False) -> None:

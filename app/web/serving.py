@@ -79,6 +79,7 @@ def serve(
     host: str = HOST,
     allow_origin: Sequence[str] = (),
     allow_host: Sequence[str] = (),
+    cache: int | None = None,
 ) -> None:
     """Runs the app until Ctrl+C; or opens the page of this user's app that already runs at the port.
 
@@ -90,6 +91,7 @@ def serve(
         page: False serves only other programs, without the page.
         allow_origin, allow_host: see `app.web.security.allowed`.
         host: the address to listen at; at an address that other machines can reach, the page is not served.
+        cache: the most bytes of the model's cache; None is `core.models.memory.usual_limit`.
     Raises: InputError for an unusable port; StoreError for a file that is no n-gram store; ModelNotFound,
         ModelFileError for a model that does not exist or cannot be read. If a model fails later, the page reports it.
     """
@@ -97,7 +99,7 @@ def serve(
     options |= {"with_token": with_token, "draft_model": draft_model}
     options["base_store"] = in_full(base_store)
     also = allowed(allow_origin, allow_host)
-    options |= {"allow_origin": sorted(also.origins), "allow_host": sorted(also.hosts)}
+    options |= {"allow_origin": sorted(also.origins), "allow_host": sorted(also.hosts), "cache_memory": cache}
     bases = shelf_of(base_store)  # a wrong file ends the start
     raise_descriptor_limit()
     if (most := descriptors()) < FEW:
@@ -120,6 +122,9 @@ def serve(
 
         try:
             loaded = load_autocomplete(name, backend, precision=chosen, in_background=True, bases=bases, prose=True)
+            if cache is not None and loaded.model.backend == "llama.cpp":
+                loaded.remark("--cache-memory changes nothing for llama.cpp, whose cache has a fixed size.")
+            loaded.model.most_cache = cache
             if draft_model is not None:
                 offer_draft_model(loaded, draft_model, backend, precision)
             return_freed()

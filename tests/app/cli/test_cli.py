@@ -123,9 +123,7 @@ def test_every_setting_is_a_flag_with_its_own_help_and_default() -> None:
 
 def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[tuple[Any, ...]] = []
-    server = SimpleNamespace(
-        serve=lambda *arguments, **named: served.append((*arguments, named["allow_origin"], named["allow_host"]))
-    )
+    server = SimpleNamespace(serve=lambda *arguments, **named: served.append((*arguments, *named.values())))
     monkeypatch.setitem(sys.modules, "app.web.serving", server)
     assert runner.invoke(app, []).exit_code == 0
     flags = [
@@ -145,11 +143,25 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
         "small.gguf",
         "--allow-origin",
         "app://obsidian.md",
+        "--cache-memory",
+        "800M",
     ]
     assert runner.invoke(app, flags).exit_code == 0
     assert served == [
-        ("default", "auto", None, True, "auto", True, None, None, (), ()),
-        ("m.gguf", "torch", 8000, False, "bfloat16", False, ["none"], "small.gguf", ["app://obsidian.md"], ()),
+        ("default", "auto", None, True, "auto", True, None, None, (), (), None),
+        (
+            "m.gguf",
+            "torch",
+            8000,
+            False,
+            "bfloat16",
+            False,
+            ["none"],
+            "small.gguf",
+            ["app://obsidian.md"],
+            (),
+            800 << 20,
+        ),
     ]
 
 
