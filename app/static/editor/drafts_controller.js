@@ -101,7 +101,8 @@ export class DraftsController {
       problem: (problem) => {
         this.settingsWait = false;
         this.slow.ends();
-        notices.notice("server", problem);
+        if (problem.setting) emit(root, "pd-refused", problem);
+        else notices.notice("server", problem);
         this.settle();
       },
       lost: () => {

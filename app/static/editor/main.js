@@ -20,6 +20,7 @@
  *   pd-cleared   there are no drafts
  *   pd-dropped   the drafts made so far may contain text that was removed, so nothing of them is kept
  *   pd-reset     all settings are set to their defaults
+ *   pd-refused   the server refused a setting; detail: {setting, message}. It is taken back and not kept: "speculation"
  *   pd-figures   figures of speculation; detail: the figures or null
  *   pd-status    the server has reported its model; detail: see connection.js
  *   pd-document, pd-documents, pd-elsewhere: see documents.js

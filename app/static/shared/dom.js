@@ -32,7 +32,7 @@ export function newElement(tag, className = "", markup = "") {
 /**
  * Dispatch an event of the page: see main.js.
  * @param {HTMLElement} root
- * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-dropped" | "pd-reset" | "pd-taken" | "pd-figures" | "pd-settled" |
+ * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-dropped" | "pd-reset" | "pd-taken" | "pd-refused" | "pd-figures" | "pd-settled" |
  *   "pd-document" | "pd-documents" | "pd-elsewhere" | "pd-leaving" | "pd-part" | "pd-status"} event
  * @param {unknown} [detail]
  */
@@ -58,6 +58,9 @@ export function disclose(button, open = button.getAttribute("aria-expanded") !==
   const controlled = document.getElementById(button.getAttribute("aria-controls") ?? "");
   if (controlled) controlled.hidden = !open;
 }
+
+/** Whether a dialog takes all keys. Whatever contains it must not be hidden meanwhile: it would stay there, unseen. */
+export const dialogIsOpen = () => document.querySelector("dialog:modal") !== null;
 
 /** @param {string[]} keys */
 export function keyCaps(keys) {

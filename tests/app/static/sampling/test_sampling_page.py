@@ -384,6 +384,18 @@ def test_each_rule_is_drawn_as_the_core_has_it_and_beside_the_others_and_reaches
     assert all(b - a >= 13 for a, b in pairwise(sorted(top for top, _ in boxes)))
     dialog.get_by_role("button", name="Close").click()
     expect(panel.region.locator(".sm-line")).to_have_count(len(CATALOG) - 1)
+    # A dialog over a panel takes all keys. If Esc or a key of the page hid the panel, it would cover the page unseen.
+    wide = panel.region.get_by_role("button", name="Wide view")
+    wide.click()
+    panel.press("Alt+Enter")
+    expect(dialog).to_be_visible()
+    panel.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(panel.region).to_be_visible()
+    expect(wide).to_be_focused()
+    assert panel.page.evaluate("document.querySelector('dialog:modal')") is None
+    panel.press("Escape")
+    expect(panel.region).to_be_hidden()
 
 
 def test_sliders_and_new_text_change_the_chart_and_the_drafts_but_a_chart_takes_no_pass_of_the_model(
@@ -593,6 +605,47 @@ def test_keyboard_alone_is_enough_rules_make_a_chain_and_a_papers_preset_leaves_
     panel.preset("Balanced")
     assert panel.last() == before
     expect(panel.button).to_have_text("Style of drafts")
+
+
+def test_a_speculation_that_the_server_refuses_is_taken_back_with_the_reason_and_is_not_kept(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise CalibrationError("ARC given with a rule, for a test.")
+
+    reason = "Speculation is off. ARC given with a rule, for a test."
+    panel.method("sampled")
+    panel.rule("top-n-sigma")
+    way = panel.region.get_by_role("combobox", name="Speculation")
+    way.select_option("arc")
+    panel.rest()
+    assert panel.last()["sampling"]["speculation"]["mode"] == "arc"
+    kept = panel.page.evaluate("localStorage['polydraft.sampling']")
+
+    monkeypatch.setattr(speculation, "chosen_by", refuse)
+    panel.rule("top-p")  # another setting that does not go with it
+    panel.rest()
+    expect(panel.region.get_by_text(reason)).to_be_visible()
+    expect(way).to_have_value("off")
+    panel.wait_for_drafts(*panel.drafts())
+    assert panel.drafts() and "speculation" not in panel.last()["sampling"]
+    panel.reload()
+    panel.wait_for_choice("top-p")
+    panel.put(TEXT)
+    panel.rest()
+    assert panel.drafts() and "speculation" not in panel.last()["sampling"]
+
+    panel.page.evaluate("kept => { localStorage['polydraft.sampling'] = kept }", kept)  # by another version
+    panel.reload()
+    panel.wait_for_choice("top-n-sigma")
+    panel.put(TEXT)
+    panel.rest()
+    assert panel.drafts()
+    expect(panel.page.locator(".pd-toast")).to_have_text(f"{reason}Undo")
+    panel.show()
+    expect(panel.region.get_by_text(reason)).to_be_visible()
+    panel.rule("min-p")
+    expect(panel.region.get_by_text(reason)).to_be_hidden()
 
 
 def save(panel: Panel, name: str) -> None:
