@@ -755,6 +755,45 @@ def test_incognito_text_and_background_are_kept_for_their_tab_alone_until_that_i
     assert one.errors == two.errors == []
 
 
+def test_the_page_says_that_words_written_in_incognito_go_with_the_tab_and_the_browser_asks_before_they_do(
+    editor: Editor,
+) -> None:
+    write_new(editor, STORY)
+    says = editor.page.locator(".pd-desk > .pd-lasts")
+    expect(says).to_be_hidden()
+    button(editor, "Incognito").click()
+    expect(says).to_have_text(re.compile("in this tab alone, and is gone when the tab closes"))
+    editor.reload()
+    expect(says).to_be_visible()
+    asked: list[str] = []
+
+    def stay(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.dismiss()
+
+    editor.page.on("dialog", stay)
+    editor.box.focus()
+    editor.press("Control+End")
+    editor.page.keyboard.insert_text(SECRET)
+    for kept in (False, True):
+        if kept:
+            saved(editor)  # for this tab
+        editor.page.close(run_before_unload=True)
+        editor.wait(lambda: asked == ["beforeunload"], "the browser to ask")
+        asked.clear()
+    write_new(editor, "Another page.")  # the words in the other document would be lost as well
+    editor.page.close(run_before_unload=True)
+    editor.wait(lambda: asked == ["beforeunload"], "the browser to ask")
+    button(editor, "Incognito").click()
+    expect(says).to_be_hidden()
+    saved(editor)
+    lists(editor, "Another page.", STORY + SECRET)
+    asked.clear()
+    with editor.page.expect_event("close"):
+        editor.page.close(run_before_unload=True)
+    assert asked == []
+
+
 # ---------------------------------------------------------------- five megabytes
 
 PARAGRAPH = "The keeper read it twice and then sat down by the window to think about what it said. " * 6 + "\n"
