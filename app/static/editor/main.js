@@ -138,7 +138,10 @@ function startEditor(root) {
     root, { field, rows, view, revisiting, notices, connection, showing }, options.values,
   );
   ghost.dismiss = () => drafts.dismiss();
-  const taking = new Taking(root, { field, view, revisiting, pace }, () => notices.justChanged());
+  const taking = new Taking(root, { field, view, revisiting, pace }, () => {
+    layout.placeNotes();
+    notices.justChanged();
+  });
   keys.add(...draftKeys({ field, drafts, view, taking, revisiting }));
 
   layout.reserveRoom();
@@ -210,6 +213,7 @@ function startPanels(root, editor, documents) {
       if (redraft) drafts.settingsChanged();
     },
     refill: () => drafts.requestDrafts({ keep: true }),
+    look: () => drafts.look(),
     isWriting: () => drafts.before() !== null,
     before: () => drafts.before(),
     whyNothing: () => nothingNext(textarea),

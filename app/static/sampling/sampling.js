@@ -27,10 +27,10 @@ const USUAL = "Balanced"; // the default style, which the button does not name
 
 /**
  * What the panel needs of the page. `setSampling` sets the fields of further requests for drafts, and may request drafts
- * with them at once; `refill` requests drafts at the caret for the rows that do not agree; `isWriting`: whether drafts
+ * with them at once; `refill` requests drafts at the caret for the rows that do not agree; `look` computes the next word there, without drafts; `isWriting`: whether drafts
  * belong at the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none; `requests`: the running request and the newest one that was answered; `drawList` draws the rows.
  * @typedef {{options: import("../shared/options.js").Options, toast: (message: string, options?: {long?: boolean}) => void, focusText: () => void,
- *            setSampling: (fields: {sampling?: object}, redraft: boolean) => void, refill: () => void,
+ *            setSampling: (fields: {sampling?: object}, redraft: boolean) => void, refill: () => void, look: () => void,
  *            isWriting: () => boolean, before: () => string | null, whyNothing: () => string, requests: () => {running: Position | null, answered: Position | null},
  *            drawList: () => void}} Page
  * @typedef {{n: number, before: string}} Position

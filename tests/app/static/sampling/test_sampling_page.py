@@ -464,6 +464,14 @@ def test_sliders_and_new_text_change_the_chart_and_the_drafts_but_a_chart_takes_
         lambda: [t["text"] for t in panel.chart()["tokens"][:3]] == [t.text.replace(" ", "␣") for t in there],
         "the chart of the new place",
     )
+    # Inside a line, where no drafts are shown, the chart is that of the caret's place as well.
+    panel.press(*["ArrowLeft"] * 9)
+    here = look(logits_after((TEXT + draft[:6])[:-9]), Tokenizer(), 1.0, {"none": {}}).tokens[:3]  # pyright: ignore[reportArgumentType]
+    panel.wait(
+        lambda: [t["text"] for t in panel.chart()["tokens"][:3]] == [t.text.replace(" ", "␣") for t in here],
+        "the chart of the caret's place",
+    )
+    assert panel.drafts() == [] and panel.ghost() == ""
     panel.box.press("Control+a")
     expect(panel.region).to_contain_text("Text is selected.")
     expect(panel.region).not_to_contain_text("Start writing")
