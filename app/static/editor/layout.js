@@ -135,7 +135,7 @@ export class Layout {
     notes.classList.toggle("pd-in-line", caret !== null);
     if (!caret) return;
     const line = textarea.getBoundingClientRect().top + map.column().top + caret.y - textarea.scrollTop;
-    notes.style.setProperty("--line", `${line - below.getBoundingClientRect().top}px`);
+    notes.style.setProperty("--line", `${line}px`);
   }
 
   /** For browsers without `field-sizing`: make the textarea as tall as its text. */

@@ -50,6 +50,7 @@ import { PrivateText } from "./privacy.js";
 import { Pace } from "./pace.js";
 import { setUpPairing } from "./pairing.js";
 import { setUpPartsBar } from "./parts_bar.js";
+import { setUpPrint } from "./print.js";
 import { Revisiting } from "./revisiting.js";
 import { Rows } from "./rows.js";
 import { Showing } from "./showing.js";
@@ -231,6 +232,7 @@ function startPanels(root, editor, documents) {
   });
   setUpFind(root, field, { addKey: addKeys, offerUndo: notices.offerUndo.bind(notices) });
   setUpPartsBar(root, field);
+  setUpPrint(root, () => field.parts.text);
   setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;

@@ -1,8 +1,10 @@
 """The page for every reader, in real Chromium: axe-core finds nothing serious on any tab or in any panel, marks can
-be seen, labels fit, a page at 200 % keeps its tools, fingers find their targets, a mouse leaves the focus alone."""
+be seen, labels fit, a page at 200 % keeps its tools, paper has the document alone, fingers find their targets, a mouse
+leaves the focus alone."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from importlib.metadata import distribution
 from pathlib import Path
@@ -312,6 +314,36 @@ def test_a_click_on_a_tool_leaves_the_focus_in_the_text_the_panel_moves_nothing_
     panel.get_by_role("radiogroup", name="Style").get_by_role("radio", name="Wild").check(timeout=5000)
     expect(page.locator(".pd-sampling-button")).to_have_text("Style of drafts · Wild")
     expect(page.locator(".pd-sampling-button")).to_be_in_viewport(ratio=1)
+
+
+# ---------------------------------------------------------------- paper
+
+
+def test_print_has_the_whole_document_on_several_pages_and_nothing_else_black_on_white(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page()
+    text = "".join(f"Line {n} of a story that is longer than a page.\n\n" for n in range(150))
+    page.locator("#pd-text").fill(text)
+    open_sampling(page)
+    open_settings(page)
+    use_colours(page, "dark")
+    assert len(re.findall(rb"/Type */Page\b", page.pdf())) >= 5
+    assert page.locator(".pd-printed").text_content() == ""  # again
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    seen: list[list[str]] = page.evaluate(
+        """() => [...document.body.querySelectorAll('*')]
+            .filter((e) => e.checkVisibility({ opacityProperty: true }) && e.getClientRects().length)
+            .filter((e) => [...e.childNodes].some((child) => child.nodeType === 3 && child.data.trim())
+                || e.matches('svg *, input, textarea, hr, progress'))
+            .map((e) => [e.className, e.textContent, getComputedStyle(e).color])"""
+    )
+    assert seen == [["pd-printed pd-face", text, "rgb(0, 0, 0)"]]
+    grounds = page.evaluate(
+        "[...document.querySelectorAll(':has(.pd-printed), .pd-printed')].map((e) => getComputedStyle(e).backgroundColor)"
+    )
+    assert set(grounds) == {"rgba(0, 0, 0, 0)"}
 
 
 # ---------------------------------------------------------------- fingers

@@ -237,7 +237,8 @@ def test_where_text_follows_the_word_stands_in_the_line_of_the_caret_also_while_
         const y = textarea.getBoundingClientRect().top + top + map.locate(textarea.value, textarea.selectionEnd).y;
         const word = document.querySelector(".pd-slow").getBoundingClientRect();
         const middle = (word.top + word.bottom) / 2 - y + textarea.scrollTop;
-        return 0 <= middle && middle <= lineHeight;
+        const seen = document.elementFromPoint((word.left + word.right) / 2, (word.top + word.bottom) / 2);
+        return 0 <= middle && middle <= lineHeight && seen?.className === "pd-slow";
     }"""
     assert page.page.evaluate(inside)
     page.box.evaluate("box => { box.scrollTop -= 60 }")
