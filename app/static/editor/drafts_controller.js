@@ -519,7 +519,7 @@ export class DraftsController {
     this.rows.clear();
     this.rows.resize(this.k);
     this.view.seen.forget();
-    this.view.announced = "";
+    this.view.unsay();
     emit(this.root, "pd-dropped");
   }
 

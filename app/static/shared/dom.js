@@ -41,6 +41,29 @@ export function emit(root, event, detail) {
 }
 
 /**
+ * Draw rows anew, each with its `data-key`, and leave the focus where a reader expects it: on the same control of the same
+ * row; at the beginning of the row in its place, if it is gone; on `other`, if none is left.
+ * @param {HTMLElement} list
+ * @param {() => HTMLElement} other
+ * @param {() => void} draw
+ */
+export function keepFocus(list, other, draw) {
+  const rows = () => /** @type {HTMLElement[]} */ ([...list.children]);
+  const controls = (/** @type {HTMLElement} */ row) =>
+    /** @type {HTMLElement[]} */ ([...row.querySelectorAll("a, button:enabled, input, select")]);
+  const focused = /** @type {HTMLElement} */ (document.activeElement);
+  const place = rows().findIndex((row) => row.contains(focused));
+  const row = rows()[place];
+  const fromEnd = row && controls(row).length - controls(row).indexOf(focused);
+  draw();
+  if (!row || document.activeElement === focused) return;
+  const same = rows().find(({ dataset }) => dataset.key === row.dataset.key);
+  const next = rows().at(Math.min(place, rows().length - 1));
+  const to = same ? controls(same).at(-fromEnd) : next && controls(next)[0];
+  (to ?? other()).focus();
+}
+
+/**
  * Set an element's text if it differs: even setting the same text costs a layout.
  * @param {Element | null} element
  * @param {string} text

@@ -794,6 +794,50 @@ def test_the_page_says_that_words_written_in_incognito_go_with_the_tab_and_the_b
     assert asked == []
 
 
+def test_the_focus_stays_at_a_renamed_document_and_goes_to_the_next_one_when_one_is_moved_or_deleted(
+    editor: Editor,
+) -> None:
+    for name in ("First", "Second", "Third"):
+        write_new(editor, name)
+    lists(editor, "Third", "Second", "First")
+
+    def focus_of() -> list[str]:
+        read = "() => [document.activeElement.closest('li')?.innerText, document.activeElement.ariaLabel]"
+        return [str(part or "").split("\n")[0] for part in editor.page.evaluate(read)]
+
+    def at(*expected: str) -> None:
+        editor.wait(lambda: focus_of() == list(expected), f"the focus at {expected}, not {focus_of()}")
+
+    button(editor, "Rename “First”").focus()
+    editor.press("Enter")
+    editor.write("Last")
+    editor.press("Enter")  # and its row is now the first one
+    lists(editor, "Last", "Third", "Second")
+    at("Last", "Rename “Last”")
+    editor.press("Enter", "Escape")
+    at("Last", "Rename “Last”")
+    for gone in (1, 1, 0):  # there is a next one, only one before it, none
+        rows = titles(editor)
+        moved = rows.pop(gone)
+        button(editor, f"Move “{moved}” to the bin").focus()
+        editor.press("Enter")
+        lists(editor, *rows)
+        if rows:
+            at(rows[min(gone, len(rows) - 1)], "")
+    expect(panel_of(editor).get_by_role("button", name="New document")).to_be_focused()
+    editor.page.locator(".dc-bin summary").click()
+    first, second, third = titles(editor, ".dc-binned")
+    button(editor, f"Put “{first}” back").focus()
+    editor.press("Enter")
+    at(second, f"Put “{second}” back")
+    button(editor, f"Delete “{third}” for good").focus()
+    editor.press("Enter", "Enter")
+    at(second, f"Put “{second}” back")
+    button(editor, "Empty the bin").focus()
+    editor.press("Enter", "Enter")
+    expect(panel_of(editor).get_by_role("button", name="New document")).to_be_focused()
+
+
 # ---------------------------------------------------------------- five megabytes
 
 PARAGRAPH = "The keeper read it twice and then sat down by the window to think about what it said. " * 6 + "\n"
