@@ -15,6 +15,7 @@ from pathlib import Path
 from core.errors import BackendUnavailable, ContextFull
 from core.models import LanguageModel
 from core.models.adapter import WEIGHTS, Adapter, AdapterError, load
+from core.models.base import same_adapters
 
 FileState = tuple[int, int, int]
 
@@ -76,9 +77,7 @@ class Adapters:
         if not self._adapted([(adapter, strength / len(self._on)) for adapter, strength in self._on]):
             self._on = []
             self._use_prose_alone()
-        return changed or [(id(adapter), strength) for adapter, strength in before] != [
-            (id(adapter), strength) for adapter, strength in self._on
-        ]
+        return changed or not same_adapters(before, self._on)
 
     @property
     def _below(self) -> list[tuple[Adapter, float]]:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import regex
 
+from core.text import ZERO_WIDTH
+
 READ = 4096  # characters of the document that decide
 CLEAR = 3  # times as often one of two forms is used, if it decides
 
@@ -33,6 +35,7 @@ _OF_FORM = {  # what tokens of a form contain
     "en": ("–",),
     "hyphens": ("--",),
     "emphasis": tuple(_EMPHASIS),
+    "zero width": ZERO_WIDTH,
     **{sign: (sign,) for sign in _SIGNS},
 }
 
@@ -57,7 +60,7 @@ _SPELT = tuple(re.compile(rf"(?<![^\W\d_])(?:{'|'.join(side)})[^\W\d_]*") for si
 def barred_forms(text: str) -> frozenset[str]:
     """The forms that a document does not use, from its last characters."""
     text = text[-READ:]
-    barred: set[str] = set()
+    barred: set[str] = {"zero width"}  # also where the document has them, which is by accident
     apostrophes, quotes = (tuple(_count(pattern, text) for pattern in forms) for forms in (_APOSTROPHES, _QUOTES))
     for marks, own, like in (("apostrophes", apostrophes, quotes), ("quotes", quotes, apostrophes)):
         counts = own if any(own) else like if any(like) else (1, 0)

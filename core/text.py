@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from core.models.base import Tokenizer
 
 TAIL = 64  # characters in which an emoji, or a row of flags, begins
+# Characters without width that no script and no emoji needs; the joiners U+200C and U+200D are needed.
+ZERO_WIDTH = ("\u200b", "\u2060", "\ufeff")
+_NEVER_SHOWN = regex.compile(f"[\ufffd{''.join(ZERO_WIDTH)}]")
 _CLUSTERS = regex.compile(r"\X")
 _JOINER = "\u200d"  # a cluster that ends in this zero-width joiner, or in an odd regional indicator, is incomplete
 
 
 def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"", lines: bool = False) -> str:
     """Returns the characters that a draft adds to the text, up to the end of its line unless it may have several
-    `lines`, without invalid or incomplete characters.
+    `lines`, or to a character without width, without invalid or incomplete characters.
 
     Args:
         ids: the draft's tokens.
@@ -52,7 +55,7 @@ def _valid(data: bytes, typed: bytes, lines: bool) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:  # an incomplete character at the end, or a broken one: cut before it
         text = data[: error.start].decode("utf-8")
-    return text.split("\ufffd", 1)[0]
+    return _NEVER_SHOWN.split(text, maxsplit=1)[0]
 
 
 # Words that need a continuation: a complete draft does not end in them.

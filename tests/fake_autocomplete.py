@@ -40,6 +40,7 @@ class FakeModel:
     gate: threading.Semaphore | None = None  # a pass waits for it
     broken: dict[str, Exception] = field(default_factory=dict)  # text -> what a pass with it raises
     closed: bool = False
+    adapters: tuple[Any, ...] = ()
 
     def has_room(self, positions: int) -> bool:
         return True

@@ -60,6 +60,7 @@ class Engine:
         self._seconds = 0.0  # of the latest pass
         self._chore: Iterator[None] | None = None  # measurements, one pass per step
         self._removed, self._notice = autocomplete.removed, autocomplete.notice
+        self._adapters: dict[bool, tuple[Any, ...]] = {}  # with prose or not: those that the sessions were read with
 
     @property
     def busy(self) -> bool:
@@ -70,7 +71,11 @@ class Engine:
         """Queues a request in place of the tab's older one."""
         self._follow_stores()
         self.stop(tab)
-        self._tabs.used(tab).queue(job)
+        self._tab_of(job).queue(job)
+
+    def _tab_of(self, job: Job) -> Tab:
+        request = job.request
+        return self._tabs.used(request.tab, request.settings.prose and self.autocomplete.has_prose)
 
     def time_rows(self) -> None:
         """Begins to measure how long passes take, unless that is known."""
@@ -79,20 +84,19 @@ class Engine:
 
     def stop(self, name: str) -> None:
         """Stops the tab's request, if there is one. Its session stays in the cache."""
-        tab = self._tabs.get(name)
-        job = tab.take() if tab else None
-        if tab is None or job is None:
-            return
-        self._recovery.full = False
-        self.dropped += job.inputs
-        job.post(None)
-        if not close_completion(job):
-            tab.close()  # its cache may be in an undefined state
+        for tab in self._tabs.named(name):
+            if (job := tab.take()) is None:
+                continue
+            self._recovery.full = False
+            self.dropped += job.inputs
+            job.post(None)
+            if not close_completion(job):
+                tab.close()  # its cache may be in an undefined state
 
     def forget(self, name: str) -> None:
         """The tab was closed: stops its request and frees its place in the cache."""
         self.stop(name)
-        if (tab := self._tabs.get(name)) is not None:
+        for tab in self._tabs.named(name):
             self._tabs.remove(tab)
 
     def drop_unwanted(self) -> None:
@@ -104,8 +108,8 @@ class Engine:
     def answer(self, query: Query[Any]) -> None:
         """Answers a query. An exception is passed to its caller only."""
         self._follow_stores()
-        tab = self._tabs.get(query.tab)
-        n, completion = (tab and tab.latest) or (0, None)
+        answered = [tab.latest for tab in self._tabs.named(query.tab) if tab.latest]
+        n, completion = max(answered, key=lambda latest: latest[0], default=(0, None))
         try:
             logits = None if completion is None else completion.next_logits
             if logits is None:
@@ -130,17 +134,26 @@ class Engine:
             log.warning("Passes could not be measured:\n%s", traced(error))
 
     def _follow_stores(self) -> None:
-        """If the adapters in use have changed, or text was removed from a store, closes all sessions and queues their
-        requests again. Takes some microseconds otherwise."""
-        changed = self.autocomplete.adapt()
-        if (notice := self.autocomplete.notice) != self._notice:
-            self._notice = notice
-            if notice:  # a server for programs has no page that shows it
-                log.warning("%s", visible(notice))
-        if changed or self.autocomplete.removed != self._removed:
-            self._removed = self.autocomplete.removed
+        """If the adapters of stores have changed, or text was removed from a store, closes all sessions and queues
+        their requests again. Takes some microseconds otherwise. Sessions that were read with prose, and those without,
+        are valid as long as the adapters are those that they were read with."""
+        a, kind = self.autocomplete, self.autocomplete.with_prose
+        changed = a.adapt()
+        if a.notice != self._notice:
+            self._notice = a.notice
+            if a.notice:  # a server for programs has no page that shows it
+                log.warning("%s", visible(a.notice))
+        if a.with_prose != kind:
+            from core.models.base import same_adapters  # torch comes with it
+
+            before = self._adapters.get(a.with_prose, a.model.adapters)
+            changed = not same_adapters(before, a.model.adapters)
+        if changed or a.removed != self._removed:
+            self._removed = a.removed
+            self._adapters.clear()
             for job in self.close_sessions():
-                self._tabs.used(job.request.tab).job = job
+                self._tab_of(job).job = job
+        self._adapters[a.with_prose] = a.model.adapters
 
     def fail_all(self, error: Exception) -> None:
         """After an error that concerns no single request: ends every request with a message, and empties the cache."""
@@ -208,10 +221,9 @@ class Engine:
 
     def _agreeing(self, busy: list[Tab]) -> list[Tab]:
         """The tabs whose requests may be computed now: those that run, and those that wait for drafts with the adapters
-        in use, unless one that wants others waits longer. If there are none, the adapters change, and all sessions are
-        closed."""
+        in use, unless one that wants others waits longer. If there are none, the adapters change."""
         a = self.autocomplete
-        others = [tab for tab in busy if a.has_prose and tab.job and tab.job.request.settings.prose != a.with_prose]
+        others = [tab for tab in busy if a.has_prose and tab.prose != a.with_prose]
         if not others:
             return busy
         first = min(others, key=Tab.waits_since)
@@ -220,12 +232,9 @@ class Engine:
         ]
         if agreeing:
             return agreeing
-        jobs = self.close_sessions()  # first, because new adapters are tried in the cache
         a.wants_prose = not a.with_prose
         self._follow_stores()
-        for job in jobs:
-            self._tabs.used(job.request.tab).job = job
-        return others
+        return [tab for tab in self._tabs if tab.job and tab.prose == a.with_prose]
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         began = time.perf_counter()

@@ -56,8 +56,10 @@ class Job:
         with suppress(RuntimeError):  # that loop is closed
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
-    def fail(self, message: str, fix: str = "") -> None:
-        self.post({"type": "error", "n": self.request.n, "message": message, "fix": fix})
+    def fail(self, message: str, fix: str = "", setting: str = "") -> None:
+        """Ends the request with an error. `setting`: the one that was refused, if the error is about a setting."""
+        refused = {"setting": setting} if setting else {}
+        self.post({"type": "error", "n": self.request.n, "message": message, "fix": fix, **refused})
         self.post(None)
 
 

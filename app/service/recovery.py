@@ -50,7 +50,7 @@ class Recovery:
             tab.job = job
         else:
             self.full = False
-            job.fail(*request_failure(error))
+            job.fail(*request_failure(error), getattr(error, "setting", ""))
             close_completion(job)
             self._tabs.remove(tab)  # its cache may be in an undefined state; the next request opens a new session
 

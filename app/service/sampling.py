@@ -11,6 +11,8 @@ from rich.text import Text
 
 from core import chains
 from core.controls import entries_of
+from core.errors import InputError, PolydraftError
+from core.ngram.errors import StoreError
 
 if TYPE_CHECKING:
     from app.service.settings import DraftSettings
@@ -21,8 +23,21 @@ if TYPE_CHECKING:
 SHOWN = 8  # tokens listed in the table per rule
 
 
+class SettingRefused(InputError):
+    """A setting cannot be used with the others, or with this model. The page takes it back, and says why beside it.
+
+    Attributes:
+        setting: its name in `sampling` of a request.
+    """
+
+    def __init__(self, setting: str, reason: str) -> None:
+        self.setting = setting
+        super().__init__(reason)
+
+
 def options(autocomplete: Autocomplete, settings: DraftSettings, **request: Any) -> CompleteOptions:
-    """What `Session.complete` needs for these settings, with further options of one request. Raises InputError."""
+    """What `Session.complete` needs for these settings, with further options of one request. Raises InputError,
+    SettingRefused for a speculation that these settings or this model cannot have."""
     if settings.plain:
         return drafting(settings, **request)
     from core.modes.start import Mode
@@ -33,7 +48,12 @@ def options(autocomplete: Autocomplete, settings: DraftSettings, **request: Any)
     if settings.speculates:
         from app.service.speculation import chosen_by
 
-        speculation = chosen_by(autocomplete, settings, request.get("stores"))
+        try:
+            speculation = chosen_by(autocomplete, settings, request.get("stores"))
+        except StoreError:  # a request names the store, no setting
+            raise
+        except PolydraftError as error:
+            raise SettingRefused("speculation", str(error)) from error
     mode = Mode(chosen.mode, **chosen.mode_values, speculation=speculation)
     return drafting(settings, mode=mode, rule=rule, **request)
 

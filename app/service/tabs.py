@@ -34,6 +34,8 @@ class Tab:
 
     Attributes:
         name: of the tab, as requests give it.
+        prose: whether its texts are read with the adapter to prose. One who types has a `Tab` for each kind, with a
+            session of its own, because the cache of one kind does not fit the other.
         job: its request, if it has one.
         running: whether the request has begun; otherwise it waits.
         since: when the tab began to wait; None if it does not wait.
@@ -45,6 +47,7 @@ class Tab:
     """
 
     name: str
+    prose: bool = False
     job: Job | None = None
     running: bool = False
     since: float | None = None
@@ -104,28 +107,29 @@ class Tabs:
 
     def __init__(self, autocomplete: Autocomplete) -> None:
         self._autocomplete = autocomplete
-        self._tabs: OrderedDict[str, Tab] = OrderedDict()
+        self._tabs: OrderedDict[tuple[str, bool], Tab] = OrderedDict()
 
     def __iter__(self) -> Iterator[Tab]:
         return iter(list(self._tabs.values()))
 
-    def get(self, name: str) -> Tab | None:
-        return self._tabs.get(name)
+    def named(self, name: str) -> list[Tab]:
+        """The tabs of this name, of each kind at most one."""
+        return [tab for prose in (False, True) if (tab := self._tabs.get((name, prose)))]
 
-    def used(self, name: str) -> Tab:
-        """The tab of this name, a new one if there is none, as the most recently used."""
-        tab = self._tabs.setdefault(name, Tab(name))
-        self._tabs.move_to_end(name)
+    def used(self, name: str, prose: bool) -> Tab:
+        """The tab of this name and kind, a new one if there is none, as the most recently used."""
+        tab = self._tabs.setdefault((name, prose), Tab(name, prose))
+        self._tabs.move_to_end((name, prose))
         if len(self._tabs) > KNOWN:
             idle = (tab for tab in self._tabs.values() if tab.job is None and tab.session is None)
             if (oldest := next(idle, None)) is not None:
-                del self._tabs[oldest.name]
+                del self._tabs[oldest.name, oldest.prose]
         return tab
 
     def remove(self, tab: Tab) -> None:
         """Closes the tab's session and drops the tab."""
         tab.close()
-        self._tabs.pop(tab.name, None)
+        self._tabs.pop((tab.name, tab.prose), None)
 
     def open(self, tab: Tab, request: DraftRequest) -> Session:
         """The tab's session. A tab without one starts from another's text, or from an empty session.
@@ -170,16 +174,17 @@ class Tabs:
         return has_room
 
     def _inherited(self, tab: Tab, request: DraftRequest) -> Session | None:
-        """For a tab with `by_text`, the session of another such tab whose text has the longest common prefix; a fork of
-        it if that tab is busy or most of its text differs. None if too little is common."""
+        """For a tab with `by_text`, the session of another such tab of its kind whose text has the longest common
+        prefix; a fork of it if that tab is busy or most of its text differs. None if too little is common."""
         if not request.by_text:
             return None
-        texts = {name: other.shared for name, other in self._tabs.items() if other.shared is not None}
-        nearest = closest(request.read, texts, busy={name for name in texts if self._tabs[name].running})
+        others = {other.name: other for other in self if other.shared is not None and other.prose == tab.prose}
+        texts = {name: other.shared or "" for name, other in others.items()}
+        nearest = closest(request.read, texts, busy={name for name in texts if others[name].running})
         if nearest is None:
             return None
         name, common = nearest
-        other = self._tabs[name]
+        other = others[name]
         if other.session is None:
             return None
         if not other.running and 2 * common >= len(texts[name]):

@@ -113,7 +113,22 @@ FRAMES = """<script>{
   addEventListener("pd-mounted", () => { mounted = true; });
 }</script>"""
 
+# The page, its cookie and the browser's storage belong to a whole address, and its files have paths from the root on.
+# Behind a proxy that serves it under a path none of them would load, and the page would be blank.
+AT_ROOT = """<script>
+  if (location.pathname !== "/") {
+    window.stop();
+    const page = document.documentElement;
+    page.innerHTML = "<title>Polydraft</title><body><p>";
+    page.style = "color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; padding: 2em; max-width: 34em";
+    page.querySelector("p").textContent =
+      `Polydraft works only at the root of an address, and this is ${location.pathname}. ` +
+      "Let the proxy give it a host name or a port of its own.";
+  }
+</script>"""
+
 HEAD = f"""
+{AT_ROOT}
 {FRAMES}
 <link rel="stylesheet" href="{STATIC_URL}/editor/editor.css">
 <link rel="stylesheet" href="{STATIC_URL}/sampling/sampling.css">

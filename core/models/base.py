@@ -28,6 +28,7 @@ from core.models.embeddings import Embeddings, Ids
 from core.models.tokenizer import Tokenizer
 
 SAMPLED = 1024  # rows of the embedding table in a fingerprint
+TRIED = 4  # sets of adapters that need not be tried again
 SNAPSHOTS = 4  # logits kept per sequence, V float32 each (197 kB for the default model)
 
 
@@ -89,6 +90,7 @@ class LanguageModel(ABC):
     watched: tuple[int, ...] = ()  # see `watch`
     most_cache: int | None = None
     adapters: tuple[tuple[Adapter, float], ...] = ()
+    _tried: tuple[tuple[tuple[Adapter, float], ...], ...] = ()  # the latest adapters that were fed tokens
 
     @property
     def embeddings(self) -> Tensor:
@@ -130,8 +132,9 @@ class LanguageModel(ABC):
         self._adapt(adapters)
         self.adapters = tuple(adapters)
         try:
-            if adapters:
+            if adapters and not any(same_adapters(adapters, tried) for tried in self._tried):
                 self._try_out()
+                self._tried = (self.adapters, *self._tried)[:TRIED]
         except BaseException as error:
             self._adapt(before)
             self.adapters = before
@@ -457,6 +460,11 @@ class Sequence(ABC):
     @abstractmethod
     def close(self) -> None:
         """Releases this sequence's place in the cache; closing twice is harmless."""
+
+
+def same_adapters(a: Ordered[tuple[Adapter, float]], b: Ordered[tuple[Adapter, float]]) -> bool:
+    """Whether these are the same adapters, with the same strengths."""
+    return [(id(one), strength) for one, strength in a] == [(id(one), strength) for one, strength in b]
 
 
 def finite(x: Tensor) -> bool:

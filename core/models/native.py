@@ -31,6 +31,7 @@ from core.models.threads import Threads
 # For ARM, compilers call the processor -mcpu; their -march is the instruction set alone.
 TUNED = "-mcpu=native" if platform.machine().lower() in ("aarch64", "arm64") else "-march=native"
 WIDEST = 256  # of a head
+SETS = 4  # of adapters that stay arranged: with and without the one to prose, and one or two of stores
 
 NO_MEMORY = 1  # return value of `polydraft_forward`
 # Of weights, in the numbering of `native/interface.h`: types, and forms of coded ones.
@@ -305,7 +306,8 @@ class Compiled:
         self._library, self._shape, self._threads = library(), shape, Threads()
         self._panel, self._dtype = self._library.polydraft_panel(), dtype
         self._held: list[Tensor] = []  # keeps the tensors behind the structures' pointers alive
-        self._adapted: list[object] = []  # the same for adapters
+        # The additions of the latest adapters, by the identity of their changes, the newest last, and their tensors.
+        self._adapted: dict[tuple[Any, ...], tuple[dict[tuple[int, str], Any], Any, Any]] = {}
         self.dim, self.outputs = shape.dim, len(output[0])
         arranged = [self._layer(layer) for layer in layers]
         self.layers = len(arranged)
@@ -347,7 +349,18 @@ class Compiled:
         return f"{self._shape}, {self._model.layers} layers, {self.outputs} outputs, {self.bytes} bytes{rounded}"
 
     def adapt(self, changes: Mapping[Projection, Sequence[Change]]) -> None:
-        """Adds these changes of projections, by layer and name, in place of all earlier ones."""
+        """Adds these changes of projections, by layer and name, in place of all earlier ones. The arrangements of the
+        latest few sets are kept, because arranging one takes a second."""
+        key = tuple((at, id(change.low), change.strength) for at, every in changes.items() for change in every)
+        additions, *held = self._adapted.pop(key, None) or self._arranged(changes)
+        for (i, matrix), addition in additions.items():
+            getattr(self._model.layer[i], matrix).low = addition
+        self._adapted[key] = additions, *held
+        for old in list(self._adapted)[:-SETS]:
+            del self._adapted[old]
+
+    def _arranged(self, changes: Mapping[Projection, Sequence[Change]]) -> tuple[dict[tuple[int, str], Any], Any, Any]:
+        """The additions to the matrices, by layer and name, and what must stay in memory with them."""
         s, nothing = self._shape, POINTER(_LowRank)()
         of_keys = s.key_heads * s.width
         parts = {
@@ -358,13 +371,14 @@ class Compiled:
             "down": [("down_proj", s.dim)],
         }
         held: list[object] = []
+        additions: dict[tuple[int, str], Any] = {}
         for i in range(self._model.layers):
-            layer = self._model.layer[i]
             for matrix, projections in parts.items():
                 changed = [(changes.get((i, name), ()), rows) for name, rows in projections]
-                of = getattr(layer, matrix)
-                of.low = self._low_rank(changed, _outputs(of), held) if any(some for some, _ in changed) else nothing
-        self._adapted = held
+                some = any(changes for changes, _ in changed)
+                stored = _outputs(getattr(self._model.layer[i], matrix))
+                additions[i, matrix] = self._low_rank(changed, stored, held) if some else nothing
+        return additions, held, changes
 
     def _low_rank(self, parts: list[tuple[Sequence[Change], int]], stored: list[int], held: list[object]) -> Any:
         """Returns the addition to a matrix of these projections, each with its changes and outputs; `stored` are the

@@ -14,6 +14,7 @@ LONGEST_TEXT = 1 << 21  # characters; a longer document is split into several
 # A packed file may unpack to FREE bytes, and beyond that to RATIO times its size: text packs to a third or a tenth.
 FREE, RATIO = 1 << 26, 100
 
+_PLAIN = str.maketrans({"\u00a0": " ", "\u200b": "", "\u2060": "", "\ufeff": ""})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Answer = TypeVar("Answer")
@@ -99,6 +100,12 @@ def sound(text: str) -> str:
     if not _SURROGATE.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def plain(text: str) -> str:
+    """A text with spaces for no-break spaces and without characters that have no width. Both come from layout. The
+    joiners U+200C and U+200D stay: scripts and emoji need them."""
+    return text.translate(_PLAIN)
 
 
 def spelled(path: str) -> str:

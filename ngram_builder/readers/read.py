@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ngram_builder.readers.base import Damage, Document, ReportDamage, Source, divided, spelled
+from ngram_builder.readers.base import Damage, Document, ReportDamage, Source, divided, plain, spelled
 from ngram_builder.readers.files import File, kind_of
 from ngram_builder.readers.letters import docx_documents
 from ngram_builder.readers.mail import eml_documents, mbox_documents
@@ -55,7 +55,7 @@ def read_file(file: File, reading: Reading) -> Iterator[Document]:
     path = spelled(file.address)
     try:
         for document in _documents(file, reading):
-            for part in divided(document.text):
+            for part in divided(plain(document.text)):
                 yield replace(document, text=part)
     except OSError as error:
         reading.report(Damage(path, 0, f"cannot be read: {error.strerror or error}"))

@@ -152,7 +152,7 @@ def test_a_page_is_what_it_shows(tmp_path):
         "<table><tr><td>a</td><td>b</td></tr></table><pre>def f():\n    pass</pre>"
     )
     assert texts(tmp_path) == [
-        "Title\n\nOne bold word, a café & a\xa0link.\n\nNext\nline\n\nfirst\nsecond\n\na\tb\n\ndef f():\n    pass"
+        "Title\n\nOne bold word, a café & a link.\n\nNext\nline\n\nfirst\nsecond\n\na\tb\n\ndef f():\n    pass"
     ]
 
 
@@ -473,3 +473,17 @@ def test_folders_and_patterns_of_other_file_systems_are_read():
     assert texts("memory://corpus") == ["one", "two"]
     assert texts("memory://corpus/*.jsonl") == ["one"]
     memory.rm("/corpus", recursive=True)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.jsonl"])
+def test_no_break_spaces_are_spaces_and_characters_without_width_are_left_out(tmp_path: Path, name: str) -> None:
+    written, clean = (
+        "A\u00a0word\u200b and\ufeff one\u2060. می\u200cخواهم क्\u200dष 👩\u200d💻",
+        "A word and one. می\u200cخواهم क्\u200dष 👩\u200d💻",
+    )
+    file = tmp_path / name
+    if name == "a.html":
+        file.write_text(f"<html><body><p>{written}</p></body></html>", "utf-8")
+    else:
+        file.write_text(json.dumps({"text": written}) if name == "a.jsonl" else written, "utf-8")
+    assert [text.strip() for text in texts(file)] == [clean]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from core.autocomplete import Autocomplete, CompleteOptions, Session
 from core.modes.start import Mode
 from core.style import Barred, barred_forms
+from core.text import shown
 
 STRAIGHT = 'She said "no", and I didn\'t ask. '
 CURLY = "She said “no”, and I didn’t ask. "
@@ -71,3 +74,19 @@ def test_no_draft_of_any_method_has_a_barred_mark(session: Session, mode: str) -
         rows = session.complete(text, options=options).finish().drafts
         assert rows
         assert all(other not in row.text and "[" not in row.text for row in rows), [row.text for row in rows]
+
+
+def test_a_draft_ends_before_a_character_without_width_that_several_tokens_make() -> None:
+    tokenizer = SimpleNamespace(pieces=[b" re", b"\xe2\x80", b"\x8b", b"tired", b"\x8d", b"\x94"])
+    assert shown(cast(Any, tokenizer), [0, 1, 2, 3]) == " re"
+    assert shown(cast(Any, tokenizer), [1, 2, 3]) == ""
+    assert shown(cast(Any, tokenizer), [0, 1, 4, 3]) == " re\u200dtired"
+    assert shown(cast(Any, tokenizer), [0, 1, 5, 3]) == " re—tired"
+
+
+@pytest.mark.parametrize("text", ["", "He came.", "word\u200b", "नमस्ते", "می\u200cخواهم"])
+def test_no_draft_has_characters_without_width_and_the_joiners_of_scripts_and_emoji_stay(text: str) -> None:
+    pieces = ["\u200b", " \u200b", "\ufeff", "\u2060x", "\u200c", "\u200d", "क्\u200dष", "👩\u200d💻", " word"]
+    found = Barred(piece.encode() for piece in pieces).of(text)
+    assert found is not None
+    assert [piece for piece, out in zip(pieces, found, strict=True) if not out] == pieces[4:]

@@ -371,9 +371,12 @@ function frames() {
   return Promise.race([drawn, new Promise((done) => setTimeout(done, 1000))]);
 }
 
+/** The slash says that this is no place of the page: assistive software takes it for one otherwise. @param {string} id */
+export const linkTo = (id) => `#/document=${id}`;
+
 /** The id of the document in the address, which is then removed from it: `recallPlace` keeps the tab's document. */
 function linkedDocument() {
-  const id = location.hash.match(/^#document=([0-9a-f-]{8,64})$/)?.[1];
+  const id = location.hash.match(/^#\/?document=([0-9a-f-]{8,64})$/)?.[1];
   if (id) history.replaceState(null, "", location.pathname + location.search);
   return id;
 }

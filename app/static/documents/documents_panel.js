@@ -2,7 +2,8 @@
 /** The panel of the button “Documents”: the list of documents, the bin, files, and where documents are kept. */
 
 import { MOST_TITLE, titleOf } from "./document.js";
-import { finder, newElement, setText } from "../shared/dom.js";
+import { linkTo } from "./documents.js";
+import { finder, keepFocus, newElement, setText } from "../shared/dom.js";
 import { setAside, whereKept } from "./file_documents.js";
 import { exportAll, exportText, readFile } from "./files.js";
 import { Popup } from "../shared/popup.js";
@@ -89,14 +90,20 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
     const rows = await documents.list();
     const here = rows.filter(({ binned }) => binned === null);
     const binned = rows.filter(({ binned }) => binned !== null);
-    show(find(".dc-list"), here, (row) => [...publicButton(row), renameButton(row), binButton(row)]);
+    const first = () => find(".dc-first [data-do=new]");
+    keepFocus(find(".dc-list"), first, () =>
+      show(find(".dc-list"), here, (row) => [...publicButton(row), renameButton(row), binButton(row)]));
+    keepFocus(find(".dc-binned"), first, () =>
+      show(find(".dc-binned"), binned, (row) => [restoreButton(row), deleteButton(row)]));
     find(".dc-none").hidden = here.length > 0;
-    find(".dc-bin").hidden = binned.length === 0;
+    const bin = find(".dc-bin");
+    if (!binned.length && bin.contains(document.activeElement)) first().focus();
+    bin.hidden = binned.length === 0;
     find(".dc-bin summary").textContent = `Bin (${binned.length})`;
-    show(find(".dc-binned"), binned, (row) => [restoreButton(row), deleteButton(row)]);
     const { where, folder, problems } = await whereKept();
     const unmoved = documents.stored.problems.map((message) => ({ message, note: "" }));
-    find(".dc-problems").replaceChildren(...[...problems, ...unmoved].map(problemItem));
+    keepFocus(find(".dc-problems"), first, () =>
+      find(".dc-problems").replaceChildren(...[...problems, ...unmoved].map(problemItem)));
     for (const radio of radios) radio.checked = radio.value === where;
     find(".dc-folder").textContent = folder;
   }
@@ -116,6 +123,7 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
     for (const [shows, row] of shown) {
       const li = kept.get(shows) ?? item(row, buttons(row));
       li.dataset.shows = shows;
+      li.dataset.key = row.id;
       if (li === at) at = at.nextElementSibling;
       else list.insertBefore(li, at);
     }
@@ -131,7 +139,7 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
     setText(name.querySelector("b"), titleOf(row));
     setText(name.querySelector("small"), description(row));
     if (name instanceof HTMLAnchorElement) {
-      name.href = `#document=${row.id}`; // so that it can be opened in a new tab
+      name.href = linkTo(row.id); // so that it can be opened in a new tab
       if (row.here) name.setAttribute("aria-current", "true");
       name.addEventListener("click", (event) => {
         if (event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -149,6 +157,7 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
   /** @param {import("./file_documents.js").Problem} problem */
   function problemItem({ message, note }) {
     const li = document.createElement("li");
+    li.dataset.key = note;
     const text = document.createElement("span");
     text.textContent = message;
     const remove = textButton("Remove", `Remove: ${message}`, () => run(async () => {
@@ -198,6 +207,7 @@ export function setUpDocumentsPanel(root, documents, { text, focusText, toast })
         if (event.key !== "Enter" && event.key !== "Escape") return;
         event.preventDefault();
         end(event.key === "Enter");
+        button.focus();
       });
     });
     button.disabled = row.elsewhere;

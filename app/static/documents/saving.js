@@ -165,10 +165,14 @@ export class Saving {
     if (this.stored.store && this.dirty() && this.written().text) keepUnsaved(this.written(), this.editor.incognito);
   }
 
-  /** Whether closing the page could lose text: more is unsaved than the browser has room for. If it has room, keep it. */
+  /**
+   * Whether closing the page could lose text: it is for this tab only, or more is unsaved than the browser has room for.
+   * If it has room, keep it.
+   */
   mayBeLost() {
-    if (!this.dirty()) return false;
-    return this.editor.parts.length > MOST_LEFT || !keepUnsaved(this.written(), this.editor.incognito);
+    const unsaved = this.dirty();
+    const fits = !unsaved || (this.editor.parts.length <= MOST_LEFT && keepUnsaved(this.written(), this.editor.incognito));
+    return !fits || recallUnsaved(true).some(({ text }) => text);
   }
 
   keepPlace() {

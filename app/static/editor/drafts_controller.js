@@ -61,7 +61,7 @@ export class DraftsController {
     this.growWaits = false;
     /** The lineages of the displayed rows. @type {Set<number>} */
     this.appeared = new Set();
-    this.slow = new Slow(root);
+    this.slow = new Slow(root, () => view.layout.placeNotes());
     /** The drafts that the latest request included, see `requestDrafts`; the request for their full length does too. */
     this.included = { wanted: false };
     this.dismissed = false;
@@ -101,7 +101,8 @@ export class DraftsController {
       problem: (problem) => {
         this.settingsWait = false;
         this.slow.ends();
-        notices.notice("server", problem);
+        if (problem.setting) emit(root, "pd-refused", problem);
+        else notices.notice("server", problem);
         this.settle();
       },
       lost: () => {
@@ -246,7 +247,10 @@ export class DraftsController {
       this.clear();
       return;
     }
-    if (this.dismissed) return;
+    if (this.dismissed) {
+      emit(this.root, "pd-cleared");
+      return;
+    }
     this.abort();
     this.rows.resize(this.k);
     this.rows.follow(before);
@@ -308,6 +312,15 @@ export class DraftsController {
     };
     this.requests.send(before, settings, extra, { pressed, forSettings, wanted, freed, decides, k: this.k });
     if (!this.waits) this.slow.waits();
+  }
+
+  /** Compute the next word at the caret for the charts, where the writer sees no drafts. */
+  look() {
+    const before = this.before();
+    if (before === null) return;
+    const settings = { ...this.settings, ...this.sampling, k: 1, length: 1 };
+    const how = { pressed: null, forSettings: false, wanted: false, freed: 0, decides: false, k: 1, unseen: true };
+    this.requests.send(before, settings, this.documentFields(), how);
   }
 
   /** Request drafts on the writer's command, also where none appear automatically. */
@@ -382,6 +395,7 @@ export class DraftsController {
       emit(this.root, "pd-drafts");
     }
     if (this.settingsWait) this.settingsChanged();
+    if (request.unseen) return;
 
     const before = this.before();
     if (before === null || this.waits) return;
@@ -505,7 +519,7 @@ export class DraftsController {
     this.rows.clear();
     this.rows.resize(this.k);
     this.view.seen.forget();
-    this.view.announced = "";
+    this.view.unsay();
     emit(this.root, "pd-dropped");
   }
 

@@ -64,6 +64,7 @@ export class DraftsView {
     }
     const { listed } = this; // found once, because of a long text that takes time
     const drafts = this.rows.all.map(({ draft, live }, i) => (live && this.shows(i, listed) ? draft : null));
+    if (this.announced && this.announced !== this.spoken()) this.unsay();
     this.seen.show([drafts[this.active] ?? null, ...drafts], this.field.head, since);
     this.drawList(listed);
     this.fit(listed);
@@ -145,12 +146,23 @@ export class DraftsView {
     this.list.show(this.active);
   }
 
+  /** The best draft as it is announced; "" if there is none. */
+  spoken() {
+    const { draft, rest } = this.rows.all[this.active] ?? {};
+    const slip = draft?.replace ? slipOf(draft) : null;
+    return (slip ? `${slip.stays}${rest?.trim()}, in place of ${slip.word}` : rest?.trim()) ?? "";
+  }
+
+  /** Remove the announcement: a screen reader would go on finding a draft that is gone. */
+  unsay() {
+    this.announced = "";
+    this.announce("");
+  }
+
   /** Announce the best draft to screen readers when the writer pauses, unless it was the last announcement. */
   announceLater() {
     this.timers.later("announce", ANNOUNCE_AFTER, () => {
-      const { draft, rest } = this.rows.all[this.active] ?? {};
-      const slip = draft?.replace ? slipOf(draft) : null;
-      const best = slip ? `${slip.stays}${rest.trim()}, in place of ${slip.word}` : rest?.trim();
+      const best = this.spoken();
       if (!best || best === this.announced || document.activeElement !== this.field.textarea) return;
       this.announced = best;
       const live = this.rows.all.filter((row) => row.live).length;

@@ -5,7 +5,7 @@
  */
 
 import { caps, comboOf, matches, problemOf } from "./combos.js";
-import { finder, newElement } from "../shared/dom.js";
+import { dialogIsOpen, finder, newElement } from "../shared/dom.js";
 import { KEYS, TAKES, attempt, keep, recall } from "../shared/memory.js";
 import { MAC } from "../shared/platform.js";
 
@@ -78,7 +78,7 @@ export class Keys {
    * @param {boolean} everywhere whether to run the actions that work outside the text, or the others
    */
   down(event, everywhere) {
-    if (event.isComposing || event.keyCode === 229 || this.dialog.open) return;
+    if (event.isComposing || event.keyCode === 229 || dialogIsOpen()) return;
     if (!everywhere) this.pressed(event.timeStamp);
     const combo = comboOf(event);
     const used = this.keys.some((key) => {

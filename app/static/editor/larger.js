@@ -35,7 +35,9 @@ export function setUpLarger(root) {
     if (/** @type {CustomEvent} */ (event).detail.ready) refresh();
   });
   root.querySelector(".pd-models")?.addEventListener("close", refresh);
-  close.addEventListener("click", () => {
+  close.addEventListener("click", (event) => {
+    const byKey = /** @type {MouseEvent} */ (event).detail === 0;
+    if (byKey) /** @type {HTMLElement} */ (root.querySelector("#pd-text")).focus();
     line.hidden = true;
     keep(LARGER, { closed: true });
   });

@@ -28,11 +28,15 @@ export class Layout {
     this.below = below;
     this.settings = settings;
     this.measured = measured;
+    this.notes = /** @type {HTMLElement} */ (root.querySelector(".pd-aside"));
     this.desk = /** @type {HTMLElement} */ (root.querySelector(".pd-desk"));
     // The border box, because padding changes move the column without resizing it.
     new ResizeObserver(() => this.measure()).observe(textarea, { box: "border-box" });
     document.fonts?.addEventListener("loadingdone", () => map.reset());
-    textarea.addEventListener("scroll", () => this.followText(), { passive: true });
+    textarea.addEventListener("scroll", () => {
+      this.followText();
+      if (this.notes.querySelector("span:not([hidden])")) this.placeNotes();
+    }, { passive: true });
     root.addEventListener("pd-text", () => this.growToContent());
 
     // The part of the window that a phone's keyboard leaves free.
@@ -121,6 +125,17 @@ export class Layout {
     }
     const style = `${Math.round(Math.min(at(), desk.clientHeight - below.offsetHeight))}px`;
     if (below.style.top !== style) below.style.top = style;
+  }
+
+  /** Put the words beside the drafts in the caret's line, if text follows it and no list below that line contains them. */
+  placeNotes() {
+    const { notes, below, map, textarea } = this;
+    const alone = this.textFollows && !below.classList.contains("pd-floating");
+    const caret = alone ? map.locate(textarea.value, textarea.selectionEnd) : null;
+    notes.classList.toggle("pd-in-line", caret !== null);
+    if (!caret) return;
+    const line = textarea.getBoundingClientRect().top + map.column().top + caret.y - textarea.scrollTop;
+    notes.style.setProperty("--line", `${line}px`);
   }
 
   /** For browsers without `field-sizing`: make the textarea as tall as its text. */

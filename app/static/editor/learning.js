@@ -8,10 +8,12 @@
  * when the text is copied or downloaded.
  */
 
+import { setText } from "../shared/dom.js";
 import { setIncognito } from "../shared/memory.js";
 import { tellOtherTabs, whenOthersRemove } from "../shared/removals.js";
 import { getJson, postJson } from "../shared/transport.js";
 
+const LASTS = "Incognito: what you write now is kept in this tab alone, and is gone when the tab closes. Switch incognito off to keep it.";
 const KEPT_FOR = 10_000; // ms for which the list of stores that learn is cached
 const CONTEXT = 6; // words before a taken draft that are learned with it
 const LONGEST = 60_000; // characters of a paragraph that are sent
@@ -45,6 +47,7 @@ export class Learning {
     this.mark = undefined;
 
     this.button = /** @type {HTMLButtonElement} */ (root.querySelector(".pd-incognito"));
+    this.lasts = root.querySelector(".pd-lasts");
     this.sign = /** @type {HTMLElement} */ (root.querySelector(".pd-learns"));
     this.button.addEventListener("click", () => this.switchIncognito(!incognito.on));
     root.addEventListener("pd-taken", (event) => this.taken(/** @type {CustomEvent} */ (event).detail));
@@ -82,6 +85,7 @@ export class Learning {
 
   draw() {
     this.button.setAttribute("aria-pressed", String(this.incognito.on));
+    setText(this.lasts, this.incognito.on ? LASTS : "");
     const names = this.stores ?? [];
     this.sign.hidden = !names.length;
     this.sign.textContent = !names.length ? "" : this.incognito.on ? "Learning paused" : `Learning into ${listed(names)}`;

@@ -20,6 +20,7 @@
  *   pd-cleared   there are no drafts
  *   pd-dropped   the drafts made so far may contain text that was removed, so nothing of them is kept
  *   pd-reset     all settings are set to their defaults
+ *   pd-refused   the server refused a setting; detail: {setting, message}. It is taken back and not kept: "speculation"
  *   pd-figures   figures of speculation; detail: the figures or null
  *   pd-status    the server has reported its model; detail: see connection.js
  *   pd-document, pd-documents, pd-elsewhere: see documents.js
@@ -49,6 +50,7 @@ import { PrivateText } from "./privacy.js";
 import { Pace } from "./pace.js";
 import { setUpPairing } from "./pairing.js";
 import { setUpPartsBar } from "./parts_bar.js";
+import { setUpPrint } from "./print.js";
 import { Revisiting } from "./revisiting.js";
 import { Rows } from "./rows.js";
 import { Showing } from "./showing.js";
@@ -137,7 +139,10 @@ function startEditor(root) {
     root, { field, rows, view, revisiting, notices, connection, showing }, options.values,
   );
   ghost.dismiss = () => drafts.dismiss();
-  const taking = new Taking(root, { field, view, revisiting, pace }, () => notices.justChanged());
+  const taking = new Taking(root, { field, view, revisiting, pace }, () => {
+    layout.placeNotes();
+    notices.justChanged();
+  });
   keys.add(...draftKeys({ field, drafts, view, taking, revisiting }));
 
   layout.reserveRoom();
@@ -209,6 +214,7 @@ function startPanels(root, editor, documents) {
       if (redraft) drafts.settingsChanged();
     },
     refill: () => drafts.requestDrafts({ keep: true }),
+    look: () => drafts.look(),
     isWriting: () => drafts.before() !== null,
     before: () => drafts.before(),
     whyNothing: () => nothingNext(textarea),
@@ -226,6 +232,7 @@ function startPanels(root, editor, documents) {
   });
   setUpFind(root, field, { addKey: addKeys, offerUndo: notices.offerUndo.bind(notices) });
   setUpPartsBar(root, field);
+  setUpPrint(root, () => field.parts.text);
   setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;

@@ -24,10 +24,11 @@ import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.j
  * A running request. `pressed`: time of the key down event that caused it; `freed`: how many rows it must fill, of
  * `k`; `answered`: whether drafts have arrived; `wanted`: whether
  * the writer has asked for them;
+ * `unseen`: whether its drafts are not displayed;
  * `decides`: whether only the rows that save time are displayed, once they are complete; `drafts`: those received so far;
  * `next`: the request that follows, because a key came after this one.
  * @typedef {{n: number, before: string, key: string, pressed: number | null, freed: number, k: number, answered: boolean,
- *            filled: boolean, forSettings: boolean, wanted: boolean, decides: boolean, done: boolean, drafts: Draft[],
+ *            filled: boolean, forSettings: boolean, wanted: boolean, decides: boolean, unseen?: boolean, done: boolean, drafts: Draft[],
  *            next: {pressed: number | null} | null, controller: AbortController}} Request
  */
 
@@ -60,7 +61,7 @@ export class Requests {
    * @param {object} settings
    * @param {Extra} extra
    * @param {{pressed: number | null, freed: number, k: number, forSettings: boolean, wanted: boolean,
-   *          decides: boolean}} how
+   *          decides: boolean, unseen?: boolean}} how
    */
   send(before, settings, extra, how) {
     this.abort();

@@ -10,9 +10,13 @@ import { Timers } from "../shared/timers.js";
 const SLOW_AFTER = 2000; // ms
 
 export class Slow {
-  /** @param {HTMLElement} root */
-  constructor(root) {
+  /**
+   * @param {HTMLElement} root
+   * @param {() => void} shown called when it says so
+   */
+  constructor(root, shown) {
     this.root = root;
+    this.shown = shown;
     this.word = /** @type {HTMLElement} */ (root.querySelector(".pd-slow"));
     this.timers = new Timers();
     this.waiting = false;
@@ -36,5 +40,6 @@ export class Slow {
   show(slow) {
     this.root.toggleAttribute("data-slow", slow);
     this.word.hidden = !slow;
+    if (slow) this.shown();
   }
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Simple buttons of the page: copy, keys, settings, reset; the examples below an empty page; and closing dialogs. */
 
-import { disclose, finder } from "../shared/dom.js";
+import { dialogIsOpen, disclose, finder } from "../shared/dom.js";
 
 /**
  * What the buttons do.
@@ -28,7 +28,7 @@ export function setUpTools(root, textarea, parts, actions) {
   // Esc closes the settings, if the text has not used it to dismiss drafts.
   root.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || event.defaultPrevented || settings.getAttribute("aria-expanded") !== "true") return;
-    if (event.target instanceof Element && event.target.closest("dialog")) return;
+    if (dialogIsOpen()) return;
     event.preventDefault();
     disclose(settings, false);
     if (find("#pd-options").contains(document.activeElement) || document.activeElement === document.body) settings.focus();

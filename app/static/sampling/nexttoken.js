@@ -11,7 +11,7 @@ import { ConnectionLost, ServerError, TAB, postJson } from "../shared/transport.
 
 const SWEEP_AFTER = 150; // ms without a change until the sweep over temperatures is requested
 const ANNOUNCE_AFTER = 700; // ms without a change until the summary is announced to screen readers
-const EMPTY_AFTER = 300; // ms without drafts until the drawings are removed
+const EMPTY_AFTER = 300; // ms without drafts until the drawings follow the caret, or are removed
 const WIDE = { wide: 940, high: 500 }; // the wide view of the temperatures
 const DRAWINGS = [["bars", "Tokens"], ["rules", "All rules"], ["sweep", "Temperatures"], ["map", "Map"]];
 
@@ -117,9 +117,10 @@ export class NextToken {
   positionChanged(event) {
     if (!this.visible()) return;
     if (event === "pd-cleared") {
-      // A key clears the drafts and requests new ones at once, so the drawings are removed only after a pause.
+      // A key clears the drafts and requests new ones at once, so the drawings change only after a pause.
       this.timers.later("empty", EMPTY_AFTER, () => {
         if (!this.page.isWriting()) this.drawNothing();
+        else if (!this.page.requests().running && this.seenBefore !== this.page.before()) this.page.look();
       });
     } else if (event === "pd-along") {
       // The drafts are still valid, but the server has no logits for this position: request drafts to compute them.

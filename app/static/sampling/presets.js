@@ -187,6 +187,7 @@ export class Presets {
     await this.attempt(async () => {
       this.replace(await postJson("/api/presets/delete", { name: preset.name }));
       this.panel.page.toast(`Deleted ${preset.name}.`);
+      this.find("#sm-preset").focus(); // the button is disabled now
     });
   }
 

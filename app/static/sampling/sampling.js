@@ -10,7 +10,7 @@
 
 import { Chain } from "./chain.js";
 import { Choice } from "./choice.js";
-import { disclose, drawSlider, finder, newElement, setText } from "../shared/dom.js";
+import { dialogIsOpen, disclose, drawSlider, finder, newElement, setText } from "../shared/dom.js";
 import { address, readLink } from "./links.js";
 import { SAMPLING, keep, recall } from "../shared/memory.js";
 import { NextToken } from "./nexttoken.js";
@@ -27,10 +27,10 @@ const USUAL = "Balanced"; // the default style, which the button does not name
 
 /**
  * What the panel needs of the page. `setSampling` sets the fields of further requests for drafts, and may request drafts
- * with them at once; `refill` requests drafts at the caret for the rows that do not agree; `isWriting`: whether drafts
+ * with them at once; `refill` requests drafts at the caret for the rows that do not agree; `look` computes the next word there, without drafts; `isWriting`: whether drafts
  * belong at the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none; `requests`: the running request and the newest one that was answered; `drawList` draws the rows.
- * @typedef {{options: import("../shared/options.js").Options, toast: (message: string) => void, focusText: () => void,
- *            setSampling: (fields: {sampling?: object}, redraft: boolean) => void, refill: () => void,
+ * @typedef {{options: import("../shared/options.js").Options, toast: (message: string, options?: {long?: boolean}) => void, focusText: () => void,
+ *            setSampling: (fields: {sampling?: object}, redraft: boolean) => void, refill: () => void, look: () => void,
  *            isWriting: () => boolean, before: () => string | null, whyNothing: () => string, requests: () => {running: Position | null, answered: Position | null},
  *            drawList: () => void}} Page
  * @typedef {{n: number, before: string}} Position
@@ -141,7 +141,7 @@ export class Sampling {
       this.buildControls();
     });
     this.box.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || event.defaultPrevented) return;
+      if (event.key !== "Escape" || event.defaultPrevented || dialogIsOpen()) return;
       event.preventDefault();
       if (this.presets.naming) this.presets.endNaming();
       else this.toggle(false);
@@ -221,6 +221,7 @@ export class Sampling {
 
   /** The choice has changed: draw it, request drafts and charts, and store it for the next visit. */
   changed() {
+    this.speculation.refusal = "";
     this.render();
     this.apply({ redraft: true });
     this.see.refresh();

@@ -42,6 +42,8 @@ export class Speculation {
     /** The values of the controls, shared by all ways. @type {Record<string, number>} */
     this.values = this.usual();
     this.coloured = false;
+    /** Why the server refused the latest choice; "" once there is another one. */
+    this.refusal = "";
     /** The way whose controls are built. */
     this.built = "";
     const option = (/** @type {string} */ name, /** @type {string} */ title) => `<option value="${name}">${title}</option>`;
@@ -51,6 +53,7 @@ export class Speculation {
         <div class="sp-by"><label for="sm-drafter">Proposals by</label> <select id="sm-drafter">${offered.drafters.map(({ name }) => option(name, /** @type {any} */ (DRAFTERS)[name] ?? name)).join("")}</select></div>
       </div>
       <p class="sm-description sp-description"></p>
+      <p class="sp-refused" role="status"></p>
       <p class="sm-description sp-missing"></p>
       <div class="sm-controls"></div>
       <div class="sp-line">
@@ -77,6 +80,10 @@ export class Speculation {
     for (const { name, missing } of offered.drafters) {
       Object.assign(this.find(`#sm-drafter [value="${name}"]`), { disabled: Boolean(missing), title: missing });
     }
+    panel.root.addEventListener("pd-refused", (event) => {
+      const { setting, message } = /** @type {CustomEvent<{setting: string, message: string}>} */ (event).detail;
+      if (setting === "speculation") this.refused(message);
+    });
     panel.root.addEventListener("pd-figures", (event) => this.show(/** @type {CustomEvent<Figures | null>} */ (event).detail));
   }
 
@@ -103,6 +110,19 @@ export class Speculation {
   reset() {
     this.way = "off";
     this.values = this.usual();
+  }
+
+  /**
+   * The server cannot speculate with these settings: switch speculation off, so that there are drafts, now and at the next
+   * visit, and say why.
+   * @param {string} why
+   */
+  refused(why) {
+    this.way = "off";
+    this.panel.changed();
+    this.refusal = `Speculation is off. ${why}`;
+    this.render();
+    if (!this.box.checkVisibility()) this.panel.page.toast(this.refusal, { long: true });
   }
 
   /** The values to store for the next visit. */
@@ -133,6 +153,7 @@ export class Speculation {
     this.find("#sm-drafter").title = this.offered.drafters.find(({ name }) => name === this.drafter)?.description ?? "";
     const { arc_missing: arc, drafters } = this.offered;
     const missing = drafters.filter((drafter) => drafter.missing).map((drafter) => `${/** @type {any} */ (DRAFTERS)[drafter.name]}: ${drafter.missing}`);
+    setText(this.find(".sp-refused"), this.refusal);
     setText(this.find(".sp-missing"), [arc ? `ARC cannot be used yet: ${arc}` : "", ...(on ? missing : [])].filter(Boolean).join(" "));
     setText(this.find(".sp-description"), on ? this.ways.get(this.way)?.description ?? "" : "");
     const box = this.find(".sm-controls");

@@ -32,12 +32,35 @@ export function newElement(tag, className = "", markup = "") {
 /**
  * Dispatch an event of the page: see main.js.
  * @param {HTMLElement} root
- * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-dropped" | "pd-reset" | "pd-taken" | "pd-figures" | "pd-settled" |
+ * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-dropped" | "pd-reset" | "pd-taken" | "pd-refused" | "pd-figures" | "pd-settled" |
  *   "pd-document" | "pd-documents" | "pd-elsewhere" | "pd-leaving" | "pd-part" | "pd-status"} event
  * @param {unknown} [detail]
  */
 export function emit(root, event, detail) {
   root.dispatchEvent(new CustomEvent(event, { detail }));
+}
+
+/**
+ * Draw rows anew, each with its `data-key`, and leave the focus where a reader expects it: on the same control of the same
+ * row; at the beginning of the row in its place, if it is gone; on `other`, if none is left.
+ * @param {HTMLElement} list
+ * @param {() => HTMLElement} other
+ * @param {() => void} draw
+ */
+export function keepFocus(list, other, draw) {
+  const rows = () => /** @type {HTMLElement[]} */ ([...list.children]);
+  const controls = (/** @type {HTMLElement} */ row) =>
+    /** @type {HTMLElement[]} */ ([...row.querySelectorAll("a, button:enabled, input, select")]);
+  const focused = /** @type {HTMLElement} */ (document.activeElement);
+  const place = rows().findIndex((row) => row.contains(focused));
+  const row = rows()[place];
+  const fromEnd = row && controls(row).length - controls(row).indexOf(focused);
+  draw();
+  if (!row || document.activeElement === focused) return;
+  const same = rows().find(({ dataset }) => dataset.key === row.dataset.key);
+  const next = rows().at(Math.min(place, rows().length - 1));
+  const to = same ? controls(same).at(-fromEnd) : next && controls(next)[0];
+  (to ?? other()).focus();
 }
 
 /**
@@ -58,6 +81,9 @@ export function disclose(button, open = button.getAttribute("aria-expanded") !==
   const controlled = document.getElementById(button.getAttribute("aria-controls") ?? "");
   if (controlled) controlled.hidden = !open;
 }
+
+/** Whether a dialog takes all keys. Whatever contains it must not be hidden meanwhile: it would stay there, unseen. */
+export const dialogIsOpen = () => document.querySelector("dialog:modal") !== null;
 
 /** @param {string[]} keys */
 export function keyCaps(keys) {

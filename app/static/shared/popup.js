@@ -1,7 +1,7 @@
 // @ts-check
 /** A box over the page that a button opens. Esc, a click outside, and the button close it. */
 
-import { disclose } from "./dom.js";
+import { dialogIsOpen, disclose } from "./dom.js";
 
 export class Popup {
   /**
@@ -18,7 +18,7 @@ export class Popup {
     addEventListener("keydown", (event) => {
       const { key, target } = event;
       const inField = target instanceof HTMLInputElement && target.type === "text" && box.contains(target);
-      if (key !== "Escape" || box.hidden || inField) return;
+      if (key !== "Escape" || box.hidden || inField || dialogIsOpen()) return;
       event.preventDefault();
       event.stopPropagation();
       this.close();

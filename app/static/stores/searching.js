@@ -30,6 +30,7 @@ export class Searching {
     const rows = (await postJson("/api/stores/search", { text })).found;
     this.searched = text;
     const box = this.find(".ps-found");
+    if (box.contains(document.activeElement)) this.find("#ps-text").focus(); // the result may be gone
     if (!rows.length) {
       box.replaceChildren(newElement("p", "", ""));
       setText(box.querySelector("p"), `“${text}” is in none of your stores.`);

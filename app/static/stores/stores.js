@@ -9,7 +9,7 @@
 import { Adding } from "./adding.js";
 import { BaseStores } from "./base_stores.js";
 import { drawNumbers } from "./numbers.js";
-import { finder, newElement, setText } from "../shared/dom.js";
+import { finder, keepFocus, newElement, setText } from "../shared/dom.js";
 import { Searching } from "./searching.js";
 import { Training } from "./training.js";
 import { PAGE, getJson, postJson } from "../shared/transport.js";
@@ -236,10 +236,12 @@ export class StoresTab {
       : "Switch on “Use in drafts” first.";
     setText(item.querySelector("summary"), origins.length ? plural(origins.length + unlisted, "source") : "Empty");
     const list = /** @type {HTMLElement} */ (item.querySelector("ul"));
-    list.replaceChildren(
+    const summary = () => /** @type {HTMLElement} */ (item.querySelector("summary"));
+    keepFocus(list, summary, () => list.replaceChildren(
       ...origins.map(({ origin, tokens, added }) => {
         const row = newElement("li", "ps-origin", `<span class="ps-name"></span><span class="ps-facts"></span>
           <button type="button">Forget</button>`);
+        row.dataset.key = origin;
         setText(row.querySelector(".ps-name"), originName(origin));
         /** @type {HTMLElement} */ (row.querySelector(".ps-name")).title = origin;
         setText(row.querySelector(".ps-facts"), `${words(tokens)}, ${ago(added)}`);
@@ -248,7 +250,7 @@ export class StoresTab {
         button.addEventListener("click", () => this.act(() => this.forget([store], "document", origin, originName(origin)), item));
         return row;
       }),
-    );
+    ));
     const more = /** @type {HTMLElement} */ (item.querySelector(".ps-more"));
     more.hidden = !unlisted;
     more.textContent = `And ${unlisted} older ones.`;
@@ -349,6 +351,7 @@ export class StoresTab {
     const box = this.find(".ps-forgotten");
     clearError(box);
     const last = this.forgotten[this.forgotten.length - 1];
+    if (!last && box.contains(document.activeElement)) this.find("#ps-text").focus();
     box.hidden = !last;
     setText(box.querySelector("p"), last ? `${last.name} was forgotten. You can undo this until you close the page.` : "");
   }

@@ -714,8 +714,7 @@ def test_a_pass_reads_a_part_of_a_long_text_while_others_wait() -> None:
         read, left = [], list(range(200))
         long.rows = cast(Any, [FakeRow("Once", left)])
         long.completion = cast(Any, fake.open().complete("Once", options=CompleteOptions(k=3, length=4)))
-        tab = engine._tabs.get("a")
-        assert tab is not None
+        (tab,) = engine._tabs.named("a")
         tab.running = True
         while long.rows and len(long.rows[0].inputs) == len(left):
             before = len(left)

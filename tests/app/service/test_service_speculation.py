@@ -145,6 +145,7 @@ def test_a_drafter_that_a_model_cannot_have_is_refused_by_name(service: DraftSer
     (error,) = told(service, 1, asked({"mode": "lossless", "drafter": "eagle3"}))
     assert error["type"] == "error"
     assert "300 and 32" in error["message"]  # the head that ships is for another model
+    assert error["setting"] == "speculation"
     assert told(service, 2, asked(None))[-1]["type"] == "stats"
 
 

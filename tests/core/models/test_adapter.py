@@ -176,6 +176,7 @@ def test_where_inputs_are_rounded_the_factors_are_bytes_and_change_the_logits_al
     made.adapt(adapters)
     in_bytes = computed(made, ids)
     made._compiled._model.rounded = 0  # while the factors are stored
+    made._compiled._adapted.clear()
     made.adapt(adapters)
     made._compiled._model.rounded = 1
     in_float32 = computed(made, ids)

@@ -755,6 +755,89 @@ def test_incognito_text_and_background_are_kept_for_their_tab_alone_until_that_i
     assert one.errors == two.errors == []
 
 
+def test_the_page_says_that_words_written_in_incognito_go_with_the_tab_and_the_browser_asks_before_they_do(
+    editor: Editor,
+) -> None:
+    write_new(editor, STORY)
+    says = editor.page.locator(".pd-desk > .pd-lasts")
+    expect(says).to_be_hidden()
+    button(editor, "Incognito").click()
+    expect(says).to_have_text(re.compile("in this tab alone, and is gone when the tab closes"))
+    editor.reload()
+    expect(says).to_be_visible()
+    asked: list[str] = []
+
+    def stay(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.dismiss()
+
+    editor.page.on("dialog", stay)
+    editor.box.focus()
+    editor.press("Control+End")
+    editor.page.keyboard.insert_text(SECRET)
+    for kept in (False, True):
+        if kept:
+            saved(editor)  # for this tab
+        editor.page.close(run_before_unload=True)
+        editor.wait(lambda: asked == ["beforeunload"], "the browser to ask")
+        asked.clear()
+    write_new(editor, "Another page.")  # the words in the other document would be lost as well
+    editor.page.close(run_before_unload=True)
+    editor.wait(lambda: asked == ["beforeunload"], "the browser to ask")
+    button(editor, "Incognito").click()
+    expect(says).to_be_hidden()
+    saved(editor)
+    lists(editor, "Another page.", STORY + SECRET)
+    asked.clear()
+    with editor.page.expect_event("close"):
+        editor.page.close(run_before_unload=True)
+    assert asked == []
+
+
+def test_the_focus_stays_at_a_renamed_document_and_goes_to_the_next_one_when_one_is_moved_or_deleted(
+    editor: Editor,
+) -> None:
+    for name in ("First", "Second", "Third"):
+        write_new(editor, name)
+    lists(editor, "Third", "Second", "First")
+
+    def focus_of() -> list[str]:
+        read = "() => [document.activeElement.closest('li')?.innerText, document.activeElement.ariaLabel]"
+        return [str(part or "").split("\n")[0] for part in editor.page.evaluate(read)]
+
+    def at(*expected: str) -> None:
+        editor.wait(lambda: focus_of() == list(expected), f"the focus at {expected}, not {focus_of()}")
+
+    button(editor, "Rename “First”").focus()
+    editor.press("Enter")
+    editor.write("Last")
+    editor.press("Enter")  # and its row is now the first one
+    lists(editor, "Last", "Third", "Second")
+    at("Last", "Rename “Last”")
+    editor.press("Enter", "Escape")
+    at("Last", "Rename “Last”")
+    for gone in (1, 1, 0):  # there is a next one, only one before it, none
+        rows = titles(editor)
+        moved = rows.pop(gone)
+        button(editor, f"Move “{moved}” to the bin").focus()
+        editor.press("Enter")
+        lists(editor, *rows)
+        if rows:
+            at(rows[min(gone, len(rows) - 1)], "")
+    expect(panel_of(editor).get_by_role("button", name="New document")).to_be_focused()
+    editor.page.locator(".dc-bin summary").click()
+    first, second, third = titles(editor, ".dc-binned")
+    button(editor, f"Put “{first}” back").focus()
+    editor.press("Enter")
+    at(second, f"Put “{second}” back")
+    button(editor, f"Delete “{third}” for good").focus()
+    editor.press("Enter", "Enter")
+    at(second, f"Put “{second}” back")
+    button(editor, "Empty the bin").focus()
+    editor.press("Enter", "Enter")
+    expect(panel_of(editor).get_by_role("button", name="New document")).to_be_focused()
+
+
 # ---------------------------------------------------------------- five megabytes
 
 PARAGRAPH = "The keeper read it twice and then sat down by the window to think about what it said. " * 6 + "\n"

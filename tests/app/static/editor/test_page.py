@@ -1357,6 +1357,15 @@ def test_everything_is_reached_by_keyboard_and_a_screen_reader_meets_names_and_h
     expect(live).to_have_attribute("aria-live", "polite")
     editor.press("Escape")
     expect(listbox).to_be_hidden()
+    expect(live).to_have_text("Drafts dismissed.")
+    editor.press("Alt+ArrowDown")
+    expect(live).to_have_text("3 drafts. Best: to the market and bought some bread.")
+    editor.write("x")  # contradicts all of them
+    expect(live).to_have_text("")  # it names no draft that is gone
+    editor.press("Alt+ArrowDown")
+    expect(live).not_to_have_text("")
+    editor.press("Control+a")
+    expect(live).to_have_text("")
 
 
 def test_it_installs_as_an_app(whole_chromium: Browser, server: Server) -> None:

@@ -222,3 +222,26 @@ def test_impossible_times_are_no_part_of_a_writers_speed_and_pauses_for_thought_
     page.wait(lambda: page.fake.requests != [] and page.fake.requests[-1]["before"] == BEFORE, "a request")
     show = page.fake.requests[-1]["show"]
     assert (show["key_ms"], show["take_ms"]) == (157, 700)  # what an earlier version has stored does not count
+
+
+def test_where_text_follows_the_word_stands_in_the_line_of_the_caret_also_while_the_text_scrolls(page: Editor) -> None:
+    lines = "It was late when the bell rang, and nobody came.\n" * 40
+    page.put(lines + BEFORE + "\n" + lines, caret=len(lines + BEFORE))
+    page.box.evaluate("box => { box.blur(); box.focus() }")  # which scrolls to the caret
+    page.fake.held_after = 0
+    page.write(" t")
+    slow = page.page.get_by_text("Slow …")
+    expect(slow).to_be_visible()
+    inside = """() => {
+        const { map, textarea } = polydraft.editor, { top, lineHeight } = map.column();
+        const y = textarea.getBoundingClientRect().top + top + map.locate(textarea.value, textarea.selectionEnd).y;
+        const word = document.querySelector(".pd-slow").getBoundingClientRect();
+        const middle = (word.top + word.bottom) / 2 - y + textarea.scrollTop;
+        const seen = document.elementFromPoint((word.left + word.right) / 2, (word.top + word.bottom) / 2);
+        return 0 <= middle && middle <= lineHeight && seen?.className === "pd-slow";
+    }"""
+    assert page.page.evaluate(inside)
+    page.box.evaluate("box => { box.scrollTop -= 60 }")
+    page.wait(lambda: page.page.evaluate(inside), "the word to follow the text")
+    page.fake.held_after = None
+    expect(slow).to_be_hidden()

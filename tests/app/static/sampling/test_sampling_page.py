@@ -384,6 +384,18 @@ def test_each_rule_is_drawn_as_the_core_has_it_and_beside_the_others_and_reaches
     assert all(b - a >= 13 for a, b in pairwise(sorted(top for top, _ in boxes)))
     dialog.get_by_role("button", name="Close").click()
     expect(panel.region.locator(".sm-line")).to_have_count(len(CATALOG) - 1)
+    # A dialog over a panel takes all keys. If Esc or a key of the page hid the panel, it would cover the page unseen.
+    wide = panel.region.get_by_role("button", name="Wide view")
+    wide.click()
+    panel.press("Alt+Enter")
+    expect(dialog).to_be_visible()
+    panel.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(panel.region).to_be_visible()
+    expect(wide).to_be_focused()
+    assert panel.page.evaluate("document.querySelector('dialog:modal')") is None
+    panel.press("Escape")
+    expect(panel.region).to_be_hidden()
 
 
 def test_sliders_and_new_text_change_the_chart_and_the_drafts_but_a_chart_takes_no_pass_of_the_model(
@@ -452,6 +464,14 @@ def test_sliders_and_new_text_change_the_chart_and_the_drafts_but_a_chart_takes_
         lambda: [t["text"] for t in panel.chart()["tokens"][:3]] == [t.text.replace(" ", "␣") for t in there],
         "the chart of the new place",
     )
+    # Inside a line, where no drafts are shown, the chart is that of the caret's place as well.
+    panel.press(*["ArrowLeft"] * 9)
+    here = look(logits_after((TEXT + draft[:6])[:-9]), Tokenizer(), 1.0, {"none": {}}).tokens[:3]  # pyright: ignore[reportArgumentType]
+    panel.wait(
+        lambda: [t["text"] for t in panel.chart()["tokens"][:3]] == [t.text.replace(" ", "␣") for t in here],
+        "the chart of the caret's place",
+    )
+    assert panel.drafts() == [] and panel.ghost() == ""
     panel.box.press("Control+a")
     expect(panel.region).to_contain_text("Text is selected.")
     expect(panel.region).not_to_contain_text("Start writing")
@@ -593,6 +613,47 @@ def test_keyboard_alone_is_enough_rules_make_a_chain_and_a_papers_preset_leaves_
     panel.preset("Balanced")
     assert panel.last() == before
     expect(panel.button).to_have_text("Style of drafts")
+
+
+def test_a_speculation_that_the_server_refuses_is_taken_back_with_the_reason_and_is_not_kept(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise CalibrationError("ARC given with a rule, for a test.")
+
+    reason = "Speculation is off. ARC given with a rule, for a test."
+    panel.method("sampled")
+    panel.rule("top-n-sigma")
+    way = panel.region.get_by_role("combobox", name="Speculation")
+    way.select_option("arc")
+    panel.rest()
+    assert panel.last()["sampling"]["speculation"]["mode"] == "arc"
+    kept = panel.page.evaluate("localStorage['polydraft.sampling']")
+
+    monkeypatch.setattr(speculation, "chosen_by", refuse)
+    panel.rule("top-p")  # another setting that does not go with it
+    panel.rest()
+    expect(panel.region.get_by_text(reason)).to_be_visible()
+    expect(way).to_have_value("off")
+    panel.wait_for_drafts(*panel.drafts())
+    assert panel.drafts() and "speculation" not in panel.last()["sampling"]
+    panel.reload()
+    panel.wait_for_choice("top-p")
+    panel.put(TEXT)
+    panel.rest()
+    assert panel.drafts() and "speculation" not in panel.last()["sampling"]
+
+    panel.page.evaluate("kept => { localStorage['polydraft.sampling'] = kept }", kept)  # by another version
+    panel.reload()
+    panel.wait_for_choice("top-n-sigma")
+    panel.put(TEXT)
+    panel.rest()
+    assert panel.drafts()
+    expect(panel.page.locator(".pd-toast")).to_have_text(f"{reason}Undo")
+    panel.show()
+    expect(panel.region.get_by_text(reason)).to_be_visible()
+    panel.rule("min-p")
+    expect(panel.region.get_by_text(reason)).to_be_hidden()
 
 
 def save(panel: Panel, name: str) -> None:

@@ -558,11 +558,13 @@ def test_search_shows_continuations_counts_and_sources_and_what_is_found_is_forg
     expect(report(filled)).to_contain_text("Forgot “thank you for”: removed 4 places.")
     expect(filled.locator(".ps-found")).to_contain_text("“thank you for” is in none of your stores.")
     assert stores.search("thank you for") == []
+    expect(filled.get_by_role("searchbox", name="Words to look for")).to_be_focused()
 
     store(filled, "me").locator("summary").click()
     filled.get_by_role("button", name="Forget letter.txt").click()
     expect(dialog).to_contain_text("3 passages of me with 44 characters will be removed")
     sure(filled, "Forget")
+    expect(filled.get_by_role("button", name="Forget notes.md")).to_be_focused()
     expect(report(filled)).to_contain_text("Forgot letter.txt: removed 1 document.")
     expect(store(filled, "me").locator(".ps-name")).to_have_text(["notes.md"])
     assert [document["origin"] for document in stores.list()[0]["documents"]] == ["/home/ada/notes.md"]
@@ -601,8 +603,9 @@ def test_forgetting_is_undone_by_a_click_until_the_page_is_closed(
     undo.click()
     expect(report(filled)).to_contain_text("“report” is back.")
     expect(box).to_contain_text("letter.txt was forgotten.")
-    undo.click()
+    undo.press("Enter")
     expect(box).to_be_hidden()
+    expect(filled.get_by_role("searchbox", name="Words to look for")).to_be_focused()
     expect(store(filled, "me").locator(".ps-name")).to_have_text(["notes.md", "letter.txt"])
     assert texts() == before
 

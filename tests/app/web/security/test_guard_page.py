@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from app.web.page import NEEDED
 from app.web.security.access import Access
@@ -89,6 +89,27 @@ def test_the_printed_address_opens_the_page_and_is_not_kept(context: BrowserCont
     page.goto(site.url)
     page.reload()
     is_open(page, site)
+
+
+def test_under_a_path_of_a_proxy_the_page_says_that_it_needs_the_root(context: BrowserContext, site: Site) -> None:
+    page = context.new_page()
+    page.goto(site.printed)
+    is_open(page, site)
+
+    def proxy(route: Route) -> None:
+        """Serves Polydraft under a path, and nothing beside it."""
+        _, prefix, path = route.request.url.partition("/polydraft/")
+        if prefix:
+            route.fulfill(response=route.fetch(url=site.url + path))
+        else:
+            route.fulfill(status=404, body="nothing here")
+
+    page.route("**/*", proxy)
+    page.goto(f"{site.url}polydraft/", wait_until="commit")
+    expect(page.locator("body")).to_have_text(
+        "Polydraft works only at the root of an address, and this is /polydraft/. "
+        "Let the proxy give it a host name or a port of its own."
+    )
 
 
 def test_without_the_token_the_page_has_instructions_and_a_field_for_it(context: BrowserContext, site: Site) -> None:
