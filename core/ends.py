@@ -55,7 +55,7 @@ def is_end(text: str, at: int, closed: bool = True) -> bool:
             return not _in_word(beyond) if beyond else closed or bool(_WHOLE_WITH_PUNCTUATION.search(text))
         return not _in_word(following)
     if last in _JOINERS | {"—"} and not _FOLDER.search(text, endpos=at):
-        return not _in_word(following) or not _in_word(text[at - 2 : at - 1])
+        return not _in_word(following) or (at > 1 and not _in_word(text[at - 2]))  # typed text may precede the first
     return last not in "\"'`*_" or not _in_word(following)  # a closing bracket, or another sign that joins nothing
 
 

@@ -119,7 +119,7 @@ class RowPath:
         ends = [0, *(cut.end for cut in self.cuts)]
         if ends != sorted(set(ends)) or ends[-1] > len(self.text):
             raise InputError(f"Cuts at {ends[1:]} of {self.text!r} given; ascending places within the text expected.")
-        if any(not word_ends(self.text, cut.end) for cut in self.cuts):
+        if any(not is_end(self.text, cut.end) for cut in self.cuts):
             raise InputError(f"Cuts at {ends[1:]} of {self.text!r} given; ends of words expected.")
         if any(not cut.logprob <= 0 for cut in self.cuts):
             raise InputError(f"Cuts {self.cuts} given; ln p of 0 or less expected.")

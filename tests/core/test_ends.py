@@ -32,6 +32,7 @@ from core.ends import is_end, last_end
         (" one – two", 6, " one"),
         (" word—another", 6, " word"),
         (" and/or", 5, ""),
+        ("’s a tree", 1, ""),
         (" docs/images/a.png", 6, ""),
         (" docs/images/a.png", 13, " docs/images/"),
         (" example.com/tour", 13, " example.com/"),

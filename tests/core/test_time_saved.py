@@ -269,6 +269,14 @@ def test_the_cuts_of_a_draft_are_the_tokens_that_end_words() -> None:
     assert [cut.logprob for cut in of_half.cuts] == pytest.approx([cut.logprob - math.log(2) for cut in made.cuts])
 
 
+@settings(max_examples=200)
+@given(st.text(alphabet="ab1 .,'’-(\"é", max_size=12))
+def test_every_draft_has_a_row(text: str) -> None:
+    path = tuple((n + 1, -0.1 * n) for n in range(len(text)))
+    made = RowPath.of(TextDraft(0, text, 0.5, 0.1, False, path=path))
+    assert chosen([made], Costs()).rows is not None
+
+
 def test_wrong_values_are_named() -> None:
     for made, words in (
         (lambda: Costs(key_ms=0), "0 ms between keys given; a time above 0"),
