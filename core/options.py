@@ -1,7 +1,7 @@
 """The options of drafting. Each is one field of `DraftOptions`: its name, type, default and, in its metadata, its
 control: range, step, label, a sentence, the methods that use it and the choices with which it has no effect.
 
-`app.service.settings` makes the HTTP fields from them, the page its sliders, `app.cli.flags` the flags, and a test
+`app.options.settings` makes the HTTP fields from them, the page its sliders, `app.cli.flags` the flags, and a test
 compares them with the table in docs/using.md. `core.drafting.drafts.Options` and `core.autocomplete.CompleteOptions`
 inherit the fields. The options of rules, modes and speculation are in `core.controls`.
 """

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from app.cli.flags import command_with, options_of, values_of
-from app.cli.output import plain
+from app.machine.output import plain
 from core.errors import InputError
 from core.files import write_whole
 from measure.bench import BENCHES

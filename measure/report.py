@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from app.cli.output import plain, say_json
+from app.machine.output import plain, say_json
 from core.errors import InputError
 from core.options import Backend, Precision
 from measure.uses import Use

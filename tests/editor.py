@@ -13,9 +13,10 @@ from lsprotocol import types
 from pytest_lsp import LanguageClient, make_test_lsp_client
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.machine import running
+from app.machine.token import token
 from app.service.service import DraftService
-from app.web import running
-from app.web.security.access import Access, token
+from app.web.security.access import Access
 from app.web.site import create_service_app
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import ByteTokenizer, Server

@@ -26,7 +26,6 @@ from app.learning.child import Order
 from app.learning.forgotten import HeldTexts
 from app.learning.learner import Learner
 from app.learning.personal import PersonalStores
-from app.web.refusals import format_errors
 from app.web.routes.base_stores import add_routes as add_base_routes
 from app.web.routes.documents import add_routes as add_document_routes
 from app.web.routes.stores import add_routes
@@ -35,6 +34,7 @@ from app.web.security.access import Access
 from app.web.security.connections import configured
 from app.web.security.guard import Guard
 from app.web.site import prepare_gradio
+from app.wire.refusals import format_errors
 
 MARKET = " to the market and bought some bread"
 RIVER = " to the river with a lantern"

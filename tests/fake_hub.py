@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pytest
 from huggingface_hub import constants
 
-from app.web.security import offline
+from app.machine import offline
 from core.models import on_machine, recommended
 from core.models.recommended import Recommended
 from tests.tiny_gguf import tiny

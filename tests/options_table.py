@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.service.settings import PAGE_CONTROLS
+from app.options.settings import PAGE_CONTROLS
 from core.controls import CATALOG
 from tests.paths import ROOT
 

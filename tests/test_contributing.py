@@ -114,7 +114,7 @@ from typer.testing import CliRunner
 from app.cli.flags import sentence_of
 from app.cli.main import app
 from app.clients.options import ClientOptions
-from app.service.given import settings_of
+from app.options.given import settings_of
 from app.service.requests import DraftRequest
 from app.web.page import editor_markup
 from app.web.routes.sampling import catalogue

@@ -21,6 +21,12 @@ ALLOWED = {  # package -> the packages that it may import
     "core": set(),
 }
 
+# The floors of `app`, from the top: a file imports from its own room and from lower floors.
+FLOORS = (
+    {"cli"}, {"web"}, {"clients"}, {"service"}, {"learning", "documents", "downloads"},
+    {"options"}, {"wire"}, {"machine"},
+)  # fmt: skip
+
 Imports = dict[str, set[str]]
 
 
@@ -150,6 +156,31 @@ def private_names_of_others(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
             found |= {ast.unparse(node)} - {f"self.{node.attr}", f"cls.{node.attr}", "os._exit"}  # which is documented
     return found
+
+
+def upward(imports: Imports) -> dict[str, set[str]]:
+    """What the modules of `app` import from their own floor in another room, or from a higher floor."""
+    floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+    found: dict[str, set[str]] = {}
+    for name, imported in imports.items():
+        room = name.split(".")[1] if name.startswith("app.") else ""
+        wrong = {
+            other
+            for other in imported
+            if room
+            and other.startswith("app.")
+            and (there := other.split(".")[1]) != room
+            and floor[there] <= floor[room]
+        }
+        if wrong:
+            found[name] = wrong
+    return found
+
+
+def test_the_floors_of_the_app_import_downwards() -> None:
+    assert upward(imports_of_modules()) == {}
+    made = {"app.service.a": {"app.wire.b", "app.web.c", "core.d"}, "app.learning.e": {"app.documents.f"}}
+    assert upward(made) == {"app.service.a": {"app.web.c"}, "app.learning.e": {"app.documents.f"}}
 
 
 def test_no_module_reaches_into_anothers_private_names() -> None:

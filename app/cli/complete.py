@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from app.cli import flags
-from app.cli.output import say, say_json, visible
 from app.cli.shared import Backend, BaseStores, DraftModel, Json, Model, Precision
-from app.service.given import (
+from app.machine.output import say, say_json, visible
+from app.options.given import (
     ALL_FLAGS,
     RULE_FLAGS,
     of_rules,
@@ -140,7 +140,7 @@ def complete(
     text = _without_surrogates(text)
     about = "" if background is None else _background(background)
     from app.learning.base_stores import shelf_of
-    from app.service import sampling, speculation
+    from app.options import sampling, speculation
     from core.autocomplete import load_autocomplete
 
     autocomplete = load_autocomplete(
@@ -238,7 +238,7 @@ def sample_view(
     if rule is not None and len(rule) < 2:
         raise InputError("--rule given once, and all rules are printed alone already; give a chain of two or more.")
     together = of_rules(flags.given(ctx, RULE_FLAGS), temperature, joined(rule or [DEFAULT_RULE]))
-    from app.service import sampling
+    from app.options import sampling
     from core.autocomplete import load_autocomplete
 
     autocomplete = load_autocomplete(model, backend, None)

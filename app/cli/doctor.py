@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from app.cli.output import plain, say, say_json
+from app.machine.output import plain, say, say_json
 from app.web import browser
 from core.errors import ModelFileError, ModelNotFound
 from core.models import native, probe

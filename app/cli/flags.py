@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from app.service.given import Flag, Given
+from app.options.given import Flag, Given
 from core.errors import Mention, OptionError
 
 _VALUES = "polydraft.values"  # of the generated options, in the context of a command

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from app.cli.output import plain, say, say_json
 from app.learning.child import MEMORY, MINUTES, Order, go_last, steps_of
+from app.machine.output import plain, say, say_json
 
 if TYPE_CHECKING:
     from training.personal import Outcome

@@ -23,7 +23,6 @@ from app.cli import learn as learn_cli
 from app.cli import models as models_cli
 from app.cli import ngram as ngram_cli
 from app.cli import train as train_cli
-from app.cli.output import say, visible
 from app.cli.shared import (
     AllowHost,
     AllowOrigin,
@@ -38,10 +37,11 @@ from app.cli.shared import (
     bytes_of,
     refuse_to_replace,
 )
-from app.service.given import ALL_FLAGS, RULE_FLAGS
-from app.web.ending import end_on_signals
-from app.web.running import PORT
-from app.web.security.offline import stay_offline
+from app.machine.ending import end_on_signals
+from app.machine.offline import stay_offline
+from app.machine.output import say, visible
+from app.machine.running import PORT
+from app.options.given import ALL_FLAGS, RULE_FLAGS
 from core.controls import THETA
 from core.errors import InputError, PolydraftError
 from core.options import DRAFTING
@@ -253,9 +253,9 @@ def token(
 
     Example: [bold]curl -H "Authorization: Bearer $(polydraft token)" http://127.0.0.1:7893/api/status[/]
     """
-    from app.web.security import access
+    from app.machine import token as tokens
 
-    say(access.new_token() if new else access.token())
+    say(tokens.new_token() if new else tokens.token())
     if new:
         say("A running Polydraft keeps the old token until you restart it.", err=True)
 

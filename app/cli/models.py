@@ -13,8 +13,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.output import plain, say, say_json, visible
-from app.web.security.offline import stay_offline, without_telemetry
+from app.machine.offline import stay_offline, without_telemetry
+from app.machine.output import plain, say, say_json, visible
 
 if TYPE_CHECKING:
     from pathlib import Path

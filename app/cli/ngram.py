@@ -18,10 +18,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from app.cli import personal as personal_cli
-from app.cli.output import plain, say, say_json
 from app.cli.personal import Json, ModelName, load_tokenizer
 from app.cli.shared import Yes, begins_with, bytes_of, refuse_to_replace
-from app.web.security.offline import allow_network
+from app.machine.offline import allow_network
+from app.machine.output import plain, say, say_json
 from core.errors import InputError
 from core.ngram import NgramStore
 from core.ngram.container import MAGIC

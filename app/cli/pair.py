@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx
 
-from app.web import running
-from app.web.security import access
+from app.machine import running
+from app.machine.token import token
 from app.web.security.pairing import CODE
 from core.errors import InputError
 
@@ -14,7 +14,7 @@ def code_of(port: int) -> str:
     """A new code. Raises InputError if no server of this user runs at the port, or it gives no code."""
     if running.at(port) is None:
         raise InputError(f"No Polydraft of yours runs at port {port}. Start `polydraft` or `polydraft serve`.")
-    headers = {"Authorization": f"Bearer {access.token()}"}
+    headers = {"Authorization": f"Bearer {token()}"}
     try:
         with httpx.Client(trust_env=False, timeout=20) as http:  # requests to this machine use no proxy
             answer = http.post(f"http://127.0.0.1:{port}{CODE}", json={}, headers=headers)

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from app.cli.output import plain, say, say_json, visible
 from app.cli.shared import Yes, begins_with, refuse_to_replace
+from app.machine.output import plain, say, say_json, visible
 from core.errors import InputError
 from core.ngram.shelf import Shelf, stores_folder
 

@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from app.cli.output import plain, say, say_json
 from app.cli.shared import Yes, refuse_to_replace
+from app.machine.output import plain, say, say_json
 from core.errors import InputError
 from core.files import replacing
 

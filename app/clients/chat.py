@@ -19,9 +19,9 @@ from app.clients.options import ClientOptions
 from app.clients.prompts import asked_for
 from app.clients.requests import MAX_BODY
 from app.service.requests import MOST_DRAFTS
-from app.web.bounds import MOST_PARTS, WHOLE, Label, Line, LongText, Name, Stops
-from app.web.refusals import taking
-from app.web.refused import Refused
+from app.wire.bounds import MOST_PARTS, WHOLE, Label, Line, LongText, Name, Stops
+from app.wire.refusals import taking
+from app.wire.refused import Refused
 
 if TYPE_CHECKING:
     from app.service.service import DraftService

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from app.options.settings import DraftSettings
 from app.service.jobs import Event
-from app.service.settings import DraftSettings
 from core.text import spaced, without_dangling
 
 Finish = Literal["stop", "length"]

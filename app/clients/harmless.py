@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.web.bounds import LABEL, LARGEST, MOST_NAMES
-from app.web.refused import Refused
+from app.wire.bounds import LABEL, LARGEST, MOST_NAMES
+from app.wire.refused import Refused
 
 Test = Callable[[Any], bool]
 MIROSTAT = 2  # the version that the rule is

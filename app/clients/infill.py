@@ -30,15 +30,15 @@ from app.clients.requests import (
     unless_gone,
 )
 from app.service.requests import MOST_AFTER, MOST_DRAFTS
-from app.web.bounds import MOST_PARTS, WHOLE, Label, LongText, Names, Real, Stops, Whole
-from app.web.refusals import error_of, taking
-from app.web.refused import Refused
-from app.web.streaming import Streamed
+from app.wire.bounds import MOST_PARTS, WHOLE, Label, LongText, Names, Real, Stops, Whole
+from app.wire.refusals import error_of, taking
+from app.wire.refused import Refused
+from app.wire.streaming import Streamed
 from core.text import following
 
 if TYPE_CHECKING:
+    from app.options.settings import DraftSettings
     from app.service.service import DraftService
-    from app.service.settings import DraftSettings
 
 NAMES = {"k": "n_cmpl", "length": "n_predict"}
 TOKENS = 16  # if the request gives no number

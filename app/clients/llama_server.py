@@ -17,10 +17,10 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from app.clients.requests import MAX_BODY
-from app.service.settings import Strict
-from app.web.bounds import LongText
-from app.web.refusals import post
-from app.web.refused import Refused
+from app.options.settings import Strict
+from app.wire.bounds import LongText
+from app.wire.refusals import post
+from app.wire.refused import Refused
 
 if TYPE_CHECKING:
     from app.service.service import DraftService

@@ -24,10 +24,10 @@ from app.clients.harmless import translated
 from app.clients.openai import TOKENS, Answer, CompletionRequest
 from app.clients.options import ClientOptions
 from app.clients.requests import MAX_BODY, answered_by, model_headers, model_names, unless_gone
-from app.service.settings import Strict
-from app.web.bounds import WHOLE, Label, LongText, Stops
-from app.web.refusals import taking
-from app.web.streaming import Streamed, as_line
+from app.options.settings import Strict
+from app.wire.bounds import WHOLE, Label, LongText, Stops
+from app.wire.refusals import taking
+from app.wire.streaming import Streamed, as_line
 
 if TYPE_CHECKING:
     from app.service.service import DraftService

@@ -34,18 +34,18 @@ from app.clients.requests import (
     model_names,
     unless_gone,
 )
+from app.options.settings import Strict
 from app.service.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
-from app.service.settings import Strict
-from app.web.bounds import WHOLE, Label, Line, LongText, Prompts, Stops
-from app.web.refusals import error_of, taking
-from app.web.refused import Refused
-from app.web.streaming import Streamed
+from app.wire.bounds import WHOLE, Label, Line, LongText, Prompts, Stops
+from app.wire.refusals import error_of, taking
+from app.wire.refused import Refused
+from app.wire.streaming import Streamed
 from core.options import LIBRARY
 from core.text import following
 
 if TYPE_CHECKING:
+    from app.options.settings import DraftSettings
     from app.service.service import DraftService
-    from app.service.settings import DraftSettings
 
 TOKENS = 16  # of a completion, if the request gives no number: OpenAI's default
 NAMES = {"k": "n", "length": "max_tokens"}

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from app.clients.harmless import translated
-from app.service import given as options
-from app.service.settings import DraftSettings
+from app.options import given as options
+from app.options.settings import DraftSettings
 from app.service.showing import Showing
-from app.web.bounds import Label, LongText, Name, Names, Real, Value, Whole
-from app.web.refused import Refused
+from app.wire.bounds import Label, LongText, Name, Names, Real, Value, Whole
+from app.wire.refused import Refused
 from core.chains import joined
 from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
 from core.errors import InputError, Mention, OptionError, plainly

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.service.jobs import Event
 from app.service.requests import DraftRequest
-from app.web.refused import Refused
+from app.wire.refused import Refused
 
 if TYPE_CHECKING:
     from fastapi import Request
 
+    from app.options.settings import DraftSettings
     from app.service.service import DraftService
-    from app.service.settings import DraftSettings
 
 MAX_BODY = 4 * 1024 * 1024  # bytes; editors send parts of several files
 OURS = "polydraft"  # the name of whatever model is loaded

@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from app.downloads import child
-from app.web.security.offline import online
+from app.machine.offline import online
 from core.errors import InputError, last_line
 
 COMMAND = (sys.executable, "-P", "-m", child.__name__)  # -P: a package of the working folder may be called app

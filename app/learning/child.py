@@ -66,7 +66,7 @@ def steps_of(
     from training.texts import sample
 
     def typed(adapter: Adapter, known: list[list[int]], held: list[list[int]]) -> tuple[int, float, float]:
-        from app.learning.typist import keys_saved
+        from app.options.typist import keys_saved
 
         return keys_saved(
             order.model, base, adapter, prose, known, held, TYPING * 60 * order.minutes, clock, check_cancelled
@@ -175,7 +175,7 @@ def _lines() -> Iterator[str]:
 
 
 def _main() -> None:
-    from app.web.security.offline import stay_offline
+    from app.machine.offline import stay_offline
 
     stay_offline()
     go_last()

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from app.web.refused import mended
+from app.wire.refused import mended
 from core.errors import InputError, PolydraftError
 from core.ngram import shelf
 from core.ngram.errors import StoreError

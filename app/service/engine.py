@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from app.cli.output import visible
-from app.service import sampling, speculation
+from app.machine.output import visible
+from app.options import sampling, speculation
 from app.service.events import drafts_event, drafts_of, stats_event
 from app.service.jobs import Job, Position, Query
 from app.service.recovery import Recovery, close_completion, request_failure

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from app.service.settings import DraftSettings, Strict
+from app.options.settings import DraftSettings, Strict
 from app.service.showing import Showing
-from app.web.bounds import Count, Files, Id, Line, Names, Text
+from app.wire.bounds import Count, Files, Id, Line, Names, Text
 from core.options import DRAFTING
 
 MOST_AFTER = 1024  # characters

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from app.service.settings import Strict
-from app.web.bounds import Line
+from app.options.settings import Strict
+from app.wire.bounds import Line
 from core.options import DRAFTING
 
 if TYPE_CHECKING:

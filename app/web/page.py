@@ -18,9 +18,9 @@ from gradio.themes import Base
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Mount
 
-from app.service.settings import PAGE_CONTROLS
-from app.web.refusals import no_route, of_programs
+from app.options.settings import PAGE_CONTROLS
 from app.web.security import csp
+from app.wire.refusals import no_route, of_programs
 from core.options import BY_FLAG
 
 if TYPE_CHECKING:

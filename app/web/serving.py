@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from app.cli.output import say
-from app.learning.background import learner_for, resume_learning
 from app.learning.base_stores import in_full, shelf_of
+from app.machine import ending, running
+from app.machine.output import say
+from app.machine.running import PORT
+from app.machine.token import token
+from app.options.speculation import offer_draft_model
+from app.service.background import learner_for, resume_learning
 from app.service.service import DraftService, load_failure
-from app.service.speculation import offer_draft_model
 from app.service.threads import take_turns_quickly
-from app.web import ending, running
-from app.web.running import PORT
-from app.web.security.access import Access, token
+from app.web.security.access import Access
 from app.web.security.allowed import allowed
 from app.web.security.connections import FEW, configured, descriptors, raise_descriptor_limit
 from app.web.security.guard import HOST

@@ -13,15 +13,15 @@ from app.clients import chat, infill, llama_server, ollama
 from app.clients import openai as openai_api
 from app.documents.folder import DocumentFolder, documents_folder
 from app.downloads.download import Downloads
-from app.learning.background import learner_for
 from app.learning.forgotten import HeldTexts
 from app.learning.learner import Learner
+from app.machine.offline import stay_offline
+from app.machine.private import gradio_folder
+from app.options.settings import Strict
+from app.service.background import learner_for
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
-from app.service.settings import Strict
-from app.web.bounds import Id
 from app.web.gradio_import import import_gradio
-from app.web.refusals import format_errors, taking
 from app.web.routes import base_stores as base_routes
 from app.web.routes import documents as documents_routes
 from app.web.routes import models as model_routes
@@ -31,9 +31,9 @@ from app.web.security import pairing
 from app.web.security.access import Access
 from app.web.security.allowed import Allowed
 from app.web.security.guard import NONE_ALLOWED, Guard
-from app.web.security.offline import stay_offline
-from app.web.security.private import gradio_folder
-from app.web.streaming import Streamed, as_line
+from app.wire.bounds import Id
+from app.wire.refusals import format_errors, taking
+from app.wire.streaming import Streamed, as_line
 
 
 class LeaveRequest(Strict):

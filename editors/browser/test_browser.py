@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 
 from app.cli.pair import code_of
 from app.learning.personal import PersonalStores
-from app.web.security.access import token
+from app.machine.token import token
 from tests.editor import Drafting
 from tests.folder_server import served
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.web import running
-from app.web.security import access
+from app.machine import running
+from app.machine.token import token
 from tests.editor import Drafting
 from tests.running_app import free_port
 
@@ -167,7 +167,7 @@ def test_the_browser_holds_no_token(page: Page) -> None:
     write(page, "Once upon")
     expect(page.locator(GHOST)).to_have_text(" one" * 10)
     assert any("polydraft/completions" in one for one in sent)
-    assert not any(access.token() in one for one in sent)
+    assert not any(token() in one for one in sent)
 
 
 def test_a_missing_server_is_told_in_words(browser: Browser, tmp_path: Path) -> None:

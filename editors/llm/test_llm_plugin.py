@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from app.web import running
-from app.web.security.access import token_file
-from app.web.security.private import data_folder
+from app.machine import running
+from app.machine.private import data_folder
+from app.machine.token import token_file
 from core.autocomplete import Autocomplete
 from core.files import write_whole
 from tests.app.clients.test_openai_api import Site

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page
 
-from app.web.security.access import token
+from app.machine.token import token
 from tests.editor import Drafting
 
 HERE = Path(__file__).parent

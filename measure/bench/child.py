@@ -16,7 +16,7 @@ from typing import IO
 from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from app.web.security.access import token
+from app.machine.token import token
 from core.errors import PolydraftError
 from measure.report import BenchOptions
 

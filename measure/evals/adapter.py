@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.learning.typist import Way, passages, shelf_of, typed
-from app.service.settings import DraftSettings
+from app.options.settings import DraftSettings
+from app.options.typist import Way, passages, shelf_of, typed
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import InputError
 from core.models import LanguageModel

@@ -11,8 +11,8 @@ import random
 
 import torch
 
-from app.learning.typist import Passage, Way, typed
-from app.service.settings import DraftSettings
+from app.options.settings import DraftSettings
+from app.options.typist import Passage, Way, typed
 from core.autocomplete import background_ids
 from core.errors import InputError
 from core.models import LanguageModel

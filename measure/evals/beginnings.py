@@ -3,7 +3,7 @@
 The places are those of `measure/beginnings.py`. The drafts are the page's, as shipped. At each place:
 
     hit          whether a draft begins with the writer's next word
-    keys saved   percent, by the typist of `app/learning/typist.py`, who writes the next six words
+    keys saved   percent, by the typist of `app/options/typist.py`, who writes the next six words
     odd starts   share of the shown drafts that begin with something that does not belong there
     lower case   share of them that begin with a small letter where a sentence begins, and the writer's with a capital
 
@@ -25,9 +25,9 @@ from statistics import fmean
 
 import regex
 
-from app.learning.typist import PIECE, Passage, Way, typed
-from app.service.sampling import drafting
-from app.service.settings import DraftSettings
+from app.options.sampling import drafting
+from app.options.settings import DraftSettings
+from app.options.typist import PIECE, Passage, Way, typed
 from core.autocomplete import Autocomplete
 from core.time_saved import word_ends
 from measure.beginnings import INSIDE, KINDS, MARK, PARAGRAPH, Beginning, drawn

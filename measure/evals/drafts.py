@@ -15,8 +15,8 @@ import time
 from dataclasses import replace
 from statistics import fmean, median
 
-from app.service.sampling import drafting
-from app.service.settings import DraftSettings
+from app.options.sampling import drafting
+from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.models.base import common
 from core.modes.start import Mode

@@ -28,8 +28,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from app.service.sampling import drafting
-from app.service.settings import DraftSettings
+from app.options.sampling import drafting
+from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete, Session
 from core.errors import InputError
 from core.time_saved import END_BELOW, Costs, RowPath, rows_that_pay

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.service.settings import DraftSettings
+from app.options.settings import DraftSettings
 from core.controls import PAPER_METHOD
 from core.models import Row, Sequence
 from core.modes.start import draft

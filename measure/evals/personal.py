@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from app.service.settings import DraftSettings
+from app.options.settings import DraftSettings
 from core.autocomplete import load_autocomplete
 from core.models import LanguageModel
 from core.ngram import Interpolation

@@ -4,7 +4,7 @@ At each place one figure is measured twice, without and with the adapter, so tha
 
     ln p         of the writer's next tokens, of the model alone and mixed with the base store
     match        tokens of the longest correct beginning of any of k drafts as shipped, beside branching greedy
-    keys saved   by the simulated typist of `app/learning/typist.py`
+    keys saved   by the simulated typist of `app/options/typist.py`
     bookings     drafts that speak of restaurants, hotels, tickets and the like, after beginnings of letters that do not
     betrays      drafts that bring in what only the corpus of store and adapter speaks of (`measure/betrayal.py`), at
                  the places of `measure/beginnings.py` and after the same beginnings of letters
@@ -28,8 +28,8 @@ from statistics import fmean, median
 
 from torch import Tensor
 
-from app.learning.typist import Passage, Way, passages, typed
-from app.service.settings import DraftSettings
+from app.options.settings import DraftSettings
+from app.options.typist import Passage, Way, passages, typed
 from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.models import LanguageModel

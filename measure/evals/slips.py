@@ -10,9 +10,9 @@ import random
 from dataclasses import dataclass
 from statistics import fmean
 
-from app.learning.typist import PIECE, Passage, passages
-from app.service.sampling import drafting
-from app.service.settings import DraftSettings
+from app.options.sampling import drafting
+from app.options.settings import DraftSettings
+from app.options.typist import PIECE, Passage, passages
 from core.autocomplete import Autocomplete, Session
 from core.present import KeptRow, TextDraft
 from core.slips import NEIGHBOURS

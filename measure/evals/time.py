@@ -26,9 +26,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
-from app.learning.typist import Passage, passages
-from app.service.sampling import drafting
-from app.service.settings import DraftSettings
+from app.options.sampling import drafting
+from app.options.settings import DraftSettings
+from app.options.typist import Passage, passages
 from core.autocomplete import Autocomplete
 from core.calibration import UNCHANGED, Making, calibration_of, fitted
 from core.time_saved import END_BELOW, FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends

@@ -15,8 +15,8 @@ from contextlib import closing
 from dataclasses import replace
 from statistics import fmean
 
-from app.learning.typist import Passage, Way, passages, typed
-from app.service.settings import DraftSettings
+from app.options.settings import DraftSettings
+from app.options.typist import Passage, Way, passages, typed
 from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.ngram import Linear, Mixed, NgramStore

@@ -1,6 +1,6 @@
 """`eval typing`: a simulated typist writes a text by the page's rules, and takes a draft whenever that saves keys.
 
-`app/learning/typist.py` describes the typist, who also measures what an adapter is worth to its owner.
+`app/options/typist.py` describes the typist, who also measures what an adapter is worth to its owner.
 
 The same passages are also measured as in ChaI-TeA (arXiv 2412.18377): at the beginning of each word, the typist takes
 the longest correct beginning of a draft that ends at a word, with one key at any rank. If there is none, the typist
@@ -16,8 +16,8 @@ from collections import Counter
 from statistics import fmean
 from typing import Any
 
-from app.learning.typist import Passage, Typed, Way, drafted, passages, typed
-from app.service.settings import DraftSettings
+from app.options.settings import DraftSettings
+from app.options.typist import Passage, Typed, Way, drafted, passages, typed
 from core.autocomplete import Autocomplete
 from measure.evals import slips
 from measure.options import EvalOptions, loaded, texts

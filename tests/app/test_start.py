@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.web import running
+from app.machine import running
 from core.errors import BackendUnavailable
 from core.models import load
 

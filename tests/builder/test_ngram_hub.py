@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from app.cli import ngram as ngram_cli
 from app.cli.main import app
-from app.web.security import offline
+from app.machine import offline
 from core.ngram import NgramStore
 from ngram_builder.readers import files
 from tests.fake_hub import FakeHub, fake_hub

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.service.sampling import drafting
-from app.service.settings import DraftSettings
+from app.options.sampling import drafting
+from app.options.settings import DraftSettings
 from core.autocomplete import CompleteOptions
 from core.errors import InputError
 from core.healing import Healer

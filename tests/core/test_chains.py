@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.clients.options import ClientOptions
-from app.service import sampling
-from app.service.given import settings_of
-from app.service.settings import DraftSettings
+from app.options import sampling
+from app.options.given import settings_of
+from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.chains import joined, names_of
 from core.controls import CATALOG, PRESETS, TIED, Preset, title_of

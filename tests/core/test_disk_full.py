@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.learning.base_stores import BaseStores
-from app.service.presets import OwnPresets
+from app.options.presets import OwnPresets
 from core.controls import PRESETS, Preset
 from core.errors import PolydraftError
 from core.models import adapter as files

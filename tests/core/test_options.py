@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from app.cli.flags import sentence_of
 from app.clients.choices import only_grows
 from app.clients.options import in_fields
-from app.service import sampling
-from app.service.given import DRAFT_FLAGS, settings_of
-from app.service.settings import PAGE_CONTROLS, DraftSettings
+from app.options import sampling
+from app.options.given import DRAFT_FLAGS, settings_of
+from app.options.settings import PAGE_CONTROLS, DraftSettings
 from app.web.routes.sampling import catalogue
 from core.autocomplete import Autocomplete, CompleteOptions
 from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
@@ -156,11 +156,11 @@ def test_options_that_nothing_would_read_are_refused() -> None:
 
 
 def test_the_settings_import_only_their_definitions() -> None:
-    tree = ast.parse((ROOT / "app/service/settings.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "app/options/settings.py").read_text(encoding="utf-8"))
     running = [node for node in tree.body if not isinstance(node, ast.If)]  # without those for type checkers
     modules = {n.module for node in running for n in ast.walk(node) if isinstance(n, ast.ImportFrom) and n.module}
     assert {name for name in modules if name.startswith(("app", "core"))} == {
-        "app.web.bounds",
+        "app.wire.bounds",
         "core.controls",
         "core.errors",
         "core.options",

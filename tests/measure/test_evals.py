@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.main import app
-from app.learning.typist import PASSAGE, Passage, Way, best_move, drafted, passages
-from app.service.sampling import drafting
-from app.service.settings import DraftSettings
+from app.options.sampling import drafting
+from app.options.settings import DraftSettings
+from app.options.typist import PASSAGE, Passage, Way, best_move, drafted, passages
 from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.models.base import common

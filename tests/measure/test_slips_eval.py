@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.learning.typist import Passage
+from app.options.typist import Passage
 from core.present import TextDraft
 from core.slips import NEIGHBOURS
 from measure.evals import slips

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.learning.typist import Passage
+from app.options.typist import Passage
 from core.calibration import Making, calibration_of
 from core.time_saved import Costs, Cut, RowPath
 from measure.evals.time import (

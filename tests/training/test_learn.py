@@ -27,13 +27,12 @@ from typer.testing import CliRunner
 from app.cli import learn as learn_cli
 from app.cli import personal as personal_cli
 from app.cli.main import app
-from app.learning import typist
 from app.learning.personal import PersonalStores
-from app.learning.typist import keys_saved
-from app.service import sampling, speculation
+from app.options import sampling, speculation, typist
+from app.options.settings import DraftSettings
+from app.options.typist import keys_saved
 from app.service.engine import Engine
 from app.service.jobs import Job
-from app.service.settings import DraftSettings
 from core.adapters import Adapters
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import BackendUnavailable, ContextFull, InputError

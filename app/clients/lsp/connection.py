@@ -14,8 +14,8 @@ import httpx
 
 from app.clients.lsp.child import OwnServer
 from app.clients.lsp.settings import EditorSettings
-from app.web import running
-from app.web.security import access
+from app.machine import running
+from app.machine.token import token
 from core.errors import InputError
 
 START_S = 60  # seconds that a server may take to appear at its port
@@ -77,7 +77,7 @@ class Connection:
 
     async def _post(self, settings: EditorSettings, path: str, body: dict[str, object]) -> httpx.Response:
         await self._reach(settings)
-        headers = {"Authorization": f"Bearer {access.token()}"}
+        headers = {"Authorization": f"Bearer {token()}"}
         try:
             answer = await self._http.post(f"http://127.0.0.1:{settings.port}{path}", json=body, headers=headers)
         except httpx.HTTPError as error:

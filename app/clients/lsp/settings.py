@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from app.clients.options import ClientOptions
-from app.web.refused import Refused, in_words
-from app.web.running import PORT
+from app.machine.running import PORT
+from app.wire.refused import Refused, in_words
 from core.errors import InputError
 from core.options import DRAFTING, LONGEST
 

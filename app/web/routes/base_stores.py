@@ -16,9 +16,9 @@ from fastapi import FastAPI
 from pydantic import Field
 
 from app.learning.base_stores import BaseStores
-from app.service.settings import Strict
-from app.web.bounds import FilePath
-from app.web.refusals import post
+from app.options.settings import Strict
+from app.wire.bounds import FilePath
+from app.wire.refusals import post
 
 
 class NamedFile(Strict):

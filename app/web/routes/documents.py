@@ -26,10 +26,10 @@ from pydantic import AfterValidator, Field
 
 from app.documents.folder import Changed, DocumentFolder, Entry, Listing, Missing
 from app.documents.notes import MOST_BACKGROUND, MOST_TITLE, short_background
-from app.service.settings import Strict
-from app.web.bounds import Counts, Document, Files, Name, Range, Ranges, Whole
-from app.web.refusals import post
-from app.web.refused import Refused
+from app.options.settings import Strict
+from app.wire.bounds import Counts, Document, Files, Name, Range, Ranges, Whole
+from app.wire.refusals import post
+from app.wire.refused import Refused
 from core.errors import InputError
 from core.files import status
 

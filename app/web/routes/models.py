@@ -31,12 +31,12 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from app.downloads.download import Downloads
+from app.options.settings import Strict
 from app.service.service import DraftService
-from app.service.settings import Strict
-from app.web.bounds import FilePath, Label
-from app.web.refusals import post, taking
-from app.web.refused import Refused, mended
-from app.web.streaming import Streamed, as_line
+from app.wire.bounds import FilePath, Label
+from app.wire.refusals import post, taking
+from app.wire.refused import Refused, mended
+from app.wire.streaming import Streamed, as_line
 from core.files import answered
 from core.options import Precision
 

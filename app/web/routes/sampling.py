@@ -25,14 +25,14 @@ from fastapi.responses import Response
 from pydantic import Field, field_validator
 from starlette.concurrency import run_in_threadpool
 
-from app.service import speculation
+from app.options import speculation
+from app.options.presets import OwnPresets
+from app.options.settings import Strict
+from app.options.speculation import control_fields
 from app.service.jobs import Position
-from app.service.presets import OwnPresets
 from app.service.service import DraftService
-from app.service.settings import Strict
-from app.service.speculation import control_fields
-from app.web.bounds import MOST_NAMES, Id, Label, Name, Real, Text, Values, Whole
-from app.web.refusals import post, taking
+from app.wire.bounds import MOST_NAMES, Id, Label, Name, Real, Text, Values, Whole
+from app.wire.refusals import post, taking
 from core.chains import notes
 from core.controls import (
     CATALOG,

@@ -38,10 +38,10 @@ from pydantic import Field
 from app.learning.forgotten import HeldTexts
 from app.learning.learner import Learner
 from app.learning.personal import PersonalStores
-from app.service.settings import Strict
-from app.web.bounds import FileName, Id, Line, Name
-from app.web.refusals import pieces, post
-from app.web.refused import mended
+from app.options.settings import Strict
+from app.wire.bounds import FileName, Id, Line, Name
+from app.wire.refusals import pieces, post
+from app.wire.refused import mended
 from core.errors import InputError, PolydraftError
 from core.files import scratch
 

@@ -1,4 +1,4 @@
-"""The access token of the server: its file, and the three ways in which a request may present it.
+"""The three ways in which a request may present the token (`app.machine.token`).
 
 A browser receives the token in the address that `polydraft` prints and keeps it as a cookie. Other programs send it as
 `Authorization: Bearer`. The address that `polydraft` passes to the browser it opens contains a ticket instead: every
@@ -20,62 +20,13 @@ from collections.abc import Mapping, Set
 from functools import cache
 from pathlib import Path
 
-from app.cli.output import say
-from app.web.security.private import data_folder, only_mine
-from core.errors import InputError
-from core.files import write_whole
+from app.machine.token import TOKEN
 
 COOKIE_DAYS = 400  # the longest time that browsers keep one
 TICKET_SECONDS = 120
 
 Address = tuple[str, int]
 Ends = tuple[Address, Address]  # of a connection: the client's, the server's
-
-_TOKEN = re.compile(r"[\w-]{43}", re.ASCII)  # 32 random bytes in base64
-
-
-def token_file() -> Path:
-    """The path of the token's file. Raises InputError when the user's data folder is unusable."""
-    return data_folder() / "token"
-
-
-def token() -> str:
-    """This user's token; the first call creates it.
-
-    Raises: InputError when its file is unusable or belongs to another user.
-    """
-    path = token_file()
-    try:
-        status = path.lstat()
-        stored = path.read_text(encoding="utf-8", errors="replace").strip() if only_mine(status) else None
-    except FileNotFoundError:
-        return new_token(replace=False)
-    except OSError as error:
-        raise InputError(f"The token in {path} cannot be read: {error.strerror or error}.") from error
-    if stored is None:
-        say(f"Other users could read or change {path}; the token was replaced.", err=True)
-    elif not _TOKEN.fullmatch(stored):
-        say(f"{path} contained no token; a new one was created.", err=True)
-    else:
-        return stored
-    return new_token()
-
-
-def new_token(replace: bool = True) -> str:
-    """Replaces the token. Running servers keep the old one until they are restarted.
-
-    Args:
-        replace: False keeps and returns a token that another program has written meanwhile.
-    Raises: InputError when its file cannot be written.
-    """
-    path, secret = token_file(), secrets.token_urlsafe(32)
-    try:
-        write_whole(path, f"{secret}\n".encode(), new=not replace)
-    except FileExistsError:
-        return token()
-    except OSError as error:
-        raise InputError(f"The token could not be written to {path}: {error.strerror or error}.") from error
-    return secret
 
 
 class Access:
@@ -137,7 +88,7 @@ def _cookies(port: int) -> re.Pattern[str]:
     """Finds what could be a token in the cookie of this port. It begins with plain characters, which are found in 64 kB
     of other cookies in microseconds."""
     name = cookie_name(port)
-    return re.compile(rf"{name}=(?<=[; \t]{name}=)({_TOKEN.pattern})[ \t]*(?=;|$)", re.ASCII)
+    return re.compile(rf"{name}=(?<=[; \t]{name}=)({TOKEN.pattern})[ \t]*(?=;|$)", re.ASCII)
 
 
 def is_own(client: Address | None, server: Address) -> bool:

@@ -20,13 +20,13 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from app.web.refusals import of_programs, refusal
-from app.web.refused import Refused
 from app.web.security import csp
 from app.web.security.access import is_own
 from app.web.security.allowed import Allowed, cors, preflight
 from app.web.security.connections import trust
 from app.web.security.pairing import OPEN, PAIR, extension_of
+from app.wire.refusals import of_programs, refusal
+from app.wire.refused import Refused
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

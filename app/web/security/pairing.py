@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import FastAPI, Request
 from pydantic import Field
 
-from app.service.settings import Strict
-from app.web.refusals import post, taking
-from app.web.refused import Refused
+from app.options.settings import Strict
+from app.wire.refusals import post, taking
+from app.wire.refused import Refused
 
 if TYPE_CHECKING:
     from app.web.security.access import Access

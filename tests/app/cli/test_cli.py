@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.clients.options import in_fields
-from app.service.settings import PAGE_CONTROLS
+from app.options.settings import PAGE_CONTROLS
 from core.autocomplete import CompleteOptions
 from core.errors import InputError, ModelFileError, OptionError
 from core.models import load_model

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.main import app
-from app.service import speculation
-from app.service.given import refuse_stores, settings_of
-from app.service.settings import DraftSettings
+from app.options import speculation
+from app.options.given import refuse_stores, settings_of
+from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.controls import DRAFTERS, SPECULATIONS
 from core.errors import OptionError

@@ -13,11 +13,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from app.machine import running
+from app.machine.private import data_folder
+from app.machine.token import token
 from app.service.service import DraftService
-from app.web import running
-from app.web.security import access
 from app.web.security.access import Access
-from app.web.security.private import data_folder
 from app.web.site import create_service_app
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import Server
@@ -56,7 +56,7 @@ def typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
 def test_the_engine_shows_the_drafts_of_its_users_server(typed: Callable[[int], list[str]]) -> None:
     service = DraftService(FakeAutocomplete().real, "scripted")
     service.start()
-    server = Server(create_service_app(service, Access(access.token())))
+    server = Server(create_service_app(service, Access(token())))
     try:
         with running.marked(server.port, {}):
             drafts = typed(server.port)
@@ -71,7 +71,7 @@ def test_the_engine_shows_the_drafts_of_its_users_server(typed: Callable[[int], 
 def test_a_stranger_at_the_port_receives_neither_text_nor_token(
     typed: Callable[[int], list[str]], killed: bool
 ) -> None:
-    access.token()
+    token()
     with stranger() as found:
         if killed:  # a server of this user was killed, and left its registration
             path = data_folder() / f"running-{platform.node()}-{found.port}"
@@ -83,7 +83,7 @@ def test_a_stranger_at_the_port_receives_neither_text_nor_token(
 def test_a_proxy_receives_neither_text_nor_token(
     typed: Callable[[int], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    access.token()
+    token()
     with stranger() as proxy, stranger() as here, running.marked(here.port, {}):
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
         monkeypatch.delenv("no_proxy", raising=False)

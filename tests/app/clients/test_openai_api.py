@@ -14,7 +14,7 @@ import pytest
 
 from app.clients.choices import Choices
 from app.clients.options import FIELDS, in_fields
-from app.service.given import ALL_FLAGS
+from app.options.given import ALL_FLAGS
 from app.service.service import DraftService
 from app.web.security.access import Access
 from app.web.security.allowed import Allowed

@@ -17,7 +17,7 @@ from app.clients.ollama import GenerateRequest
 from app.clients.openai import CompletionRequest
 from app.clients.options import FIELDS
 from app.clients.prompts import MARKS, around_gap, asked_for
-from app.web.refused import Refused
+from app.wire.refused import Refused
 from core.autocomplete import Autocomplete
 from core.models import load_model
 from core.samplers.dry import BREAKERS

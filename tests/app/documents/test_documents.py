@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from app.documents import folder as documents
 from app.documents.folder import Changed, DocumentFolder, Entry
 from app.documents.notes import MOST_BACKGROUND, MOST_TITLE
-from app.web.refusals import format_errors
 from app.web.routes.documents import add_routes
+from app.wire.refusals import format_errors
 from core.errors import InputError
 
 KEEPER = "3fa9c2d1-0000-4000-8000-000000000001"

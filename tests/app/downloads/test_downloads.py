@@ -16,8 +16,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.downloads.download import COMMAND, Downloads
+from app.machine import offline
 from app.service.service import DraftService
-from app.web.security import offline
 from app.web.site import create_app
 from core.errors import InputError
 from core.models import on_machine

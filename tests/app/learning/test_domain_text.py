@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 import ngram_builder
-from app.learning.typist import Passage, Way, typed
-from app.service.settings import DraftSettings
+from app.options.settings import DraftSettings
+from app.options.typist import Passage, Way, typed
 from core.autocomplete import Autocomplete
 from core.models import load_model
 from core.ngram.base import BASE_STORE, BaseShelf, ChosenStore

@@ -22,10 +22,10 @@ import psutil
 import pytest
 
 from app.learning import child as learner_child
-from app.learning import typist
-from app.learning.background import learner_for, resume_learning
 from app.learning.child import Commands, Order, Stopped, answers
 from app.learning.learner import COMMAND, KNOWN, QUIET, STOPPED, TOO_LITTLE, Learner
+from app.options import typist
+from app.service.background import learner_for, resume_learning
 from core.adapters import Adapters
 from core.errors import InputError, PolydraftError
 from core.models import hf

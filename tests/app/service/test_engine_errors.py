@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import torch
 
+from app.options.settings import DraftSettings
 from app.service import engine
 from app.service.engine import Engine
 from app.service.jobs import Job
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
-from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete, Completion
 from core.errors import ContextFull
 from core.healing import Healer
@@ -195,7 +195,7 @@ import asyncio, gc, json, random, sys, time
 
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
-from app.service.settings import DraftSettings
+from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete, Completion, Session
 from core.models import load_model
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from app.options.settings import DraftSettings
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
-from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.models import LanguageModel, load_model
 from tests.core.models.test_prose_adapter import some_adapter

@@ -12,12 +12,12 @@ from typing import Any, cast
 import pytest
 
 from app.clients.requests import draft_request
+from app.options.settings import DraftSettings
 from app.service import engine
 from app.service.engine import INPUTS, Engine
 from app.service.jobs import Job
 from app.service.requests import DraftRequest, KeptDraft
 from app.service.service import DraftService
-from app.service.settings import DraftSettings
 from app.service.tabs import RESTED
 from core.autocomplete import CompleteOptions
 from core.errors import ContextFull, InputError, ModelNotFound

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from app.service import engine, speculation
+from app.options import speculation
+from app.options.settings import DraftSettings
+from app.service import engine
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
-from app.service.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.errors import ContextFull
 from core.models import hf

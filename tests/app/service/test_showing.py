@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from app.options.settings import DraftSettings
 from app.service import showing
 from app.service.requests import DraftRequest
-from app.service.settings import DraftSettings
 from app.service.showing import INKS, Showing, chances_of
 from core.time_saved import END_BELOW, Cut, RowPath
 

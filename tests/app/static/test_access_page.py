@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from app.learning.personal import PersonalStores
-from app.service import presets as presets_module
+from app.options import presets as presets_module
 from app.service.service import DraftService
 from app.web.site import create_app
 from tests.app.static.editor.test_page import ENOUGH, Editor

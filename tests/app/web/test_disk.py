@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 from starlette.routing import Route
 
 import ngram_builder
+from app.machine import running
 from app.service.service import DraftService
-from app.web import running
 from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.files import recall

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.web import running
+from app.machine import running
 from core.files import replacing, scratch, sweep, write_whole
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks.")

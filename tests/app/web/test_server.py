@@ -24,10 +24,10 @@ from fastapi import FastAPI
 
 from app.service.service import DraftService
 from app.web import serving
-from app.web.refusals import MAX_BODY
 from app.web.security.access import Access
 from app.web.serving import serve
 from app.web.site import create_app
+from app.wire.refusals import MAX_BODY
 from core.errors import InputError, ModelFileError, ModelNotFound
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import Server

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.service import speculation
-from app.service.settings import DraftSettings
+from app.options import speculation
+from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.models.base import path_to
 from core.ngram.personal import PersonalStore

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.web import running
+from app.machine import running
 from tests.editor import COMMAND, editor
 from tests.paths import ROOT
 from tests.running_app import free_port

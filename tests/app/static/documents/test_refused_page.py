@@ -12,7 +12,7 @@ from playwright.sync_api import Page, Request, Route, expect
 
 from app.documents.folder import DocumentFolder, Entry
 from app.documents.notes import MOST_BACKGROUND
-from app.web.refusals import MAX_BODY
+from app.wire.refusals import MAX_BODY
 from tests.app.static.documents.test_documents_page import (
     LETTER,
     MAIL,

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from app.service.settings import PAGE_CONTROLS
+from app.options.settings import PAGE_CONTROLS
 from tests.fake_drafts import HOME, MARKET, PHRASES, RIVER, FakeDrafts, Server, create_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from app.service import presets as presets_module
-from app.service import speculation
+from app.options import presets as presets_module
+from app.options import speculation
 from app.service.service import DraftService
 from app.web.routes.sampling import SWEPT
 from app.web.site import create_app

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.service import presets as presets_module
-from app.service.presets import OwnPresets
+from app.options import presets as presets_module
+from app.options.presets import OwnPresets
+from app.options.sampling import drafting
+from app.options.settings import DraftSettings, SamplingSettings
 from app.service.requests import DraftRequest
-from app.service.sampling import drafting
 from app.service.service import DraftService
-from app.service.settings import DraftSettings, SamplingSettings
 from app.web.routes.sampling import SWEPT
 from app.web.site import create_app
 from core.controls import CATALOG, MODES, PRESETS, Preset

@@ -14,10 +14,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 import ngram_builder
-from app.service import presets
-from app.service.presets import OwnPresets
+from app.machine import running
+from app.options import presets
+from app.options.presets import OwnPresets
 from app.service.service import DraftService
-from app.web import running
 from app.web.site import create_app
 from core import files
 from core.autocomplete import Autocomplete

@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from app.web import refusals
 from app.web.security import connections
 from app.web.security.connections import BATCH, ESCAPES, HEAD, HEADERS, OTHERS
+from app.wire import refusals
 from tests.app.web.security.test_guard import ANOTHER, as_another_user, as_root, linux
 from tests.app.web.test_server import Site, asked, child
 from tests.fake_drafts import Server

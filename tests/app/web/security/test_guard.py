@@ -26,12 +26,13 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from app.cli.main import app as command_line
-from app.web import running
+from app.machine import running
+from app.machine import token as tokens
+from app.machine.private import data_folder, private_folder
 from app.web.page import NEEDED, OnlyNeeded
-from app.web.security import access as tokens
+from app.web.security import access
 from app.web.security.access import Access, owner_of
 from app.web.security.guard import HEADERS, Guard
-from app.web.security.private import data_folder, private_folder
 from app.web.serving import serve
 from core.errors import InputError
 from core.files import write_whole
@@ -186,8 +187,8 @@ def test_a_ticket_opens_the_page_for_a_while(site: Site, monkeypatch: pytest.Mon
     for wrong in ("", ".", "9999999999.", "9" + ticket, ticket[:-1], Access(secrets.token_urlsafe(32)).ticket()):
         assert not opened(site, wrong)
     now, day = time.time(), 86_400
-    for changed in (now + tokens.TICKET_SECONDS + 1, now + day, now - day):  # the clock may be set forward, or back
-        monkeypatch.setattr(tokens.time, "time", lambda changed=changed: changed)
+    for changed in (now + access.TICKET_SECONDS + 1, now + day, now - day):  # the clock may be set forward, or back
+        monkeypatch.setattr(access.time, "time", lambda changed=changed: changed)
         assert not opened(site, ticket)
         assert opened(site, site.access.ticket())
 
@@ -196,7 +197,7 @@ def test_a_ticket_opens_the_page_for_a_while(site: Site, monkeypatch: pytest.Mon
 def test_a_ticket_is_of_no_use_to_another_user(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     ticket = site.access.ticket()
     for owner, serves in ((ANOTHER, False), (None, False), (0, True), (os.geteuid(), True)):
-        monkeypatch.setattr(tokens, "owner_of", lambda *_, owner=owner: owner)
+        monkeypatch.setattr(access, "owner_of", lambda *_, owner=owner: owner)
         assert opened(site, ticket) == serves
 
 
@@ -204,7 +205,7 @@ def test_a_ticket_is_of_no_use_to_another_user(site: Site, monkeypatch: pytest.M
 @pytest.mark.parametrize("asked_kernel", [True, False])
 def test_the_owner_of_a_connection_is_known(site: Site, asked_kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not asked_kernel:  # as where a container forbids it
-        monkeypatch.setattr(tokens, "_kernel_answers", lambda: False)
+        monkeypatch.setattr(access, "_kernel_answers", lambda: False)
     for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")):
         with socket.socket(family) as connection:
             connection.connect((host, site.port))
@@ -367,7 +368,7 @@ def test_another_user_gets_in_neither_by_the_port_nor_by_the_files(
     stores.mkdir(mode=0o755)
     letter.write_text("a personal store")
     letter.chmod(0o644)
-    monkeypatch.setattr(tokens.os, "geteuid", lambda: 4242)  # the server's user: root would be let in
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)  # the server's user: root would be let in
     ticket = site.access.ticket()
 
     def tries() -> dict[str, Any]:

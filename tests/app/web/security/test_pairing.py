@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.main import app as command_line
-from app.web import running
+from app.machine import running
+from app.machine.token import token
 from app.web.security import guard, pairing
-from app.web.security.access import cookie_name, token
+from app.web.security.access import cookie_name
 from app.web.security.allowed import allowed
 from app.web.security.pairing import LENGTH, LETTERS, SECONDS, TRIES, Pairing
 from tests.app.clients.test_other_servers import Programs

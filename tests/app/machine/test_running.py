@@ -14,12 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
-from app.web import running
-from app.web.security.private import data_folder
+from app.machine import running
+from app.machine.private import data_folder
 
 SERVER = """
 import time
-from app.web import running
+from app.machine import running
 
 with running.marked({port}, {{}}):
     print("at", flush=True)

@@ -24,7 +24,7 @@ import platformdirs
 import psutil
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.web.security.private import data_folder
+from app.machine.private import data_folder
 from core.files import open_regular, parsed_json, sweep
 
 PORT = 7893  # by default; not Gradio's own 7860: browsers store the user's texts per port

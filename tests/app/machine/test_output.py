@@ -16,7 +16,7 @@ from app.cli import doctor
 from app.cli import ngram as ngram_cli
 from app.cli import personal as personal_cli
 from app.cli.main import app
-from app.cli.output import plain, say_json, visible
+from app.machine.output import plain, say_json, visible
 from core.models import listed
 from core.models.load import default_model_path
 from core.models.on_machine import ModelFile
@@ -99,12 +99,12 @@ def test_no_name_of_a_model_controls_the_terminal(monkeypatch: pytest.MonkeyPatc
 
 def test_every_command_prints_by_way_of_one_file() -> None:
     """What it prints there is made visible."""
-    files = [*(ROOT / "app/cli").glob("*.py"), *(ROOT / "app/web").rglob("*.py")]
+    files = [path for room in ("cli", "web", "machine") for path in (ROOT / "app" / room).rglob("*.py")]
     prints = re.compile(r"typer\.echo|secho|json\.dumps\(|(?<![\w.])print\(|from rich\.markup import")
     found = {path.name: prints.findall(path.read_text(encoding="utf-8")) for path in files}
     found = {name: used for name, used in found.items() if used}
     assert found.pop("output.py")
-    assert all(name in ("refused.py", "streaming.py", "stores.py") for name in found), found  # JSON of responses
+    assert all(name == "stores.py" for name in found), found  # JSON of responses
 
 
 def test_what_is_visible_is_left_as_it_is() -> None:

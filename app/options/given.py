@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from app.service.settings import DraftSettings
+from app.options.settings import DraftSettings
 from core.chains import JOIN, names_of
 from core.controls import (
     CATALOG,

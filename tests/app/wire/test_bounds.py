@@ -19,9 +19,9 @@ from starlette.routing import Mount, Route
 
 from app.clients.choices import Choices, begun_at_the_end, whole_words
 from app.service.service import DraftService
-from app.web.bounds import MOST_NAMES, MOST_STOPS
-from app.web.refusals import BODIES
 from app.web.site import create_app, create_service_app
+from app.wire.bounds import MOST_NAMES, MOST_STOPS
+from app.wire.refusals import BODIES
 from tests.fake_autocomplete import FakeAutocomplete
 
 # A route that reads a body by itself: an upload, which `MAX_FILE` bounds.

@@ -14,7 +14,7 @@ from core.controls import DRAFTERS, SPECULATING, SPECULATIONS, WITH_STORES
 from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
-    from app.service.settings import DraftSettings
+    from app.options.settings import DraftSettings
     from core.autocomplete import Autocomplete
     from core.modes.speculated import Speculation, Speculator
     from core.ngram.interpolation import Store

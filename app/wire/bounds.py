@@ -1,7 +1,7 @@
 """The bounds of every field of a request: names, texts, numbers and lists as annotated types.
 
 The models of all routes are made of these types, so that no field of a request keeps a thread busy for long.
-`tests/app/web/test_bounds.py` fails for a field without a bound.
+`tests/app/wire/test_bounds.py` fails for a field without a bound.
 """
 
 from __future__ import annotations

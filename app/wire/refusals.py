@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from app.web.refused import Refused, in_words, mended
+from app.wire.refused import Refused, in_words, mended
 from core.errors import PolydraftError
 
 Body = TypeVar("Body", bound=BaseModel)

@@ -15,7 +15,7 @@ from core.errors import InputError, PolydraftError
 from core.ngram.errors import StoreError
 
 if TYPE_CHECKING:
-    from app.service.settings import DraftSettings
+    from app.options.settings import DraftSettings
     from core.autocomplete import Autocomplete, CompleteOptions
     from core.options import Value
     from core.samplers.view import RuleView, View
@@ -46,7 +46,7 @@ def options(autocomplete: Autocomplete, settings: DraftSettings, **request: Any)
     rule = autocomplete.sampler(chosen.rule, chosen.values, settings.temperature)
     speculation = None
     if settings.speculates:
-        from app.service.speculation import chosen_by
+        from app.options.speculation import chosen_by
 
         try:
             speculation = chosen_by(autocomplete, settings, request.get("stores"))

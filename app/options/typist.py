@@ -16,8 +16,8 @@ from statistics import fmean
 from types import SimpleNamespace
 from typing import cast
 
-from app.service.sampling import drafting
-from app.service.settings import DraftSettings
+from app.options.sampling import drafting
+from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete, Session
 from core.models import load_model
 from core.models.adapter import Adapter

@@ -18,7 +18,8 @@ from tests.paths import ROOT
 SLOW = """
 import sys, time
 from app.service import service
-from app.web import ending, serving
+from app.web import serving
+from app.machine import ending
 
 def load(*arguments, **options):
     print("loading", flush=True)
@@ -76,7 +77,7 @@ def test_a_signal_ends_a_server_that_loads_its_model_and_leaves_no_file(
 
 STUBBORN = """
 import time
-from app.web import ending
+from app.machine import ending
 ending.end_on_signals()
 print("loading", flush=True)
 try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from app.web.bounds import LABEL, Counts, Label, Name, Numbers, Values
+from app.wire.bounds import LABEL, Counts, Label, Name, Numbers, Values
 from core.controls import (
     DEFAULT_DRAFTER,
     DEFAULT_MODE,

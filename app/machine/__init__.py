@@ -1,0 +1,1 @@
+"""This user's processes, private files and terminal on this machine."""

@@ -1,0 +1,1 @@
+"""What requests and responses are made of: fields, bodies, refusals and streams."""
