@@ -180,7 +180,7 @@ def _reading_target() -> str:
 
 def _many_rows_target(about: str) -> str:
     """How many times as long as one row `MANY` rounded ones may take on a processor with these instructions, or ""."""
-    return "<= 1.6" if "amx_int8" in about else "<= 3" if "vnni" in about else ""
+    return "<= 3" if "vnni" in about else ""
 
 
 def measure(options: BenchOptions, progress: Progress) -> Report:

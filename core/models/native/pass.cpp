@@ -21,8 +21,8 @@
 //
 // The other files of this folder are parts of this one: `interface.h` what the caller hands over, `vectors.h` the
 // processor's registers, `layout.h` how coded weights are stored, `weights.h` the kinds of weights, `rounded.h` inputs of 8
-// bits, `rounded_ways.h` products with them, `tiles.h` products of AMX's tiles, `products.h` products with matrices,
-// `attention.h` attention, `files.h` weights as a file has them, `faults.h` the checks, `threads.h` what is used of OpenMP.
+// bits, `rounded_ways.h` products with them, `products.h` products with matrices, `attention.h` attention, `files.h` weights
+// as a file has them, `faults.h` the checks, `threads.h` what is used of OpenMP.
 //
 // The caller owns all memory. The fields of `Model` and `Pass` state its obligations. `polydraft_fault` checks those that
 // affect sizes or addresses before each pass, in about a hundred comparisons. It cannot check that a pointer refers to as

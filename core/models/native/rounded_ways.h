@@ -10,7 +10,6 @@
 
 #include "rounded.h"
 #include "threads.h"
-#include "tiles.h"
 
 namespace {
 
@@ -37,18 +36,13 @@ inline Word word_of(const uint32_t* codes, int j) {
   return (j % 2 ? both >> 4 : both) & LOWER;
 }
 
-#if defined(__aarch64__) || defined(POLYDRAFT_TILES)
+#if defined(__aarch64__)
 // The same, signed.
 template <int BITS>
 inline Word signed_word_of(const uint32_t* codes, int j) {
   const Word word = word_of<BITS>(codes, j);
   if constexpr (BITS != 6) return word;
-#if defined(__aarch64__)
   return (Word)vshrq_n_s8((int8x16_t)word, 2);
-#else
-  typedef int8_t Each __attribute__((vector_size(4 * LANES)));
-  return (Word)((Each)((word ^ SIGNS) >> 2 & LOWER_SIX) - int8_t{32});
-#endif
 }
 #endif
 
@@ -419,75 +413,9 @@ struct RoundedProduct {
   }
 #endif
 
-#if defined(POLYDRAFT_TILES)
-  // Of a product of tiles.
-  struct Product {
-    const Rounded* x;  // the block's first row
-    Vec scale[2], offset[2];
-    alignas(64) int32_t dots[ROWS_AT_ONCE][PANEL];
-  };
-
-  // A panel's outputs for up to ROWS_AT_ONCE rows, without the rests, by products of AMX's tiles. While the processor computes
-  // a product, the one before it is added to the totals.
-  static void tiled(const char* w, const RoundedRows& inputs, int64_t K, Fetch& fetch, float* found) {
-    std::fill_n(found, inputs.rows * PANEL, 0.0f);
-    const Tiles tiles(inputs.rows, GROUP);
-    Product products[2];
-    const auto add_up = [&](const Product& of) {
-      for (int64_t r = 0; r < inputs.rows; r++) {
-        for (int half = 0; half < 2; half++) {
-          float* to = found + r * PANEL + half * LANES;
-          const Int dot = (Int)load_words(reinterpret_cast<const uint32_t*>(of.dots[r] + half * LANES));
-          store(to, added<false>(load(to), dot, of.scale[half], of.offset[half], of.x[r]));
-        }
-      }
-    };
-    Blocks blocks{layout, w};
-    const Rounded* x = inputs.blocks;
-    int64_t count = 0;
-    for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block(), x += inputs.stride) {
-      blocks.begin(k);
-      fetch.prefetch(BLOCK);
-      for (int at = 0; at < BLOCK; at += GROUP, count++) {
-        Product& next = products[count % 2];
-        next.x = x;
-        for (int half = 0; half < 2; half++) {
-          next.scale[half] = blocks.scale(half, at);
-          next.offset[half] = OFFSETS ? blocks.offset(half) : Vec{};
-        }
-        const uint32_t* codes = blocks.codes() + at * BITS / 32 * PANEL;
-        alignas(64) uint32_t words[GROUP / 4 * PANEL];
-        for (int j = 0; BITS != 8 && j < GROUP / 4; j++) {
-          for (int half = 0; half < 2; half++) {
-            const Word word = signed_word_of<BITS>(codes + half * LANES, j);
-            std::memcpy(words + j * PANEL + half * LANES, &word, sizeof word);
-          }
-        }
-        tiles.multiply(x->codes + at, sizeof(Rounded), BITS == 8 ? codes : words, next.dots[0]);
-        if (count > 0) add_up(products[(count + 1) % 2]);
-      }
-    }
-    if (count > 0) add_up(products[(count + 1) % 2]);
-    fetch.end_reading();
-  }
-
-  // The same for all rows.
-  static void in_amx_tiles(const char* w, const RoundedRows& inputs, int64_t K, Fetch fetch, float* found) {
-    const int64_t parts = tiles_of(inputs.rows, ROWS_AT_ONCE);
-    fetch = fetch.shared_by(parts);
-    for (int64_t i = 0; i < parts; i++) {
-      const Share some = part_of(inputs.rows, i, parts);
-      tiled(w, inputs.part(some.begin, some.count()), K, fetch, found + some.begin * PANEL);
-    }
-  }
-#endif
-
   // A panel's outputs for all rows, without the rests.
   static void outputs(const char* w, const RoundedRows& inputs, int64_t K, Fetch fetch, float* found) {
     constexpr int MOST = size(SIZES - 1);
-#if defined(POLYDRAFT_TILES)
-    if (inputs.rows > TILE_ROWS / 2 && tiles_allowed()) return in_amx_tiles(w, inputs, K, fetch, found);
-#endif
 #if defined(__AVX512VNNI__)
     if (BITS == 6 && inputs.rows > MOST) return in_slices(w, inputs, K, fetch, found);
 #endif

@@ -35,7 +35,6 @@ WAYS = {
     "its own": ("-march=native",),
     "AVX2": ("-march=haswell",),
     "AVX-512 without VNNI": ("-march=skylake-avx512",),
-    "AMX, emulated": ("-march=native", "-include", str(Path(__file__).with_name("amx.h"))),
     "none": (),
 }
 ARM_WAYS = {
@@ -44,7 +43,7 @@ ARM_WAYS = {
     "NEON with matrix products": "armv8.2-a+dotprod+i8mm",
 }
 K = 1280  # inputs: more than are decoded at once, and no multiple of that
-NEEDED = {"AVX2": "avx2", "AVX-512 without VNNI": "avx512bw", "AMX, emulated": "avx2"}
+NEEDED = {"AVX2": "avx2", "AVX-512 without VNNI": "avx512bw"}
 NEWER = ("avx512", "avx_vnni")  # without any of these, AVX2 is a processor's own way, and need not be compiled again
 
 
