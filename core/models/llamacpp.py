@@ -5,9 +5,8 @@ copies nothing. A pass is one `llama_batch`, of tokens, or of embeddings if any 
 a token's embedding gives the token's logits. In a tree of tokens, each leaf has its own sequence id, which the
 tokens on its path share. This module does not import transformers.
 
-Models with a recurrent memory have one state for each sequence id, which cannot be cut back to an earlier position. A
-fork copies it. Going back returns to a copy that was kept before a pass, and reads the tokens after it again. Where a
-copy differs from its state, forks and going back read the whole text again.
+Models with a recurrent memory have one state for each sequence id, which cannot be cut back to an earlier position. So
+after going back, and in a fork, the next pass reads the whole text again.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ import ctypes
 import os
 import weakref
 from collections import deque
-from collections.abc import Iterator
 from collections.abc import Sequence as Ordered
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.errors import ContextFull, InputError, ModelFileError, NotFinite
+from core.errors import ContextFull, InputError, ModelFileError
 from core.files import scratch
 from core.models import gguf_check, gguf_file, llamacpp_adapter
 from core.models.adapter import Adapter, AdapterError
@@ -52,20 +49,12 @@ MAX_CELLS = 8192  # positions in the cache, all sequences together; fewer where 
 LEAST_CELLS = 512
 MAX_SEQUENCES = 128  # sequence ids; llama.cpp itself allows 256
 BATCH = 512  # inputs per native call; longer rows are cut
-# Of models with a recurrent memory:
-STATES = 24  # sequence ids, as each takes the memory of a state
-KEPT = 3  # states that a sequence keeps to go back to
-TAIL = 8  # a state is kept so many tokens before the end of what is read, because words are finished and corrected
+STATES = 24  # sequence ids of a model with a recurrent memory, as each takes the memory of a state
 
 CANNOT_GO_BACK = (
-    "The memory of {} cannot be cut back: what you delete is read again from a little earlier, and speculation "
-    "proposes single lines instead of trees."
+    "The memory of {} cannot be cut back: the whole text is read again at every key, and more often for several "
+    "drafts, so choose one draft, or another model."
 )
-CANNOT_COPY = (
-    "The memory of {} can be neither cut back nor copied: the whole text is read again at every key, and once more for "
-    "each further draft, so choose one draft, or another model."
-)
-SAME = 0.01  # of the logits' range: between a state and its copy
 
 # Its ctypes annotations name pointer classes that ctypes itself never creates; so no types.
 lib: Any = llama_cpp.llama_cpp
@@ -192,23 +181,8 @@ class LlamaCppModel(LanguageModel):
         several = (lib.LLAMA_ROPE_TYPE_MROPE, lib.LLAMA_ROPE_TYPE_IMROPE)
         self._places = 4 if lib.llama_model_rope_type(pointer) in several else 1
         self._embedding_batch = lib.llama_batch_init(BATCH * self._places, self.dim, MAX_SEQUENCES)
-        self.copies = True
         if self.recurrent:
-            self.copies = self._copies_right()
-            self.notice = (CANNOT_GO_BACK if self.copies else CANNOT_COPY).format(name)
-
-    def _copies_right(self) -> bool:
-        """Whether a copied state gives the logits of the state itself, in a trial."""
-        *ids, last = (i % self.vocab_size for i in (3, 1, 2, 0))
-        with closing(self.open()) as sequence:
-            try:
-                sequence.feed(ids)
-                with closing(sequence.fork()) as copy:
-                    expected, result = sequence.feed([last]), copy.feed([last])
-            except NotFinite:  # the next pass says so
-                return True
-        self.tokens_fed = 0
-        return bool((result - expected).abs().max() <= SAME * (expected.max() - expected.min()))
+            self.notice = CANNOT_GO_BACK.format(name)
 
     def open(self) -> LlamaCppSequence:
         return LlamaCppSequence(self, self._take_id())
@@ -278,53 +252,41 @@ class LlamaCppModel(LanguageModel):
                     f"which holds {self.context_length}; shorten the text."
                 )
         self._collect()
+        for row in rows:
+            self._read_again(row.sequence)
         positions = self._positions(rows)
         mixed = any(isinstance(row.inputs, Tensor) for row in rows)
+        values = (
+            np.concatenate([as_embeddings(self, row.inputs) for row in rows])
+            if mixed
+            else [token for row in rows for token in row.inputs]
+        )
+        entries = [(r, i) for r, row in enumerate(rows) for i in range(len(row.inputs))]
         logits: list[list[Tensor]] = [[] for _ in rows]
-        for entries in self._stages(rows):
-            chosen = [[i for which, i in entries if which == r] for r in range(len(rows))]
-            values = (
-                np.concatenate(
-                    [as_embeddings(self, _some(row.inputs, of_row)) for row, of_row in zip(rows, chosen, strict=True)]
-                )
-                if mixed
-                else [rows[r].inputs[i] for r, i in entries]
-            )
-            for at in range(0, len(entries), BATCH):
-                part = entries[at : at + BATCH]
-                self._decode(rows, part, values[at : at + BATCH], mixed, positions)
-                for b, (r, i) in enumerate(part):
-                    if _wants_logits(rows[r], i):
-                        logits[r].append(self._logits(b))
+        for at in range(0, len(entries), BATCH):
+            part = entries[at : at + BATCH]
+            self._decode(rows, part, values[at : at + BATCH], mixed, positions)
+            for b, (r, i) in enumerate(part):
+                if _wants_logits(rows[r], i):
+                    logits[r].append(self._logits(b))
         return [
             torch.empty(0) if row.silent else torch.stack(of_row) if wants_every(row) else of_row[0]
             for row, of_row in zip(rows, logits, strict=True)
         ]
 
-    def _stages(self, rows: list[Row]) -> Iterator[list[tuple[int, int]]]:
-        """The inputs of the rows, as (row, position in the row), in the order in which they are computed. Between two
-        stages, the states are kept to which a sequence may have to go back."""
-        entries = [(r, i) for r, row in enumerate(rows) for i in range(len(row.inputs))]
-        if not self.recurrent:
-            yield entries
+    def _read_again(self, sequence: Sequence) -> None:
+        """Computes the text of a sequence that has lost its recurrent memory. Raises InputError if it has mixtures."""
+        assert isinstance(sequence, LlamaCppSequence)
+        if not sequence.lost:
             return
-        ends = [0 if isinstance(row.inputs, Tensor) else max(len(row.inputs) - TAIL, 0) for row in rows]
-        for row in rows:
-            _sequence(row).keep_state(row.sequence.length)
-        if first := [(r, i) for r, i in entries if i < ends[r]]:
-            yield first
-            for row, end in zip(rows, ends, strict=True):
-                if end:
-                    _sequence(row).keep_state(row.sequence.length + end)
-        yield [(r, i) for r, i in entries if i >= ends[r]]
-
-    def read_again(self, sequence: LlamaCppSequence, ids: list[int], at: int) -> None:
-        """Computes tokens of a sequence anew, from position `at` on, without logits."""
-        row = Row(sequence, ids, silent=True)
-        positions = [[(at + i, [sequence.id]) for i in range(len(ids))]]
+        ids = [token for token in sequence.inputs if token is not None]
+        if len(ids) < sequence.length:
+            raise InputError("Superposed positions cannot be computed again; rewind to the text before them.")
+        row, positions = Row(sequence, ids, silent=True), [[(at, [sequence.id]) for at in range(len(ids))]]
         for start in range(0, len(ids), BATCH):
             part = [(0, i) for i in range(start, min(start + BATCH, len(ids)))]
             self._decode([row], part, ids[start : start + BATCH], False, positions)
+        sequence.lost = False
 
     def _positions(self, rows: list[Row]) -> list[list[tuple[int, list[int]]]]:
         """For each input of each row: position, and sequence ids that see it. Allocates ids for a tree's leaves."""
@@ -398,15 +360,6 @@ def _affordable(model: Any) -> int:
     return max(LEAST_CELLS, int(CACHE_SHARE * free_bytes(torch.device("cpu"))) // max(cell, 1))
 
 
-def _some(inputs: list[int] | Tensor, at: list[int]) -> list[int] | Tensor:
-    return inputs[at] if isinstance(inputs, Tensor) else [inputs[i] for i in at]
-
-
-def _sequence(row: Row) -> LlamaCppSequence:
-    assert isinstance(row.sequence, LlamaCppSequence)
-    return row.sequence
-
-
 def _wants_logits(row: Row, position: int) -> bool:
     return not row.silent and position in wanted(row)
 
@@ -420,42 +373,12 @@ class LlamaCppSequence(Sequence):
         super().__init__(model)
         self.id = id
         self.branches: list[tuple[int, list[int]]] = []  # of a tree: the id of each leaf, the nodes on its path
-        self._states: dict[int, int] = {}  # of a recurrent memory: kept states, by length; the id of each
+        self.lost = False  # its recurrent memory: the next pass computes it again
         self._open = True
 
-    def keep_state(self, length: int) -> None:
-        """Keeps the present state of a recurrent memory, after `length` inputs, to go back to it. Not after mixtures,
-        to which nothing goes back, nor where half of all ids are in use, nor if states cannot be copied."""
-        model = self.model
-        mixed = length == self.length and self.inputs[-1:] == [None]
-        if not model.copies or not length or mixed or length in self._states or len(model._free_ids) <= model._ids // 2:
-            return
-        self._states[length] = model._take_id()
-        lib.llama_memory_seq_cp(model._memory, self.id, self._states[length], 0, -1)
-        while len(self._states) > KEPT:
-            model._give_id(self._states.pop(next(iter(self._states))))
-
-    def _go_back(self, length: int) -> None:
-        """Brings a recurrent memory to its state after `length` inputs. Raises InputError if there are mixtures among
-        those that would have to be read again."""
-        at = self._kept_before(length)
-        if None in self.inputs[at:length]:
-            raise InputError(f"Cannot rewind to {length}: superposed positions before it cannot be computed again.")
-        memory = self.model._memory
-        for later in [kept for kept in self._states if kept > length]:
-            self.model._give_id(self._states.pop(later))
-        lib.llama_memory_seq_rm(memory, self.id, -1, -1)
-        if at:
-            lib.llama_memory_seq_cp(memory, self._states[at], self.id, 0, -1)
-        self.model.read_again(self, [token for token in self.inputs[at:length] if token is not None], at)
-
-    def _kept_before(self, length: int) -> int:
-        return max((kept for kept in self._states if kept <= length), default=0)
-
-    def _restore(self, length: int) -> None:
-        at = self._kept_before(length)
-        # After an error a recurrent memory goes back farther where mixtures are in between.
-        super()._restore(at if self.model.recurrent and None in self.inputs[at:length] else length)
+    def _lose(self) -> None:
+        lib.llama_memory_seq_rm(self.model._memory, self.id, -1, -1)
+        self.lost = True
 
     def _keep(self, path: list[int]) -> None:
         if not self._open or not self.model._context:  # the id may belong to another sequence by now
@@ -463,8 +386,7 @@ class LlamaCppSequence(Sequence):
         memory, end = self.model._memory, self.length + len(path)
         if self.model.recurrent:
             if self._tree is not None and len(path) < len(self._tree.ids):  # a chain, of which a part stays
-                self._go_back(self.length)
-                self.model.read_again(self, self._tree.ids[: len(path)], self.length)
+                self._lose()
             return
         if not self.branches:  # a chain: fed like any row
             lib.llama_memory_seq_rm(memory, self.id, end, -1)
@@ -479,29 +401,24 @@ class LlamaCppSequence(Sequence):
         if not self._open or not self.model._context:
             return
         if self.model.recurrent:
-            self._go_back(length)
+            self._lose()
         else:
             lib.llama_memory_seq_rm(self.model._memory, self.id, length, -1)
 
     def _fork(self) -> LlamaCppSequence:
-        if not self.model.copies and None in self.inputs:
-            raise InputError("Cannot fork after superposed positions, which cannot be computed again.")
         child = LlamaCppSequence(self.model, self.model._take_id())
-        if not self.model.copies:
-            self.model.read_again(child, [token for token in self.inputs if token is not None], 0)
-            return child
-        lib.llama_memory_seq_cp(self.model._memory, self.id, child.id, 0, -1)
+        child.lost = self.model.recurrent
+        if not child.lost:
+            lib.llama_memory_seq_cp(self.model._memory, self.id, child.id, 0, -1)
         return child
 
     def close(self) -> None:
         if self._open and self.model._context:
             self.forget_tree()
-            for id in (self.id, *self._states.values()):
-                self.model._give_id(id)
-            self._states = {}
+            self.model._give_id(self.id)
         self._open = False
 
     def __del__(self) -> None:
         # A fork dropped by an error must not keep its id. Any thread may run this.
         if getattr(self, "_open", False):
-            self.model._dropped.extend([self.id, *(id for id, _ in self.branches), *self._states.values()])
+            self.model._dropped.extend([self.id, *(id for id, _ in self.branches)])

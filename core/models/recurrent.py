@@ -1,6 +1,6 @@
 """Architectures with a recurrent memory. Their memory of a text cannot be rewound to an earlier position, which drafts
 need at every key: https://arxiv.org/abs/2312.00752 (Mamba), https://arxiv.org/abs/2305.13048 (RWKV), and hybrids that
-have such layers beside attention. llama.cpp copies such a memory (`llamacpp.py`); the torch backend refuses it."""
+have such layers beside attention. With llama.cpp the text is read again (`llamacpp.py`); torch refuses them."""
 
 from __future__ import annotations
 
@@ -27,5 +27,6 @@ def refuse_recurrent(architecture: object, name: object) -> None:
     if is_recurrent(architecture):
         raise ModelFileError(
             f"{name} is of the recurrent architecture {architecture}, whose memory cannot be rewound to an earlier "
-            "position; give a GGUF file of it to --backend llama.cpp, which copies it, or choose another model."
+            "position; give a GGUF file of it to --backend llama.cpp, which reads the text again, or choose another "
+            "model."
         )

@@ -17,7 +17,7 @@ from tiny_recurrent import BY_TRANSFORMERS, NAMES, file_of, module_of
 
 from core.errors import ContextFull, InputError, ModelFileError
 from core.models import Row, llamacpp, load_model, probe
-from core.models.llamacpp import CANNOT_COPY, STATES, LlamaCppModel
+from core.models.llamacpp import CANNOT_GO_BACK, STATES, LlamaCppModel
 from core.superposed import superpose
 
 CLOSE = 5e-3  # keys and values are kept in 16 bits
@@ -105,37 +105,41 @@ def test_whatever_was_done_before_the_logits_are_those_of_a_fresh_sequence(
     assert len(model._free_ids) == STATES, "every id was given back"
 
 
-def test_going_back_a_few_tokens_of_a_long_text_reads_few_again(
+def test_going_back_and_forks_read_the_text_again_in_the_next_pass_alone(
     model: LlamaCppModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again: list[int] = []
-    read = model.read_again
-    monkeypatch.setattr(model, "read_again", lambda s, ids, at: (again.append(len(ids)), read(s, ids, at)))
-    ids = [3 + i * 7 % 90 for i in range(300)]
-    sequence = model.open()
-    sequence.feed(ids)
-    sequence.rewind(296)
-    assert again == [4]
-    for step in range(6):  # a key, drafts, the next key
-        sequence.feed([10 + step])
-        sequence.feed_embedding(model.embeddings[:3].mean(0))
-        sequence.rewind(297 + step)
-    assert sum(again) == 4
-    sequence.rewind(10)
-    assert (sequence.feed([5]) - fresh(model, [*ids[:10], 5])).abs().max() < CLOSE
-    sequence.close()
+    passes: list[int] = []
+    decode = model._decode
+    monkeypatch.setattr(
+        model, "_decode", lambda rows, part, *more: (passes.append(len(part)), decode(rows, part, *more))
+    )
+    ids = [3 + i * 7 % 90 for i in range(40)]
+    with closing(model.open()) as sequence:
+        sequence.feed(ids)
+        sequence.rewind(36)
+        with closing(sequence.fork()) as fork:
+            sequence.rewind(10)
+            assert passes == [40]
+            for each, text in ((fork, ids[:36]), (sequence, ids[:10])):
+                del passes[:]
+                found = each.feed([5]), each.feed([6])
+                assert passes == [len(text), 1, 1]
+                for n, logits in enumerate(found):
+                    assert (logits - fresh(model, [*text, 5, 6][: len(text) + 1 + n])).abs().max() < CLOSE
 
 
-def test_superposed_positions_are_no_place_to_go_back_to(model: LlamaCppModel) -> None:
-    sequence = model.open()
-    sequence.feed([4, 9])
-    for n in (5, 6):
-        sequence.feed_embedding(model.embeddings[n])
-    with pytest.raises(InputError, match="superposed positions before it cannot be computed again"):
+def test_superposed_positions_are_not_computed_again(model: LlamaCppModel) -> None:
+    with closing(model.open()) as sequence:
+        sequence.feed([4, 9])
+        for n in (5, 6):
+            sequence.feed_embedding(model.embeddings[n])
         sequence.rewind(3)
-    sequence.rewind(2)
-    assert (sequence.feed([7]) - fresh(model, [4, 9, 7])).abs().max() < CLOSE
-    sequence.close()
+        with closing(sequence.fork()) as fork:
+            for each in (sequence, fork):
+                with pytest.raises(InputError, match="Superposed positions cannot be computed again"):
+                    each.feed([7])
+                each.rewind(2)
+                assert (each.feed([7]) - fresh(model, [4, 9, 7])).abs().max() < CLOSE
 
 
 def test_after_a_failed_pass_a_sequence_goes_on(model: LlamaCppModel) -> None:
@@ -147,19 +151,14 @@ def test_after_a_failed_pass_a_sequence_goes_on(model: LlamaCppModel) -> None:
     sequence.close()
 
 
-def test_states_that_are_kept_never_take_the_last_ids(model: LlamaCppModel) -> None:
+def test_every_id_is_used_and_given_back(model: LlamaCppModel) -> None:
     held = [model.open() for _ in range(STATES)]
-    for sequence in held:
-        sequence.feed([4, 9])
-        sequence.feed([5])
-        sequence.rewind(1)
     with pytest.raises(ContextFull, match=f"All {STATES} sequences"):
         model.open()
     while held:
         held.pop().close()
     lost = model.open()
-    for token in range(3, 9):
-        lost.feed([token])
+    lost.feed([4, 9])
     del lost
     gc.collect()
     model.open().close()
@@ -182,40 +181,15 @@ def test_several_drafts_are_the_same_after_others(model: LlamaCppModel, options:
     assert len(model._free_ids) == STATES
 
 
-def test_a_model_whose_states_cannot_be_copied_drafts_the_same(
-    model: LlamaCppModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Copies of nothing stand for wrong ones."""
-    ids, path = [5, 17, 33, 60, 9], tmp_path / "model.gguf"
-    path.write_bytes(file_of(model.name).written())
-
-    def drafts(of: LlamaCppModel, k: int) -> list[list[int]]:
-        *_, last = superpose(of, ids, k=k, length=6)
+def test_drafts_copy_no_state(model: LlamaCppModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drafts(k: int) -> list[list[int]]:
+        *_, last = superpose(model, [5, 17, 33, 60, 9], k=k, length=6)
         return last.ids
 
-    expected = [drafts(model, k) for k in (1, 3)]
-    assert model.copies
-    monkeypatch.setattr(llamacpp, "cores", lambda: 1)
-    monkeypatch.setattr(llamacpp.lib, "llama_memory_seq_cp", lambda *_: None)
-    made = llamacpp.load(path, model.name)
-    with closing(made):
-        assert not made.copies
-        assert made.notice == CANNOT_COPY.format(model.name)
-        assert probe.measure(made).ok
-        sequence = made.open()
-        sequence.feed(ids)
-        fork = sequence.fork()
-        sequence.feed([8, 3])
-        sequence.rewind(3)
-        for each, path_ in ((sequence, ids[:3]), (fork, ids)):
-            assert (each.feed([7]) - fresh(made, [*path_, 7])).abs().max() < CLOSE
-        sequence.feed_embedding(made.embeddings[:3].mean(0))
-        with pytest.raises(InputError, match="Cannot fork after superposed positions"):
-            sequence.fork()
-        for each in (sequence, fork):
-            each.close()
-        assert [drafts(made, k) for k in (1, 3)] == expected
-        assert len(made._free_ids) == STATES
+    expected = [drafts(k) for k in (1, 3)]
+    monkeypatch.setattr(llamacpp.lib, "llama_memory_seq_cp", lambda *_: pytest.fail("a state is copied"))
+    assert [drafts(k) for k in (1, 3)] == expected
+    assert probe.measure(model).ok
 
 
 def test_such_a_file_is_loaded_with_llama_cpp_and_the_page_says_what_it_cannot_do(
@@ -238,8 +212,7 @@ def test_such_a_file_is_loaded_with_llama_cpp_and_the_page_says_what_it_cannot_d
     assert [each.ok for each in found] == [True]
     try:
         assert made.backend == "llama.cpp"
-        assert made.notice
-        assert "The memory of one cannot be cut back" in made.notice
+        assert str(made.notice).endswith(CANNOT_GO_BACK.format("one"))
         assert not made.takes_trees
     finally:
         made.close()
