@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +20,10 @@ from torch import Tensor
 from transformers import LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-from core.models import hf, static
+from core.models import hf, native, static
 from core.models.llama import NativeLlama, why_not
 from core.models.native import Line
+from core.models.native_library import COMPILERS
 from core.models.static import StaticModel
 from core.models.torch_model import TorchModel
 from core.superposed import superpose, superpose_batch
@@ -70,6 +74,22 @@ def module_of(name: str, deviation: float = 0.3) -> PreTrainedModel:
 def both(module: PreTrainedModel, made: NativeLlama, ids: Tensor) -> tuple[Tensor, Tensor]:
     with torch.inference_mode():
         return computed(made, ids), module(input_ids=ids, use_cache=False).logits
+
+
+def test_the_structures_are_those_of_the_compiled_code() -> None:
+    header = native.SOURCE.path.with_name("interface.h")
+    names = re.findall(r"^struct (\w+)", header.read_text(), re.MULTILINE)
+    lines = ["#include <cstddef>", f'#include "{header}"', f"static_assert(KINDS == {len(native.KINDS)});"]
+    for name in names:
+        of: type[ctypes.Structure] = getattr(native, f"_{name}")
+        lines.append(f"static_assert(sizeof({name}) == {ctypes.sizeof(of)});")
+        for field, *_ in of._fields_:
+            in_c = "in" if field == "inputs" and name != "Pass" else field  # a keyword of Python
+            lines.append(f"static_assert(offsetof({name}, {in_c}) == {getattr(of, field).offset});")
+    command = [COMPILERS[0], "-std=c++17", "-x", "c++", "-fsyntax-only", "-"]
+    checked = subprocess.run(command, input="\n".join(lines), text=True, capture_output=True)
+    assert len(names) == 9
+    assert not checked.returncode, checked.stderr
 
 
 @pytest.mark.parametrize("name", CONFIGS)
