@@ -39,7 +39,6 @@ Document = Annotated[str, Field(max_length=32 << 20)]  # a novel has a million c
 Count = Annotated[int, Field(ge=0, le=WHOLE)]
 Whole = Annotated[int, Field(ge=-WHOLE, le=WHOLE)]
 Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
-Milliseconds = Annotated[float, Field(ge=0, le=86_400_000, allow_inf_nan=False)]
 
 
 def _file_name(path: str) -> str:

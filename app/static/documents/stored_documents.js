@@ -12,9 +12,7 @@ import { Changed, MOST_TITLE, inLines, newDocument, openingOf, titleOf } from ".
 import { OWN_WAIT, lockDocument, openDocuments, withLock } from "./document_lock.js";
 import { FileDocuments, keepIn, whereKept } from "./file_documents.js";
 import { emit } from "../shared/dom.js";
-import {
-  forgetOldTexts, forgetUnsaved, keepLastDocument, keepPlace, keepUnsaved, oldTexts, recallPlace, recallUnsaved,
-} from "../shared/memory.js";
+import { forgetUnsaved, keepUnsaved, recallPlace, recallUnsaved } from "../shared/memory.js";
 import { ConnectionLost } from "../shared/transport.js";
 
 /** @typedef {import("./document.js").Document} Document */
@@ -47,28 +45,7 @@ export class StoredDocuments {
     const { where } = await whereKept();
     this.store = where === "files" ? new FileDocuments() : await BrowserDocuments.open();
     if (where === "files") await this.moveFromBrowser();
-    await this.migrate();
     await this.saveLeftovers();
-  }
-
-  /** Create documents from the texts of versions without documents, once. */
-  async migrate() {
-    const move = async () => {
-      const [first, ...others] = oldTexts();
-      if (first === undefined) return;
-      for (const text of [...others, first]) {
-        const caret = [text.length, text.length];
-        const document = newDocument({ text: inLines(text), caret });
-        await this.opened().write(document, "").catch((error) => {
-          if (error instanceof ConnectionLost || !keepUnsaved(document, false)) throw error;
-        });
-        const { id } = document;
-        keepLastDocument(id);
-        keepPlace({ id, caret, scroll: 0 }); // the last of them is shown
-      }
-      forgetOldTexts();
-    };
-    await (navigator.locks ? navigator.locks.request("polydraft.migrate", move) : move());
   }
 
   /** Save the unsaved texts that earlier pages left in localStorage. One that the store refuses stays there. */

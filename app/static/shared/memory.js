@@ -12,7 +12,6 @@ export const TAKES = "polydraft.takes"; // how many drafts were taken in this br
 export const LARGER = "polydraft.larger"; // whether the line about larger models was closed
 export const UNSAVED = "polydraft.unsaved."; // + id
 
-const TEXT = "polydraft.text"; // the text, as versions without documents stored it
 const INCOGNITO = "polydraft.incognito";
 const TAB = "polydraft.tab";
 const LAST = "polydraft.last";
@@ -115,17 +114,6 @@ export function recallUnsaved(forTab) {
     return documents.filter((document, n) => document?.id === keys[n].slice(UNSAVED.length)); // not a damaged one
   };
   return attempt(read) ?? [];
-}
-
-/** Texts stored by versions without documents, this tab's first. @returns {string[]} */
-export function oldTexts() {
-  const texts = attempt(() => [sessionStorage.getItem(TEXT), localStorage.getItem(TEXT)]) ?? [];
-  return [...new Set(texts.filter((text) => text?.trim()))].map(String);
-}
-
-export function forgetOldTexts() {
-  attempt(() => sessionStorage.removeItem(TEXT));
-  attempt(() => localStorage.removeItem(TEXT));
 }
 
 /**

@@ -210,23 +210,6 @@ def test_while_page_and_model_load_what_is_typed_is_kept_and_a_quiet_line_is_sho
     expect(line).to_be_hidden()
 
 
-def test_the_text_of_older_versions_becomes_a_document_once(
-    context: BrowserContext, server: Server, fake: FakeDrafts
-) -> None:
-    first = Editor(context.new_page(), fake)
-    first.page.goto(server.url + "/page/icon.svg")  # of the same origin
-    first.page.evaluate(
-        "([here, all]) => { sessionStorage['polydraft.text'] = here; localStorage['polydraft.text'] = all }",
-        [STORY, LETTER],
-    )
-    first.open(server.url)
-    assert first.text == STORY
-    lists(first, "Dear Ms Hollis,", STORY)
-    first.reload()
-    first.wait(lambda: len(titles(first)) == 2, "two documents")
-    assert first.page.evaluate("localStorage['polydraft.text']") is None
-
-
 def test_a_text_that_cannot_be_saved_shows_a_notice(editor: Editor) -> None:
     editor.page.evaluate(
         "() => { IDBDatabase.prototype.transaction = () => { throw new DOMException('The disk is full.') } }"
