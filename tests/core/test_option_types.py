@@ -97,7 +97,7 @@ RULES = [DRY, XTC, Eta, MinP, Mirostat, Temperature, TopH, TopK, TopNSigma, TopP
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("value", ["x", None, {}, object(), ["x"], [None]], ids=repr)
+@pytest.mark.parametrize("value", ["x", None, {}, object(), ["x"], [None]], ids=lambda value: type(value).__name__)
 def test_every_number_of_a_rule_refuses_what_is_none(rule: Any, value: Any) -> None:
     more = {"metric": "uniform"} if rule is TopW else {}
     numbers = [each.name for each in signature(rule).parameters.values() if type(each.default) in (int, float)]
