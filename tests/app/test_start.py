@@ -110,6 +110,7 @@ def test_without_a_command_nothing_runs_beside_the_app() -> None:
         # The number of a compilation that was killed belongs to another process.
         (os.getpid(), 999, "llama-cpp-python is not installed; run `make setup-llama`, or use --backend torch."),
     ],
+    ids=["compiles", "has ended", "was killed"],
 )
 def test_llama_cpp_that_is_being_compiled_is_distinguished(
     process: int, age: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_gguf: Path
