@@ -36,7 +36,7 @@ def used(name: str) -> set[str]:
         source += inspect.getsource(texts_of)
     if "loaded(options" in source:
         source += inspect.getsource(loaded)
-    found = {FIELDS.get(field, field) for field in re.findall(r"\boptions\.(\w+)", source)}
+    found = {FIELDS.get(field, field) for field in re.findall(r"(?<!app\.)\boptions\.(\w+)", source)}
     return found | ({"plot"} if hasattr(module, "plots") else set())
 
 

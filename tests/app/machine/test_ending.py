@@ -15,6 +15,12 @@ import pytest
 
 from tests.paths import ROOT
 
+USUAL = """
+import signal
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)  # whatever starts the tests may ignore them
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
 SLOW = """
 import sys, time
 from app.service import service
@@ -46,7 +52,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 
 def started(code: str, home: dict[str, str]) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", USUAL + code], env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     while (line := process.stdout.readline()) and "loading" not in line:
@@ -79,8 +85,8 @@ STUBBORN = """
 import time
 from app.machine import ending
 ending.end_on_signals()
-print("loading", flush=True)
 try:
+    print("loading", flush=True)
     time.sleep(60)
 finally:
     print("again", flush=True)
@@ -124,5 +130,5 @@ def test_ctrl_c_before_the_command_is_known_prints_no_traceback(home: dict[str, 
         "sys.meta_path.insert(0, Slow())\n"
         "from polydraft.__main__ import main\nmain()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=home, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", USUAL + code], env=home, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (130, "")
