@@ -67,8 +67,9 @@ def noted(stop: Callable[[], None]) -> Iterator[None]:
 
 def leave(code: int) -> NoReturn:
     """Ends the process at once, with its compilers and without its threads."""
-    for name in [name for name in sys.modules if name.endswith("core.models.native_library")]:  # without an import now
-        sys.modules[name].end_compilers()
+    for name, module in list(sys.modules.items()):  # an import would take too long now
+        if name.endswith("core.models.native_library"):
+            module.end_compilers()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()

@@ -123,8 +123,9 @@ def serve(
 
         try:
             loaded = load_autocomplete(name, backend, precision=chosen, in_background=True, bases=bases, prose=True)
-            if cache is not None and loaded.model.backend == "llama.cpp":
-                loaded.remark("--cache-memory changes nothing for llama.cpp, whose cache has a fixed size.")
+            if cache is not None and not loaded.model.cache_grows:
+                where = f"{loaded.model.backend} on {loaded.model.device}"
+                loaded.remark(f"--cache-memory changes nothing for {where}, whose cache has a fixed size.")
             loaded.model.most_cache = cache
             if draft_model is not None:
                 offer_draft_model(loaded, draft_model, backend, precision)

@@ -88,6 +88,7 @@ class LanguageModel(ABC):
     notice: str | None = None  # a message for the user about how it was loaded
     depth: int = 0  # number of layers, if the backend provides it
     watched: tuple[int, ...] = ()  # see `watch`
+    cache_grows: bool = False  # otherwise its size is fixed, and `most_cache` changes nothing
     most_cache: int | None = None
     adapters: tuple[tuple[Adapter, float], ...] = ()
     _tried: tuple[tuple[tuple[Adapter, float], ...], ...] = ()  # the latest adapters that were fed tokens

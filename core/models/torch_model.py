@@ -42,6 +42,7 @@ class TorchModel(LanguageModel):
     """A causal model on one device. See `LanguageModel` for the attributes."""
 
     backend = "torch"
+    cache_grows = True
 
     def __init__(self, module: Module, tokenizer: Tokenizer, name: str, context_length: int) -> None:
         """Raises ModelFileError for a model whose cache cannot be rewound, or that accepts no embeddings."""
@@ -91,7 +92,9 @@ class TorchModel(LanguageModel):
     def has_room(self, positions: int) -> bool:
         size = self.position_bytes
         device = self.layers.device
-        most = self.most_cache or (usual_limit(size) if device.type == "cpu" else math.inf)
+        most = self.most_cache
+        if most is None:
+            most = usual_limit(size) if device.type == "cpu" else math.inf
         return room_in_cache(self.cache_bytes, positions * size, free_bytes(device), size, most)
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:

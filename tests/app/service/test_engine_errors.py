@@ -268,3 +268,12 @@ def test_200_live_tabs_are_all_answered_and_the_cache_stays_within_its_limit_whi
 async def events_of(job: Job) -> AsyncIterator[dict[str, Any]]:
     while (event := await job.next_event()) is not None:
         yield event
+
+
+def test_a_chosen_limit_holds_also_if_it_is_none_at_all(
+    autocomplete: Autocomplete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = autocomplete.model
+    assert model.cache_grows and model.has_room(1)
+    monkeypatch.setattr(model, "most_cache", 0)
+    assert not model.has_room(1)
