@@ -29,6 +29,8 @@ export class BaseStores {
     /** Changes that are sent one after the other, and how many of them are not answered yet. */
     this.sending = Promise.resolve();
     this.waiting = 0;
+    /** The list that is being asked for: the next one is asked for after it, so that no older answer is drawn last. */
+    this.refreshing = Promise.resolve();
     tab.onSubmit(".ps-base-add", async (form) => {
       await postJson("/api/base-stores/add", { file: field(form, "file").value.trim() });
       form.reset();
@@ -37,7 +39,11 @@ export class BaseStores {
     });
   }
 
-  async refresh() {
+  refresh() {
+    return (this.refreshing = this.refreshing.catch(() => {}).then(() => this.drawList()));
+  }
+
+  async drawList() {
     const { stores, fixed } = /** @type {{stores: BaseStore[], fixed: boolean}} */ (await getJson("/api/base-stores"));
     if (this.waiting) return; // a newer change would be undone on the page; its answer draws the list
     this.fixed = fixed;

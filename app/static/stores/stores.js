@@ -73,6 +73,8 @@ export class StoresTab {
     this.switching = new Set();
     /** What can be undone, newest last: the name, and the tickets by store. @type {{name: string, tickets: Map<string, string>}[]} */
     this.forgotten = [];
+    /** The list that is being asked for: the next one is asked for after it, so that no older answer is drawn last. */
+    this.refreshing = Promise.resolve();
 
     const undo = this.find(".ps-forgotten");
     undo.querySelector("button")?.addEventListener("click", () => this.act(() => this.undo(), undo));
@@ -148,7 +150,11 @@ export class StoresTab {
 
   // ---------------------------------------------------------------- the list
 
-  async refresh() {
+  refresh() {
+    return (this.refreshing = this.refreshing.catch(() => {}).then(() => this.drawList()));
+  }
+
+  async drawList() {
     this.drawNumbers();
     const listed = await getJson("/api/stores");
     this.stores = listed.stores;

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from playwright.sync_api import BrowserContext, FilePayload, Locator, Page, Route, expect
+from playwright.sync_api import APIResponse, BrowserContext, FilePayload, Locator, Page, Route, expect
 
 import ngram_builder
 from app.learning.personal import PersonalStores
@@ -320,6 +320,33 @@ def test_a_domains_store_is_added_weighed_and_used_in_the_documents_that_one_cho
     expect(items).to_have_count(1)
 
 
+def test_a_late_list_of_common_phrases_does_not_replace_a_newer_one(editor: Editor, harbour: Path) -> None:
+    held: list[tuple[Route, APIResponse]] = []
+
+    def hold(route: Route) -> None:
+        if held:
+            route.fallback()
+        else:
+            held.append((route, route.fetch()))  # the list as it is now, which arrives later
+
+    section = common(opened(editor))
+    items = section.locator(".ps-base")
+    section.get_by_role("textbox", name="Add a store").fill(str(harbour / "harbour.ngram"))
+    section.get_by_role("button", name="Add store").click()
+    expect(items).to_have_count(2)
+    editor.page.route("**/api/base-stores", hold)
+    section.get_by_label("harbour: use in").select_option("all documents")
+    editor.wait(lambda: held, "the list after the change")
+    section.get_by_role("button", name="Remove harbour").click()
+    expect(section.page.locator(".ps-status")).to_have_text("Removed harbour; its file is still there.")
+    editor.page.wait_for_timeout(200)
+    route, older = held[0]
+    route.fulfill(response=older)
+    expect(items).to_have_count(1)
+    editor.page.wait_for_timeout(200)
+    expect(items).to_have_count(1)
+
+
 def test_a_damaged_entry_of_the_choice_can_only_be_removed(
     editor: Editor, shared: tuple[Server, FakeDrafts, Path], harbour: Path
 ) -> None:
@@ -550,7 +577,7 @@ def test_search_shows_continuations_counts_and_sources_and_what_is_found_is_forg
     assert rows == [["your", "3 ×", "letter.txt (2), notes.md (1)"], ["the", "1 ×", "letter.txt"]]
 
     search(filled, "thank you for")
-    filled.get_by_role("button", name="Forget “thank you for”").click()
+    filled.get_by_role("button", name="Forget “thank you for”", exact=True).click()  # not that of “thank  YOU for”
     dialog = filled.get_by_role("dialog")
     expect(dialog).to_contain_text("4 places with 52 characters, in 2 passages of me, will be removed")
     expect(dialog).to_contain_text("You can undo this until you close the page.")
