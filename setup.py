@@ -1,7 +1,7 @@
 """Builds the wheel: moves the packages of the product into one, `polydraft`, and changes their imports accordingly.
 
-Packages called `app` and `core` could collide with others in a site-packages folder. `measure/setup.py` builds a second
-wheel, which adds `polydraft.measure`. An editable install changes nothing.
+Packages called `app` and `core` could collide with others in a site-packages folder. `research/setup.py` builds a
+second wheel, which adds `polydraft.research`. An editable install changes nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).parent
 INTO = "polydraft"
 DATA = "assets"  # the code finds it beside `core`
-MEASURE = "measure"
-TOPS = ("app", "core", MEASURE, "ngram_builder", "training")
+RESEARCH = "research"
+TOPS = ("app", "core", RESEARCH, "ngram_builder", "training")
 
 
 class BuildInside(build_py):
@@ -29,8 +29,8 @@ class BuildInside(build_py):
         for name in (*TOPS, INTO):  # left by an earlier build
             shutil.rmtree(built / name, ignore_errors=True)
         super().run()
-        shutil.rmtree(built / MEASURE)
-        for name in set(TOPS) - {MEASURE}:
+        shutil.rmtree(built / RESEARCH)
+        for name in set(TOPS) - {RESEARCH}:
             shutil.move(built / name, built / INTO / name)
         rewrite(built / INTO)
         shutil.copytree(ROOT / DATA, built / INTO / DATA)

@@ -2,7 +2,7 @@
 
 Drafting gives the beginning of a draft, up to the end of a word, the product of its tokens' probabilities. How often
 it comes true may depend on how the draft was made, so each `Making` may have a map. `polydraft eval time` fits them on
-the validation half of the held-out text; docs/evaluation.md has the diagram and says why none is in use.
+the validation half of the held-out text; research/docs/evaluation.md has the diagram and says why none is in use.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in FILES:
         shutil.copy(ROOT / name, source / name)
     flags = ["--no-deps", "--no-build-isolation", "--config-settings=--build-option=--compression=stored"]  # takes half
-    pip("wheel", source, source / "measure", source / "deploy/model", *flags, "--wheel-dir", out)
+    pip("wheel", source, source / "research", source / "deploy/model", *flags, "--wheel-dir", out)
     return out
 
 
@@ -82,19 +82,19 @@ def test_the_wheel_brings_one_package_with_all_its_data(wheels: Path) -> None:
     assert {
         "polydraft/app/static/editor/main.js",
         "polydraft/app/static/icon-192.png",
-        "polydraft/training/instructions.json",
+        "polydraft/research/training/instructions.json",
         "polydraft/core/models/native/weights.h",
         "polydraft/assets/base.ngram",
         "polydraft/assets/eagle3-default/model.safetensors",
         "polydraft/assets/prose/adapter_model.safetensors",
         "polydraft/assets/prose/eagle3/model.safetensors",
-        "polydraft/training/heads.py",
+        "polydraft/research/training/heads.py",
     } <= set(names)
     sources = [archive.read(name).decode() for name in names if name.endswith(".py")]
     lines = [line.split() for source in sources for line in source.splitlines()]
     outside = {line[1].split(".")[0] for line in lines if len(line) > 2 and line[0] == "from" and line[2] == "import"}
     assert not outside & set(PARTS) - {"polydraft"}
-    assert not [name for name in names if name.startswith("polydraft/measure")]
+    assert not [name for name in names if name.startswith("polydraft/research")]
 
 
 def test_it_drafts_from_anywhere_without_the_repository(installed: Path, tmp_path: Path) -> None:
@@ -113,14 +113,14 @@ def test_measurements_come_with_a_wheel_of_their_own_and_programs_import_both_by
 ) -> None:
     done = run([installed / "polydraft", "bench", "drafts", "--json"], tmp_path)
     assert (done.stdout, done.returncode) == ("", 1)
-    assert "`pip install polydraft-measure` adds it" in done.stderr
-    pip("--python", installed / "python", "install", "--no-deps", "--no-index", wheel_of(wheels, "polydraft_measure"))
+    assert "`pip install polydraft-research` adds it" in done.stderr
+    pip("--python", installed / "python", "install", "--no-deps", "--no-index", wheel_of(wheels, "polydraft_research"))
     done = run([installed / "polydraft", "eval", "tune-paper", "--k", "3"], tmp_path)
     assert "--k changes nothing in tune-paper" in done.stderr, "the evaluation's own check of its options"
     code = """
 from polydraft.core.ngram.store import NgramStore
 from polydraft.app.cli.desktop import STATIC
-import polydraft.measure.bench.startup as startup
+import polydraft.research.bench.startup as startup
 print(startup.ROUNDS)
 import app
 """

@@ -12,9 +12,9 @@ import pytest
 
 from tests.paths import ROOT
 
-PACKAGES = ("app", "core", "measure", "ngram_builder", "training")
+PACKAGES = ("app", "core", "ngram_builder", "research", "training")
 ALLOWED = {  # package -> the packages that it may import
-    "measure": {"app", "core", "ngram_builder", "training"},
+    "research": {"app", "core", "ngram_builder", "training"},
     "app": {"core", "ngram_builder", "training"},
     "ngram_builder": {"core.errors", "core.files", "core.models", "core.ngram"},
     "training": {"core", "ngram_builder.readers"},
@@ -104,14 +104,14 @@ def test_the_arrows_between_packages_point_one_way() -> None:
     assert wrong == set()
 
 
-def test_the_tests_of_the_product_do_not_import_measurements() -> None:
-    """`make test-product` runs them. Only those of tests/measure import `measure`, also in code for other processes."""
-    files = [path for path in (ROOT / "tests").rglob("*.py") if "measure" not in path.relative_to(ROOT).parts]
+def test_the_tests_of_the_product_do_not_import_research() -> None:
+    """Only those of tests/research import `research`, also in code for other processes."""
+    files = [path for path in (ROOT / "tests").rglob("*.py") if "research" not in path.relative_to(ROOT).parts]
     assert len(files) > 100
-    statement = re.compile(r"^\s*(?:from|import) measure\b", re.MULTILINE)
+    statement = re.compile(r"^\s*(?:from|import) research\b", re.MULTILINE)
     found = [path.relative_to(ROOT).as_posix() for path in files if statement.search(path.read_text(encoding="utf-8"))]
     assert found == []
-    assert statement.search("x = 1\n    from measure.report import Report\n")
+    assert statement.search("x = 1\n    from research.report import Report\n")
 
 
 # In core: each may import those after it, never one before it.

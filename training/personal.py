@@ -36,7 +36,7 @@ from training.held_out import LEAST_HELD_OUT, held_out_windows, mean_and_error, 
 STATE = "training.safetensors"  # in the folder `PersonalStore.learned`
 HELD_OUT = 0.1  # share of the text
 CURVE_WINDOWS = 6  # of them for the curve during training
-LEAST_STEPS, MOST_EPOCHS = 40, 4  # of the optimiser; docs/evaluation.md has the figures
+LEAST_STEPS, MOST_EPOCHS = 40, 4  # of the optimiser; research/docs/evaluation.md has the figures
 MOST_RATE = 2.0  # times the usual learning rate, for texts too short for that many steps
 STRENGTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 MOST_COST = 0.01  # of the mean ln p of general text

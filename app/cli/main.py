@@ -22,7 +22,6 @@ from app.cli import flags
 from app.cli import learn as learn_cli
 from app.cli import models as models_cli
 from app.cli import ngram as ngram_cli
-from app.cli import train as train_cli
 from app.cli.shared import (
     AllowHost,
     AllowOrigin,
@@ -67,7 +66,6 @@ class Sentences(TyperGroup):
 
 app = typer.Typer(cls=Sentences, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.add_typer(ngram_cli.app, name="ngram")
-app.add_typer(train_cli.app, name="train")
 app.add_typer(models_cli.app, name="models")
 
 
@@ -345,27 +343,27 @@ def doctor(model: Model = "default", as_json: Json = False) -> None:
 app.command()(learn_cli.learn)
 
 
-def _add_measurements() -> None:
-    """Adds `bench` and `eval` from the package of measurements: a checkout has it, and the wheel polydraft-measure adds
-    it. The product imports nothing else of it."""
+def _add_research() -> None:
+    """Adds `bench`, `eval` and `train` from the package of research: a checkout has it, and the wheel
+    polydraft-research adds it. The product imports nothing else of it."""
     # In a wheel, both packages are inside `polydraft`. `python -m app.cli.main` calls this module `__main__`.
-    package = (__package__ or "").removesuffix("app.cli") + "measure"
+    package = (__package__ or "").removesuffix("app.cli") + "research"
     if find_spec(package):
         import_module(f"{package}.cli").register(app)
         return
 
     def missing(ctx: typer.Context) -> None:
         raise InputError(
-            f"This installation has no `polydraft {ctx.command.name}`. `pip install polydraft-measure` adds it; a "
+            f"This installation has no `polydraft {ctx.command.name}`. `pip install polydraft-research` adds it; a "
             "checkout of the repository has it."
         )
 
-    for name in ("bench", "eval"):
+    for name in ("bench", "eval", "train"):
         anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-        app.command(name, help="Needs the package polydraft-measure.", context_settings=anything)(missing)
+        app.command(name, help="Needs the package polydraft-research.", context_settings=anything)(missing)
 
 
-_add_measurements()
+_add_research()
 
 
 def main() -> None:

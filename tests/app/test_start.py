@@ -62,7 +62,7 @@ create_app(DraftService(lambda _: None))
 sys.path.insert(0, {str(tmp_path)!r})
 import own
 """
-    not_for_commands = ("ngram_builder", "measure.options", "torch", "gradio", *SLOW)
+    not_for_commands = ("ngram_builder", "research.options", "torch", "gradio", *SLOW)
     assert loaded(
         ("import app.cli.main", not_for_commands),
         ("import app.clients.lsp.server", ("fastapi", "torch")),

@@ -13,7 +13,7 @@ import { attempt } from "../shared/memory.js";
 const KEPT = "polydraft.pace";
 const KNOWN_AFTER = 200; // keys until the numbers count as known
 const TAKINGS = 20; // takings until their own time replaces the published mean
-const PUBLISHED = { key_ms: 157, look_ms: 50, take_ms: 700, word_ms: 120 }; // see docs/evaluation.md
+const PUBLISHED = { key_ms: 157, look_ms: 50, take_ms: 700, word_ms: 120 }; // see research/docs/evaluation.md
 const QUICKEST_KEY = 30; // ms; a key that is held down repeats so fast, and programs type faster
 const LONGEST = 10_000; // ms; after a longer time without a key the writer was elsewhere
 // A longer time without a key is thought, not typing. The mean of slow typists is 480 ms (Dhakal et al. 2018), so a second

@@ -1,0 +1,163 @@
+"""`bench drafts`: the time of k drafts of 10 tokens, after a prefix of 32 tokens whose logits are cached.
+
+All runs use the same model interface and are interleaved round by round, each round with another prefix:
+superposed drafts that branch at their first token, as in the paper, with r exact steps; superposed drafts with the
+app's default forks and exact steps; one greedy draft; k sampled sequences in one batch; k sampled sequences in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from core.autocomplete import load_autocomplete
+from core.errors import BackendUnavailable
+from core.models import LanguageModel, Row, Sequence
+from core.ngram import NgramStore
+from core.options import LIBRARY, Backend
+from core.superposed import superpose
+from research.report import BenchOptions, Report, ReportRow, Timings, interleaved
+from training import texts as text
+
+LENGTH = 10
+PREFIX = 32
+KS = (1, 3, 8)
+BACKENDS: tuple[Backend, ...] = ("llama.cpp", "torch")
+ROUNDS = {"llama.cpp": 20, "torch": 8}
+GREEDY = "one greedy draft"
+NEVER = frozenset[int]()  # no token ends a draft, so all have the same length
+SHORTLIST = 40  # sampling considers this many tokens: sorting the whole vocabulary would slow the peer down
+
+# The targets on llama.cpp: name, one time, the other, bound of their ratio
+TARGETS = [
+    ("superposed, r=0, k=3 / one greedy draft", "superposed r=0 k=3", GREEDY, "<= 1.05"),
+    ("superposed, r=0, k=8 / one greedy draft", "superposed r=0 k=8", GREEDY, "<= 1.10"),
+    (
+        "sampled in one batch / superposed, r=0, k=3",
+        "sampled in one batch k=3",
+        "superposed r=0 k=3",
+        ">= 1.55",
+    ),
+    (
+        "sampled in one batch / superposed, r=0, k=8",
+        "sampled in one batch k=8",
+        "superposed r=0 k=8",
+        ">= 3.1",
+    ),
+    ("superposed, r=1, k=3 / one greedy draft", "superposed r=1 k=3", GREEDY, "<= 1.20"),
+    ("superposed, r=1, k=8 / one greedy draft", "superposed r=1 k=8", GREEDY, "<= 1.45"),
+]
+
+
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+    report = Report("drafts")
+    for backend in BACKENDS if options.backend == "auto" else (options.backend,):
+        progress(f"loading the model on {backend}")
+        try:
+            autocomplete = load_autocomplete(options.model, backend, options.store)
+        except BackendUnavailable as error:
+            report.rows.append({"backend": backend, "method": "not measured", "note": str(error)})
+            continue
+        model = autocomplete.model
+        prefixes = text.prefixes(model.tokenizer, text.load(options.text), 64, PREFIX)
+        rounds = options.repetitions or ROUNDS.get(backend, 8)
+        timings = _measure(model, autocomplete.ngrams, prefixes, rounds, backend, progress)
+        report.rows += rows(timings, backend)
+        if backend == "llama.cpp":
+            for name, method, peer, target in TARGETS:
+                report.target(name, timings.ratio(method, peer), target)
+        model.close()
+    return report
+
+
+def rows(timings: Timings, backend: str) -> list[ReportRow]:
+    return [
+        {
+            "backend": backend,
+            "method": name,
+            "ms": timings.median(name) * 1000,
+            "of_one_greedy_draft": timings.ratio(name, GREEDY),
+            "rounds": len(seconds),
+        }
+        for name, seconds in timings.seconds.items()
+    ]
+
+
+def _measure(
+    model: LanguageModel,
+    ngrams: NgramStore | None,
+    prefixes: list[list[int]],
+    rounds: int,
+    backend: str,
+    progress: Callable[[str], None],
+) -> Timings:
+    chance = torch.Generator().manual_seed(0)
+    sequence = model.open()
+    prefix = prefixes[0]
+
+    def ready(number: int) -> None:
+        """Feeds the prefix and computes the logits after it, for the next run."""
+        nonlocal prefix
+        if number >= 0:
+            progress(f"{backend}, round {number + 1} of {rounds}")
+        prefix = prefixes[number % len(prefixes)]
+        sequence.sync(prefix)
+
+    def superposed(k: int, forks: int, exact_steps: int, table: NgramStore | None) -> None:
+        for _ in superpose(
+            model,
+            prefix,
+            k=k,
+            length=LENGTH,
+            ngrams=table,
+            forks=forks,
+            exact_steps=exact_steps,
+            sequence=sequence,
+            stop_ids=NEVER,
+        ):
+            pass
+
+    runs: dict[str, Callable[[], object]] = {GREEDY: lambda: greedy(sequence, prefix)}
+    for k in KS:
+        for name, forks, r in (("r=0", 0, 0), ("r=1", 0, 1), ("with forks", LIBRARY.forks, LIBRARY.exact_steps)):
+            runs[f"superposed {name} k={k}"] = partial(superposed, k, forks, r, None)
+            if ngrams is not None:
+                runs[f"superposed {name} k={k} with n-grams"] = partial(superposed, k, forks, r, ngrams)
+        if k > 1:
+            runs[f"sampled in one batch k={k}"] = lambda k=k: sampled(sequence, prefix, k, chance)
+            runs[f"sampled in a row k={k}"] = lambda k=k: [sampled(sequence, prefix, 1, chance) for _ in range(k)]
+    try:
+        return interleaved(runs, rounds, ready)
+    finally:
+        sequence.close()
+
+
+def greedy(sequence: Sequence, prefix: list[int]) -> list[int]:
+    """Greedy decoding: the most probable token at each step."""
+    logits = sequence.sync(prefix)
+    ids = [int(logits.argmax())]
+    while len(ids) < LENGTH:
+        ids.append(int(sequence.feed(ids[-1:]).argmax()))
+    return ids
+
+
+def sampled(sequence: Sequence, prefix: list[int], k: int, chance: torch.Generator) -> list[list[int]]:
+    """k sampled continuations, one row each in every pass; they share the cached prefix."""
+    logits = sequence.sync(prefix).expand(k, -1)  # (k, V)
+    forks = [sequence.fork() for _ in range(k)]
+    drawn = [_draw(logits, chance)]
+    while len(drawn) < LENGTH:
+        rows = [Row(fork, [token]) for fork, token in zip(forks, drawn[-1], strict=True)]
+        drawn.append(_draw(torch.stack(sequence.model.forward(rows)), chance))
+    for fork in forks:
+        fork.close()
+    return [list(ids) for ids in zip(*drawn, strict=True)]
+
+
+def _draw(logits: Tensor, chance: torch.Generator) -> list[int]:
+    """Samples one token per row of (k, V) from its most probable tokens."""
+    best, ids = logits.topk(SHORTLIST)
+    return ids.gather(1, best.softmax(1).multinomial(1, generator=chance)).flatten().tolist()

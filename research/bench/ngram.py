@@ -1,0 +1,157 @@
+"""`bench ngram`: bytes per n-gram, time per look-up, opening and building, beside other formats of the same n-grams.
+
+Measures the app's own store; with --text, a store that a separate process builds from that text.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from core.errors import PolydraftError
+from core.ngram import NgramStore
+from ngram_builder.readers import documents, expand
+from research.bench import ngram_peers
+from research.bench.child import COMMAND
+from research.bench.lookups import of_a_step
+from research.bench.ngram_peers import Peer
+from research.report import BenchOptions, Progress, Report, ReportRow, interleaved
+
+BASE = Path(__file__).parents[2] / "assets" / "base.ngram"
+DRAFTS, CANDIDATES = 8, 24
+ROUNDS = 50
+MEMORY = "2G"
+OURS, AGAIN = "Polydraft", "Polydraft, cached contexts"
+
+
+def measure(options: BenchOptions, progress: Progress) -> Report:
+    report = Report("ngram")
+    with tempfile.TemporaryDirectory(prefix="polydraft-bench-") as name:
+        folder = Path(name)
+        path, tokens, built = BASE, [], None
+        if options.text:
+            progress("building the store")
+            path = folder / "store.ngram"
+            built = build(options, path)
+        store = NgramStore.open(path, verify=True)
+        if options.text:
+            progress("reading the corpus for infini-gram")
+            tokens = _corpus(options)
+        sizes, n = store.sizes, len(store)
+        opening = interleaved({"opening": lambda: NgramStore.open(path)}, 10).median("opening")
+        peers = list(_peers(store, folder, tokens, progress))
+        progress("looking up")
+        times = _times(store, peers, options.repetitions or ROUNDS)
+        report.rows.append(_row(Peer(OURS, path.stat().st_size, "disk"), n, times[OURS]))
+        report.rows.append({"store": AGAIN, "us_per_look_up": times[AGAIN]})
+        for peer in peers:
+            things = n if peer.of == "n-gram" else int(store.manifest["tokens"])
+            report.rows.append(_row(peer, things, times.get(peer.name, math.nan)))
+        progress("drafting with it")
+        of_a_step(store, options, report)
+        exact = " (exact counts)" if store.manifest["records"]["wide_type"] != "log8" else ""
+        report.target("trie, bytes per n-gram", sizes["trie"] / n, "<= 2.1")
+        report.target(f"whole store, bytes per n-gram{exact}", path.stat().st_size / n, "<= 3.5")
+        report.target("µs per (context, candidate, order), new contexts", times[OURS], "<= 1")
+        report.target("opening, ms", opening * 1000, "<= 50")
+        if built:
+            seconds, processor, peak = built
+            report.rows.append({"store": "building it", "cores": os.cpu_count(), "processor_s": processor})
+            report.target("build, s", seconds, "<= 90")
+            report.target("build, peak of resident memory, GiB", peak / (1 << 30), "<= 2")
+        return report
+
+
+def build(options: BenchOptions, path: Path) -> tuple[float, float, int]:
+    """Builds a store from the text with the command for users. Returns seconds, seconds of processor time, and the peak
+    of resident memory in bytes."""
+    command = ["ngram", "build", str(options.text), "-o", str(path), "--memory", MEMORY, "--tokenizer", options.model]
+    log = path.with_suffix(".log")
+    began = time.perf_counter()
+    redirect = [(os.POSIX_SPAWN_OPEN, handle, str(log), os.O_WRONLY | os.O_CREAT, 0o600) for handle in (1, 2)]
+    argv = [sys.executable, "-m", COMMAND, *command]
+    pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=redirect)
+    _, status, usage = os.wait4(pid, 0)
+    if status:
+        raise PolydraftError(f"The store could not be built: {log.read_text(errors='replace').strip()[-600:]}")
+    peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return time.perf_counter() - began, usage.ru_utime + usage.ru_stime, peak
+
+
+def questions(store: NgramStore, rounds: int, seed: int = 0) -> list[tuple[list[list[int]], list[list[int]]]]:
+    """Returns for each round DRAFTS contexts, and CANDIDATES for each. Half of the contexts are stored ones, with one
+    candidate that followed them; in the others the tokens are shuffled. Candidates are sampled by their frequency."""
+    chance = random.Random(seed)
+    longest = [ids for ids, count, _ in store.ngrams() if len(ids) == store.orders[-1] and count]
+    single = [(ids[0], count) for ids, count, _ in store.ngrams() if len(ids) == 1]
+    tokens, weights = zip(*single, strict=True)
+    pairs = []
+    for _ in range(rounds):
+        contexts, candidates = [], []
+        for draft in range(DRAFTS):
+            *context, last = chance.choice(longest)
+            if draft % 2:
+                chance.shuffle(context)
+            contexts.append(context)
+            candidates.append([last, *chance.choices(tokens, weights, k=CANDIDATES - 1)])
+        pairs.append((contexts, candidates))
+    return pairs
+
+
+def _times(store: NgramStore, peers: list[Peer], rounds: int) -> dict[str, float]:
+    """Returns µs per look-up by name. All peers get the same queries in the same round."""
+    queries = questions(store, rounds + 1)
+    now = queries[0]
+    each = DRAFTS * CANDIDATES * len(store.orders)
+    counts = {OURS: each, AGAIN: each} | {p.name: each if p.by_order else DRAFTS * CANDIDATES for p in peers}
+
+    def ours() -> None:
+        store.probabilities_batch(*now)
+
+    def fresh() -> None:
+        store.forget_looked_up()
+        ours()
+
+    runs: dict[str, Callable[[], object]] = {OURS: fresh, AGAIN: ours}
+    for peer in peers:
+        if (lookups := peer.lookups) is not None:
+            runs[peer.name] = lambda lookups=lookups: lookups(*now)
+
+    def before(number: int) -> None:
+        nonlocal now
+        now = queries[number + 1]
+        ours()  # caches every context; `fresh` clears the cache
+
+    timings = interleaved(runs, rounds, before=before)
+    return {name: timings.median(name) / counts[name] * 1e6 for name in runs}
+
+
+def _peers(store: NgramStore, folder: Path, tokens: list[np.ndarray], progress: Progress) -> Iterator[Peer]:
+    for make in (ngram_peers.dictionaries, ngram_peers.sqlite, ngram_peers.kenlm):
+        progress(f"the same in {make.__name__}")
+        yield from make(store, folder)
+    progress("the same in infini-gram")
+    yield from ngram_peers.infini_gram(store, folder, tokens)
+
+
+def _corpus(options: BenchOptions) -> list[np.ndarray]:
+    from core.models import load_model
+
+    tokenizer = load_model(options.model).tokenizer
+    texts = (text for file in expand([options.text or ""]) for text in documents(file, lambda _: None))
+    return [np.array(tokenizer.encode(text), dtype=np.uint32) for text in texts]
+
+
+def _row(peer: Peer, things: int, us: float) -> ReportRow:
+    if peer.note:
+        return {"store": peer.name, "note": peer.note}
+    each = peer.bytes / things if peer.bytes > 0 else math.nan  # nan if it is too little to measure
+    return {"store": peer.name, "bytes_each": each, "of": f"{peer.of}, {peer.where}", "us_per_look_up": us}

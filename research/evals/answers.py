@@ -1,0 +1,190 @@
+"""`eval answers`: correct answers of sampling rules against the temperature (Top-nσ, Table 1, Figures 4 and 5; Top-W,
+Table 1).
+
+The questions are those of `templated`, or those of a file (`research.questions`), for a larger model. Every rule
+samples N answers to each question (`--votes`). `exact_match` is the share of correct answers; `majority` the share of
+questions whose most frequent answer is correct (majority@N); `difference` is in exact match to Top-nσ at the same
+temperature, by the same questions. `_ci` is half of the 95 % confidence interval over questions. The rows `n = …` are the map of n × T
+of Top-nσ's Figure 5; `greedy` is the deterministic peer.
+
+With `--exact` no answer is sampled: `exact_match` is the mean probability of a right answer (`research.chances`), so
+only the choice of the questions is left to chance. There is no majority then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import Any
+
+from core.autocomplete import Autocomplete, load_autocomplete
+from core.controls import PRESETS
+from core.modes.start import draft
+from core.options import Value
+from research.chances import of_right
+from research.chances import read as read_answers
+from research.evals.templated import KINDS, questions
+from research.options import EvalOptions, chosen, numbers
+from research.plots import heat_map, lines, page, series
+from research.questions import Question, read
+from research.report import Progress, Report, ReportRow, number_in, one_thread, text_in
+from research.scores import half_interval
+
+QUESTIONS = 16  # per kind
+N = 8
+LENGTH = 4  # tokens of an answer to a question of `templated`
+CONTINUED, REPLY = 16, 256  # the same for a file: of a continuation, of a reply
+TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+SIGMAS = (0.3, 0.5, 0.8, 1.3, 2.0, 3.0)  # n of Top-nσ, beside its default
+PEER = "top-n-sigma"
+NEVER = frozenset[int]()  # no token ends an answer
+
+
+Setting = tuple[str, dict[str, Value]]  # a rule and its values
+
+
+def settings() -> dict[str, Setting]:
+    """Rules by the names in the table: the rule's name and its values."""
+    paper = next(preset for preset in PRESETS if preset.name == "Top-W, the paper's")
+    by_name: dict[str, Setting] = {name: (name, {}) for name in ("none", "top-p", "min-p", "top-h")}
+    by_name |= {PEER: (PEER, {}), "top-w": ("top-w", {}), "top-w (the paper's)": ("top-w", dict(paper.values))}
+    for n in SIGMAS:
+        by_name[f"n = {n:g}"] = ("top-n-sigma", {"n": n})
+    return by_name
+
+
+def measure(options: EvalOptions, progress: Progress) -> Report:
+    rules = chosen("rules", options.rules, settings())
+    temperatures = numbers("temperatures", options.temperatures, 0.05, 10) or TEMPERATURES
+    asked = (
+        read(options.text, options.repetitions)
+        if options.text is not None
+        else {kind: questions(kind, options.repetitions or QUESTIONS) for kind in KINDS}
+    )
+    chat = None
+    if any(question.asked for of_kind in asked.values() for question in of_kind):
+        from core.models.chat import chat_template
+
+        chat = chat_template(options.model)
+    autocomplete = load_autocomplete(options.model, options.backend, None)
+    model, report, votes = autocomplete.model, Report("eval answers"), options.votes or N
+    if options.exact:
+        for kind, of_kind in asked.items():
+            report.rows += _exact(autocomplete, kind, of_kind, rules, temperatures, progress)
+        model.close()
+        return report
+    sequence = model.open()
+    for kind, of_kind in asked.items():
+        sample = [(question, question.ids(model.tokenizer, chat)) for question in of_kind]
+
+        def answers(question: Question, ids: list[int], mode: str, k: int, **how: Any) -> list[str]:
+            if options.text is None:
+                how |= {"length": options.length or LENGTH, "stop_ids": NEVER}
+            else:
+                how |= {"length": options.length or (REPLY if question.asked else CONTINUED)}
+            *_, last = draft(model, ids, mode, sequence=sequence, k=k, end_below=0.0, **how)
+            return [question.answer_in(model.tokenizer.decode(sampled)) for sampled in last.ids]
+
+        greedy = [answers(question, ids, "greedy", 1) for question, ids in sample]
+        report.rows.append(row(kind, "greedy", 0.0, of_kind, greedy))
+        for temperature in temperatures:
+            given: dict[str, list[list[str]]] = {}
+            for name, (rule, values) in rules.items():
+                progress(f"{kind}: {name}, T = {temperature:g}")
+                sampler = autocomplete.sampler(rule, values, temperature)
+                given[name] = [
+                    answers(q, ids, "sampled", votes, rule=sampler, seed=i) for i, (q, ids) in enumerate(sample)
+                ]
+            report.rows += [
+                row(kind, name, temperature, of_kind, each, given.get(PEER)) for name, each in given.items()
+            ]
+    sequence.close()
+    model.close()
+    return report
+
+
+def _exact(
+    autocomplete: Autocomplete,
+    kind: str,
+    sample: list[Question],
+    rules: dict[str, Setting],
+    temperatures: Sequence[float],
+    progress: Progress,
+) -> Iterator[ReportRow]:
+    """Yields the rows of one kind, computed from the probability of a right answer to each question."""
+    progress(f"{kind}: reading the questions")
+    with one_thread():
+        answers = read_answers(autocomplete.model, sample)
+        greedy = of_right(answers, autocomplete.sampler("greedy"))
+        yield about(kind, "greedy", 0.0, sample) | compared(greedy)
+        for temperature in temperatures:
+            right: dict[str, list[float]] = {}
+            for name, (rule, values) in rules.items():
+                progress(f"{kind}: {name}, T = {temperature:g}")
+                right[name] = of_right(answers, autocomplete.sampler(rule, values, temperature))
+            for name, chances in right.items():
+                yield about(kind, name, temperature, sample) | compared(chances, right.get(PEER))
+
+
+def row(
+    kind: str,
+    rule: str,
+    temperature: float,
+    sample: list[Question],
+    answers: list[list[str]],
+    peers: list[list[str]] | None = None,
+) -> ReportRow:
+    """Returns one line of the table. `answers[i]` are the answers to `sample[i]`, `peers[i]` those of PEER."""
+    shares = _shares(sample, answers)
+    most = [
+        float(Counter(votes).most_common(1)[0][0] == question.answer) if votes else 0.0
+        for question, votes in zip(sample, answers, strict=True)
+    ]
+    return (
+        about(kind, rule, temperature, sample)
+        | {"majority": fmean(most), "majority_ci": half_interval(most)}
+        | compared(shares, None if peers is None else _shares(sample, peers))
+    )
+
+
+def about(kind: str, rule: str, temperature: float, sample: list[Question]) -> ReportRow:
+    return {"kind": kind, "rule": rule, "T": temperature, "questions": len(sample)}
+
+
+def compared(shares: list[float], peers: list[float] | None = None) -> ReportRow:
+    """Returns the mean share of right answers, and its difference to that of PEER, by the same questions."""
+    figures: ReportRow = {"exact_match": fmean(shares), "exact_match_ci": half_interval(shares)}
+    if peers is not None:
+        apart = [ours - theirs for ours, theirs in zip(shares, peers, strict=True)]
+        figures |= {"difference": fmean(apart), "difference_ci": half_interval(apart)}
+    return figures
+
+
+def _shares(sample: list[Question], answers: list[list[str]]) -> list[float]:
+    """Returns the share of correct answers to each question; 0 if all ended at once."""
+    return [
+        fmean(text == question.answer for text in votes) if votes else 0.0
+        for question, votes in zip(sample, answers, strict=True)
+    ]
+
+
+def plots(report: Report) -> str:
+    """Exact match and majority against T for every rule, and Top-nσ's exact match as a map of n × T (its Figure 5)."""
+    charts = []
+    for kind in dict.fromkeys(text_in(row, "kind") for row in report.rows):
+        rows = [r for r in report.rows if r["kind"] == kind and r["rule"] != "greedy"]
+        rules = [r for r in rows if not text_in(r, "rule").startswith("n =")]
+        for figure in ("exact_match", "majority"):
+            if not all(figure in r for r in rules) or not rules:
+                continue
+            title = f"{kind}: {figure.replace('_', ' ')}"
+            charts.append(lines(title, "temperature", series(rules, "rule", "T", figure)))
+        of_n = {
+            (float(text_in(r, "rule")[4:]), number_in(r, "T")): number_in(r, "exact_match")
+            for r in rows
+            if text_in(r, "rule").startswith("n =")
+        }
+        if of_n:
+            charts.append(heat_map(f"{kind}: exact match of Top-nσ", "n", "T", of_n))
+    return page(charts, across=3)

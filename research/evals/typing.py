@@ -1,0 +1,119 @@
+"""`eval typing`: a simulated typist writes a text by the page's rules, and takes a draft whenever that saves keys.
+
+`app/options/typist.py` describes the typist, who also measures what an adapter is worth to its owner.
+
+The same passages are also measured as in ChaI-TeA (arXiv 2412.18377): at the beginning of each word, the typist takes
+the longest correct beginning of a draft that ends at a word, with one key at any rank. If there is none, the typist
+types the whole word.
+
+    saved@k = (accepted characters - acceptances) / (characters - 1)
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from statistics import fmean
+from typing import Any
+
+from app.options.settings import DraftSettings
+from app.options.typist import Passage, Typed, Way, drafted, passages, typed
+from core.autocomplete import Autocomplete
+from research.evals import slips
+from research.options import EvalOptions, loaded, texts
+from research.report import Progress, Report, ReportRow, counted
+from research.scores import half_interval
+
+CHARACTERS = 1500  # written per kind of text
+KS = (1, 3, 5, 9)
+PEERS_K = 3  # drafts of the peers that have several
+
+_WORD = re.compile(r"\s*\S+")  # for ChaI-TeA: up to the next space
+
+
+def ways(ngrams: bool) -> list[Way]:
+    """Returns the page's drafts for each k, then their peers."""
+
+    def settings(k: int, **changes: Any) -> DraftSettings:
+        return DraftSettings(k=k, ngrams=ngrams, **changes)
+
+    return [
+        *(Way("as shipped", settings(k)) for k in KS),
+        *(Way("distinct beginnings", settings(k, forks=0)) for k in KS[1:]),
+        Way("one greedy draft", settings(1, end_below=0, refill=False), "greedy"),
+        Way("branching greedy", settings(PEERS_K, end_below=0, refill=False), "branching"),
+        Way("beam", settings(PEERS_K, end_below=0, refill=False), "beam"),
+    ]
+
+
+def measure(options: EvalOptions, progress: Progress) -> Report:
+    if options.slips is not None:
+        return slips.measure(options, options.repetitions or CHARACTERS, progress)
+    autocomplete = loaded(options)
+    written = passages(texts(options.text), options.repetitions or CHARACTERS)
+    compared = ways(autocomplete.ngrams is not None)
+    results: dict[Way, list[tuple[str, Typed, float]]] = {way: [] for way in compared}
+    for passage in counted(written, "passage", progress):
+        for way in compared:
+            saved_at_k = 100 * chai_tea(autocomplete, passage, way)
+            results[way].append((passage.kind, typed(autocomplete, passage, way), saved_at_k))
+    autocomplete.model.close()
+    return judged(results)
+
+
+def judged(results: dict[Way, list[tuple[str, Typed, float]]]) -> Report:
+    """Makes rows for every kind of text and for all, and the targets over all."""
+    report = Report("eval typing")
+    kinds = sorted({kind for results_of in results.values() for kind, _, _ in results_of})
+    for kind in [*kinds, "all"] if len(kinds) > 1 else kinds:
+        for way, results_of in results.items():
+            report.rows.append(_row(kind, way, [passage for passage in results_of if kind in (passage[0], "all")]))
+    saved = {
+        (way.name, way.settings.k): fmean(t.saved for _, t, _ in results_of) for way, results_of in results.items()
+    }
+    greedy = saved["one greedy draft", 1]
+    for k, least in ((3, 60), (5, 63), (9, 67)):
+        report.target(f"keys saved in percent, k={k}", saved["as shipped", k], f">= {least}")
+    ratio = saved["as shipped", 3] / greedy if greedy > 0 else float("nan")
+    report.target("keys saved, k=3 / one greedy draft", ratio, ">= 1.42")
+    return report
+
+
+def _row(kind: str, way: Way, passages: list[tuple[str, Typed, float]]) -> ReportRow:
+    saved = [t.saved for _, t, _ in passages]
+    keys = sum((t.keys for _, t, _ in passages), Counter[str]())
+    return {
+        "kind": kind,
+        "drafts": way.name,
+        "k": way.settings.k,
+        "passages": len(passages),
+        "keys_saved_percent": fmean(saved),
+        "ci": half_interval(saved),
+        "saved_at_k_percent": fmean(at_k for _, _, at_k in passages),
+        "at_k_ci": half_interval([at_k for _, _, at_k in passages]),
+        **{f"{name}_keys": keys[name] / keys.total() for name in ("character", "word", "draft")},
+    }
+
+
+def chai_tea(autocomplete: Autocomplete, passage: Passage, way: Way) -> float:
+    """Returns saved@k of a passage, from 0 to 1."""
+    session = autocomplete.open()
+    at, accepted, acceptances = 0, 0, 0
+    while at < len(passage.rest):
+        rest = passage.rest[at:]
+        drafts = drafted(autocomplete, session, passage.before + passage.rest[:at], way, rest)
+        length = max((right_words(draft.text, rest) for draft in drafts), default=0)
+        if length:
+            accepted, acceptances = accepted + length, acceptances + 1
+        else:
+            word = _WORD.match(rest)
+            length = len(word[0]) if word else len(rest)
+        at += length
+    session.close()
+    return (accepted - acceptances) / (len(passage.rest) - 1)
+
+
+def right_words(draft: str, rest: str) -> int:
+    """Returns the length of the longest beginning of a draft that ends at a word and agrees with the writer's text."""
+    ends = [word.end() for word in _WORD.finditer(draft)]
+    return max((end for end in ends if rest.startswith(draft[:end]) and not rest[end : end + 1].isalnum()), default=0)

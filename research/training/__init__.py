@@ -1,0 +1,1 @@
+"""Training of what the papers need: draft heads for EAGLE-3, and the adapter to prose."""

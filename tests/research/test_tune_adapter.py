@@ -1,0 +1,218 @@
+"""`eval tune-adapter`: hyperparameters of adapters are compared on text that they were not trained on, fold by fold."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from app.cli.main import app
+from core.errors import InputError
+from core.models import hf
+from research.evals import tune_adapter
+from research.evals.tune_adapter import (
+    LATER,
+    SHIPPED,
+    AdapterSetting,
+    General,
+    Judged,
+    folds_of,
+    general_of,
+    judged,
+    settings,
+    trained,
+)
+from research.options import EvalOptions
+from training.adapter import AdapterRecipe, Student
+from training.personal import recipe_for
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+QUICK = AdapterRecipe(length=32, rate=1e-2, epochs=2)
+SOME = ("rate 0.004", "general text 0.5")
+
+
+def letters(count: int, alphabet: str) -> str:
+    chance = random.Random(alphabet)
+    return "".join(chance.choice(alphabet) for _ in range(count))
+
+
+@pytest.fixture
+def options(tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> EvalOptions:
+    """A tiny study: some settings, a writer with another alphabet than the general text."""
+    every = settings
+    monkeypatch.setattr(
+        tune_adapter, "settings", lambda pieces: [each for each in every(pieces) if each.name in (SHIPPED, *SOME)]
+    )
+    (tmp_path / "past.txt").write_text(letters(3000, "abcd "))
+    (tmp_path / "general.txt").write_text(letters(3000, "wxyz "))
+    return EvalOptions(
+        model=str(tiny_folder("long compiled llama")),
+        past=tmp_path / "past.txt",
+        text=tmp_path / "general.txt",
+        learned=tmp_path / "kept",
+        repetitions=200,
+        base_store="none",
+    )
+
+
+def test_each_setting_differs_from_the_shipped_recipe_in_one_hyperparameter() -> None:
+    shipped, *others = settings(20)
+    assert shipped == AdapterSetting(SHIPPED, recipe_for(20))
+    changed: dict[str, int] = {}
+    for setting in others:
+        assert setting.beside == (LATER if setting.later and setting.name != LATER else SHIPPED)
+        differs = [name for name, value in asdict(setting.recipe).items() if value != asdict(shipped.recipe)[name]]
+        differs += ["general"] * (setting.general != 0)
+        assert len(differs) == (setting.name != LATER), setting.name
+        for name in differs:
+            changed[name] = changed.get(name, 0) + 1
+    assert changed == dict.fromkeys(("rate", "places", "rank", "epochs", "general", "replays"), 2)
+    assert len({setting.name for setting in [shipped, *others]}) == len(others) + 1
+
+
+def test_no_token_is_both_trained_and_judged() -> None:
+    ids = list(range(5000))
+    folds = folds_of(ids, 64, 10**6)
+    judged_ids: set[int] = set()
+    for fold in folds:
+        seen = {token for part in fold.rest for token in part}
+        held = {token for window in fold.windows for token in window.tolist()}
+        assert set(fold.pieces.flatten().tolist()) <= seen
+        assert not seen & held
+        assert len(fold.pieces) >= len(seen) // 64 - 1
+        judged_ids |= held
+    assert len(judged_ids) > 0.95 * len(ids), "every part is judged once"
+    assert len(folds_of(ids, 64, 192)[0].windows) == 1
+    general = general_of([[list(range(1000))], [list(range(1000, 2000))]], 64)
+    measured = {token for window in general.windows for token in window.tolist()}
+    assert not measured & set(general.pieces.flatten().tolist())
+    assert {max(ids) < 1000 for ids in general.pieces.tolist()} == {True, False}, "pieces of both kinds"
+    with pytest.raises(InputError, match="400 tokens of training text given; at least 1024 expected"):
+        folds_of(ids[:400], 256, 100)
+    with pytest.raises(InputError, match="less than 512 tokens of any kind; give a longer --text"):
+        general_of([[ids[:300]]], 256)
+
+
+def test_a_setting_trains_what_its_name_says(tiny_folder: Callable[[str], Path]) -> None:
+    pieces = np.random.default_rng(0).integers(97, 101, (8, 32))
+    general = General(np.random.default_rng(1).integers(110, 114, (6, 32)), [])
+
+    def seen(**changes: object) -> tuple[list[int], int]:
+        """Numbers of the trained pieces, those of general text from 100; and the tokens that `trained` reports."""
+        student = Student(
+            hf.load(tiny_folder("compiled llama"), "tiny", plain=True).layers.module, QUICK, torch.float32
+        )
+        every = {tuple(ids): n for n, ids in enumerate(pieces.tolist())}
+        every |= {tuple(ids): 100 + n for n, ids in enumerate(general.pieces.tolist())}
+        order: list[int] = []
+        loss = student.loss
+
+        def noted(ids: torch.Tensor, counted: torch.Tensor | None) -> torch.Tensor:
+            order.append(every[tuple(ids[0].tolist())])
+            return loss(ids, counted)
+
+        student.loss = noted
+        *_, tokens = trained(student, replace(AdapterSetting("", QUICK), **changes), pieces, general)  # pyright: ignore[reportArgumentType]
+        return order, tokens
+
+    order, tokens = seen()
+    assert sorted(order) == sorted([*range(8)] * 2)
+    assert tokens == 16 * 32
+    order, tokens = seen(general=0.5)
+    assert len(set(order)) == 12
+    assert tokens == len(order) * 32 == 24 * 32
+    order, tokens = seen(later=True)
+    assert set(order[:8]) == {0, 1, 2, 3}, "the first half alone"
+    later = order[8:]
+    assert len(later) == 16
+    assert sum(number < 4 for number in later) == 8, "with each new piece an earlier one"
+    assert tokens == 24 * 32
+    order, _ = seen(later=True, recipe=replace(QUICK, replays=0))
+    assert set(order[8:]) == {4, 5, 6, 7}
+    with pytest.raises(InputError, match="has 6 pieces to train; 16 expected"):
+        seen(general=2.0)
+
+
+def test_the_command_compares_settings_and_a_later_run_resumes(
+    options: EvalOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = ["--model", options.model, "--past", str(options.past), "--text", str(options.text)]
+    flags += ["--learned", str(options.learned), "--prefixes", "200", "--base-store", "none", "--json"]
+
+    def run(*more: str) -> dict[str, dict[str, float]]:
+        result = CliRunner().invoke(app, ["eval", "tune-adapter", *flags, *more])
+        assert result.exit_code == 0, result.output
+        found = json.loads(result.stdout)
+        assert found["name"] == "eval tune-adapter"
+        return {row["setting"]: row for row in found["rows"]}
+
+    rows = run()
+    assert [*rows] == [SHIPPED, *SOME]
+    assert {row["folds"] for row in rows.values()} == {2}
+    faster, mixed = rows["rate 0.004"], rows["general text 0.5"]
+    assert faster["ln_p_more"] == pytest.approx(faster["ln_p"] - rows[SHIPPED]["ln_p"], abs=2e-4)
+    assert faster["ln_p_more"] > 2 * faster["ln_p_error"] > 0
+    assert mixed["general"] > 2 * max(rows[SHIPPED]["general"], 0), (
+        "general text is predicted better after training on it"
+    )
+    assert mixed["trained_tokens"] > 1.3 * rows[SHIPPED]["trained_tokens"]
+
+    monkeypatch.setattr(tune_adapter, "trained", lambda *_: pytest.fail("this was trained before"))
+    assert run() == rows
+    refused = CliRunner().invoke(app, ["eval", "tune-adapter", *flags, "--share", "90"])
+    assert refused.exit_code == 1
+    assert "has results of another model or text; give another folder" in refused.stderr
+
+
+def test_a_study_ends_in_time_and_keeps_what_is_complete(options: EvalOptions) -> None:
+    report = tune_adapter.measure(replace(options, minutes=1e-9), lambda _: None)
+    assert [row["folds"] for row in report.rows] == [0, 0, 0]
+    assert report.targets == []
+
+    def stop(text: str) -> None:
+        if SOME[0] in text:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune_adapter.measure(options, stop)
+    partly = tune_adapter.measure(replace(options, minutes=1e-9), lambda _: None)
+    assert [row["folds"] for row in partly.rows] == [1, 0, 0]
+
+
+def test_differences_are_paired_and_many_comparisons_need_a_larger_one() -> None:
+    every = [
+        AdapterSetting(SHIPPED, QUICK),
+        AdapterSetting("better", QUICK),
+        AdapterSetting("noisy", QUICK),
+        AdapterSetting("missing", QUICK),
+    ]
+    base = [-5.0, -1.0, -3.0, -2.0]
+
+    def of(gains: list[float], strength: float = 1.0) -> Judged:
+        return Judged([gain - 4 for gain in gains], gains, -0.01, strength, 100, 1.0)
+
+    results = {
+        (every[0], 0): of(base),
+        (every[0], 1): of(base),
+        (every[1], 0): of([gain + more for gain, more in zip(base, (0.10, 0.12, 0.08, 0.10), strict=True)], 0.5),
+        (every[2], 0): of([gain + more for gain, more in zip(base, (1.0, -0.9, 0.9, -0.2), strict=True)]),
+    }
+    report = judged(results, every)
+    shipped, better, noisy, missing = report.rows
+    assert "beside" not in shipped
+    assert [better["gain_more"], better["ln_p_more"]] == pytest.approx([0.1, 0.1])
+    assert better["gain_error"] == pytest.approx(0.00816, abs=1e-4), "of the differences, not of the values"
+    assert noisy["gain_more"] == pytest.approx(0.2)
+    assert missing == {"setting": "missing", "folds": 0}
+    (target,) = report.targets
+    assert target.name.startswith("gain with better less")
+    assert (target.value, target.met) == (pytest.approx(0.1 / 0.00816, rel=0.01), False)
+    assert target.target == "<= 1.96", "5 % for two comparisons, on one side"
