@@ -4,8 +4,8 @@ Table 1).
 The questions are those of `templated`, or those of a file (`research.questions`), for a larger model. Every rule
 samples N answers to each question (`--votes`). `exact_match` is the share of correct answers; `majority` the share of
 questions whose most frequent answer is correct (majority@N); `difference` is in exact match to Top-nσ at the same
-temperature, by the same questions. `_ci` is half of the 95 % confidence interval over questions. The rows `n = …` are the map of n × T
-of Top-nσ's Figure 5; `greedy` is the deterministic peer.
+temperature, by the same questions. `_ci` is half of the 95 % confidence interval over questions. The rows `n = …` are
+the map of n × T of Top-nσ's Figure 5; `greedy` is the deterministic peer.
 
 With `--exact` no answer is sampled: `exact_match` is the mean probability of a right answer (`research.chances`), so
 only the choice of the questions is left to chance. There is no majority then.
