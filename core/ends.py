@@ -18,9 +18,9 @@ _JOINERS = frozenset("'’-‐‑–._/\\@:,&+=~#%*^|")  # between two letters o
 _SENTENCE_ENDS = frozenset(".!?…,;:")
 # A word with punctuation at the end of all that is known: an abbreviation ("e.g.") or a number may go on, but no year.
 _WHOLE_WITH_PUNCTUATION = regex.compile(
-    r"(?:(?:\p{L}{3,}|(?<!\p{N})\p{N}{4})\.|\p{L}[,;:]|[!?…])['\"”’»)\]]*$|[”»)\]]$"
+    r"(?r)(?:(?:\p{L}{3,}|(?<!\p{N})\p{N}{4})\.|\p{L}[,;:]|[!?…])['\"”’»)\]]*$|[”»)\]]$"
 )
-_FOLDER = regex.compile(r"(?:^|\s|[^\s/])\S*[./]\S*[^\W_]/$")  # what ends with a slash and is no "and/or"
+_FOLDER = regex.compile(r"(?r)(?:^|\s|[^\s/])\S*[./]\S*[^\W_]/$")  # what ends with a slash and is no "and/or"
 
 
 def last_end(text: str, most: int, closed: bool) -> int:

@@ -2,8 +2,8 @@
 control: range, step, label, a sentence, the methods that use it and the choices with which it has no effect.
 
 `app.options.settings` makes the HTTP fields from them, the page its sliders, `app.cli.flags` the flags, and a test
-compares them with the table in docs/using.md. `core.drafting.drafts.Options` and `core.autocomplete.CompleteOptions`
-inherit the fields. The options of rules, modes and speculation are in `core.controls`.
+compares them with the table in docs/using.md. `core.drafting.drafts.Options` and `core.ask.Ask` inherit the
+fields. The options of rules, modes and speculation are in `core.controls`.
 """
 
 from __future__ import annotations

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Ids
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
+from core.ask import Ask, KeptRow
 from core.drafting.drafts import Draft, Drafts, Kept
 from core.drafting.rows import with_branches
 from core.ends import last_end
 from core.forms import begins_paragraph, suits
 from core.models.base import Tokenizer, common
-from core.options import LIBRARY
 from core.text import (
-    alike,
+    ShownText,
     following,
     say_the_same,
     says_something,
-    shown,
-    shown_ends,
     up_to_punctuation,
     without_dangling,
     without_repeated,
@@ -80,62 +79,45 @@ class TextDraft:
 
 
 @dataclass(frozen=True)
-class KeptRow:
-    """A row that the page still shows: its number, and the part of its text that is not typed yet."""
-
-    id: int
-    text: str
-
-
-@dataclass(frozen=True)
 class Presentation:
-    """The settings and the context from which `present` makes rows.
+    """What `present` needs to make rows: the request, and its context.
 
     Attributes:
         tokenizer: of the model.
+        ask: the request.
         typed: the bytes of the half-typed word, with which the drafts begin.
-        most: the highest number of rows.
-        distinct: whether rows keep their slots. False: the paper's rule, which sorts drafts by score.
-        tokens: the highest number of a draft's own tokens that a row shows; None for all. Later ones only tell whether
-            its last word is whole.
-        rounded: whether drafts lose words like "and the" at their end.
-        kept: the text of each kept row, by number.
-        before: the text before the caret.
-        earlier: the rows of the previous completions, each with the text before it; the latest first.
-        after: the text after the caret; a row ends where it begins to repeat it.
-        all: whether every draft has a row, also one without text, or with the text of another.
-        lines: whether a draft may have several lines: a text with resets.
-        merge_alike: whether rows that are alike or say the same count as one (`core.text`); else only those with the
-            same text.
-        corrects: whether drafts may begin with another word than the typed one, where that contains a slip.
-        unasked: whether the rows appear without being requested: see `CompleteOptions.unasked`.
+        earlier: the rows of the previous requests, each with the text before it; the latest first.
     """
 
     tokenizer: Tokenizer
-    typed: bytes
-    most: int
-    distinct: bool = LIBRARY.distinct
-    tokens: int | None = None
-    rounded: bool = False
-    kept: Mapping[int, str] = field(default_factory=dict)
-    before: str = ""
+    ask: Ask
+    typed: bytes = b""
     earlier: Ids[tuple[str, TextDraft]] = ()
-    after: str = ""
-    all: bool = False
-    lines: bool = False
-    merge_alike: bool = False
-    corrects: bool = False
-    unasked: bool = False
+
+    @cached_property
+    def most(self) -> int:
+        """The highest number of rows."""
+        return self.ask.mode.most(self.ask.k)
+
+    @cached_property
+    def kept(self) -> Mapping[int, str]:
+        """The text of each kept row, by number."""
+        return {row.id: row.text for row in self.ask.kept if self.ask.keeps_rows}
+
+    @cached_property
+    def shown(self) -> ShownText:
+        """The text of drafts, which may have several lines where they have resets."""
+        return ShownText(self.tokenizer, lines=bool(self.ask.reset_every))
 
     def drafted(self, row: int, text: str) -> tuple[TextDraft, int] | None:
         """Returns the earlier row with this number that contains this text at the caret, and the number of its
         characters that have been typed since."""
         for before, draft in self.earlier:
-            typed = len(self.before) - len(before)
+            typed = len(self.ask.before) - len(before)
             if (
                 draft.id == row
                 and typed >= 0
-                and self.before == before + draft.text[:typed]
+                and self.ask.before == before + draft.text[:typed]
                 and draft.text.startswith(text, typed)
             ):
                 return draft, typed
@@ -143,14 +125,18 @@ class Presentation:
 
     def text(self, ids: list[int]) -> str:
         """Returns the characters that tokens add to the typed text, or put in place of its end (`replaced`)."""
-        return shown(self.tokenizer, ids, self.typed[: self._agreed(ids)], self.lines)
+        return self.text_and_ends(ids)[0]
 
     def ends(self, ids: list[int]) -> list[int]:
         """Returns the number of characters that the first n tokens add, for n from 0 to all of them."""
-        return shown_ends(self.tokenizer, ids, self.typed[: self._agreed(ids)], self.lines)
+        return self.text_and_ends(ids)[1]
+
+    def text_and_ends(self, ids: list[int]) -> tuple[str, list[int]]:
+        """Returns both."""
+        return self.shown(ids, self.typed[: self._agreed(ids)])
 
     def say_the_same(self, ids: list[int], other: list[int]) -> bool:
-        """Whether two drafts would be one row; see `merge_alike`."""
+        """Whether two drafts would be one row; see `Ask.merge_alike`."""
         typed = self.typed.decode("utf-8", "ignore")
         return _same(typed + self.text(ids), typed + self.text(other), self)
 
@@ -161,35 +147,36 @@ class Presentation:
     def _agreed(self, ids: list[int]) -> int:
         """The number of typed bytes with which a draft begins: all of them, unless the draft corrects a slip, of which
         there is none before letters other than a to z."""
-        if not self.corrects or not ids:
+        if not self.ask.corrects or not ids:
             return len(self.typed)
         first = self.tokenizer.pieces[ids[0]]
         return common(first, self.typed) if not self.typed.startswith(first) else len(self.typed)
 
 
 def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
-    """Returns the rows of the page, in the order of their numbers. Without `how.all`, empty rows and rows like another
-    one are left out; of two that are alike the one stays that the page shows already. A draft whose number is not that
-    of a row is not shown."""
-    if how.distinct:
+    """Returns the rows of the page, in the order of their numbers. Unless sampled drafts may repeat each other, empty
+    rows and rows like another one are left out; of two that are alike the one stays that the page shows already. A
+    draft whose number is not that of a row is not shown."""
+    ask = how.ask
+    if ask.in_slots:
         rows = [_row(draft, how, drafts) for draft in drafts.drafts if draft.row < how.most]
         rows = sorted((_with_earlier(row, how) for row in rows), key=lambda row: row.id)
     else:  # finished drafts compete with the growing ones; several may share a lineage
         competing = sorted(with_branches([*drafts.drafts, *drafts.finished]), key=lambda draft: -draft.logprob)
         rows = [replace(_row(draft, how, drafts), id=i) for i, draft in enumerate(competing)]
-    if how.after:
-        rows = [_shortened(row, without_repeated(row.text, how.after, not drafts.done), how) for row in rows]
-    if how.rounded:
+    if ask.after:
+        rows = [_shortened(row, without_repeated(row.text, ask.after, not drafts.done), how) for row in rows]
+    if ask.keeps_rows:
         others = {row.id: [other.text for other in rows if other is not row] for row in rows if row.id != drafts.best}
         rows = [_rounded(row, how, others.get(row.id, [])) for row in rows]
-    if how.all:
+    if ask.repeats and ask.mode.drawn:
         return rows[: how.most]
-    if how.unasked:
+    if ask.unasked:
         rows = _unasked(rows, how)
     typed = how.typed.decode("utf-8", "ignore")
-    rows = [row for row in rows if row.id in how.kept or says_something(row.text, how.before)]
+    rows = [row for row in rows if row.id in how.kept or says_something(row.text, ask.before)]
     different: dict[int, str] = {}  # what each row makes of the typed word, by number
-    for row in sorted(rows, key=lambda row: row.id not in how.kept) if how.distinct else rows:
+    for row in sorted(rows, key=lambda row: row.id not in how.kept) if ask.in_slots else rows:
         text = typed[: len(typed) - row.replace] + row.text
         if row.text and not any(_same(text, other, how) for other in different.values()):
             different[row.id] = text
@@ -197,15 +184,15 @@ def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
 
 
 def _same(one: str, other: str, how: Presentation) -> bool:
-    return one == other or (how.merge_alike and (alike(one) == alike(other) or say_the_same(one, other)))
+    return one == other or (how.ask.merge_alike and say_the_same(one, other))
 
 
 def _unasked(rows: list[TextDraft], how: Presentation) -> list[TextDraft]:
     """The rows that may appear unasked: where a paragraph begins, those in the document's form; where text follows on
     the line, each up to the next punctuation."""
-    if begins_paragraph(how.before):
-        return [row for row in rows if not row.text[:1].isspace() and suits(row.text, how.before)]
-    if following(how.after):
+    if begins_paragraph(how.ask.before):
+        return [row for row in rows if not row.text[:1].isspace() and suits(row.text, how.ask.before)]
+    if following(how.ask.after):
         return [_shortened(row, up_to_punctuation(row.text), how) for row in rows]
     return rows
 
@@ -241,9 +228,9 @@ def _earlier_totals(row: KeptRow, ids: list[int], how: Presentation) -> list[flo
 
 def _row(draft: Draft, how: Presentation, drafts: Drafts) -> TextDraft:
     # Only the draft's own tokens are shown: later tokens drift towards the other drafts.
-    most = len(draft.ids) if how.tokens is None else min(draft.start + how.tokens, len(draft.ids))
-    most = min(draft.own, most) if how.distinct else most
-    whole, ends, kept = how.text(draft.ids), how.ends(draft.ids), len(how.kept.get(draft.row, ""))
+    most = min(draft.start + how.ask.length, len(draft.ids))
+    most = min(draft.own, most) if how.ask.in_slots else most
+    (whole, ends), kept = how.text_and_ends(draft.ids), len(how.kept.get(draft.row, ""))
     end = max(last_end(whole, ends[most], draft.ended or draft.rests), min(kept, len(whole)))
     origins = zip(ends, ends[1:], draft.how, strict=False)
     return TextDraft(
@@ -264,9 +251,10 @@ def _row(draft: Draft, how: Presentation, drafts: Drafts) -> TextDraft:
 def _spans(ends: list[int], personal: list[bool]) -> tuple[tuple[int, int], ...]:
     """Returns the ranges of the draft's text whose tokens a personal store decided; adjacent ranges are joined."""
     spans: list[tuple[int, int]] = []
-    for start, end, ours in zip(ends, ends[1:], personal, strict=False):
-        if not ours or start == end:
-            continue  # or the token adds no visible text: it is typed already, or half a character
+    for n in (n for n, ours in enumerate(personal[: len(ends) - 1]) if ours):
+        start, end = ends[n], ends[n + 1]
+        if start == end:
+            continue  # the token adds no visible text: it is typed already, or half a character
         if spans and spans[-1][1] == start:
             start = spans.pop()[0]
         spans.append((start, end))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -15,47 +17,81 @@ TAIL = 64  # characters in which an emoji, or a row of flags, begins
 ZERO_WIDTH = ("\u200b", "\u2060", "\ufeff")
 _NEVER_SHOWN = regex.compile(f"[\ufffd{''.join(ZERO_WIDTH)}]")
 _CLUSTERS = regex.compile(r"\X")
+_BREAK_OF_LINE, _BREAK_OF_TEXT = regex.compile(rb"[\n\r\x00]"), regex.compile(rb"\x00")
 _JOINER = "\u200d"  # a cluster that ends in this zero-width joiner, or in an odd regional indicator, is incomplete
+REMEMBERED = 32  # drafts whose text may grow
 
 
-def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"", lines: bool = False) -> str:
-    """Returns the characters that a draft adds to the text, up to the end of its line unless it may have several
-    `lines`, or to a character without width, without invalid or incomplete characters.
+@dataclass(eq=False)
+class _Grown:
+    """A draft's tokens and their text.
 
-    Args:
-        ids: the draft's tokens.
-        typed: the draft's first bytes, which the text already contains (token healing).
+    Attributes:
+        typed: its first bytes, which the text already contains; `left` of them are not among the tokens yet.
+        text: with an incomplete emoji at its end; `ends` are the characters that the first n tokens show.
+        rest: the bytes of a character that is not whole yet.
+        closed: whether no further token shows anything.
     """
-    return _whole(_valid(b"".join(tokenizer.pieces[i] for i in ids), typed, lines))
+
+    typed: bytes
+    left: bytes
+    ids: list[int] = field(default_factory=list)
+    text: str = ""
+    ends: list[int] = field(default_factory=lambda: [0])
+    rest: bytes = b""
+    closed: bool = False
+
+    def add(self, token: int, piece: bytes, breaks: regex.Pattern[bytes]) -> None:
+        """Takes the next token, with its bytes."""
+        if not self.closed:
+            self._read(self.rest + piece, breaks)
+        self.ids.append(token)
+        self.ends.append(len(self.text) - _unfinished(self.text[-TAIL:]))
+
+    def _read(self, data: bytes, breaks: regex.Pattern[bytes]) -> None:
+        typed = min(len(self.left), len(data))
+        self.closed = data[:typed] != self.left[:typed]
+        if self.closed:
+            return
+        data, self.left, self.rest = data[typed:], self.left[typed:], b""
+        if end := breaks.search(data):
+            data, self.closed = data[: end.start()], True
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:  # an incomplete character at the end, or a broken one
+            text, self.rest = data[: error.start].decode("utf-8"), data[error.start :]
+            self.closed |= error.reason != "unexpected end of data"
+        if never := _NEVER_SHOWN.search(text):
+            text, self.closed = text[: never.start()], True
+        self.text += text
 
 
-def shown_ends(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"", lines: bool = False) -> list[int]:
-    """The number of characters that the first n of the tokens show, for n from 0 to all of them; see `shown`. In time
-    proportional to their length."""
-    text = _valid(b"".join(tokenizer.pieces[i] for i in ids), typed, lines)
-    ends = [0] * (len(ids) + 1)
-    read, characters = -len(typed), 0  # bytes of the tokens so far, and the characters that are whole in them
-    until = len(text[:1].encode())  # the end of the next character, in bytes
-    for n, i in enumerate(ids):
-        read += len(tokenizer.pieces[i])
-        while characters < len(text) and until <= read:
-            characters += 1
-            until += len(text[characters : characters + 1].encode())
-        ends[n + 1] = characters - _unfinished(text[max(characters - TAIL, 0) : characters])
-    return ends
+class ShownText:
+    """The text that drafts add to what is typed, up to the end of their line unless they may have several `lines`, or
+    to a character without width, without invalid or incomplete characters. A draft that has grown by a token costs the
+    time of that token."""
 
+    def __init__(self, tokenizer: Tokenizer, lines: bool = False) -> None:
+        self._pieces = tokenizer.pieces
+        self._breaks = _BREAK_OF_TEXT if lines else _BREAK_OF_LINE
+        self._known = deque[_Grown](maxlen=REMEMBERED)  # the latest last
 
-def _valid(data: bytes, typed: bytes, lines: bool) -> str:
-    if not data.startswith(typed):
-        return ""
-    data = data[len(typed) :]
-    for end in (b"\x00",) if lines else (b"\n", b"\r", b"\x00"):
-        data = data.split(end, 1)[0]
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:  # an incomplete character at the end, or a broken one: cut before it
-        text = data[: error.start].decode("utf-8")
-    return _NEVER_SHOWN.split(text, maxsplit=1)[0]
+    def __call__(self, ids: list[int], typed: bytes = b"") -> tuple[str, list[int]]:
+        """Returns the text, and the number of characters that the first n tokens show, for n from 0 to all of them.
+
+        Args:
+            ids: the draft's tokens.
+            typed: the draft's first bytes, which the text already contains (token healing).
+        """
+        known = [draft for draft in self._known if draft.typed == typed and draft.ids == ids[: len(draft.ids)]]
+        if known:
+            self._known.remove(draft := max(known, key=lambda draft: len(draft.ids)))
+        else:
+            draft = _Grown(typed, typed)
+        self._known.append(draft)
+        for token in ids[len(draft.ids) :]:
+            draft.add(token, self._pieces[token], self._breaks)
+        return draft.text[: draft.ends[-1]], draft.ends[:]
 
 
 # Words that need a continuation: a complete draft does not end in them.
@@ -66,7 +102,7 @@ _DANGLING_WORDS = (
     "might must every each"
 )
 _DANGLING = frozenset(_DANGLING_WORDS.split())
-_LAST_WORD = regex.compile(r"(\s+)(\p{L}+)$")
+_LAST_WORD = regex.compile(r"(?r)(\s+)(\p{L}+)$")  # looked for from the end
 
 
 def without_dangling(text: str) -> str:
@@ -111,13 +147,19 @@ def alike(text: str) -> str:
 
 
 SAME = 2 / 3  # of the letters of the longer text, above which two texts say the same
+BEGINNING = 240  # characters of a text that are compared
 
 
 def say_the_same(one: str, other: str) -> bool:
-    """Whether two texts have more than two thirds of their letters in words in which they agree, from the beginning and
-    from the end ("cases where you want to change it", "situations where you want to change it"). Words agree as those
-    of `alike`."""
-    a, b = (_ANY_WORD.findall(alike(text)) for text in (one, other))
+    """Whether two texts differ in nothing that `alike` counts, or have more than two thirds of their letters in words
+    in which they agree, from the beginning and from the end ("cases where you want to change it", "situations where you
+    want to change it"). Words agree as those of `alike`. Of long texts the beginnings are compared."""
+    if min(len(one), len(other)) < SAME * max(len(one), len(other)):
+        return False
+    one, other = alike(one[:BEGINNING]), alike(other[:BEGINNING])
+    if one == other:
+        return bool(one)
+    a, b = _ANY_WORD.findall(one), _ANY_WORD.findall(other)
     most = min(len(a), len(b))
     first = next((n for n in range(most) if a[n] != b[n]), most)
     last = next((n for n in range(most - first) if a[-n - 1] != b[-n - 1]), most - first)
@@ -172,6 +214,8 @@ def without_repeated(draft: str, after: str, growing: bool = False) -> str:
     following = " ".join(after.split())
     line = " ".join(after.partition("\n")[0].split())
     for match in _WORD_STARTS.finditer(draft) if following else ():
+        if draft[match.start()] != following[0]:
+            continue
         rest = " ".join(draft[match.start() :].split())
         if rest and (_begins(following, rest, growing) or (line and _begins(rest, line))):
             return draft[: match.start()].rstrip()
@@ -195,11 +239,6 @@ def _begins(text: str, beginning: str, inside_a_word: bool = False) -> bool:
     """Whether a text begins with another one, which may end inside a word only with `inside_a_word`."""
     inside = beginning[-1:].isalnum() and text[len(beginning) : len(beginning) + 1].isalnum()
     return text.startswith(beginning) and (inside_a_word or not inside)
-
-
-def _whole(text: str) -> str:
-    """Returns the text without an incomplete emoji at its end."""
-    return text[: len(text) - _unfinished(text[-TAIL:])]
 
 
 def _unfinished(tail: str) -> int:

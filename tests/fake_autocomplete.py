@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from core.autocomplete import AS_SET, Autocomplete, CompleteOptions
+from core.ask import Ask
+from core.autocomplete import Autocomplete
 from core.errors import ContextFull
 from core.models.costs import CostCurve
 from core.present import TextDraft
@@ -70,6 +71,7 @@ class FakeAutocomplete:
         self.base_stores: list[Any] = []
         self.bases = None
         self.room = room
+        self.withdraws = False  # complete drafts, because of the text after the caret
         self.window = 1024
         self.known = known  # a text whose first drafts are there without a pass
         self.sessions: list[FakeSession] = []
@@ -115,9 +117,9 @@ class FakeSession:
     def rest(self) -> None:
         self.rested = True
 
-    def complete(self, before: str, kept: Any = (), options: CompleteOptions = AS_SET) -> FakeCompletion:
+    def complete(self, ask: Ask) -> FakeCompletion:
         assert all(completion.closed for completion in self.completions)
-        self.completions.append(FakeCompletion(before, self.autocomplete.known == before, kept, options))
+        self.completions.append(FakeCompletion(ask, self.autocomplete.known == ask.before, self.autocomplete.withdraws))
         self.autocomplete.latest = self.completions[-1]
         return self.autocomplete.latest
 
@@ -130,17 +132,24 @@ class FakeSession:
 
 
 class FakeCompletion:
-    def __init__(self, before: str, known: bool, kept: Any, options: CompleteOptions) -> None:
-        self.before, self.k, self.length = before, options.k, options.length
-        self.options: dict[str, Any] = {**vars(options), "kept": kept}
-        self.done = self.closed = self.seen = self.foreign = False
-        self.judged = not options.after
+    """The driver of a request's drafts, and its newest state."""
+
+    def __init__(self, ask: Ask, known: bool, withdraws: bool = False) -> None:
+        self.withdraws = withdraws
+        self.ask, self.before, self.k, self.length = ask, ask.before, ask.k, ask.length
+        self.done = self.closed = self.foreign = False
+        self.judged = not ask.after
         self.drafts: list[TextDraft] = []
+        self.withdrawn: list[TextDraft] = []
         self.figures: Any = None
         self.step, self.settled, self.best = 0, False, 0
-        self.reused, self.fed = len(before), 1
+        self.reused, self.fed = len(ask.before), 1
         if known:
             self.advance([])
+
+    @property
+    def latest(self) -> FakeCompletion:
+        return self
 
     @property
     def next_logits(self) -> object:
@@ -153,7 +162,7 @@ class FakeCompletion:
     def rows(self) -> list[FakeRow]:
         return [] if self.done else [FakeRow(self.before)]
 
-    def advance(self, logits: list[str]) -> None:
+    def advance(self, logits: list[str]) -> FakeCompletion:
         assert not self.closed
         self.step += 1
         self.settled = self.step > 1 or self.length == 1  # a first state, then one in which the rows are chosen
@@ -170,8 +179,11 @@ class FakeCompletion:
             )
             for i, word in enumerate(WORDS[: self.k])
         ]
+        if self.done and self.withdraws:
+            self.drafts, self.withdrawn = [], self.drafts
+        return self
 
-    def finish(self) -> FakeCompletion:
+    def finish(self, model: FakeModel) -> FakeCompletion:
         while not self.done:
             self.advance([])
         return self

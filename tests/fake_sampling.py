@@ -12,7 +12,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from core.autocomplete import AS_SET, CompleteOptions
+from core.ask import Ask
 from core.drafting.drafts import Figures
 from core.models.embeddings import Embeddings
 from core.present import Origin, TextDraft
@@ -55,8 +55,8 @@ class SamplingAutocomplete(FakeAutocomplete):
 
 
 class SamplingSession(FakeSession):
-    def complete(self, before: str, kept: Any = (), options: CompleteOptions = AS_SET) -> SamplingCompletion:
-        made = SamplingCompletion(before, any(c.before == before for c in self.completions), kept, options)
+    def complete(self, ask: Ask) -> SamplingCompletion:
+        made = SamplingCompletion(ask, known=any(c.before == ask.before for c in self.completions))
         self.completions.append(made)
         return made
 
@@ -68,24 +68,25 @@ class SamplingCompletion(FakeCompletion):
     def next_logits(self) -> Tensor | None:
         return logits_after(self.before) if self.step else None
 
-    def advance(self, logits: list[str]) -> None:
+    def advance(self, logits: list[str]) -> SamplingCompletion:
         super().advance(logits)
-        rule, mode = self.options.get("rule"), self.options.get("mode")
+        rule, mode = self.ask.rule, self.ask.mode
         row = logits_after(self.before)
         if rule is not None:
             row = rule(torch.zeros(1, 1, dtype=torch.int64), row[None])[0]
         p = row.double().softmax(0)
         order = p
-        if mode is not None and mode.name == "sampled":
-            chance = torch.Generator().manual_seed(self.options["seed"])
+        if mode.name == "sampled":
+            chance = torch.Generator().manual_seed(self.ask.seed)
             order = p / -torch.rand(len(p), generator=chance, dtype=torch.float64).log()
         best = [int(i) for i in torch.topk(order, self.k).indices if p[i] > 0]
         self.drafts = [
             TextDraft(n, PIECES[i] + " and on" * (self.step - 1), float(p[i]), float(p[i]), self.done)
             for n, i in enumerate(best)
         ]
-        if mode is not None and mode.speculation is not None:
+        if mode.speculation is not None:
             self.speculate(mode.speculation)
+        return self
 
     def speculate(self, how: Any) -> None:
         """Made-up ways for " and" and " on" to have come."""

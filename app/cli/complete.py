@@ -161,12 +161,12 @@ def complete(
     if settings.speculates:
         speculation.prepare(autocomplete, settings, head)
     more = {"stores": store or None, "tails": not settings.chooses_exact_steps, "background": about}
-    options = sampling.options(autocomplete, settings, **more)
-    if options.tails:
+    ask = sampling.asked(autocomplete, settings, before=text, **more)
+    if ask.tails:
         for _ in autocomplete.time_rows():
             pass
     began = time.perf_counter()
-    completion = autocomplete.open().complete(text, options=options).finish()
+    completion = autocomplete.open().complete(ask).finish(autocomplete.model)
     ms = (time.perf_counter() - began) * 1000
     drafts = [draft for draft in completion.drafts if draft.probability >= settings.min_confidence]
     figures = completion.figures if settings.speculates else None

@@ -16,7 +16,8 @@ from core.ngram.errors import StoreError
 
 if TYPE_CHECKING:
     from app.options.settings import DraftSettings
-    from core.autocomplete import Autocomplete, CompleteOptions
+    from core.ask import Ask
+    from core.autocomplete import Autocomplete
     from core.options import Value
     from core.samplers.view import RuleView, View
 
@@ -35,9 +36,9 @@ class SettingRefused(InputError):
         super().__init__(reason)
 
 
-def options(autocomplete: Autocomplete, settings: DraftSettings, **request: Any) -> CompleteOptions:
-    """What `Session.complete` needs for these settings, with further options of one request. Raises InputError,
-    SettingRefused for a speculation that these settings or this model cannot have."""
+def asked(autocomplete: Autocomplete, settings: DraftSettings, **request: Any) -> Ask:
+    """What a request asks with these settings. Raises InputError, SettingRefused for a speculation that these settings
+    or this model cannot have."""
     if settings.plain:
         return drafting(settings, **request)
     from core.modes.start import Mode
@@ -58,9 +59,9 @@ def options(autocomplete: Autocomplete, settings: DraftSettings, **request: Any)
     return drafting(settings, mode=mode, rule=rule, **request)
 
 
-def drafting(settings: DraftSettings, **more: Any) -> CompleteOptions:
-    """As `options`, with the method and the rule that `more` has, instead of those of the settings."""
-    from core.autocomplete import READ, CompleteOptions
+def drafting(settings: DraftSettings, **more: Any) -> Ask:
+    """As `asked`, with the method and the rule that `more` has, instead of those of the settings."""
+    from core.ask import READ, Ask
 
     values: dict[str, Any] = {name: getattr(settings, name) for name in READ if name != "seed"}
     values["seed"] = settings.sampling.seed
@@ -68,7 +69,7 @@ def drafting(settings: DraftSettings, **more: Any) -> CompleteOptions:
         values |= {"alpha": 0.0, "personal_weight": 0.0, "mixing": "linear"}
     if settings.reset_every:  # texts with resets have their whole length, over several lines
         values |= {"end_below": 0.0, "one_line": False}
-    return CompleteOptions(**values | more)
+    return Ask(**values | more)
 
 
 def notes(settings: DraftSettings) -> list[str]:

@@ -18,7 +18,8 @@ from typing import cast
 
 from app.options.sampling import drafting
 from app.options.settings import DraftSettings
-from core.autocomplete import Autocomplete, Session
+from core.ask import KeptRow
+from core.autocomplete import Autocomplete
 from core.models import load_model
 from core.models.adapter import Adapter
 from core.modes.start import Mode
@@ -26,7 +27,8 @@ from core.ngram.counts import Counts
 from core.ngram.interpolation import Store
 from core.ngram.shelf import Shelf
 from core.ngram.store import NgramStore
-from core.present import KeptRow, TextDraft
+from core.present import TextDraft
+from core.session import Session
 from training.texts import in_turn
 
 CHARACTERS = 2000  # of a person's own text, at most
@@ -149,14 +151,14 @@ def drafted(
     """Returns the drafts after `before`, computed only as far as they affect writing `rest`: they stop growing when
     none agrees with it."""
     more = {} if way.mode is None else {"mode": Mode(way.mode)}
-    options = drafting(way.settings, background=background, **more)
-    completion = session.complete(before, rows if way.settings.refill and rows else [], options)
-    while not completion.done:
-        completion.advance(autocomplete.model.forward(completion.rows()))
+    kept = rows if way.settings.refill and rows else []
+    driven = session.complete(drafting(way.settings, before=before, kept=kept, background=background, **more))
+    while not driven.done:
+        now = driven.advance(autocomplete.model.forward(driven.rows()))
         # Beam search may still drop a draft in favour of another one's continuation.
-        if completion.settled and way.mode != "beam" and not any(rest.startswith(d.text) for d in completion.drafts):
-            completion.close()
-    return [draft for draft in completion.drafts if draft.probability >= way.settings.min_confidence]
+        if now.settled and way.mode != "beam" and not any(rest.startswith(draft.text) for draft in now.drafts):
+            driven.close()
+    return [draft for draft in driven.latest.drafts if draft.probability >= way.settings.min_confidence]
 
 
 def shelf_of(store: Store) -> Shelf:

@@ -19,10 +19,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app.machine.output import visible
-from app.options import sampling, speculation
+from app.options import speculation
+from app.service.asking import asked
 from app.service.events import drafts_event, drafts_of, stats_event
 from app.service.jobs import Job, Position, Query
-from app.service.recovery import Recovery, close_completion, request_failure
+from app.service.recovery import Recovery, close_drafting, request_failure
 from app.service.schedule import next_pass
 from app.service.tabs import Tab, Tabs, close_logged
 from core.errors import InputError, traced
@@ -30,7 +31,8 @@ from core.errors import InputError, traced
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from core.autocomplete import Autocomplete, Completion
+    from core.autocomplete import Autocomplete
+    from core.completion import Completion
     from core.models import Row
 
 MEASURING = "The time of a pass on this machine is being measured, once; speculation begins with the next drafts."
@@ -90,7 +92,7 @@ class Engine:
             self._recovery.full = False
             self.dropped += job.inputs
             job.post(None)
-            if not close_completion(job):
+            if not close_drafting(job):
                 tab.close()  # its cache may be in an undefined state
 
     def forget(self, name: str) -> None:
@@ -167,7 +169,7 @@ class Engine:
         jobs = []
         for tab in self._tabs:
             if (job := tab.take()) is not None:
-                close_completion(job)
+                close_drafting(job)
                 job.begin_again()
                 jobs.append(job)
             tab.close()
@@ -246,12 +248,12 @@ class Engine:
         """The rows of the tab's request for a pass; begins the request if necessary. [] if it has ended."""
         job = tab.job
         assert job is not None
-        if job.completion is None:
+        if job.drafting is None:
             self._begin(tab, job)
-        if job.completion is None:  # it ended at once, because all its logits were cached
+        if job.drafting is None:  # it ended at once, because all its logits were cached
             return []
         if job.rows is None:
-            job.rows = job.completion.rows()
+            job.rows = job.drafting.rows()
         row, part = job.rows[0], self._inputs
         whole = alone or len(job.rows) > 1 or row.every or row.parents is not None
         if whole or not isinstance(row.inputs, list) or len(row.inputs) <= part:
@@ -261,7 +263,7 @@ class Engine:
     def _advance(self, tab: Tab, rows: list[Row], logits: list[Tensor]) -> None:
         job = tab.job
         assert job is not None
-        assert job.completion is not None
+        assert job.drafting is not None
         assert job.rows is not None
         inputs = sum(len(row.inputs) for row in rows)
         self.computed, job.inputs = self.computed + inputs, job.inputs + inputs
@@ -269,49 +271,32 @@ class Engine:
             job.rows = [replace(job.rows[0], inputs=job.rows[0].inputs[len(rows[0].inputs) :])]
             return
         job.rows = None
-        job.completion.advance(logits)
-        self._show(tab, job, job.completion)
+        self._show(tab, job, job.drafting.advance(logits))
 
     def _begin(self, tab: Tab, job: Job) -> None:
         request, settings = job.request, job.request.settings
         tab.running = True
         session = self._tabs.open(tab, request)
-        options = sampling.options(
-            self.autocomplete,
-            settings,
-            heal=request.heal,
-            stores=request.stores,
-            base_stores=request.base_stores,
-            grow=request.grow,
-            tails=request.holds_tails,
-            background=request.background,
-            after=request.after,
-            unasked=request.unasked,
-            merge_alike=request.merge_alike,
-            corrects=request.corrects,
-            likeliest=request.likeliest,
-            repeats=request.detailed,
-            **({} if settings.reset_every else {"end_below": request.end_below}),
-        )
-        from core.present import KeptRow  # torch comes with it
-
         current = request.removed in (None, self._removed)  # otherwise the kept rows may contain removed text
-        kept = [KeptRow(row.id, row.text) for row in request.kept if current]
-        job.completion = session.complete(request.before, kept, options)
-        job.completion.seen = request.all
-        if settings.speculates and options.mode.speculation is None:
+        ask = asked(self.autocomplete, request, request.kept if current else [])
+        job.seen = request.all
+        job.drafting = session.complete(ask)
+        if settings.speculates and ask.mode.speculation is None:
             job.figures = {"accept_length": 0.0, "speedup": 1.0, "notice": MEASURING}
             self._chore = self._chore or speculation.chore(self.autocomplete)
-        if options.tails:
+        if ask.tails:
             self.time_rows()
-        self._show(tab, job, job.completion)
+        self._show(tab, job, job.drafting.latest)
 
     def _show(self, tab: Tab, job: Job, completion: Completion) -> None:
         """Sends the drafts if they have changed, and the statistics at the end."""
         request, now = job.request, time.perf_counter()
         held = request.unasked or now - job.arrived < HELD
-        if held and not (completion.judged or completion.seen or request.detailed):
+        if held and not (completion.judged or job.seen or request.detailed):
             return  # they may still be withdrawn, and a row that the page shows must not disappear
+        if job.seen and completion.withdrawn:
+            every = sorted([*completion.drafts, *completion.withdrawn], key=lambda draft: draft.id)
+            completion = replace(completion, drafts=every)
         if completion.step and job.first is None:
             job.first = now, completion.step
             tab.since, tab.read, tab.latest = None, request.read, (request.n, completion)
@@ -322,7 +307,7 @@ class Engine:
             drafts = drafts_of(completion, request)
             if completion.done or settled or drafts != job.sent:
                 job.sent, job.sent_at = drafts, now
-                completion.seen |= bool(drafts) and not request.detailed
+                job.seen |= bool(drafts) and not request.detailed
                 job.post(drafts_event(job, completion, drafts) | {"removed": self._removed})
         if completion.done:
             job.post(stats_event(job, completion, self.autocomplete.model, now))

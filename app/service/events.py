@@ -10,13 +10,13 @@ from app.service.showing import chances_of, decided
 if TYPE_CHECKING:
     from app.service.jobs import Event, Job
     from app.service.requests import DraftRequest
-    from core.autocomplete import Completion
+    from core.completion import Completion
     from core.models import LanguageModel
     from core.present import TextDraft
 
 
 def drafts_of(completion: Completion, request: DraftRequest) -> list[Event]:
-    """The rows of a completion that the request wants to see."""
+    """The drafts that the request wants to see."""
     rows = [_row(draft, request.detailed) for draft in completion.drafts if _likely(draft, request)]
     if request.show is None:
         return rows

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from app.service.requests import DraftRequest
-    from core.autocomplete import Autocomplete, Completion
+    from core.autocomplete import Autocomplete
+    from core.completion import Completion
+    from core.drafting.driver import Driven
     from core.models import Row
 
 Event = dict[str, Any]
@@ -37,10 +39,11 @@ class Job:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Drops the progress: another model, or the same one after a change, makes the drafts anew. The completion is
-        closed."""
-        self.completion: Completion | None = None
-        self.rows: list[Row] | None = None  # the completion's next rows, until they are fed
+        """Drops the progress: another model, or the same one after a change, makes the drafts anew. The generator of
+        drafts is closed."""
+        self.drafting: Driven[Completion] | None = None
+        self.rows: list[Row] | None = None  # its next rows, until they are fed
+        self.seen = False  # whether the page has shown rows or requested all of them; then no row is withdrawn
         self.step = 0
         self.settled = False  # whether the drafts sent last only grow from now on
         self.sent: list[Event] = []

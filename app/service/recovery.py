@@ -51,12 +51,12 @@ class Recovery:
         else:
             self.full = False
             job.fail(*request_failure(error), getattr(error, "setting", ""))
-            close_completion(job)
+            close_drafting(job)
             self._tabs.remove(tab)  # its cache may be in an undefined state; the next request opens a new session
 
     def _may_try_again(self, tab: Tab, job: Job) -> bool:
         """After the cache had no room for a request: whether there is some now, or may be when another request ends."""
-        if not close_completion(job):
+        if not close_drafting(job):
             return False
         if self._tabs.evict(but=tab):
             return True
@@ -65,10 +65,10 @@ class Recovery:
         return self.full
 
 
-def close_completion(job: Job) -> bool:
-    """Closes the request's completion, if it has begun; returns whether that succeeded."""
-    completion, job.completion, job.rows = job.completion, None, None
-    return completion is None or close_logged(completion.close)
+def close_drafting(job: Job) -> bool:
+    """Closes the request's generator of drafts, if it has begun; returns whether that succeeded."""
+    drafting, job.drafting, job.rows = job.drafting, None, None
+    return drafting is None or close_logged(drafting.close)
 
 
 def request_failure(error: Exception) -> tuple[str, str]:

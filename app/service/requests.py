@@ -23,32 +23,22 @@ class KeptDraft(Strict):
 
 
 class DraftRequest(Strict):
-    """A tab requests drafts after the text before its caret.
+    """A tab requests drafts after the text before its caret. `core.ask.Ask` says what the fields mean that it has, too.
 
     Attributes:
         tab: identifies the text; a newer request of the same tab replaces an older one.
         n: a number that grows with every request of the tab.
-        kept: rows that keep their places; the others are filled.
         removed: the mark of the events that the kept rows came with. None: the rows contain no text that was removed
             from a personal store since.
-        grow: continue every kept row to the full length.
-        tails: a program asks, not at every key: the drafts' ends shall hold; see `CompleteOptions.tails`.
-        background: text that the model reads before the document, and that is neither shown nor learned.
+        tails: a program asks, not at every key.
         after: the beginning of the text after the caret.
-        unasked: the writer has not requested drafts, so fewer appear where they would disturb; see
-            `CompleteOptions.unasked`.
-        corrects: the client can delete letters, so rows may correct a slip of the finger; see
-            `CompleteOptions.corrects`.
-        merge_alike: rows that differ in nothing that matters count as one; see `CompleteOptions.merge_alike`.
+        corrects: the client can delete letters.
         all: show the drafts also if each of them makes the text after the caret much less likely.
-        heal: finish a half-typed word.
-        stores: personal stores to use, instead of those that are on.
         base_stores: files of the chosen base stores that this document uses, beside those that every document uses. One
             that is no longer among the chosen ones has no effect.
         by_text: the tab has no session; start from the cached text with the longest common prefix.
         detailed: send every step, and the tokens of each draft; for programs.
         show: the writer's speed; the complete drafts come with the rows that save this writer time.
-        likeliest: at the end, send the model's own log-probabilities of each token and of so many most probable ones.
     """
 
     tab: Id

@@ -19,7 +19,9 @@ from core.options import LONGEST
 if TYPE_CHECKING:
     from app.service.jobs import Job
     from app.service.requests import DraftRequest
-    from core.autocomplete import Autocomplete, Completion, Session
+    from core.autocomplete import Autocomplete
+    from core.completion import Completion
+    from core.session import Session
 
 ROOM = 64  # positions that drafts need after a text
 KNOWN = 1024  # tabs without a session whose place in the queue is stored

@@ -9,6 +9,7 @@ contains only the prefix.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Generic, TypeVar
 
 from torch import Tensor
 
@@ -16,49 +17,51 @@ from core.drafting.drafts import Drafts
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 
-Drafting = Generator[tuple[list[Row], Drafts], list[Tensor], None]
+State = TypeVar("State")
+Steps = Generator[tuple[list[Row], State], list[Tensor], None]
+Drafting = Steps[Drafts]
 Start = Callable[[list[Tensor]], Drafting]  # creates the generator from the logits after the prefix
 
 
-class Driven:
-    """One generator of drafts, step by step.
+class Driven(Generic[State]):
+    """One such generator, step by step. It begins at once, so an error of its beginning is raised here.
 
     Attributes:
-        latest: the newest drafts; set by the first `advance`.
+        latest: the newest drafts.
         done: whether the generator has ended.
     """
 
-    latest: Drafts
-
-    def __init__(self, start: Start) -> None:
-        self._start = start
-        self._drafting: Drafting | None = None
-        self._rows: list[Row] = []
-        self.done = False
+    def __init__(self, steps: Steps[State]) -> None:
+        self._steps = steps
+        self._rows, self.latest = next(steps)
+        self.done = not self._rows
+        if self.done:
+            self.close()
 
     def rows(self) -> list[Row]:
         """The rows of the next pass; [] when done."""
         return self._rows
 
-    def advance(self, logits: list[Tensor]) -> Drafts:
-        """Sends the logits of `rows()`, in their order; in the first call, the logits that `start` needs."""
-        if self._drafting is None:
-            self._drafting = self._start(logits)
-            self._rows, self.latest = next(self._drafting)
-        else:
-            self._rows, self.latest = self._drafting.send(logits)
+    def advance(self, logits: list[Tensor]) -> State:
+        """Sends the logits of `rows()`, in their order."""
+        self._rows, self.latest = self._steps.send(logits)
         if not self._rows:
             self.close()
+        return self.latest
+
+    def finish(self, model: LanguageModel) -> State:
+        """Computes all passes that are left, for a caller who shares none with other texts."""
+        while not self.done:
+            self.advance(model.forward(self._rows))
         return self.latest
 
     def close(self) -> None:
         """Ends the generator, between any two passes. Calling it twice is allowed."""
         self.done, self._rows = True, []
-        if self._drafting is not None:
-            self._drafting.close()
+        self._steps.close()
 
 
-def advance_all(running: Iterable[Driven], logits: Iterable[Tensor]) -> None:
+def advance_all(running: Iterable[Driven[State]], logits: Iterable[Tensor]) -> None:
     """Sends each generator the logits of its rows, out of one pass over the rows of all."""
     rest = iter(logits)
     for drafting in running:
@@ -82,14 +85,15 @@ def grown(
     if not all(prefixes):
         raise InputError("An empty prefix given; at least one token id expected.")
     held: list[Sequence] = [model.open() for _ in prefixes] if sequences is None else sequences
-    running: list[Driven] = []
+    running: list[Driven[Drafts]] = []
     try:
         known = [s.resume(ids) for s, ids in zip(held, prefixes, strict=True)]
         feeding = [Row(s, p[s.length :]) for s, p, x in zip(held, prefixes, known, strict=True) if x is None]
         fed = iter(model.forward(feeding) if feeding else [])
         first = [next(fed) if x is None else x for x in known]
-        running = [Driven(start(s, ids)) for s, ids in zip(held, prefixes, strict=True)]
-        yield [drafting.advance([x]) for drafting, x in zip(running, first, strict=True)]
+        for s, ids, x in zip(held, prefixes, first, strict=True):
+            running.append(Driven(start(s, ids)([x])))
+        yield [drafting.latest for drafting in running]
         while rows := [row for drafting in running for row in drafting.rows()]:
             advance_all(running, model.forward(rows))
             yield [drafting.latest for drafting in running]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from core.drafting.boundaries import Boundaries
 from core.drafting.drafts import Draft, Drafts, Options
-from core.drafting.driver import Drafting, Driven, Start, advance_all
+from core.drafting.driver import Drafting, Driven, advance_all
 from core.drafting.feeding import own_row
 from core.models.base import Sequence
 from core.modes.sampled import draws, first_draws
@@ -38,12 +38,12 @@ def spliced(
     """
     o, prefix = options, list(prefix_ids)
     stems = first_draws(logits, prefix, o, samples, boundaries)
-    running: dict[Draft, Driven] = {}  # the superposed drafts of each stem
+    running: dict[Draft, Driven[Drafts]] = {}  # the superposed drafts of each stem
     numbers: dict[tuple[Draft, int], int] = {}  # the row of (stem, lineage)
 
-    def start(stem: Draft, sequence: Sequence) -> Start:
-        after = replace(o, length=o.length - sampled_tokens, first_ids=None, forks=0, reset_every=0)
-        return lambda logits: superposed(logits, sequence, prefix + stem.ids, after)
+    def superposing(stem: Draft, sequence: Sequence, logits: Tensor) -> Drafting:
+        rest = replace(o, length=o.length - sampled_tokens, first_ids=None, forks=0, reset_every=0)
+        return superposed([logits], sequence, prefix + stem.ids, rest)
 
     def so_far(done: bool) -> Drafts:
         ended = [Draft([], [], 0, ended=True)]
@@ -70,8 +70,7 @@ def spliced(
         own_rows = [own_row(stem, sequence, prefix) for stem in alive]
         logits = yield own_rows, Drafts.of(stems, step)
         for stem, row, after in zip(alive, own_rows, logits, strict=True):
-            running[stem] = Driven(start(stem, row.sequence))
-            running[stem].advance([after])
+            running[stem] = Driven(superposing(stem, row.sequence, after))
         step += 1
         while rows := [row for part in running.values() for row in part.rows()]:
             logits = yield rows, so_far(done=False)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from core.autocomplete import Autocomplete, CompleteOptions, Session, load_autocomplete
+from core.ask import Ask
+from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import InputError
+from core.session import Session
 from research.report import BenchOptions, Progress, Report, counted
 from training import texts as text
 
@@ -61,15 +63,15 @@ def restores(draft: str, rest: str) -> bool:
 
 def _attempt(autocomplete: Autocomplete, session: Session, before: str, rest: str, heal: bool) -> tuple[bool, int]:
     """Whether one of the drafts restores the word, and the number of passes until the first draft."""
-    completion = session.complete(before, options=CompleteOptions(k=K, length=LENGTH, heal=heal))
+    driven = session.complete(Ask(before=before, k=K, length=LENGTH, heal=heal))
     passes, first = 0, None
     while True:
-        drafts = [draft.text for draft in completion.drafts]
+        drafts = [draft.text for draft in driven.latest.drafts]
         if first is None and any(drafts):
             first = passes
         # A draft that is still inside the word may restore it; when none is, the remaining steps are not needed.
-        if completion.done or (drafts and not any(rest.startswith(draft) for draft in drafts)):
-            completion.close()
+        if driven.done or (drafts and not any(rest.startswith(draft) for draft in drafts)):
+            driven.close()
             return any(restores(draft, rest) for draft in drafts), passes if first is None else first
-        completion.advance(autocomplete.model.forward(completion.rows()))
+        driven.advance(autocomplete.model.forward(driven.rows()))
         passes += 1

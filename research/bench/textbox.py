@@ -15,7 +15,8 @@ from typing import cast
 
 import gradio as gr
 
-from core.autocomplete import Autocomplete, CompleteOptions, load_autocomplete
+from core.ask import Ask
+from core.autocomplete import Autocomplete, load_autocomplete
 from core.options import Backend
 
 
@@ -28,17 +29,17 @@ def build(autocomplete: Autocomplete) -> gr.Blocks:
         newest += 1
         mine = newest
         with turn:
-            completion = session.complete(before, options=CompleteOptions(k=3, length=10))
+            driven = session.complete(Ask(before=before, k=3, length=10))
             try:
                 while mine == newest:
-                    if completion.drafts:
-                        rows = "".join(f"<p>{html.escape(draft.text)}</p>" for draft in completion.drafts)
-                        yield f"<div data-length='{len(before)}' data-done='{completion.done}'>{rows}</div>"
-                    if completion.done:
+                    if driven.latest.drafts:
+                        rows = "".join(f"<p>{html.escape(draft.text)}</p>" for draft in driven.latest.drafts)
+                        yield f"<div data-length='{len(before)}' data-done='{driven.done}'>{rows}</div>"
+                    if driven.done:
                         return
-                    completion.advance(autocomplete.model.forward(completion.rows()))
+                    driven.advance(autocomplete.model.forward(driven.rows()))
             finally:
-                completion.close()
+                driven.close()
 
     with gr.Blocks(analytics_enabled=False) as page:
         box = gr.Textbox(elem_id="peer-text", label="Your text", lines=8)

@@ -13,9 +13,9 @@ import torch
 
 from app.options.settings import DraftSettings
 from app.options.typist import Passage, Way, typed
-from core.autocomplete import background_ids
 from core.errors import InputError
 from core.models import LanguageModel
+from core.session import background_ids
 from research.options import EvalOptions, loaded, texts
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval, mean

@@ -89,7 +89,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
 def begun(autocomplete: Autocomplete, place: Beginning, way: Way) -> Begun:
     """Makes the drafts of a place, and writes its six words."""
     session = autocomplete.open()
-    drafts = session.complete(place.before, options=drafting(way.settings)).finish().drafts
+    drafts = session.complete(drafting(way.settings, before=place.before)).finish(session.equipped.model).drafts
     session.close()
     shown = [draft.text for draft in drafts if draft.probability >= way.settings.min_confidence]
     return Begun(

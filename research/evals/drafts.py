@@ -96,7 +96,7 @@ def inside_words(autocomplete: Autocomplete, options: EvalOptions, progress: Pro
             rest = place.document[place.at + typed : place.at + 80]
             for name, (settings, mode) in ways.items():
                 before = place.before + place.word[:typed]
-                completion = session.complete(before, options=drafting(settings, mode=mode)).finish()
+                completion = session.complete(drafting(settings, before=before, mode=mode)).finish(autocomplete.model)
                 best = max((common(draft.text, rest) for draft in completion.drafts), default=0)
                 by_way[name].append((best, best >= len(place.word) - typed))
         session.close()

@@ -23,15 +23,16 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from app.options.sampling import drafting
 from app.options.settings import DraftSettings
-from core.autocomplete import Autocomplete, Session
+from core.autocomplete import Autocomplete
 from core.errors import InputError
+from core.session import Session
 from core.time_saved import END_BELOW, Costs, RowPath, rows_that_pay
 from research.options import EvalOptions, loaded
 from research.report import Progress, Report, ReportRow, counted
@@ -139,8 +140,9 @@ def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int, k
     after = case.after if knowing else ""
     autocomplete.row_costs = None  # the comparison with the text after the caret is never skipped
     settings, tokenizer = DraftSettings(k=k), autocomplete.model.tokenizer
-    usual = session.complete(case.before, options=drafting(settings, after=after)).finish()
-    paths = session.complete(case.before, options=drafting(settings, after=after, end_below=END_BELOW)).finish().paths
+    model, ask = session.equipped.model, drafting(settings, before=case.before, after=after)
+    usual = session.complete(ask).finish(model)
+    paths = session.complete(replace(ask, end_below=END_BELOW)).finish(model).paths
     drafts = sorted(usual.drafts, key=lambda draft: draft.id != usual.best)
 
     def cut(text: str) -> str:

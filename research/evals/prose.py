@@ -30,6 +30,7 @@ from torch import Tensor
 
 from app.options.settings import DraftSettings
 from app.options.typist import Passage, Way, passages, typed
+from core.ask import Ask
 from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.models import LanguageModel
@@ -184,7 +185,7 @@ def planned_letters(autocomplete: Autocomplete, options: EvalOptions) -> dict[st
 def of_drafts(autocomplete: Autocomplete, faults: Mapping[str, Fault], before: str) -> dict[str, float]:
     """Returns the percentage of three full-length drafts that have each fault."""
     session = autocomplete.open()
-    drafts = session.complete(before).finish().drafts
+    drafts = session.complete(Ask(before=before)).finish(session.equipped.model).drafts
     session.close()
     if not drafts:
         return dict.fromkeys(faults, 0.0)

@@ -13,8 +13,10 @@ from statistics import fmean
 from app.options.sampling import drafting
 from app.options.settings import DraftSettings
 from app.options.typist import PIECE, Passage, passages
-from core.autocomplete import Autocomplete, Session
-from core.present import KeptRow, TextDraft
+from core.ask import KeptRow
+from core.autocomplete import Autocomplete
+from core.present import TextDraft
+from core.session import Session
 from core.slips import NEIGHBOURS
 from research.options import EvalOptions, loaded, texts
 from research.report import Progress, Report, counted
@@ -129,7 +131,8 @@ def slip(letters: str, chance: random.Random) -> tuple[str, int]:
 
 
 def _drafts(session: Session, before: str, rows: list[KeptRow], corrects: bool) -> list[TextDraft]:
-    return session.complete(before, rows, drafting(DraftSettings(k=K), corrects=corrects)).finish().drafts
+    ask = drafting(DraftSettings(k=K), before=before, kept=rows, corrects=corrects)
+    return session.complete(ask).finish(session.equipped.model).drafts
 
 
 def _reached(drafts: list[TextDraft], before: str, text: str) -> int:

@@ -168,8 +168,8 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
     session, shown = autocomplete.open(), []
     for at in range(len(passage.rest)):
         before = passage.before + passage.rest[:at]
-        usual = session.complete(before, options=drafting(settings)).finish()
-        farther = session.complete(before, options=drafting(settings, end_below=END_BELOW)).finish()
+        usual = session.complete(drafting(settings, before=before)).finish(autocomplete.model)
+        farther = session.complete(drafting(settings, before=before, end_below=END_BELOW)).finish(autocomplete.model)
         branches = tuple(draft.probability for draft in usual.drafts)
         pairs = tuple((farther.making(draft), RowPath.of(draft)) for draft in farther.drafts)
         shown.append(RowsAt(tuple(usual.paths), branches, usual.best, tuple(farther.paths), pairs))

@@ -37,11 +37,11 @@ def test_the_first_draft_of_the_default_model_needs_no_transformers_no_llama_cpp
         pytest.skip("the compiled code is not the default on this machine")
     code = """
 from pathlib import Path
+from core.ask import Ask
 from core.autocomplete import load_autocomplete
 autocomplete = load_autocomplete()
-completion = autocomplete.open().complete("Thank you for your ")
-completion.finish()
-assert completion.drafts
+drafting = autocomplete.open().complete(Ask(before="Thank you for your "))
+assert drafting.finish(autocomplete.model).drafts
 if (maps := Path("/proc/self/maps")).exists():
     files = {line.split()[-1] for line in maps.read_text().splitlines()}
     pools = [path for path in files if Path(path).name.startswith(("libgomp", "libomp", "libiomp"))]

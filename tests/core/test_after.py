@@ -12,11 +12,14 @@ import pytest
 import torch
 
 from core import after as comparing
-from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session
+from core.ask import KeptRow
+from core.autocomplete import Autocomplete
+from core.completion import Completion
 from core.models.costs import CostCurve
 from core.ngram import Interpolation
-from core.present import KeptRow
+from core.session import Session
 from core.text import spaced, without_repeated
+from tests.completing import complete
 from tests.table_model import Letters, TableModel, words
 
 
@@ -94,7 +97,7 @@ def session(model: TableModel) -> Iterator[Session]:
 
 def completed(session: Session, text: str, **options: Any) -> Completion:
     kept = options.pop("kept", ())
-    return session.complete(text, kept, CompleteOptions(**{"heal": False, "k": 3, "length": 2} | options)).finish()
+    return complete(session, text, kept=kept, **({"heal": False, "k": 3, "length": 2} | options)).finish()
 
 
 def gain(model: TableModel, before: str, draft: str, after: str) -> float:
@@ -145,7 +148,7 @@ def test_drafts_that_appear_unasked_are_shown_only_where_they_join_what_follows(
 
 
 def test_without_a_comparison_nothing_appears_unasked_in_a_line(session: Session) -> None:
-    session.autocomplete.row_costs = CostCurve((1, 2), (100.0, 101.0))
+    session.equipped.row_costs = CostCurve((1, 2), (100.0, 101.0))
     assert completed(session, "abcab", after=words("bc")).drafts
     assert completed(session, "abcac", after=words("bc"), unasked=True).drafts == []
 
@@ -160,15 +163,12 @@ def test_rows_that_stay_on_the_page_are_not_withdrawn(session: Session) -> None:
     assert [(draft.id, draft.text) for draft in found.drafts] == [(first.id, first.text)], "and no other one joins them"
 
 
-def test_rows_that_a_reader_has_seen_are_not_withdrawn(session: Session) -> None:
-    completion = session.complete(
-        "abca", options=CompleteOptions(heal=False, k=3, length=2, after=silent_after(session))
-    )
+def test_rows_that_are_withdrawn_are_told_because_a_reader_may_have_seen_them(session: Session) -> None:
+    completion = complete(session, "abca", heal=False, k=3, length=2, after=silent_after(session))
     assert not completion.judged
-    completion.seen = True
     completion.finish()
     assert completion.judged
-    assert len(completion.drafts) == 3
+    assert (len(completion.drafts), len(completion.withdrawn)) == (0, 3), "its caller decides whether they stay"
 
 
 @pytest.mark.parametrize("after", ["", " ", f"\n{words('ab')}", f"  \n{words('ab')}"])
@@ -180,27 +180,27 @@ def test_at_the_end_of_a_line_every_draft_is_shown(session: Session, after: str)
 
 def test_the_cache_keeps_the_text_alone(session: Session) -> None:
     completed(session, "abca", after=words("bcd"))
-    assert session.sequence.inputs == [*session.autocomplete.model.tokenizer.beginning, 0, 1, 2, 0]
+    assert session.sequence.inputs == [*session.equipped.model.tokenizer.beginning, 0, 1, 2, 0]
 
 
 def test_the_pass_is_skipped_where_it_costs_more_than_the_drafts(session: Session) -> None:
     plain, silent = completed(session, "abca"), silent_after(session)
-    session.autocomplete.row_costs = CostCurve((1, 2), (100.0, 101.0))  # many inputs cost much more than many passes
+    session.equipped.row_costs = CostCurve((1, 2), (100.0, 101.0))  # many inputs cost much more than many passes
     skipped = completed(session, "abca", after=silent)
     assert (skipped.best, len(skipped.drafts)) == (plain.best, len(plain.drafts))
-    session.autocomplete.row_costs = CostCurve((1, 90), (100.0, 101.0))
+    session.equipped.row_costs = CostCurve((1, 90), (100.0, 101.0))
     assert all(draft.gain is not None for draft in completed(session, "abca", after=words("bcd")).drafts)
 
 
 def test_a_cheap_pass_is_made_although_it_costs_more_than_the_drafts(session: Session) -> None:
-    session.autocomplete.row_costs = CostCurve((1, 2), (0.01, 0.02))
+    session.equipped.row_costs = CostCurve((1, 2), (0.01, 0.02))
     assert all(draft.gain is not None for draft in completed(session, "abca", after=words("bcd")).drafts)
 
 
 def test_the_drafts_are_ranked_alike_whatever_is_cached_and_however_slow_the_machine_is_now(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session.autocomplete.row_costs = CostCurve((1, 90), (100.0, 101.0))
+    session.equipped.row_costs = CostCurve((1, 90), (100.0, 101.0))
     first = completed(session, "abca", after=words("bcd"))
     ticks = itertools.count(0, 1e6)
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
@@ -229,7 +229,7 @@ def test_a_model_that_fills_in_the_middle_reads_what_follows(filling: Session) -
     assert found.drafts
     for after in ("", " \n"):
         completed(filling, "abca", after=after)
-        plain = [*filling.autocomplete.model.tokenizer.beginning, 0, 1, 2, 0]
+        plain = [*filling.equipped.model.tokenizer.beginning, 0, 1, 2, 0]
         assert filling.sequence.inputs == plain, "without text after the caret the prompt is plain"
 
 
@@ -248,7 +248,7 @@ class Listening(Interpolation):
 
 
 def test_n_grams_see_the_text_before_and_the_draft_side_by_side(filling: Session) -> None:
-    asked, text = [], [*filling.autocomplete.model.tokenizer.beginning, 0, 1, 2, 0]
+    asked, text = [], [*filling.equipped.model.tokenizer.beginning, 0, 1, 2, 0]
     for after in ("", words("bcd")):
         listening = Listening()
         completed(filling, "abca", after=after, ngrams=listening)

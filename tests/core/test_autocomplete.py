@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -11,16 +12,16 @@ from hypothesis import strategies as st
 
 from app.options.sampling import drafting
 from app.options.settings import DraftSettings
-from core.autocomplete import CompleteOptions
+from core.ask import KeptRow
 from core.errors import InputError
 from core.healing import Healer
 from core.modes.start import Mode
-from core.present import KeptRow
-from core.text import shown, shown_ends, without_dangling
+from core.text import ShownText, without_dangling
+from tests.completing import complete
 
 
 def run(autocomplete, session, text, kept=(), **options):
-    return session.complete(text, kept, CompleteOptions(**options)).finish()
+    return complete(session, text, kept=kept, **options).finish()
 
 
 @pytest.fixture
@@ -40,8 +41,8 @@ def test_half_a_word_is_finished(autocomplete, session, typed, rest):
 
 
 def test_without_healing_the_last_token_stays(autocomplete, session):
-    completion = run(autocomplete, session, "I am writ", heal=False)
-    assert completion._healing.word_ids == []
+    assert run(autocomplete, session, "I am writ").inside
+    assert not run(autocomplete, session, "I am writ", heal=False).inside
 
 
 def test_a_typed_space_is_not_doubled(autocomplete, session):
@@ -61,7 +62,7 @@ def test_a_word_that_may_be_complete_goes_on_or_ends(autocomplete, session):
 
 
 def test_drafts_stand_in_the_order_of_their_beginnings_and_stay_there(autocomplete, session):
-    completion = session.complete("The meeting was moved to", options=CompleteOptions(k=5, forks=0))
+    completion = complete(session, "The meeting was moved to", k=5, forks=0)
     order = []
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
@@ -74,7 +75,7 @@ def test_drafts_stand_in_the_order_of_their_beginnings_and_stay_there(autocomple
 
 def test_the_drafts_of_a_word_begin_differently_and_add_up(autocomplete, session):
     for typed in ("The sounds of Soun", "Mr. Schwarzeneg", "She liked photosynthes", "because we live", "it's"):
-        completion = session.complete(typed, options=CompleteOptions(k=9))
+        completion = complete(session, typed, k=9)
         while not completion.drafts and not completion.done:
             completion.advance(autocomplete.model.forward(completion.rows()))
         texts = [draft.text for draft in completion.drafts]
@@ -85,7 +86,7 @@ def test_the_drafts_of_a_word_begin_differently_and_add_up(autocomplete, session
 
 def test_typing_inside_a_word_feeds_nothing_again(autocomplete, session):
     run(autocomplete, session, "The weather today is b")
-    completion = session.complete("The weather today is bea")
+    completion = complete(session, "The weather today is bea")
     assert completion.next_logits is not None, "the first tokens are known without a pass"
     assert completion.fed == 0
     completion.close()
@@ -103,7 +104,7 @@ def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autoco
     other = run(a, fresh, text, **options)
     for _ in range(2):
         fed = a.model.tokens_fed
-        again = session.complete(text, options=CompleteOptions(**options))
+        again = complete(session, text, **options)
         assert (again.fed, a.model.tokens_fed) == (0, fed)
         assert again.next_logits is not None
         assert torch.equal(again.next_logits, first.next_logits)
@@ -128,7 +129,7 @@ def test_stopping_at_any_pass_leaves_a_usable_cache(autocomplete):
     other.close()
     session = autocomplete.open()
     for passes in range(6):
-        completion = session.complete(text)
+        completion = complete(session, text)
         for _ in range(passes):
             if not completion.done:
                 completion.advance(autocomplete.model.forward(completion.rows()))
@@ -154,7 +155,7 @@ def test_a_lone_newline_is_not_healed(autocomplete):
 def test_options_out_of_range_are_refused_before_anything_is_fed(autocomplete, session):
     before = autocomplete.model.tokens_fed
     with pytest.raises(InputError, match="k 0"):
-        session.complete("Hello", options=CompleteOptions(k=0))
+        complete(session, "Hello", k=0)
     assert autocomplete.model.tokens_fed == before
 
 
@@ -210,6 +211,10 @@ def test_a_cut_inside_a_character_shows_no_part_of_it(autocomplete, text, cut):
     assert whole.startswith(shown(tokenizer, ids)) or "\ufffd" in whole
 
 
+def shown(tokenizer: Any, ids: list[int], typed: bytes = b"", lines: bool = False) -> str:
+    return ShownText(tokenizer, lines)(ids, typed)[0]
+
+
 @settings(max_examples=200)
 @given(
     st.text(st.sampled_from("ab é\n日🇩🇪👩\u200d👧\u0301\ufe0f\ufffd\x00"), max_size=16),
@@ -220,8 +225,10 @@ def test_a_cut_inside_a_character_shows_no_part_of_it(autocomplete, text, cut):
 def test_the_ends_of_a_drafts_tokens_are_those_of_its_beginnings(autocomplete, text, cut, typed, lines):
     tokenizer = autocomplete.model.tokenizer
     ids, begun = tokenizer.encode(text)[:cut], text.encode()[:typed]
-    ends = [len(shown(tokenizer, ids[:n], begun, lines)) for n in range(len(ids) + 1)]
-    assert shown_ends(tokenizer, ids, begun, lines) == ends
+    texts = [shown(tokenizer, ids[:n], begun, lines) for n in range(len(ids) + 1)]
+    grown = ShownText(tokenizer, lines)
+    for n in (*range(len(ids) + 1), len(ids) // 2):  # token by token, and back
+        assert grown(ids[:n], begun) == (texts[n], [len(text) for text in texts[: n + 1]])
 
 
 def test_unfinished_emoji_are_held_back(autocomplete):
@@ -319,7 +326,7 @@ def test_the_best_draft_is_the_same_for_any_number_of_drafts(autocomplete, text)
     best = []
     for k in (1, 3, 9):
         session = autocomplete.open()
-        completion = session.complete(text, options=drafting(DraftSettings(k=k)))
+        completion = complete(session, text, drafting(DraftSettings(k=k)))
         completion.finish()
         best += [(draft.ids, draft.text) for draft in completion.drafts if draft.id == completion.best]
         session.close()

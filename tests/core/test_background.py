@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session, background_ids
+from core.autocomplete import Autocomplete
+from core.completion import Completion
+from core.session import Session, background_ids
+from tests.completing import complete
 
 MAIL = "Anna asks whether the quay wardens may log the tide before noon."
 
@@ -20,11 +23,11 @@ def session(tiny_autocomplete: Autocomplete) -> Iterator[Session]:
 
 
 def completed(session: Session, before: str, background: str) -> Completion:
-    return session.complete(before, options=CompleteOptions(k=3, length=4, background=background)).finish()
+    return complete(session, before, k=3, length=4, background=background).finish()
 
 
 def test_the_model_reads_the_background_as_a_paragraph_before_the_text(session: Session) -> None:
-    tokenizer = session.autocomplete.model.tokenizer
+    tokenizer = session.equipped.model.tokenizer
     completed(session, "Dear Anna,", MAIL)
     read = tokenizer.decode([i for i in session.sequence.inputs if isinstance(i, int)])
     assert read.startswith(f"{MAIL}\n\nDear")
@@ -43,8 +46,8 @@ def test_the_background_is_read_once_and_changes_the_drafts_probabilities(sessio
 
 
 def test_the_nearest_half_of_the_window_is_read_and_the_text_has_the_rest(session: Session) -> None:
-    window, encode = session.autocomplete.window, session.autocomplete.model.tokenizer.encode
-    start = len(session.autocomplete.model.tokenizer.start_ids)
+    window, encode = session.equipped.window, session.equipped.model.tokenizer.encode
+    start = len(session.equipped.model.tokenizer.start_ids)
     long = " ".join(f"note {n}" for n in range(4 * window))
     completed(session, "Dear Anna, thank", long)
     inputs = session.sequence.inputs
@@ -60,7 +63,7 @@ def test_the_nearest_half_of_the_window_is_read_and_the_text_has_the_rest(sessio
 
 
 def test_the_empty_line_has_the_tokens_that_it_has_before_a_text(session: Session) -> None:
-    tokenizer = session.autocomplete.model.tokenizer
+    tokenizer = session.equipped.model.tokenizer
     ids = background_ids(tokenizer, MAIL)
     assert tokenizer.decode(ids) == f"{MAIL}\n\n"
     for text in ("Dear Anna", "The tide", "“No"):
@@ -84,7 +87,7 @@ def test_a_file_is_the_background_on_the_command_line(tmp_path: Path, monkeypatc
     result = CliRunner().invoke(app, ["complete", "Dear", "--background", str(tmp_path / "mail.txt")])
     assert result.exit_code == 0, result.output
     assert fake.latest is not None
-    assert (fake.latest.before, fake.latest.options["background"]) == ("Dear", MAIL)
+    assert (fake.latest.before, fake.latest.ask.background) == ("Dear", MAIL)
     (tmp_path / "empty.txt").write_text("\n")
     (tmp_path / "odd.txt").write_bytes(b"\xff\xfe\xff")
     for name, said in (("empty.txt", "contains no text"), ("odd.txt", "no text in UTF-8"), ("none.txt", "none.txt")):

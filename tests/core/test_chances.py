@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 import torch
 
-from core.autocomplete import Autocomplete, CompleteOptions, Completion
+from core.autocomplete import Autocomplete
+from core.completion import Completion
 from core.models import load_model
 from core.models.tokenizer import written
+from tests.completing import complete
 from tests.table_model import FIRST, TableModel
 
 
 def completed(autocomplete: Autocomplete, text: str, **options: Any) -> Completion:
     session = autocomplete.open()
-    completion = session.complete(text, options=CompleteOptions(**options))
+    completion = complete(session, text, **options)
     completion.finish()
     assert None not in session.sequence.inputs, "the cache keeps the text alone"
     session.close()

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.autocomplete import Autocomplete, CompleteOptions, Session
+from core.autocomplete import Autocomplete
 from core.forms import odd_beginnings
 from core.models.base import Row
+from core.session import Session
+from tests.completing import complete
 
 WRITTEN = (
     "Dear Anna,\n\nThank you for the list:\n\n- eggs\n- “milk”\n\n# Later\n\nWe  meet\tat noon.\r\n\r\n"
@@ -56,10 +58,10 @@ def test_the_context_of_the_beginning_is_read_while_the_window_contains_the_begi
 def test_typing_over_empty_lines_and_marks_reads_no_token_twice(session: Session) -> None:
     fed = 0
     for end in range(len(WRITTEN) + 1):
-        completion = session.complete(WRITTEN[:end], options=CompleteOptions(k=1, length=1, forks=0))
+        completion = complete(session, WRITTEN[:end], k=1, length=1, forks=0)
         completion.finish()
         fed += completion.fed
-    tokenizer = session.autocomplete.model.tokenizer
+    tokenizer = session.equipped.model.tokenizer
     # The letters of a half-typed word are read until it is known how the word goes on.
     words = sum(len(tokenizer.encode(word)) for word in WRITTEN.split())
     assert fed <= len(tokenizer.beginning + tokenizer.encode(WRITTEN)) + 3 * words
@@ -76,5 +78,5 @@ def test_what_stands_first_is_no_surprise_to_the_model(autocomplete: Autocomplet
 
 @pytest.mark.parametrize("before", ["", "Dear Sir,\n\n", "# Notes\n\n", "We need:\n\n- ", "It rained.  ", "So "])
 def test_no_draft_begins_with_white_space_or_an_odd_mark(session: Session, before: str) -> None:
-    for row in session.complete(before, options=CompleteOptions(k=5, length=4)).finish().drafts:
+    for row in complete(session, before, k=5, length=4).finish().drafts:
         assert row.text[0] not in odd_beginnings(before)

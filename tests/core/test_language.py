@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.autocomplete import Autocomplete, CompleteOptions, Session
+from core.autocomplete import Autocomplete
 from core.language import LEAST, OtherLanguage
+from core.session import Session
+from tests.completing import complete
 
 LETTERS = {
     "German": "Sehr geehrte Damen und Herren, ich schreibe Ihnen, weil die Heizung seit Tagen nicht geht",
@@ -69,11 +71,11 @@ def session(autocomplete: Autocomplete) -> Iterator[Session]:
 
 
 def test_the_default_model_states_english_and_drafts_in_other_texts_only_on_request(session: Session) -> None:
-    a = session.autocomplete
+    a = session.equipped
     assert a.model.languages == ("en",)
     a.in_other_language(LETTERS["German"])
     a.in_other_language.wait()
-    unasked = session.complete(LETTERS["German"], options=CompleteOptions(unasked=True))
+    unasked = complete(session, LETTERS["German"], unasked=True)
     assert (unasked.done, unasked.foreign, unasked.drafts, unasked.fed) == (True, True, [], 0)
-    assert session.complete(LETTERS["German"], options=CompleteOptions()).finish().drafts
-    assert session.complete(ENGLISH[0], options=CompleteOptions(unasked=True)).finish().drafts
+    assert complete(session, LETTERS["German"]).finish().drafts
+    assert complete(session, ENGLISH[0], unasked=True).finish().drafts

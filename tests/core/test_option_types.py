@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.autocomplete import Autocomplete, CompleteOptions
+from core.ask import Ask
+from core.autocomplete import Autocomplete
 from core.drafting.drafts import Options
 from core.errors import InputError
 from core.samplers import (
@@ -30,6 +31,7 @@ from core.samplers import (
 from core.speculative import generate
 from core.speculative.options import SpeculationOptions
 from core.superposed import superpose
+from tests.completing import complete
 from tests.table_model import TableModel
 
 STRANGE: list[Any] = [None, "word", 1.5, True, 3, [], {}, object(), b"x", float("nan"), 10**400, 1j, int, np.zeros(2)]
@@ -49,7 +51,7 @@ def wrong(kind: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("options", [Options, CompleteOptions, SpeculationOptions])
+@pytest.mark.parametrize("options", [Options, Ask, SpeculationOptions])
 def test_every_option_refuses_a_value_of_another_type(options: type) -> None:
     hints = typing.get_type_hints(options)
     tried = 0
@@ -64,7 +66,7 @@ def test_every_option_refuses_a_value_of_another_type(options: type) -> None:
     assert tried > 100
 
 
-@pytest.mark.parametrize("options", [Options, CompleteOptions, SpeculationOptions])
+@pytest.mark.parametrize("options", [Options, Ask, SpeculationOptions])
 def test_no_value_of_any_option_ends_in_another_error(options: type) -> None:
     for each in fields(options):
         for value in STRANGE:
@@ -82,7 +84,7 @@ def test_the_functions_refuse_them_too() -> None:
         lambda: next(superpose(model, [1], tau="hot")),
         lambda: next(superpose(model, [1], rule="min-p")),
         lambda: next(generate(model, None, [1], mode="off", length="long")),
-        lambda: Autocomplete(model).open().complete("a", options=CompleteOptions(heal="yes")),
+        lambda: complete(Autocomplete(model).open(), "a", heal="yes"),
     ):
         with pytest.raises(InputError, match=r"(given|changes nothing).*\."):
             call()

@@ -17,14 +17,16 @@ from app.options import sampling
 from app.options.given import DRAFT_FLAGS, settings_of
 from app.options.settings import PAGE_CONTROLS, DraftSettings
 from app.web.routes.sampling import catalogue
-from core.autocomplete import Autocomplete, CompleteOptions
+from core.ask import Ask
+from core.autocomplete import Autocomplete
 from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
 from core.drafting.drafts import Options
 from core.errors import InputError, OptionError
 from core.ngram.counts import Counts
 from core.options import BY_FLAG, DRAFTING, LIBRARY, OPTIONS, SEED, Control, DraftOptions
 from core.superposed import superpose
-from core.text import shown
+from core.text import ShownText
+from tests.completing import complete
 from tests.paths import ROOT
 from tests.table_model import TableModel
 
@@ -137,8 +139,7 @@ def test_a_keystroke_builds_its_options_as_set_and_with_its_stores_and_no_more(m
     check = Options.__post_init__
     monkeypatch.setattr(Options, "__post_init__", lambda self: (built.append(self), check(self))[1])
     autocomplete, settings = Autocomplete(TableModel()), DraftSettings(length=4)
-    completion = autocomplete.open().complete("abc", options=sampling.options(autocomplete, settings))
-    completion.finish()
+    autocomplete.open().complete(sampling.asked(autocomplete, settings, before="abc")).finish(autocomplete.model)
     assert [(options.k, options.length, options.exact_steps) for options in built] == [(3, 4, 2), (3, 5, 2)]
 
 
@@ -146,13 +147,13 @@ def test_options_that_nothing_would_read_are_refused() -> None:
     for options, unread in (
         (Options, {"verify": 4}),
         (Options, {"min_confidence": 0.5}),
-        (CompleteOptions, {"refill": False}),
+        (Ask, {"refill": False}),
     ):
         with pytest.raises(
             InputError, match=f"{next(iter(unread))} .* given, which changes nothing here; leave it out"
         ):
             options(**unread)
-    assert CompleteOptions(verify=4).verify == 4
+    assert Ask(verify=4).verify == 4
 
 
 def test_the_settings_import_only_their_definitions() -> None:
@@ -212,7 +213,7 @@ def test_the_papers_preset_is_the_papers_method() -> None:
     settings = DraftSettings(k=3, length=6, **paper.drafting)
     store: Any = Counts.of(6, [([0, 1, 2, 3, 4, 5, 0, 2, 4, 1, 3, 5] * 3, 1)], 3)
     autocomplete = Autocomplete(TableModel(seed=2), ngrams=store)
-    completion = autocomplete.open().complete("abc", options=sampling.drafting(settings, heal=False, one_line=False))
+    completion = complete(autocomplete.open(), "abc", sampling.drafting(settings, heal=False, one_line=False))
     completion.finish()
     arguments = {"distinct": False, "exact_steps": 0, "forks": 0, "mixing": "geometric", "alpha": 0.54, "tau": 0.06}
     *_, by_hand = superpose(autocomplete.model, [0, 1, 2], 3, 6, ngrams=store, **arguments)
@@ -229,7 +230,7 @@ def test_a_long_text_needs_resets() -> None:
     assert (long.length, long.reset_every, long.end_below, long.one_line) == (200, 10, 0.0, False)
     assert not sampling.drafting(DraftSettings()).reset_every
     words: Any = SimpleNamespace(pieces=[b"one", b"\n", b" two"])
-    assert (shown(words, [0, 1, 2]), shown(words, [0, 1, 2], lines=True)) == ("one", "one\n two")
+    assert [ShownText(words, lines)([0, 1, 2])[0] for lines in (False, True)] == ["one", "one\n two"]
     assert not only_grows(DraftSettings(length=40, reset_every=10))  # a reset replaces the other drafts
     assert only_grows(DraftSettings())
 
@@ -271,6 +272,6 @@ def test_every_default_has_the_type_that_is_declared_for_it() -> None:
 def test_the_library_has_its_own_defaults_where_the_declaration_says_so() -> None:
     named = {name: control.library for name, control in OPTIONS.items() if control.library is not None}
     assert named == {"exact_steps": 1, "end_below": 0.0, "min_branch": 0.0}
-    for made in (LIBRARY, Options(), CompleteOptions()):
+    for made in (LIBRARY, Options(), Ask()):
         assert {name: getattr(made, name) for name in named} == named
     assert [OPTIONS[name].default for name in named] == [2, 0.3, 0.01]

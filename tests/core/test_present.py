@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from core.ask import Ask, KeptRow
 from core.drafting.drafts import Draft, Drafts
-from core.present import KeptRow, Presentation, TextDraft, kept_rows, present
+from core.present import Presentation, TextDraft, kept_rows, present
 from core.text import alike, say_the_same, says_something, up_to_punctuation
 from tests.paths import ROOT
 from tests.table_model import Letters
@@ -33,8 +34,9 @@ def draft(ids: list[int], row: int, p: float = -1.0, **more) -> Draft:
     return Draft(ids, totals, row, **made)
 
 
-def page(**more) -> Presentation:
-    return Presentation(Words(), b"", most=3, **more)
+def page(kept=(), earlier=(), **ask) -> Presentation:
+    rows = [KeptRow(*row) for row in dict(kept).items()]
+    return Presentation(Words(), Ask(k=3, kept=rows, **ask), earlier=earlier)
 
 
 def test_rows_are_ordered_by_number_and_no_text_appears_twice():
@@ -96,15 +98,15 @@ def test_by_the_papers_rule_a_draft_is_as_probable_as_where_it_branches():
         return replace(draft(ids, 0), totals=list(totals))
 
     found = Drafts([of([0, 1, 2], -0.5, -1.0, -1.5), of([0, 1, 3], -0.5, -1.0, -3.0), of([4, 0], -2.0, -2.5)], step=3)
-    rows = present(found, page(distinct=False, all=True))
+    rows = present(found, page(distinct=False))
     assert [row.probability for row in rows] == pytest.approx([np.exp(-1.5), np.exp(-2.0), np.exp(-3.0)])
 
 
 @pytest.mark.parametrize("done", [False, True])
 def test_a_draft_does_not_end_in_a_word_that_waits_for_the_next(done: bool) -> None:
     found = Drafts([draft([0, 1, 2], 0)], step=3, done=done)
-    assert [row.text for row in present(found, page(rounded=True))] == [" sea"]
-    kept = page(rounded=True, kept={0: " sea and the"})
+    assert [row.text for row in present(found, page())] == [" sea"]
+    kept = page(kept={0: " sea and the"})
     assert [row.text for row in present(found, kept)] == [" sea and the"]
 
 
@@ -112,17 +114,17 @@ def test_the_best_draft_is_rounded_alike_beside_any_other_drafts():
     best, other = draft([0, 1, 2], 0), draft([0, 3], 1)
     for rows, expected in ([best], [" sea"]), ([best, other], [" sea", " seas"]):
         found = Drafts(rows, step=3, done=True)
-        assert [row.text for row in present(found, page(rounded=True))] == expected
+        assert [row.text for row in present(found, page())] == expected
 
 
 def test_another_draft_is_not_rounded_to_the_beginning_of_one():
     found = Drafts([draft([0, 3], 0), draft([0, 1, 2], 1)], step=3, done=True)
-    assert [row.text for row in present(found, page(rounded=True))] == [" seas", " sea and the"]
+    assert [row.text for row in present(found, page())] == [" seas", " sea and the"]
 
 
 def test_drawn_drafts_end_at_words_once_they_are_done():
     found = Drafts([draft([0, 4, 0, 5], 0)], step=4, done=True)
-    assert [row.text for row in present(found, page(tokens=3))] == [" sea old"]
+    assert [row.text for row in present(found, page(length=3))] == [" sea old"]
 
 
 def test_personal_spans_are_joined_and_kept_rows_keep_theirs():

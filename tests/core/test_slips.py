@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from core.autocomplete import Autocomplete, CompleteOptions, Session
+from core.ask import KeptRow
+from core.autocomplete import Autocomplete
 from core.models import LanguageModel, Row
 from core.ngram import NgramStore
 from core.ngram.base import BASE_STORE
 from core.ngram.counts import Counts
 from core.ngram.interpolation import Linear, Mixed
-from core.present import KeptRow, TextDraft
+from core.present import TextDraft
+from core.session import Session
 from core.slips import NEIGHBOURS, correctable, meant
+from tests.completing import complete
 
 SHORT: dict[str, Any] = {"k": 3, "length": 4, "forks": 2, "exact_steps": 2}  # long enough for every row that corrects
 
@@ -70,7 +73,7 @@ def session(torch_model: LanguageModel) -> Iterator[Session]:
 
 
 def drafts(session: Session, before: str, kept: Sequence[KeptRow] = (), **options: Any) -> list[TextDraft]:
-    completion = session.complete(before, kept, CompleteOptions(**SHORT | options))
+    completion = complete(session, before, kept=kept, **(SHORT | options))
     completion.finish()
     return completion.drafts
 
@@ -98,7 +101,7 @@ def test_right_words_are_not_corrected(session: Session, typed: str) -> None:
 
 
 def test_words_of_the_writers_own_store_are_not_corrected(session: Session) -> None:
-    tokenizer, typed = session.autocomplete.model.tokenizer, "Thank you very muhc"
+    tokenizer, typed = session.equipped.model.tokenizer, "Thank you very muhc"
     assert any(d.replace for d in drafts(session, typed, corrects=True))
     store = Counts.of(len(tokenizer.pieces), [(tokenizer.encode("It was muhc indeed"), 1)])
     own = Linear([Mixed(store, 0.9, personal=True)])
@@ -117,7 +120,7 @@ def test_words_of_the_writers_own_store_are_not_corrected(session: Session) -> N
     ],
 )
 def test_the_beginnings_of_the_writers_own_words_are_not_corrected(session: Session, typed: str, learned: str) -> None:
-    tokenizer = session.autocomplete.model.tokenizer
+    tokenizer = session.equipped.model.tokenizer
     assert any(d.replace for d in drafts(session, typed, corrects=True))
     for text, corrected in ((learned, False), ("It was a letter for much, because", True)):
         store = Counts.of(len(tokenizer.pieces), [(tokenizer.encode(text), 1)])
@@ -156,7 +159,7 @@ def test_teh_is_the(session: Session) -> None:
 def typed_quickly(session: Session, text: str, **options: Any) -> list[TextDraft]:
     """The drafts after a text of which every earlier request was cancelled before its first pass."""
     for end in range(text.rindex(" ", 0, -1) + 1, len(text)):
-        session.complete(text[:end], options=CompleteOptions(**SHORT | options)).close()
+        complete(session, text[:end], **(SHORT | options)).close()
     return drafts(session, text, **options)
 
 
@@ -209,9 +212,9 @@ def passes_of(model: LanguageModel) -> Iterator[list[int]]:
 def test_a_word_that_is_not_corrected_takes_no_pass_more(session: Session, typed: str) -> None:
     passes: list[list[int]] = []
     for corrects in (True, False):
-        fresh = session.autocomplete.open()
+        fresh = session.equipped.open()
         drafts(fresh, typed[: typed.rindex(" ", 0, -1)], corrects=corrects)
-        with passes_of(session.autocomplete.model) as counted:
+        with passes_of(session.equipped.model) as counted:
             assert not any(d.replace for d in typed_quickly(fresh, typed, corrects=corrects))
         passes.append(counted)
         fresh.close()
@@ -219,7 +222,7 @@ def test_a_word_that_is_not_corrected_takes_no_pass_more(session: Session, typed
 
 
 def test_quickly_finished_words_of_the_writers_own_store_and_names_and_code_stay(session: Session) -> None:
-    tokenizer = session.autocomplete.model.tokenizer
+    tokenizer = session.equipped.model.tokenizer
     store = Counts.of(len(tokenizer.pieces), [(tokenizer.encode("It was muhc indeed"), 1)])
     own = Linear([Mixed(store, 0.9, personal=True)])
     assert any(d.replace for d in typed_quickly(session, "Thank you very muhc ", corrects=True))

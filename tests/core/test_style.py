@@ -8,10 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from core.autocomplete import Autocomplete, CompleteOptions, Session
+from core.ask import Ask
+from core.autocomplete import Autocomplete
 from core.modes.start import Mode
+from core.session import Session
 from core.style import Barred, barred_forms
-from core.text import shown
+from core.text import ShownText
+from tests.completing import complete
 
 STRAIGHT = 'She said "no", and I didn\'t ask. '
 CURLY = "She said “no”, and I didn’t ask. "
@@ -70,18 +73,18 @@ def session(autocomplete: Autocomplete) -> Iterator[Session]:
 @pytest.mark.parametrize("mode", ["superposed", "branching", "greedy", "beam", "sampled", "sampled+superposed"])
 def test_no_draft_of_any_method_has_a_barred_mark(session: Session, mode: str) -> None:
     for text, other in ((CURLY + "I don", "'"), (STRAIGHT + "I don", "’")):
-        options = CompleteOptions(k=3, length=8, mode=Mode(mode), seed=1)
-        rows = session.complete(text, options=options).finish().drafts
+        options = Ask(k=3, length=8, mode=Mode(mode), seed=1)
+        rows = complete(session, text, options).finish().drafts
         assert rows
         assert all(other not in row.text and "[" not in row.text for row in rows), [row.text for row in rows]
 
 
 def test_a_draft_ends_before_a_character_without_width_that_several_tokens_make() -> None:
     tokenizer = SimpleNamespace(pieces=[b" re", b"\xe2\x80", b"\x8b", b"tired", b"\x8d", b"\x94"])
-    assert shown(cast(Any, tokenizer), [0, 1, 2, 3]) == " re"
-    assert shown(cast(Any, tokenizer), [1, 2, 3]) == ""
-    assert shown(cast(Any, tokenizer), [0, 1, 4, 3]) == " re\u200dtired"
-    assert shown(cast(Any, tokenizer), [0, 1, 5, 3]) == " re—tired"
+    assert ShownText(cast(Any, tokenizer))([0, 1, 2, 3])[0] == " re"
+    assert ShownText(cast(Any, tokenizer))([1, 2, 3])[0] == ""
+    assert ShownText(cast(Any, tokenizer))([0, 1, 4, 3])[0] == " re\u200dtired"
+    assert ShownText(cast(Any, tokenizer))([0, 1, 5, 3])[0] == " re—tired"
 
 
 @pytest.mark.parametrize("text", ["", "He came.", "word\u200b", "नमस्ते", "می\u200cخواهم"])

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from core.autocomplete import Autocomplete, CompleteOptions, Completion
+from core.ask import Ask
+from core.autocomplete import Autocomplete
 from core.modes.start import Mode
+from core.present import Presentation, TextDraft
+from tests.completing import Completing, complete
 from training.texts import SAMPLE
 
 METHODS = ("superposed", "branching", "greedy", "beam", "sampled", "sampled+superposed")
@@ -19,12 +22,11 @@ INSIDE = re.compile(
 )
 
 
-def is_inside(completion: Completion, shown: str, ids: tuple[int, ...]) -> bool:
+def is_inside(how: Presentation, row: TextDraft) -> bool:
     """Whether a row ends inside a word, as far as the tokens of its draft tell."""
-    presentation = completion._presentation
-    known = presentation.text(list(ids))
-    assert known.startswith(shown)
-    return INSIDE.search(f"{shown}\0{known[len(shown) :]}") is not None
+    known = how.text(list(row.ids))
+    assert known.startswith(row.text)
+    return INSIDE.search(f"{row.text}\0{known[len(row.text) :]}") is not None
 
 
 def places(count: int) -> Iterator[str]:
@@ -34,11 +36,11 @@ def places(count: int) -> Iterator[str]:
         yield text[: (n * 997) % len(text)][-600:]
 
 
-def steps(completion: Completion) -> Iterator[None]:
-    """Computes a completion, one pass for each step, from its first state on."""
+def steps(completion: Completing) -> Iterator[None]:
+    """Computes the drafts, one pass for each step, from their first state on."""
     yield
     while not completion.done:
-        completion.advance(completion._session.autocomplete.model.forward(completion.rows()))
+        completion.advance(completion.model.forward(completion.rows()))
         yield
 
 
@@ -47,12 +49,14 @@ def test_no_row_ends_inside_a_word_at_any_step(autocomplete: Autocomplete, metho
     rows = 0
     for before in places(12):
         session = autocomplete.open()
-        options = CompleteOptions(k=3, length=6, mode=Mode(method), seed=1, corrects=method == "superposed")
-        completion = session.complete(before, options=options)
+        options = Ask(k=3, length=6, mode=Mode(method), seed=1, corrects=method == "superposed")
+        completion = complete(session, before, options)
+        typed = autocomplete.healer.plan(before, window=autocomplete.window).rests[0]
+        how = Presentation(autocomplete.model.tokenizer, options, typed)
         for _ in steps(completion):
             for row in completion.drafts:
                 rows += 1
-                assert not is_inside(completion, row.text, row.ids), (before[-30:], row.text)
+                assert row.replace or not is_inside(how, row), (before[-30:], row.text)
                 assert not row.text[-1].isspace()
         session.close()
     assert rows > 30

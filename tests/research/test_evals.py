@@ -40,6 +40,7 @@ from research.plots import page as pages
 from research.positions import runs
 from research.report import Report
 from research.scores import Score, half_interval, scored, summary
+from tests.completing import complete
 from tests.ngram_tools import WordTokenizer
 from training.texts import load as load_text
 
@@ -325,7 +326,7 @@ def test_the_typist_loses_nothing_by_looking_no_further_than_drafts_agree(autoco
     for at in (400, 403, 512):
         rest = text[at : at + 200]
         part = [draft.text for draft in drafted(autocomplete, session, text[:at], way, rest)]
-        completion = session.complete(text[:at], options=drafting(way.settings))
+        completion = complete(session, text[:at], drafting(way.settings))
         completion.finish()
         whole = [draft.text for draft in completion.drafts]
         assert best_move(part, rest) == best_move(whole, rest)

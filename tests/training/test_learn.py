@@ -46,6 +46,7 @@ from core.ngram.shelf import Shelf, interpolation
 from core.speculative import NgramDrafter
 from core.speculative.calibration import Calibration, CalibrationError, Constants, fingerprint
 from ngram_builder import personal as travelling
+from tests.completing import complete
 from training import personal
 from training.adapter import AdapterRecipe, State, Student, Trainer
 from training.held_out import mean_and_error, mixed_gains
@@ -854,7 +855,7 @@ def test_an_eagle3_head_says_that_it_was_trained_for_the_model_alone(
 
     def notice(drafter: str) -> str | None:
         settings = speculating("lossless", drafter)
-        drafts = autocomplete.open().complete("abc", options=sampling.options(autocomplete, settings))
+        drafts = complete(autocomplete.open(), "abc", sampling.asked(autocomplete, settings))
         drafts.finish()
         assert drafts.figures is not None
         return drafts.figures.notice

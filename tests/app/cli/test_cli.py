@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from app.cli.main import app
 from app.clients.options import in_fields
 from app.options.settings import PAGE_CONTROLS
-from core.autocomplete import CompleteOptions
+from core.ask import Ask
 from core.errors import InputError, ModelFileError, OptionError
 from core.models import load_model
 from core.options import DRAFTING
@@ -55,11 +55,11 @@ class FakeAutocomplete:
     def open(self) -> FakeAutocomplete:
         return self
 
-    def complete(self, text: str, options: CompleteOptions) -> FakeAutocomplete:
-        self.asked = {"text": text, **vars(options)}
+    def complete(self, ask: Ask) -> FakeAutocomplete:
+        self.asked = vars(ask)
         return self
 
-    def finish(self) -> FakeAutocomplete:
+    def finish(self, model: object) -> FakeAutocomplete:
         return self
 
 
@@ -179,7 +179,7 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
     flags += ["--forks", "2", "--end-below", "0.2", "--min-branch", "0.05"]
     assert runner.invoke(app, ["complete", "Thank", *flags]).exit_code == 0
     expected = {
-        "text": "Thank",
+        "before": "Thank",
         "k": 5,
         "length": 4,
         "tau": 0.5,
@@ -256,13 +256,13 @@ def test_notices_go_to_stderr(fake: FakeAutocomplete) -> None:
 @pytest.mark.parametrize("text", ["a\x00b", "שלום", "👩‍👩‍👧", "\n" * 1000, ""])
 def test_any_text_is_passed_on_as_it_is(fake: FakeAutocomplete, text: str) -> None:
     assert runner.invoke(app, ["complete", text, "--json"]).exit_code == 0
-    assert fake.asked["text"] == text
+    assert fake.asked["before"] == text
 
 
 def test_lone_surrogates_are_replaced_and_reported(fake: FakeAutocomplete) -> None:
     result = runner.invoke(app, ["complete", "a\udcffb", "--json"])
     assert result.exit_code == 0
-    assert fake.asked["text"] == "a\ufffdb"
+    assert fake.asked["before"] == "a\ufffdb"
     assert "were replaced" in result.stderr
 
 

@@ -96,19 +96,19 @@ def test_parts_of_other_files_are_the_background_of_the_text(site: Editor) -> No
     parts = [{"text": "Far", "filename": "a.md", "time": 1}, {"text": "Near\n", "filename": "b.md"}]
     site.infill(input_extra=parts, input_prefix="Dear Anna,\n", prompt="thank")
     assert site.autocomplete.latest.before == "Dear Anna,\nthank"
-    assert site.autocomplete.latest.options["background"] == "Far\nNear\n"
+    assert site.autocomplete.latest.ask.background == "Far\nNear\n"
     site.infill(prompt="thank", background="Notes")
-    assert site.autocomplete.latest.options["background"] == "Notes"
+    assert site.autocomplete.latest.ask.background == "Notes"
 
 
 def test_no_row_of_a_program_replaces_letters(site: Editor) -> None:
     site.infill(prompt="I saw teh")
-    assert site.autocomplete.latest.options["corrects"] is False
+    assert site.autocomplete.latest.ask.corrects is False
 
 
 def test_the_text_after_the_caret_counts(site: Editor) -> None:
     site.infill(prompt="Once", input_suffix=" and then", n_predict=2)
-    assert site.autocomplete.latest.options["after"] == " and then"
+    assert site.autocomplete.latest.ask.after == " and then"
     assert site.infill(prompt="Once", input_suffix="and then", n_predict=2)["content"] == " one one "
 
 
@@ -116,7 +116,7 @@ def test_warming_up_reads_the_text_and_drafts_nothing(site: Editor) -> None:
     warm = VIM | {"n_predict": 0, "t_max_predict_ms": 1, "response_fields": [""]}
     assert site.infill(input_prefix="To be read", prompt="", **warm) == {}
     latest = site.autocomplete.latest
-    assert (latest.before, latest.k, latest.length, latest.options["forks"]) == ("To be read", 1, 1, 0)
+    assert (latest.before, latest.k, latest.length, latest.ask.forks) == ("To be read", 1, 1, 0)
 
 
 def test_llama_vscode_gets_an_array_to_cycle_through(site: Editor) -> None:
@@ -155,7 +155,7 @@ def test_warming_up_has_no_time_limit(site: Editor) -> None:
     assert site.infill(**warm) == {}
     assert len(site.autocomplete.model.passes) == passes + 1
     assert site.autocomplete.latest.before == ""
-    assert site.autocomplete.latest.options["background"] == "Notes\n"
+    assert site.autocomplete.latest.ask.background == "Notes\n"
 
 
 def test_a_closed_connection_stops_the_request(site: Editor) -> None:

@@ -221,7 +221,7 @@ def test_what_cannot_be_had_is_refused_in_words(
 
 def test_the_suffix_is_the_text_after_the_caret(site: Site) -> None:
     site.complete(suffix=" and so on", max_tokens=1)
-    assert site.autocomplete.latest.options["after"] == " and so on"
+    assert site.autocomplete.latest.ask.after == " and so on"
     chunks = list(site.complete(suffix=" and so on", max_tokens=4, n=2, stream=True))
     assert [chunk.choices[0].text for chunk in chunks] == [" one" * 4, " two" * 4], "ranked before they are sent"
     assert len(list(site.complete(suffix="\nAnd so on", max_tokens=4, n=2, stream=True))) > 2
@@ -229,12 +229,12 @@ def test_the_suffix_is_the_text_after_the_caret(site: Site) -> None:
 
 def test_no_row_of_a_program_replaces_letters(site: Site) -> None:
     site.complete("I saw teh", max_tokens=1)
-    assert site.autocomplete.latest.options["corrects"] is False
+    assert site.autocomplete.latest.ask.corrects is False
     site.client.chat.completions.create(
         model="polydraft", messages=[{"role": "assistant", "content": "I say teh"}], max_tokens=1
     )
     assert site.autocomplete.latest.before == "I say teh"
-    assert site.autocomplete.latest.options["corrects"] is False
+    assert site.autocomplete.latest.ask.corrects is False
     with pytest.raises(openai.BadRequestError, match="corrects is no field that the server knows"):
         site.client.completions.create(model="polydraft", prompt="I saw teh", extra_body={"corrects": True})
 
@@ -247,7 +247,7 @@ def test_unknown_fields_are_refused_by_name(site: Site) -> None:
 def test_every_flag_of_drafting_is_a_field(site: Site) -> None:
     assert {flag.replace("-", "_") for flag in ALL_FLAGS} - set(FIELDS) == {"k", "length", "temperature", "seed"}
     site.complete(forks=1, exact_steps=4, end_below=0.5, min_branch=0.2, ngrams=False, max_tokens=1)
-    options = site.autocomplete.latest.options
+    options = vars(site.autocomplete.latest.ask)
     assert (options["forks"], options["exact_steps"], options["end_below"]) == (1, 4, 0.5)
     assert (options["min_branch"], options["alpha"]) == (0.2, 0)
 

@@ -204,7 +204,7 @@ GAP = "<fim_prefix>Dear Anna,\nOnce<fim_suffix>\nYours<fim_middle>"
 
 
 def latest(site: Programs) -> tuple[str, str]:
-    return site.autocomplete.latest.before, site.autocomplete.latest.options["after"]
+    return site.autocomplete.latest.before, site.autocomplete.latest.ask.after
 
 
 def test_continue_with_its_llama_cpp_provider(site: Programs) -> None:

@@ -21,7 +21,8 @@ from app.service.engine import Engine
 from app.service.jobs import Job
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
-from core.autocomplete import Autocomplete, Completion
+from core.autocomplete import Autocomplete
+from core.drafting.driver import Driven
 from core.errors import ContextFull
 from core.healing import Healer
 from core.models import hf
@@ -95,9 +96,9 @@ def test_errors_anywhere_leave_other_tabs_drafts_unchanged(model: TorchModel, mo
 
         monkeypatch.setattr(owner, name, call)
 
-    places = [(TorchModel, "_forward"), (TorchModel, "_place"), (Completion, "rows"), (Completion, "advance")]
+    places = [(TorchModel, "_forward"), (TorchModel, "_place"), (Driven, "rows"), (Driven, "advance")]
     places += [
-        (Completion, "close"),
+        (Driven, "close"),
         (Healer, "plan"),
         (Sequence, "fork"),
         (Sequence, "_note"),
@@ -196,8 +197,10 @@ import asyncio, gc, json, random, sys, time
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
 from app.options.settings import DraftSettings
-from core.autocomplete import Autocomplete, Completion, Session
+from core.autocomplete import Autocomplete
+from core.completion import Completion
 from core.models import load_model
+from core.session import Session
 
 needle = "".join(random.Random(7).choices("abcdefgh", k=20))  # in no string of this code
 

@@ -19,7 +19,7 @@ from app.service.jobs import Job
 from app.service.requests import DraftRequest, KeptDraft
 from app.service.service import DraftService
 from app.service.tabs import RESTED
-from core.autocomplete import CompleteOptions
+from core.ask import Ask
 from core.errors import ContextFull, InputError, ModelNotFound
 from tests.fake_autocomplete import FakeAutocomplete, FakeRow
 
@@ -88,6 +88,13 @@ def steps_told(service: DraftService, **fields: Any) -> list[int]:
     return [event["step"] for event in run(all_of(service.stream(request)))[:-1]]
 
 
+def rows_in_the_end(service: DraftService) -> int:
+    """Of drafts that make the text after the caret much less probable."""
+    request = DraftRequest(tab="a", n=1, before="Once", after=" time", settings=DraftSettings(length=4))
+    *_, last, _ = run(all_of(service.stream(request)))
+    return len(last["drafts"])
+
+
 def test_the_page_shows_no_draft_before_it_is_compared_with_the_text_after_the_caret() -> None:
     fake = FakeAutocomplete()
     with running(fake) as service:
@@ -96,7 +103,7 @@ def test_the_page_shows_no_draft_before_it_is_compared_with_the_text_after_the_c
         assert steps_told(service, after=" time", detailed=True) == [1, 2, 3, 4], "a program shows the last ones"
         assert steps_told(service) == [1, 2, 3, 4]
         assert fake.latest
-        assert fake.latest.options["after"] == ""
+        assert fake.latest.ask.after == ""
 
 
 def test_the_page_waits_for_the_comparison_only_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,11 +112,10 @@ def test_the_page_waits_for_the_comparison_only_a_moment(monkeypatch: pytest.Mon
     fake.model.step_s = 0.3
     with running(fake) as service:
         assert steps_told(service, after=" time") == [2, 3, 4]
-        assert fake.latest
-        assert fake.latest.seen, "so that they are not withdrawn"
+        fake.withdraws = True
+        assert rows_in_the_end(service) == 3, "the page has shown them"
         fake.model.step_s = 0
-        steps_told(service, after=" time", detailed=True)
-        assert not fake.latest.seen
+        assert rows_in_the_end(service) == 0
 
 
 def test_rows_that_the_page_keeps_reach_the_drafting() -> None:
@@ -118,9 +124,9 @@ def test_rows_that_the_page_keeps_reach_the_drafting() -> None:
         kept = [{"id": 1, "text": " rest"}]
         request = DraftRequest(tab="a", n=1, before="Once", kept=kept, grow=True)  # pyright: ignore[reportArgumentType]
         run(all_of(service.stream(request)))
-        options = fake.sessions[-1].completions[-1].options
-    assert [(row.id, row.text) for row in options["kept"]] == [(1, " rest")]
-    assert options["grow"] is True
+        asked = fake.sessions[-1].completions[-1].ask
+    assert [(row.id, row.text) for row in asked.kept] == [(1, " rest")]
+    assert asked.grow is True
 
 
 def chosen(**request: Any) -> tuple[int, bool]:
@@ -128,8 +134,8 @@ def chosen(**request: Any) -> tuple[int, bool]:
     fake = FakeAutocomplete()
     with running(fake) as service:
         run(all_of(service.stream(DraftRequest(tab="a", n=1, before="Once", **request))))
-        options = fake.sessions[-1].completions[-1].options
-    return options["exact_steps"], options["tails"]
+        asked = fake.sessions[-1].completions[-1].ask
+    return asked.exact_steps, asked.tails
 
 
 def test_drafts_that_grow_hold_their_tails_unless_exact_steps_were_chosen() -> None:
@@ -205,13 +211,13 @@ def test_after_text_was_removed_from_a_store_running_drafts_begin_again_without_
             first = await anext(stream)
             assert first["removed"] == "a"
             assert fake.latest
-            assert fake.latest.options["kept"]
+            assert fake.latest.ask.kept
             fake.removed = "b"
             fake.model.gate.release(100)
             later = [event for event in await all_of(stream) if event["type"] == "drafts"]
             again = [event for event in later if event["removed"] == "b"]
             assert [event["step"] for event in again] == [1, 2, 3]
-            assert fake.latest.options["kept"] == []
+            assert fake.latest.ask.kept == []
             assert fake.opened == 2, "the session that had read and shown the old drafts is closed"
 
     run(scenario())
@@ -255,7 +261,7 @@ def test_rows_from_before_a_removal_are_not_kept() -> None:
             event = run(all_of(service.stream(DraftRequest(tab="a", n=n, before="Once", kept=kept, removed=mark))))[0]
             assert event["removed"] == "a"
             assert fake.latest
-            assert len(fake.latest.options["kept"]) == expected
+            assert len(fake.latest.ask.kept) == expected
 
 
 def test_the_panel_shows_no_position_from_before_a_removal() -> None:
@@ -410,8 +416,8 @@ def test_healing_and_stores_reach_the_drafting() -> None:
                 )
             )
         )
-        options = fake.sessions[-1].completions[-1].options
-    assert (options["heal"], options["stores"], options["base_stores"]) == (False, ["mine"], ["default"])
+        asked = fake.sessions[-1].completions[-1].ask
+    assert (asked.heal, asked.stores, asked.base_stores) == (False, ["mine"], ["default"])
 
 
 def test_closing_the_stream_stops_the_request() -> None:
@@ -713,7 +719,7 @@ def test_a_pass_reads_a_part_of_a_long_text_while_others_wait() -> None:
         engine.begin("b", Job(ask("b", 1, length=30)))
         read, left = [], list(range(200))
         long.rows = cast(Any, [FakeRow("Once", left)])
-        long.completion = cast(Any, fake.open().complete("Once", options=CompleteOptions(k=3, length=4)))
+        long.drafting = cast(Any, fake.open().complete(Ask(before="Once", k=3, length=4)))
         (tab,) = engine._tabs.named("a")
         tab.running = True
         while long.rows and len(long.rows[0].inputs) == len(left):

@@ -162,8 +162,8 @@ def test_forks_cover_more_than_distinct_beginnings(seed, k):
 def run(model, prefix, options, kept=()):
     """Every state of the drafts of a prefix."""
     sequence = model.open()
-    drafting = Driven(lambda logits: superposed(logits, sequence, prefix, options, kept=kept))
-    states = [drafting.advance([sequence.sync(prefix)])]
+    drafting = Driven(superposed([sequence.sync(prefix)], sequence, prefix, options, kept=kept))
+    states = [drafting.latest]
     while not drafting.done:
         states.append(drafting.advance(model.forward(drafting.rows())))
     assert sequence.inputs == prefix

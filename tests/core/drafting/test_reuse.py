@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_model import TableModel
 
-from core.autocomplete import CompleteOptions
 from core.drafting.drafts import Kept, Options
 from core.drafting.driver import Driven
 from core.drafting.reuse import KnownLogits, reusing
 from core.superposed import superposed
+from tests.completing import complete
 
 
 def drafted(sequence, prefix, options, known=None, kept=()):
@@ -22,8 +22,7 @@ def drafted(sequence, prefix, options, known=None, kept=()):
         drafting = superposed(logits, sequence, prefix, options, None, kept)
         return drafting if known is None else reusing(drafting, known)
 
-    driven, passes = Driven(start), 0
-    driven.advance([logits])
+    driven, passes = Driven(start([logits])), 0
     while not driven.done:
         passes += 1
         driven.advance(sequence.model.forward(driven.rows()))
@@ -86,7 +85,7 @@ def test_another_rule_or_store_reads_the_same_logits(autocomplete):
     session = autocomplete.open()
 
     def texts(**options):
-        completion = session.complete("Thank you for your", options=CompleteOptions(**options))
+        completion = complete(session, "Thank you for your", **options)
         completion.finish()
         return [draft.text for draft in completion.drafts]
 
@@ -109,7 +108,7 @@ def test_a_session_at_rest_frees_its_logits_and_keeps_its_text(autocomplete):
 
     def key(text):
         before = model.tokens_fed
-        completion = session.complete(text)
+        completion = complete(session, text)
         completion.finish()
         return [draft.text for draft in completion.drafts], model.tokens_fed - before, completion.fed
 

@@ -11,13 +11,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.autocomplete import Autocomplete, CompleteOptions
+from core.autocomplete import Autocomplete
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting, grown
 from core.drafting.tails import SHARE, Tails, ms_of, tails
 from core.models.costs import ROWS, CostCurve
 from core.modes.checked import IMPLAUSIBLE, tails_checked
 from core.modes.start import Mode, start
+from tests.completing import complete
 from tests.table_model import TableModel
 
 NEVER = frozenset[int]()
@@ -73,7 +74,7 @@ def drafts_of(curve: CostCurve | None, **options):
     autocomplete.row_costs = curve
     session = autocomplete.open()
     given = {"length": 10, "exact_steps": 2, "stop_ids": NEVER, "heal": False, **options}
-    completion = session.complete("abca", options=CompleteOptions(**given))
+    completion = complete(session, "abca", **given)
     steps, widest, trees = [], 0, 0
     while rows := completion.rows():
         trees += any(row.parents is not None for row in rows)

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_model import TableModel
 
-from core.autocomplete import CompleteOptions
 from core.drafting.judge import Judge
 from core.errors import InputError
 from core.modes.checked import Refined, verified
 from core.modes.checked import _open_rows as _rows
 from core.modes.checked import depths_to_check as _depths_to_check
 from core.superposed import superpose
+from tests.completing import complete
 
 MODEL = TableModel(spread=3)
 TEXT = [0, 1, 2]
@@ -184,7 +184,7 @@ def test_the_judge_counts_the_n_grams_in() -> None:
 def test_drafts_of_a_session_are_refined_in_their_rows(autocomplete, text: str) -> None:
     """After the superposed drafts one pass looks; beginnings stay, rows stay, and so does the cached text."""
     session = autocomplete.open()
-    completion = session.complete(text, options=CompleteOptions(verify=12, k=3, length=8))
+    completion = complete(session, text, verify=12, k=3, length=8)
     shown, fed = [], []
     while rows := completion.rows():
         shown.append((completion.checked, [(d.id, d.text) for d in completion.drafts]))
@@ -202,7 +202,7 @@ def test_drafts_of_a_session_are_refined_in_their_rows(autocomplete, text: str) 
     held = list(session.sequence.inputs)
     completion.close()
     assert session.sequence.inputs == held and None not in held
-    plain = session.complete(text, options=CompleteOptions(k=3, length=8))
+    plain = complete(session, text, k=3, length=8)
     while rows := plain.rows():
         plain.advance(autocomplete.model.forward(rows))
     assert not plain.checked
@@ -212,9 +212,7 @@ def test_drafts_of_a_session_are_refined_in_their_rows(autocomplete, text: str) 
 def test_a_refinement_may_be_stopped_between_any_two_passes(autocomplete) -> None:
     session = autocomplete.open()
     for stop in (2, 6, 7, 8, 10):
-        completion = session.complete(
-            "The old man looked at the sea and", options=CompleteOptions(verify=12, k=3, length=6)
-        )
+        completion = complete(session, "The old man looked at the sea and", verify=12, k=3, length=6)
         for _ in range(stop):
             if rows := completion.rows():
                 completion.advance(autocomplete.model.forward(rows))

@@ -10,7 +10,6 @@ import torch
 from typer.testing import CliRunner
 
 from app.cli.main import app
-from core.autocomplete import CompleteOptions
 from core.controls import CATALOG, MODE_CONTROLS, MODES, PRESETS, Preset, checked_rule
 from core.drafting.drafts import Options
 from core.drafting.driver import Driven
@@ -19,6 +18,7 @@ from core.modes.start import Mode, draft, start
 from core.samplers import Rule, TopK
 from core.samplers.catalog import RULES, sampler
 from core.samplers.view import look, sweep, top_w_map
+from tests.completing import complete
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -117,8 +117,8 @@ def test_draws_follow_the_distribution():
     p = logits.double().softmax(0)
     counts = torch.zeros(5)
     for seed in range(1000):
-        state = Driven(start(Silent(), [1], Options(k=4, length=1, seed=seed), Mode("sampled")))
-        for ids in state.advance([logits]).ids:
+        begin = start(Silent(), [1], Options(k=4, length=1, seed=seed), Mode("sampled"))
+        for ids in Driven(begin([logits])).latest.ids:
             counts[ids[0]] += 1
     error = (p * (1 - p) / 4000).sqrt()
     assert bool(((counts / 4000 - p).abs() <= 4 * error + 1e-9).all())
@@ -180,11 +180,11 @@ def test_what_is_superposed_on_draws_keeps_its_rows_at_every_step(tiny_llama, pr
 
 def test_the_page_shows_the_best_of_what_is_superposed_on_draws(autocomplete):
     mode, n, k = Mode("sampled+superposed", samples=3, sampled_tokens=1), 3, 2
-    completion = autocomplete.open().complete("The", options=CompleteOptions(mode=mode, k=k, length=4, heal=False))
+    completion = complete(autocomplete.open(), "The", mode=mode, k=k, length=4, heal=False)
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
         assert {row.id for row in completion.drafts} <= set(range(k))
-    ids = completion._healing.prefix_ids
+    ids = autocomplete.healer.plan("The", window=autocomplete.window, heal=False).prefix_ids
     ngrams = autocomplete.mixture(0.9, 0.9, None)
     steps = list(draft(autocomplete.model, ids, mode, k=k, length=4, ngrams=ngrams))
     first = next(drafts for drafts in steps if drafts.step == 2)
@@ -210,7 +210,7 @@ def test_text_is_completed_in_every_mode_with_every_rule_healed(autocomplete, mo
     session = autocomplete.open()
     for rule in ("top-w", "mirostat", "greedy") if mode == "sampled" else ("min-p",):
         made = autocomplete.sampler(rule, {}, 1.5)
-        completion = session.complete("I am writ", options=CompleteOptions(mode=Mode(mode), rule=made, k=3, length=3))
+        completion = complete(session, "I am writ", mode=Mode(mode), rule=made, k=3, length=3)
         completion.finish()
         assert completion.drafts
         assert all("writ" + d.text[:1] for d in completion.drafts)
@@ -226,8 +226,8 @@ def test_drawn_drafts_end_at_words(autocomplete, mode):
     for seed in range(2):
         made = [{}, {}]
         for drafts, length in zip(made, (5, 6), strict=True):
-            completion = session.complete(
-                "The committee agreed to reo", options=CompleteOptions(mode=Mode(mode), k=3, length=length, seed=seed)
+            completion = complete(
+                session, "The committee agreed to reo", mode=Mode(mode), k=3, length=length, seed=seed
             )
             completion.finish()
             drafts.update({draft.id: draft.text for draft in completion.drafts})
@@ -370,7 +370,7 @@ def test_the_map_puts_near_tokens_near(autocomplete, after):
 
 def test_only_what_finishes_the_word_is_in_a_healed_view(autocomplete):
     session = autocomplete.open()
-    completion = session.complete("I am writ")
+    completion = complete(session, "I am writ")
     while completion.next_logits is None:
         completion.advance(autocomplete.model.forward(completion.rows()))
     view = look(completion.next_logits, autocomplete.model.tokenizer)

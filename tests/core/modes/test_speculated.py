@@ -49,8 +49,8 @@ def drafts(model: TableModel, mode: Mode, k: int = 3, **options):
     passes = rows = 0
     try:
         made = Options(k=k, length=LENGTH, stop_ids=STOP, seed=7, **options)
-        state = Driven(start(sequence, PREFIX, made, mode))
-        steps = [state.advance([sequence.sync(PREFIX)])]
+        state = Driven(start(sequence, PREFIX, made, mode)([sequence.sync(PREFIX)]))
+        steps = [state.latest]
         while not state.done:
             asked = state.rows()
             passes, rows = passes + 1, rows + len(asked)
@@ -147,8 +147,8 @@ def test_every_step_only_adds_and_stopping_anywhere_leaves_the_prefix():
             assert known[lineage][: len(ids)] == ids
     for stop in range(len(steps)):
         sequence = model.open()
-        state = Driven(start(sequence, PREFIX, Options(k=3, length=LENGTH, stop_ids=STOP, seed=7), mode))
-        state.advance([sequence.sync(PREFIX)])
+        begin = start(sequence, PREFIX, Options(k=3, length=LENGTH, stop_ids=STOP, seed=7), mode)
+        state = Driven(begin([sequence.sync(PREFIX)]))
         for _ in range(stop):
             if not state.done:
                 state.advance(model.forward(state.rows()))
@@ -192,8 +192,9 @@ def test_one_token_is_a_draft():
     for name in ("greedy", "sampled"):
         mode, _ = speculating(model, name)
         sequence = model.open()
-        state = Driven(start(sequence, PREFIX, Options(k=2, length=1, stop_ids=STOP), mode))
-        made = state.advance([sequence.sync(PREFIX)])
+        begin = start(sequence, PREFIX, Options(k=2, length=1, stop_ids=STOP), mode)
+        state = Driven(begin([sequence.sync(PREFIX)]))
+        made = state.latest
         assert made.done
         assert state.done
         assert all(len(ids) == 1 for ids in made.ids)

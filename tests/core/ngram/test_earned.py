@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session
+from core.ask import Ask
+from core.autocomplete import Autocomplete
+from core.completion import Completion
 from core.ngram.counts import Counts
 from core.ngram.earned import LEARNED, MOST, Earned
 from core.ngram.interpolation import PRUNED, Linear, familiarity
 from core.ngram.shelf import interpolation
 from core.ngram.store import CandidateIds, Contexts, TypedEvidence
+from core.session import Session
+from tests.completing import complete
 from tests.table_model import TableModel
 
 V = 64
@@ -137,8 +141,8 @@ def test_familiarity_before_each_token_is_that_of_the_text_before_it() -> None:
 
 
 def completed(session: Session, before: str, earned: bool = True, **options: object) -> Completion:
-    settings = CompleteOptions(k=3, length=4, earned=earned, **options)  # pyright: ignore[reportArgumentType]
-    return session.complete(before, options=settings).finish()
+    settings = Ask(k=3, length=4, earned=earned, **options)  # pyright: ignore[reportArgumentType]
+    return complete(session, before, settings).finish()
 
 
 def scores(completion: Completion) -> list[float]:
@@ -181,7 +185,7 @@ def test_a_stopped_reading_goes_on_where_it_stopped_and_a_background_is_not_lear
     autocomplete: Autocomplete,
 ) -> None:
     session = autocomplete.open()
-    completion = session.complete(TEXT, options=CompleteOptions(k=3, length=4))
+    completion = complete(session, TEXT, k=3, length=4)
     for _ in range(3):
         completion.advance(autocomplete.model.forward(completion.rows()))
     completion.close()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from app.learning.personal import PersonalStores
-from core.autocomplete import Autocomplete, CompleteOptions
+from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.models import LanguageModel
 from core.ngram import WHOLE, Linear, Mixed, StoreError
@@ -22,6 +22,7 @@ from core.ngram.counts import Counts
 from core.ngram.shelf import Shelf, interpolation
 from core.present import TextDraft
 from tests.app.web.security.test_guard import as_another_user
+from tests.completing import complete
 from tests.ngram_tools import WordTokenizer, add_text
 from tests.table_model import TableModel
 
@@ -180,7 +181,7 @@ def personal(llama_model: LanguageModel, autocomplete: Autocomplete, tmp_path: P
 
 def drafts(autocomplete: Autocomplete, text: str, **options: Any) -> list[TextDraft]:
     session = autocomplete.open()
-    completion = session.complete(text, options=CompleteOptions(**{"k": 3, "length": 8, **options}))
+    completion = complete(session, text, **{"k": 3, "length": 8, **options})
     completion.finish()
     session.close()
     return completion.drafts

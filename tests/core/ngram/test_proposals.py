@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ngram_builder
-from core.autocomplete import Autocomplete, CompleteOptions
+from core.autocomplete import Autocomplete
 from core.models import LanguageModel
 from core.ngram import NgramStore
 from core.ngram.counts import Counts
@@ -18,6 +18,7 @@ from core.ngram.interpolation import PROPOSALS, Interpolation
 from core.ngram.shelf import interpolation
 from core.ngram.store import QUICK
 from core.superposed import superpose
+from tests.completing import complete
 from tests.ngram_tools import WordTokenizer
 from tests.table_model import TableModel
 
@@ -88,7 +89,7 @@ def at_quillbrook(llama_model: LanguageModel, tmp_path: Path) -> Iterator[Autoco
 
 def test_a_phrase_of_a_domain_is_completed_from_inside_its_name(at_quillbrook: Autocomplete) -> None:
     session = at_quillbrook.open()
-    completion = session.complete("The zephyr lantern of Quill", options=CompleteOptions(k=3, length=10, forks=2))
+    completion = complete(session, "The zephyr lantern of Quill", k=3, length=10, forks=2)
     completion.finish()
     session.close()
     assert completion.drafts[0].text.startswith("brook hums below the marble orchard")

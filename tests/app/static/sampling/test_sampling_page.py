@@ -21,7 +21,7 @@ from app.options import speculation
 from app.service.service import DraftService
 from app.web.routes.sampling import SWEPT
 from app.web.site import create_app
-from core.autocomplete import AS_SET, CompleteOptions
+from core.ask import Ask
 from core.controls import CATALOG, MODES, PRESETS, SPECULATING, STYLES, Preset
 from core.options import DRAFTING
 from core.samplers.view import look, sweep
@@ -51,8 +51,8 @@ class ShortDrafts(SamplingAutocomplete):
         session = super().open()
         whole = session.complete
 
-        def complete(before: str, kept: Any = (), options: CompleteOptions = AS_SET) -> SamplingCompletion:
-            return whole(before, kept, replace(options, length=min(options.length, STEPS)))
+        def complete(ask: Ask) -> SamplingCompletion:
+            return whole(replace(ask, length=min(ask.length, STEPS)))
 
         session.complete = complete
         return session

@@ -141,9 +141,9 @@ def test_wrong_settings_are_named(client: TestClient, sampling: Any, words: str)
 def test_every_rule_and_mode_reaches_the_drafting(client: TestClient, rule: str, mode: str) -> None:
     lines = draft(client, f"{rule} {mode}", length=1, temperature=1.5, sampling={"rule": rule, "mode": mode, "seed": 4})
     assert [line["type"] for line in lines] == ["drafts", "stats"]
-    options = FAKE.sessions[-1].completions[-1].options
-    assert options["mode"].name == mode
-    assert options["seed"] == 4
+    ask = FAKE.sessions[-1].completions[-1].ask
+    assert ask.mode.name == mode
+    assert ask.seed == 4
     kept = FAKE.sampler(rule, {}, 1.5)(None, logits_after(TEXT)[None])[0].isfinite().sum()
     assert len(lines[0]["drafts"]) == min(3, int(kept))
 
