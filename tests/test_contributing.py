@@ -1,6 +1,6 @@
-"""What docs/contributing.md says about adding an option or a sampling rule, done on a copy: the three files that it
-names are edited, the command that it names is run, and the page, the command line, requests and the documentation have
-the addition."""
+"""What docs/contributing.md says about adding an option, a sampling rule or a flag of requests, done on a copy: the
+three files that it names are edited, the command that it names is run, and the page, the command line, requests and the
+documentation have the addition."""
 
 from __future__ import annotations
 
@@ -101,6 +101,34 @@ def test_logits_within_d_of_the_largest_are_kept():
     ),
 ]
 
+FLAG: list[Edit] = [
+    ("core/ask.py", "    repeats: bool = False\n", "    shouts: bool = False\n"),
+    ("app/service/requests.py", "    by_text: bool = False\n", "    shouts: bool = False\n"),
+    (
+        "core/present.py",
+        "    if ask.unasked:\n",
+        """\
+    if ask.shouts:
+        rows = [replace(row, text=row.text.upper()) for row in rows]
+""",
+    ),
+]
+SHOUTING = """
+from types import SimpleNamespace
+
+from app.service.asking import asked
+from app.service.requests import DraftRequest
+from core.drafting.drafts import Draft, Drafts
+from core.present import Presentation, present
+
+
+def test_a_client_that_wants_it_gets_drafts_in_capitals():
+    ask = asked(None, DraftRequest(tab="a", n=0, before="", shouts=True), [])
+    draft = Draft([0], [-1.0], 0, own=1, rests=True, personal=[False])
+    (row,) = present(Drafts([draft], 1), Presentation(SimpleNamespace(pieces=[b" sea"]), ask))
+    assert row.text == " SEA"
+"""
+
 # Runs the tests and the command of the documentation; then what each edge of the product has, as one object.
 LOOK = """
 import json, runpy, sys
@@ -142,16 +170,15 @@ print(json.dumps({
 """
 
 
-def edit(copy: Path, edits: list[Edit]) -> str:
-    """Makes the edits and returns the file among them that is a test."""
+def edit(copy: Path, edits: list[Edit]) -> list[str]:
+    """Makes the edits and returns the files among them that are tests."""
     for file, before, text in edits:
         path = copy / file
         path.parent.mkdir(parents=True, exist_ok=True)
         content = path.read_text(encoding="utf-8") if before else ""
         assert content.count(before) == 1
         path.write_text(content.replace(before, text + before), encoding="utf-8")
-    [test] = [file for file, _, _ in edits if file.startswith("tests/")]
-    return test
+    return [file for file, _, _ in edits if file.startswith("tests/")]
 
 
 @pytest.fixture(scope="module")
@@ -167,13 +194,14 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def seen(copy: Path) -> dict[str, Any]:
-    tests = [edit(copy, OPTION), edit(copy, RULE)]
+    (copy / "tests/test_shouting.py").write_text(SHOUTING, encoding="utf-8")
+    tests = [*edit(copy, OPTION), *edit(copy, RULE), *edit(copy, FLAG), "tests/test_shouting.py"]
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(
         [sys.executable, "-c", LOOK, *tests], cwd=copy, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "2 passed" in done.stderr
+    assert "3 passed" in done.stderr
     return json.loads(done.stdout)
 
 
@@ -183,7 +211,7 @@ def new_lines(copy: Path, page: str) -> list[str]:
     return [line for line in (copy / page).read_text(encoding="utf-8").splitlines() if line not in ours]
 
 
-@pytest.mark.parametrize("edits", [OPTION, RULE], ids=["option", "rule"])
+@pytest.mark.parametrize("edits", [OPTION, RULE, FLAG], ids=["option", "rule", "flag"])
 def test_an_addition_edits_three_files(edits: list[Edit]) -> None:
     assert len({file for file, _, _ in edits}) <= 3
 
