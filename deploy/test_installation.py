@@ -207,7 +207,7 @@ def test_the_documented_command_takes_torch_without_cuda(program: str, tmp_path:
     (version,) = re.findall(r'"torch==([\d.]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for index, build in (("pypi", version), ("cpu", f"{version}+cpu")):
         fake(tmp_path / index / "torch", "torch", build)
-    fake(tmp_path / "build/wheels", "polydraft", "0.1.0", (f"torch=={version}", "polydraft-model==1.0.0"))
+    fake(tmp_path / "build/wheels", "polydraft", "1.0.0", (f"torch=={version}", "polydraft-model==1.0.0"))
     fake(tmp_path / "build/wheels", "polydraft-model", "1.0.0")
     venv.create(tmp_path / "own", with_pip=True)
     with served(tmp_path) as address:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from pathlib import Path
 
 from setuptools import setup
@@ -23,7 +24,14 @@ class BuildResearch(build_py):
         rewrite(built)
 
 
+VERSION = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text())["project"]["version"]
+
 setup(
+    version=VERSION,
+    install_requires=[
+        f"polydraft=={VERSION}",
+        "playwright>=1.60",
+    ],  # what is measured; Chromium, for measurements of the page
     packages=[NAME, *(f"{NAME}.{part}" for part in PARTS)],
     package_dir={NAME: ".", **{f"{NAME}.{part}": part for part in PARTS}},
     package_data={NAME: ["*.json*"], f"{NAME}.training": ["*.json"]},
