@@ -28,8 +28,8 @@ from core.modes.sampled import first_draws
 from core.noise import SeededNoise
 from core.speculative.budget import Memory
 from core.speculative.calibration import Calibration
+from core.speculative.cycles import Statistics, Text, Token, cycles
 from core.speculative.drafters.base import Drafter
-from core.speculative.generate import Statistics, Text, Token, cycles
 from core.speculative.options import SpeculationOptions
 from core.speculative.target import TargetSampling
 

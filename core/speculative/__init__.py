@@ -2,8 +2,9 @@
 
 from core.speculative.budget import Memory
 from core.speculative.calibration import Calibration, CalibrationError
+from core.speculative.cycles import Statistics, Token
 from core.speculative.drafters import Drafter, ModelDrafter, NgramDrafter, SuffixDrafter, SuperposedDrafter
-from core.speculative.generate import Generation, Statistics, Token, generate
+from core.speculative.generate import Generation, generate
 from core.speculative.target import TargetSampling
 from core.speculative.tree import TokenTree
 

@@ -16,7 +16,7 @@ from statistics import median
 from core.models import LanguageModel, load_model
 from core.noise import SeededNoise
 from core.speculative import Drafter
-from core.speculative.generate import Statistics, Text, cycles
+from core.speculative.cycles import Statistics, Text, cycles
 from core.speculative.options import SpeculationOptions
 from research.drafters import accept_length, best_drafter
 from research.report import BenchOptions, Progress, Report, ReportRow

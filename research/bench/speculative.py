@@ -37,8 +37,8 @@ from core.speculative import (
 from core.speculative.arc import RULES
 from core.speculative.cost import CostCurve
 from core.speculative.cost import measure as measure_curve
+from core.speculative.cycles import Statistics
 from core.speculative.drafters import Drafter
-from core.speculative.generate import Statistics
 from core.speculative.options import SpeculationMode
 from research import plots
 from research.drafters import ARC, AS_PUBLISHED, accept_length, arcs, base_stores, eagle3

@@ -10,7 +10,7 @@ from table_model import TableModel
 
 from core.speculative import Calibration, CalibrationError, NgramDrafter, Statistics, TargetSampling, Token
 from core.speculative.calibration import Bucket, Constants, fingerprint
-from core.speculative.generate import How
+from core.speculative.cycles import How
 from research import drafters
 from research.drafters import Arc
 from research.evals import arc_risk

@@ -16,8 +16,8 @@ from core.noise import SeededNoise
 from core.samplers import Chain, Temperature, TopK
 from core.samplers.greedy import Greedy
 from core.speculative.budget import Memory
+from core.speculative.cycles import Text, cycles
 from core.speculative.drafters.base import Drafter, Moment
-from core.speculative.generate import Text, cycles
 from core.speculative.options import SpeculationOptions
 from core.speculative.tree import TokenTree
 from tests.table_model import TableModel, chain

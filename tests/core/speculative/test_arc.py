@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from table_model import TableModel
 from torch import Tensor
 
-from core.autocomplete import Session
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence, path_to
 from core.modes import checked
@@ -818,7 +817,7 @@ def test_the_documentation_names_arguments_that_exist() -> None:
         generate,
         checked.refine,
     ]
-    known += [checked.verified, Sequence.feed_tree, Sequence.keep, LanguageModel.watch, Drafter.draft, Session.complete]
+    known += [checked.verified, Sequence.feed_tree, Sequence.keep, LanguageModel.watch, Drafter.draft]
     named = re.findall(r"`[\w.]*?(\w+)\(([^`]*)\)(?: -> \w+)?`", text)
     assert len(named) >= len(known)
     for name, arguments in named:

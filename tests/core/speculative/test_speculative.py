@@ -461,7 +461,7 @@ def clock_of(model: TableModel, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         return forward(rows)
 
     monkeypatch.setattr(model, "forward", timed)
-    monkeypatch.setattr(sys.modules["core.speculative.generate"].time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(sys.modules["core.speculative.cycles"].time, "perf_counter", lambda: now[0])
     return now
 
 
