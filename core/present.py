@@ -159,7 +159,7 @@ def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
     draft whose number is not that of a row is not shown."""
     ask = how.ask
     if ask.in_slots:
-        rows = [_row(draft, how, drafts) for draft in drafts.drafts if draft.row < how.most]
+        rows = [_row(draft, how, drafts) for draft in drafts.drafts if draft.slot < how.most]
         rows = sorted((_with_earlier(row, how) for row in rows), key=lambda row: row.id)
     else:  # finished drafts compete with the growing ones; several may share a lineage
         competing = sorted(with_branches([*drafts.drafts, *drafts.finished]), key=lambda draft: -draft.logprob)
@@ -230,11 +230,11 @@ def _row(draft: Draft, how: Presentation, drafts: Drafts) -> TextDraft:
     # Only the draft's own tokens are shown: later tokens drift towards the other drafts.
     most = min(draft.start + how.ask.length, len(draft.ids))
     most = min(draft.own, most) if how.ask.in_slots else most
-    (whole, ends), kept = how.text_and_ends(draft.ids), len(how.kept.get(draft.row, ""))
+    (whole, ends), kept = how.text_and_ends(draft.ids), len(how.kept.get(draft.slot, ""))
     end = max(last_end(whole, ends[most], draft.ended or draft.rests), min(kept, len(whole)))
     origins = zip(ends, ends[1:], draft.how, strict=False)
     return TextDraft(
-        draft.row,
+        draft.slot,
         whole[:end],
         draft.branch,
         float(np.exp(draft.logprob)),

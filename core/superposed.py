@@ -113,13 +113,13 @@ def superposed(
 
             # 3. Growth: each draft by its best token (distinct), or the best k of d × m (eq. 2). With forks the best
             # draft has a row of its own and is not in the mixture, so its logits do not depend on the other drafts.
-            best = next((d.row for d in drafts if not (d.ended or d.rests)), None) if o.distinct and o.forks else None
+            best = next((d.slot for d in drafts if not (d.ended or d.rests)), None) if o.distinct and o.forks else None
             fed = 0  # superposed positions in the cache
             while growing := [d for d in drafts if not d.ended and not d.rests and d.tokens < length]:
                 at = min(d.tokens for d in growing)
                 due = [d for d in growing if d.tokens == at]  # the others are longer, and wait
-                exact = [d for d in due if at < d.stem + o.exact_steps or d.row == best]
-                mixed = [d for d in growing if d.row != best]
+                exact = [d for d in due if at < d.stem + o.exact_steps or d.slot == best]
+                mixed = [d for d in growing if d.slot != best]
                 for draft in drafts:
                     if draft not in exact:
                         draft.close()

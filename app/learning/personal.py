@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from app.wire.refused import mended
+from app.wire.refused import without_surrogates
 from core.errors import InputError, PolydraftError
 from core.ngram import shelf
 from core.ngram.errors import StoreError
@@ -139,7 +139,7 @@ class PersonalStores:
         try:
             store = self._shelf.open(name)
         except (StoreError, InputError):
-            name = next((stored for stored in self._shelf.names() if mended(stored) == name), "")
+            name = next((stored for stored in self._shelf.names() if without_surrogates(stored) == name), "")
             if not name:
                 raise
             # Damaged or of another tokenizer, so its contents cannot be overwritten first.

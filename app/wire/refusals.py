@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from app.wire.refused import Refused, in_words, mended
+from app.wire.refused import Refused, in_words, without_surrogates
 from core.errors import PolydraftError
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -76,7 +76,7 @@ def no_route(path: str, method: str, status: int = 404) -> Response:
 async def _conflict(request: Request, error: Exception) -> Response:
     if of_programs(request.url.path):
         return refusal(request.url.path, Refused(409, str(error)))
-    return JSONResponse(mended({"message": str(error), "fix": ""}), 409)
+    return JSONResponse(without_surrogates({"message": str(error), "fix": ""}), 409)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -89,7 +89,9 @@ async def _refuse(request: Request, error: Exception) -> Response:
 def refusal(path: str, error: Refused, headers: Mapping[str, str] | None = None) -> Response:
     """The response to a refused request, in the form of the interface that the path belongs to."""
     if not of_programs(path):
-        return JSONResponse(mended({"message": error.message, "fix": error.fix}), error.status, dict(headers or {}))
+        return JSONResponse(
+            without_surrogates({"message": error.message, "fix": error.fix}), error.status, dict(headers or {})
+        )
     # An official client repeats a request after some errors; the repetition would be refused too.
     headers = {"x-should-retry": "false", **(headers or {})}
     shown = error_of(error)
@@ -149,7 +151,7 @@ async def parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> B
     if has_more_values(body, MOST_VALUES):
         raise Refused(422, f"The request has more than {MOST_VALUES:,} values.", "Send fewer at once.")
     try:
-        data = mended(json.loads(body.decode("utf-8-sig", "surrogatepass")))
+        data = without_surrogates(json.loads(body.decode("utf-8-sig", "surrogatepass")))
     except (ValueError, RecursionError):
         raise Refused(422, "The request is not JSON.", "Send one JSON object.") from None
     try:

@@ -58,11 +58,11 @@ def in_words(detail: dict[str, Any], whole: str = "The request") -> str:
     return f"{name}: {detail['msg']}."
 
 
-def mended(data: Any) -> Any:
+def without_surrogates(data: Any) -> Any:
     """The same data without halves of surrogate pairs, which have no UTF-8 form. JSON can contain them, and they stand
     for the bytes of a file's name that is not UTF-8."""
     if isinstance(data, str):
         return data.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(data, list):
-        return [mended(value) for value in data]
-    return {name: mended(value) for name, value in data.items()} if isinstance(data, dict) else data
+        return [without_surrogates(value) for value in data]
+    return {name: without_surrogates(value) for name, value in data.items()} if isinstance(data, dict) else data

@@ -107,17 +107,17 @@ class Options(DraftOptions):
 
 @dataclass(frozen=True)
 class Kept:
-    """A row that is still shown and agrees with the text, so it keeps its place.
+    """A draft that is still shown and agrees with the text, so it keeps its slot.
 
     Attributes:
-        row: its number, 0 … k-1.
+        slot: its number, 0 … k-1.
         ids: its tokens after the prefix, including those of a half-typed word.
         grows: whether it is short enough to be continued.
         totals: ln p of the row up to each of its tokens, from the request that drafted it. Only their differences are
             valid, because the text has grown since. [] if they are not known.
     """
 
-    row: int
+    slot: int
     ids: list[int]
     grows: bool = False
     totals: list[float] = field(default_factory=list)
@@ -130,7 +130,7 @@ class Draft:
     Attributes:
         ids: its tokens after the prefix; an ended draft includes the token that ended it.
         totals: ln p of the draft up to each of its tokens from `start` on, at τ, n-grams mixed in.
-        row: its lineage, which is its number among the rows, 0 … k-1, and constant while it grows.
+        slot: its lineage, which is its number among the drafts, 0 … k-1, and constant while it grows.
         start: the number of its tokens that belong to the half-typed word, before its first own token.
         stem: the number of own tokens it had when its growth began.
         branch: probability of the token at which it branches from the other drafts.
@@ -149,7 +149,7 @@ class Draft:
 
     ids: list[int]
     totals: list[float]
-    row: int
+    slot: int
     start: int = 0
     stem: int = 1
     branch: float = 1.0
@@ -162,10 +162,10 @@ class Draft:
     sequence: Cached | None = field(default=None, repr=False)
 
     @classmethod
-    def alone(cls, ids: list[int], logprob: float, row: int, start: int = 0) -> Draft:
+    def alone(cls, ids: list[int], logprob: float, slot: int, start: int = 0) -> Draft:
         """A draft with one own token, for the modes in which every draft has a separate row."""
         p, n = float(np.exp(logprob)), len(ids)
-        return cls(ids, [logprob], row, start, branch=p, own=n, exact=n, personal=[False] * n)
+        return cls(ids, [logprob], slot, start, branch=p, own=n, exact=n, personal=[False] * n)
 
     @property
     def tokens(self) -> int:
@@ -182,14 +182,14 @@ class Draft:
         return float(np.exp(self.totals[0])) if self.totals else 1.0
 
     def child(
-        self, token: int, total: float, personal: bool = False, own: bool = True, exact: bool = True, row: int = -1
+        self, token: int, total: float, personal: bool = False, own: bool = True, exact: bool = True, slot: int = -1
     ) -> Draft:
         """A copy of the draft with one more token, without the sequence."""
         return replace(
             self,
             ids=[*self.ids, token],
             totals=[*self.totals, total],
-            row=self.row if row < 0 else row,
+            slot=self.slot if slot < 0 else slot,
             own=self.own + (own and self.own == len(self.ids)),
             exact=self.exact + exact,
             personal=[*self.personal, personal],
@@ -278,8 +278,8 @@ class Drafts:
 
     @property
     def best(self) -> int | None:
-        """The row of the best draft, the first one; None without drafts."""
-        return self.drafts[0].row if self.drafts else None
+        """The slot of the best draft, the first one; None without drafts."""
+        return self.drafts[0].slot if self.drafts else None
 
     # Each of these properties lists an attribute of all drafts.
 
@@ -297,7 +297,7 @@ class Drafts:
 
     @property
     def lineages(self) -> list[int]:
-        return [draft.row for draft in self.drafts]
+        return [draft.slot for draft in self.drafts]
 
     @property
     def exact(self) -> list[int]:

@@ -27,7 +27,7 @@ def first_drafts(
         return drafts, [_draft([node], 0) for node in roots if node.stops]
     drafts = [_kept_draft(row, tree) for row in kept]
     rows = [tree.row(row.ids) for row in kept]
-    free = [row for row in range(o.k) if row not in {draft.row for draft in kept}]
+    free = [row for row in range(o.k) if row not in {draft.slot for draft in kept}]
     for node in tree.roots if fill else ():
         if not free:
             break
@@ -70,12 +70,12 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
             break
         kept = [row for row in kept if row not in grown]  # a path that continues a kept row takes its place
         shown = [*shown, *(_kept_draft(row, tree) for row in grown)]
-    free = [row for row in range(o.k) if row not in {draft.row for draft in kept}]
+    free = [row for row in range(o.k) if row not in {draft.slot for draft in kept}]
     rows: dict[int, int] = {}  # by the number of the leaf
     if chosen and not kept:
         rows[0] = free.pop(0)  # the best is the first
     for n, leaf in enumerate(chosen):  # a path that continues a shown beginning takes its row
-        at = next((d.row for d in shown if d.row in free and leaf.row.passes(tree.row(d.ids))), None)
+        at = next((d.slot for d in shown if d.slot in free and leaf.row.passes(tree.row(d.ids))), None)
         if n not in rows and at is not None:
             rows[n] = at
             free.remove(at)
@@ -144,7 +144,7 @@ def _kept_draft(row: Kept, tree: Continuations) -> Draft:
     return Draft(
         list(row.ids),
         totals,
-        row.row,
+        row.slot,
         stem=len(row.ids),
         own=len(row.ids),
         exact=len(row.ids),

@@ -27,18 +27,18 @@ def without_twins(first: Drafting, again: Again, same: Same, kept: Ids[Kept]) ->
         kept: rows that are no twins of others, because the page shows them already.
     """
     drafts = yield from finished(first)
-    visible = {row.row for row in kept}
+    visible = {row.slot for row in kept}
     different: list[Draft] = []
-    for draft in sorted(drafts.drafts, key=lambda draft: draft.row not in visible):
-        if draft.row in visible or not any(same(draft.ids, other.ids) for other in different):
+    for draft in sorted(drafts.drafts, key=lambda draft: draft.slot not in visible):
+        if draft.slot in visible or not any(same(draft.ids, other.ids) for other in different):
             different.append(draft)
-    twins = [draft.row for draft in drafts.drafts if draft not in different]
+    twins = [draft.slot for draft in drafts.drafts if draft not in different]
     if not twins:
         yield [], drafts
         return
     # Of the tokens of a half-typed word, the probability is not known one by one.
-    totals = {draft.row: [draft.totals[0]] * draft.start + draft.totals for draft in drafts.drafts if draft.totals}
-    known = [Kept(draft.row, draft.ids, totals=totals[draft.row]) for draft in drafts.drafts if draft.totals]
+    totals = {draft.slot: [draft.totals[0]] * draft.start + draft.totals for draft in drafts.drafts if draft.totals}
+    known = [Kept(draft.slot, draft.ids, totals=totals[draft.slot]) for draft in drafts.drafts if draft.totals]
     beside = again(len(twins), known)
     try:
         rows, found = next(beside)
@@ -54,6 +54,6 @@ def _joined(drafts: Drafts, different: list[Draft], twins: list[int], found: Dra
     """The first drafts without twins, and the found ones in the twins' slots."""
     had = [draft.ids for draft in drafts.drafts]
     new = [draft for draft in found.drafts if draft.ids not in had]
-    others = [replace(draft, row=row, sequence=None) for draft, row in zip(new, twins, strict=False)]
+    others = [replace(draft, slot=slot, sequence=None) for draft, slot in zip(new, twins, strict=False)]
     step = drafts.step + found.step - 1
     return replace(drafts, drafts=[*(d for d in drafts.drafts if d in different), *others], step=step, done=done)

@@ -31,28 +31,28 @@ class Family:
     Attributes:
         paired: the rotation turns neighbouring numbers of a head; else numbers half of the rotation apart.
         norms: where there are norms with respect to attention and to the feed-forward part.
-        head_norms: queries and keys have norms: of each head, or of all heads together.
+        qk_norms: queries and keys have norms: of each head, or of all heads together.
         biases: queries, keys and values must have biases. Other families may have some.
         fused: one tensor has queries, keys and values, and another gate and up.
         gelu: the gate is GELU, by tanh; else SiLU.
-        root: embeddings are multiplied by √D.
+        scaled_embeddings: embeddings are multiplied by √D.
         pattern: of so many layers the last attends to everything and the others to a window; 0: all layers are alike.
-        near_theta: the base of the rotation in layers with a window, if the file states none; None is as elsewhere.
-        still: of so many layers the last has no rotation; 0: none is without.
+        window_theta: the base of the rotation in layers with a window, if the file states none; None is as elsewhere.
+        no_rope: of so many layers the last has no rotation; 0: none is without.
         spread: the number of layers with which scores have the factor 1 / √(D / H), not 1 / √w; 0: none.
         fields: of the metadata, beside `COMMON`.
     """
 
     paired: bool = False
     norms: Literal["before", "around", "after"] = "before"
-    head_norms: Literal["each", "all"] | None = None
+    qk_norms: Literal["each", "all"] | None = None
     biases: bool = False
     fused: bool = False
     gelu: bool = False
-    root: bool = False
+    scaled_embeddings: bool = False
     pattern: int = 0
-    near_theta: float | None = None
-    still: int = 0
+    window_theta: float | None = None
+    no_rope: int = 0
     spread: int = 0
     fields: frozenset[str] = frozenset()
 
@@ -61,21 +61,21 @@ FAMILIES: dict[str, Family] = {
     # Llama 1 to 3.3, Mistral, SmolLM 1 and 2, Falcon 3, Yi, and others
     "llama": Family(paired=True, fields=WINDOW),
     "qwen2": Family(biases=True),
-    "qwen3": Family(head_norms="each"),
-    "gemma": Family(gelu=True, root=True),
-    "gemma2": Family(norms="around", gelu=True, root=True, pattern=2, spread=46, fields=PATTERN | CAPS),
+    "qwen3": Family(qk_norms="each"),
+    "gemma": Family(gelu=True, scaled_embeddings=True),
+    "gemma2": Family(norms="around", gelu=True, scaled_embeddings=True, pattern=2, spread=46, fields=PATTERN | CAPS),
     "gemma3": Family(
         norms="around",
-        head_norms="each",
+        qk_norms="each",
         gelu=True,
-        root=True,
+        scaled_embeddings=True,
         pattern=6,
-        near_theta=10_000.0,
+        window_theta=10_000.0,
         spread=62,
         fields=PATTERN | CAPS,
     ),
-    "smollm3": Family(paired=True, still=4),
+    "smollm3": Family(paired=True, no_rope=4),
     "phi3": Family(fused=True, fields=WINDOW),
-    "olmo2": Family(norms="after", head_norms="all", pattern=4, fields=PATTERN),
+    "olmo2": Family(norms="after", qk_norms="all", pattern=4, fields=PATTERN),
     "granite": Family(paired=True, fields=FACTORS),
 }

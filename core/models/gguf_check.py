@@ -60,7 +60,7 @@ class Config:
         turned: numbers of a head that the rotation turns.
         window: positions that inputs attend to in the layers that are `near`; 0 for no such layer.
         near: for each layer, whether it has that window.
-        near_theta: base of the rotation in those layers, if they have one of their own.
+        window_theta: base of the rotation in those layers, if they have one of their own.
         attention: factor of attention scores; None is 1 / √head_dim.
     """
 
@@ -79,7 +79,7 @@ class Config:
     scaling: Scaling
     window: int
     near: tuple[bool, ...]
-    near_theta: float | None
+    window_theta: float | None
     attention: float | None
     embeddings: float
     residual: float
@@ -191,9 +191,11 @@ def config_of(file: GGUFFile) -> Config:
         scaling=scaling,
         window=window,
         near=near,
-        near_theta=_positive(file, "rope.freq_base_swa", family.near_theta) if family.near_theta and window else None,
+        window_theta=_positive(file, "rope.freq_base_swa", family.window_theta)
+        if family.window_theta and window
+        else None,
         attention=attention,
-        embeddings=_factor(file, "embedding_scale") * (dim**0.5 if family.root else 1.0),
+        embeddings=_factor(file, "embedding_scale") * (dim**0.5 if family.scaled_embeddings else 1.0),
         residual=_factor(file, "residual_scale"),
         logits=1.0 / _factor(file, "logit_scale"),
         attention_cap=_factor(file, "attn_logit_softcapping", 0.0),
@@ -215,7 +217,7 @@ def _windows(file: GGUFFile, family: Family, layers: int, length: int | None) ->
     else:
         every = _size(file, "attention.sliding_window_pattern", family.pattern) if pattern else 0
         near = tuple(not every or (i + 1) % every != 0 for i in range(layers))
-    return none if length is not None and window >= length and not family.near_theta else (window, near)
+    return none if length is not None and window >= length and not family.window_theta else (window, near)
 
 
 def _scaling(file: GGUFFile) -> Scaling:
@@ -258,9 +260,9 @@ def table(c: Config) -> dict[str, Expected]:
     map("ffn_down", D, inner)
     norms = dict.fromkeys(("attn_norm", "ffn_norm") if family.norms != "after" else (), D)
     norms |= dict.fromkeys(("post_attention_norm", "post_ffw_norm") if family.norms != "before" else (), D)
-    if family.head_norms:
+    if family.qk_norms:
         norms |= {"attn_q_norm": queries, "attn_k_norm": keys}
-        norms |= dict.fromkeys(("attn_q_norm", "attn_k_norm"), c.head_dim) if family.head_norms == "each" else {}
+        norms |= dict.fromkeys(("attn_q_norm", "attn_k_norm"), c.head_dim) if family.qk_norms == "each" else {}
     of_layer |= {f"{name}.weight": Expected((size,), NORMS) for name, size in norms.items()}
     factors = ("rope_factors_long", "rope_factors_short") if c.scaling.kind == "long" else ("rope_freqs",)
     return {

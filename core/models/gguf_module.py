@@ -106,7 +106,7 @@ def _config(file: GGUFFile, c: Config) -> Any:
     elif kind == "phi3":
         options |= {"sliding_window": c.window or None, "rope_parameters": rotation | {"partial_rotary_factor": 1.0}}
     elif kind == "smollm3":
-        still = c.family.still
+        still = c.family.no_rope
         options["no_rope_layers"] = [int((i + 1) % still != 0) for i in range(c.num_hidden_layers)]
     elif kind == "granite":
         options |= {"embedding_multiplier": c.embeddings, "residual_multiplier": c.residual}
@@ -127,7 +127,7 @@ def _weight(c: Config, name: str, tensor: GGUFTensor) -> Tensor:
     """A tensor as transformers' layers have it, in float32."""
     family, (part, kind) = c.family, name.rsplit(".", 2)[-2:]
     weight = float32(weight_of(tensor))
-    if family.root and "norm" in part:
+    if family.scaled_embeddings and "norm" in part:
         return weight - 1  # Gemma's layers add it
     if family.paired and part in ("attn_q", "attn_k"):
         order = unpaired(len(weight), c.head_dim, c.turned)

@@ -92,7 +92,7 @@ class _Reader:
             tables=len(tables),
             window=c.window,
             gelu=c.family.gelu,
-            whole=c.family.head_norms == "all",
+            whole=c.family.qk_norms == "all",
             attention=c.attention,
             residual=c.residual,
             logits=c.logits,
@@ -141,7 +141,7 @@ class _Reader:
             k_norm=norm("attn_k_norm"),
             after_attention=norm("post_attention_norm"),
             after_feed_forward=norm("post_ffw_norm"),
-            table=None if c.family.still and (i + 1) % c.family.still == 0 else tables - 1 if c.near[i] else 0,
+            table=None if c.family.no_rope and (i + 1) % c.family.no_rope == 0 else tables - 1 if c.near[i] else 0,
             near=c.near[i],
             plain=c.family.norms == "after",
         )
@@ -189,7 +189,7 @@ def rotations(file: GGUFFile, c: Config) -> list[tuple[Tensor, float]]:
         if (factors := _numbers(file, name)) is not None:
             speeds = speeds / factors
     tables = [_scaled(speeds, c.rope_theta, c.turned, c.scaling)]
-    theta = c.near_theta or c.rope_theta
+    theta = c.window_theta or c.rope_theta
     if c.family.pattern and c.window and (theta != c.rope_theta or c.scaling != Scaling()):
         tables.append((_speeds(theta, c.turned), 1.0))
     return tables

@@ -57,7 +57,7 @@ def beam(
 
 def _children(extended: list[tuple[float, Draft, int | None]], alive: list[Draft], k: int) -> list[Draft]:
     """The drafts of the next step. The most probable child of a parent inherits its sequence; the others fork it."""
-    lineages = {parent: parent.row for _, parent, _ in extended}
+    lineages = {parent: parent.slot for _, parent, _ in extended}
     free = [n for n in range(k) if n not in lineages.values()]
     grown = []
     for score, parent, token in extended:
@@ -65,7 +65,7 @@ def _children(extended: list[tuple[float, Draft, int | None]], alive: list[Draft
             grown.append(parent)
             continue
         first = parent in lineages
-        child = parent.child(token, score, row=lineages.pop(parent) if first else free.pop(0))
+        child = parent.child(token, score, slot=lineages.pop(parent) if first else free.pop(0))
         child.sequence = parent.sequence if first or parent.sequence is None else parent.sequence.fork()
         grown.append(child)
     continued = {parent for _, parent, _ in extended}

@@ -102,8 +102,8 @@ def tails_checked(drafting: Drafting, sequence: Sequence) -> Drafting:
     waiting = replace(_exact_alone(drafts), done=False)
     after = yield from _read_alone([d.ids[:-1] for d in open_ended], sequence, waiting)
     pieces = sequence.model.tokenizer.pieces
-    cut = {d.row: _cut(d, logits, pieces) for d, logits in zip(open_ended, after, strict=True)}
-    yield [], replace(drafts, drafts=[cut.get(d.row, d) for d in drafts.drafts], checked=True)
+    cut = {d.slot: _cut(d, logits, pieces) for d, logits in zip(open_ended, after, strict=True)}
+    yield [], replace(drafts, drafts=[cut.get(d.slot, d) for d in drafts.drafts], checked=True)
 
 
 def _exact_alone(drafts: Drafts) -> Drafts:

@@ -56,7 +56,7 @@ def draws(
         step += 1
         contexts = [prefix + draft.ids for draft in alive]
         for draft, context, row in zip(alive, contexts, cropped(o, torch.stack(logits), contexts), strict=True):
-            drawn = _drawn(row, SeededNoise(o.seed, draft.row), len(context))
+            drawn = _drawn(row, SeededNoise(o.seed, draft.slot), len(context))
             if drawn is None:
                 draft.ended = True
                 continue

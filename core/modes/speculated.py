@@ -121,7 +121,7 @@ def speculated(
         held = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
         ids = prefix + draft.ids
         p = speculating.sampling.probabilities(logits[draft.start], ids[:-1])
-        noise = None if sure else SeededNoise(o.seed, draft.row)
+        noise = None if sure else SeededNoise(o.seed, draft.slot)
         return Text(held, ids, len(ids) + o.length - 1, p, noise=noise)
 
     def extend(draft: Draft, tokens: list[Token]) -> Draft:

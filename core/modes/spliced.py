@@ -49,7 +49,7 @@ def spliced(
         ended = [Draft([], [], 0, ended=True)]
         grown = [
             # By the paper's rule several drafts can have one lineage; they are numbered by their order instead.
-            ((stem, draft.row if o.distinct else n), replace(draft.after(stem), branch=stem.branch))
+            ((stem, draft.slot if o.distinct else n), replace(draft.after(stem), branch=stem.branch))
             for stem in stems
             for n, draft in enumerate(running[stem].latest.drafts if stem in running else ended)
         ]
@@ -59,13 +59,13 @@ def spliced(
             numbers.update(
                 {key: n for n, (key, _) in enumerate(sorted(grown, key=lambda numbered: numbered[0][0] in again))}
             )
-        return Drafts([replace(draft, row=numbers.setdefault(key, len(numbers))) for key, draft in grown], step, done)
+        return Drafts([replace(draft, slot=numbers.setdefault(key, len(numbers))) for key, draft in grown], step, done)
 
     try:
         step = yield from draws(stems, sequence, prefix, o, min(sampled_tokens, o.length))
         alive = [stem for stem in stems if not stem.ended]
         if step == o.length or not alive:
-            yield [], Drafts.of([replace(stem, row=n) for n, stem in enumerate(stems)], step, done=True)
+            yield [], Drafts.of([replace(stem, slot=n) for n, stem in enumerate(stems)], step, done=True)
             return
         own_rows = [own_row(stem, sequence, prefix) for stem in alive]
         logits = yield own_rows, Drafts.of(stems, step)

@@ -59,7 +59,7 @@ class Rule(ABC):
         best = wide.amax(-1, keepdim=True)  # (B, 1), NaN if anything in the row is
         if wide.device.type == "cpu" and bool(best.isfinite().all()):
             return self.crop(wide, best, ids).to(scores.dtype)
-        wide, silent = mended(wide)
+        wide, silent = without_nan(wide)
         cropped = self.crop(wide, wide.amax(-1, keepdim=True), ids)
         return cropped.masked_fill(silent, DROPPED).to(scores.dtype)
 
@@ -119,7 +119,7 @@ def exponentials(x: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
     return e, e.sum(-1, keepdim=True, dtype=torch.float64)
 
 
-def mended(x: Tensor) -> tuple[Tensor, Tensor]:
+def without_nan(x: Tensor) -> tuple[Tensor, Tensor]:
     """Replaces NaN and +inf in the rows; returns also which rows (B, 1) have no value above -inf."""
     x = torch.where(x.isnan(), DROPPED, x)
     best = x.amax(-1, keepdim=True)

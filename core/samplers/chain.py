@@ -8,7 +8,7 @@ from torch import Tensor
 
 from core.chains import notes, refuse
 from core.errors import InputError
-from core.samplers.base import Rule, mended
+from core.samplers.base import Rule, without_nan
 from core.samplers.temperature import Temperature
 from core.samplers.top_w import TopW
 
@@ -45,7 +45,7 @@ class Chain(Rule):
         for rule in self.rules:
             x = rule.crop(x, best, input_ids)
             best = x.amax(-1, keepdim=True)
-        return x if self.rules else mended(x)[0]
+        return x if self.rules else without_nan(x)[0]
 
 
 def parts(rule: object) -> list[object]:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from core.errors import InputError
-from core.samplers.base import DROPPED, PerRow, Rule, column, in_range, mended
+from core.samplers.base import DROPPED, PerRow, Rule, column, in_range, without_nan
 from core.samplers.geometry import Geometry, Metric
 
 FLOOR = 1e-12  # lower bound of p inside the logarithm, as in the authors' code
@@ -134,7 +134,7 @@ class TopW(Rule):
         """
         if logits.ndim != 1 or not len(logits):
             raise InputError(f"Logits of shape {tuple(logits.shape)} given; one row (V,) expected.")
-        x, _ = mended(logits[None].cpu().float())
+        x, _ = without_nan(logits[None].cpu().float())
         weights = self._weights(x)[0]
         if self.neighbours > 1:
             pool, keep, rounds = self._dense(x)

@@ -18,7 +18,7 @@ from core.controls import CATALOG, title_of
 from core.errors import InputError
 from core.models.base import Tokenizer
 from core.options import Value
-from core.samplers.base import DROPPED, mended
+from core.samplers.base import DROPPED, without_nan
 from core.samplers.catalog import cuts, sampler
 from core.samplers.chain import Chain
 from core.samplers.geometry import Geometry
@@ -213,7 +213,7 @@ def _top_w(values: Mapping[str, Value], temperature: float, geometries: Geometri
 def _row(logits: Tensor) -> Tensor:
     if logits.ndim != 1 or not len(logits):
         raise InputError(f"Logits of shape {tuple(logits.shape)} given; one row (V,) expected.")
-    return mended(logits[None].float().cpu())[0][0]
+    return without_nan(logits[None].float().cpu())[0][0]
 
 
 def _probabilities(x: Tensor) -> Tensor:

@@ -138,7 +138,7 @@ def test_personal_spans_are_joined_and_kept_rows_keep_theirs():
 
 def test_kept_rows_are_tokens_again_and_grow_once_they_are_short():
     rows = kept_rows([KeptRow(0, " old sea"), KeptRow(2, " sea"), KeptRow(7, " sea")], page(), word=0, length=2)
-    assert [(row.row, row.ids, row.grows) for row in rows] == [(0, [4, 0], False), (2, [0], True)]
+    assert [(row.slot, row.ids, row.grows) for row in rows] == [(0, [4, 0], False), (2, [0], True)]
 
 
 @pytest.mark.parametrize("word", ["begins_word", "personal", "piece ="])

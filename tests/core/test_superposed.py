@@ -167,7 +167,7 @@ def test_no_reset_replaces_a_kept_row(every):
     made, kept = Options(k=3, length=9, reset_every=every, forks=0), [Kept(1, [0, 3, 1, 4, 2])]
     model = TableModel(seed=3)
     *_, last = grown(model, [[1, 2]], lambda s, ids: lambda logits: superposed(logits, s, ids, made, kept=kept))
-    rows = {draft.row: draft.ids for draft in last[0].drafts}
+    rows = {draft.slot: draft.ids for draft in last[0].drafts}
     assert rows[1] == kept[0].ids
     assert all(len(ids) == every for row, ids in rows.items() if row != 1)
 

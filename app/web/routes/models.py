@@ -35,7 +35,7 @@ from app.options.settings import Strict
 from app.service.service import DraftService
 from app.wire.bounds import FilePath, Label
 from app.wire.refusals import post, taking
-from app.wire.refused import Refused, mended
+from app.wire.refused import Refused, without_surrogates
 from app.wire.streaming import Streamed, as_line
 from core.files import answered
 from core.options import Precision
@@ -66,7 +66,7 @@ async def described(service: DraftService) -> AsyncGenerator[dict[str, object]]:
     """An entry of `polydraft models` for each model, one after the other."""
     models, speed = await run_in_threadpool(_with_speed, service)
     for model, each in models.items():
-        yield mended(await run_in_threadpool(_stated, each, speed) | {"model": model})
+        yield without_surrogates(await run_in_threadpool(_stated, each, speed) | {"model": model})
 
 
 def _with_speed(service: DraftService) -> tuple[dict[str, ModelFile], Speed | None]:
@@ -148,7 +148,7 @@ def add_routes(app: FastAPI, service: DraftService, downloads: Downloads) -> Non
             else:
                 elsewhere.append(entry | {"program": each.source})
         folder = str(on_machine.models_folder())
-        return mended({"folder": folder, "models": own, "elsewhere": elsewhere, "loading": loading})
+        return without_surrogates({"folder": folder, "models": own, "elsewhere": elsewhere, "loading": loading})
 
     @app.get("/api/models/details")
     async def details() -> Response:
@@ -161,11 +161,11 @@ def add_routes(app: FastAPI, service: DraftService, downloads: Downloads) -> Non
 
     @app.get("/api/models/recommended")
     def worth_a_download() -> dict[str, object]:
-        return mended(recommended(service, downloads))
+        return without_surrogates(recommended(service, downloads))
 
     @app.get("/api/models/download")
     def download() -> dict[str, object] | None:
-        return mended(downloads.state())
+        return without_surrogates(downloads.state())
 
     @post(app, "/api/models/download", DownloadRequest)
     def begin(body: DownloadRequest) -> object:
@@ -179,9 +179,9 @@ def add_routes(app: FastAPI, service: DraftService, downloads: Downloads) -> Non
                 "Type `polydraft models get NAME` for another one.",
             )
         downloads.begin(body.name, models_folder())
-        return mended(downloads.state())
+        return without_surrogates(downloads.state())
 
     @post(app, "/api/models/stop-download", StopRequest)
     def stop(_: StopRequest) -> object:
         downloads.stop()
-        return mended(downloads.state())
+        return without_surrogates(downloads.state())

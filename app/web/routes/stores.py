@@ -41,7 +41,7 @@ from app.learning.personal import PersonalStores
 from app.options.settings import Strict
 from app.wire.bounds import FileName, Id, Line, Name
 from app.wire.refusals import pieces, post
-from app.wire.refused import mended
+from app.wire.refused import without_surrogates
 from core.errors import InputError, PolydraftError
 from core.files import scratch
 
@@ -131,7 +131,7 @@ def add_routes(
         states = stores().list()
         learner.follow(states)
         return {
-            "stores": mended([row if "problem" in row else _by_origin(row) for row in states]),
+            "stores": without_surrogates([row if "problem" in row else _by_origin(row) for row in states]),
             "trainings": learner.trainings(),
         }
 

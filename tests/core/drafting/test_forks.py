@@ -201,12 +201,12 @@ def test_kept_rows_keep_their_places_and_the_others_are_filled(seed, data):
     kept = [Kept(row, ids) for row, ids in zip(earlier.lineages, earlier.ids, strict=True) if row in rows]
     for state in run(model, prefix, options, kept):
         found = dict(zip(state.lineages, state.ids, strict=True))
-        gone = [row for row in kept if row.row in found and found[row.row] != row.ids]
+        gone = [row for row in kept if row.slot in found and found[row.slot] != row.ids]
         assert state.settled or not gone
     assert sorted(found) == [0, 1, 2]
     for row in gone:  # it gave way to a draft that is worth more
-        first = next(n for n, (a, b) in enumerate(zip(row.ids, found[row.row], strict=True)) if a != b)
-        assert exact(model, prefix, found[row.row][: first + 1]) > exact(model, prefix, row.ids[: first + 1])
+        first = next(n for n, (a, b) in enumerate(zip(row.ids, found[row.slot], strict=True)) if a != b)
+        assert exact(model, prefix, found[row.slot][: first + 1]) > exact(model, prefix, row.ids[: first + 1])
     assert len({tuple(ids) for ids in found.values()}) == 3
 
 
@@ -219,9 +219,9 @@ def test_only_what_is_missing_is_computed():
     (only,) = run(model, prefix, options, every)
     assert only.done
     assert model.tokens_fed - before == len(prefix)
-    short = [Kept(every[0].row, every[0].ids[:2], grows=True), *every[1:]]
+    short = [Kept(every[0].slot, every[0].ids[:2], grows=True), *every[1:]]
     *_, last = run(model, prefix, options, short)
-    assert dict(zip(last.lineages, map(len, last.ids), strict=True)) == {row.row: 6 for row in every}
+    assert dict(zip(last.lineages, map(len, last.ids), strict=True)) == {row.slot: 6 for row in every}
 
 
 def test_an_improbable_kept_row_is_replaced():
@@ -257,7 +257,7 @@ def test_a_draft_ends_before_an_unlikely_word_and_not_inside_one():
     *_, ended = superpose(model, prefix, 3, 8, exact_steps=7, stop_ids=NEVER, end_below=0.5)
     shorter = 0
     for draft in ended.drafts:
-        ids, full = draft.ids, dict(zip(whole.lineages, whole.ids, strict=True))[draft.row]
+        ids, full = draft.ids, dict(zip(whole.lineages, whole.ids, strict=True))[draft.slot]
         assert full[: len(ids)] == ids
         for n in range(draft.stem, len(full)):
             p = float(model.after(prefix + full[:n]).softmax(0)[full[n]])

@@ -58,7 +58,7 @@ def test_typing_along_a_draft_computes_only_what_is_new():
     best = first.ids[0]
     again, none = drafted(session, [0, 1], options, known)
     assert (none, again.ids) == (0, first.ids)
-    kept = [Kept(draft.row, draft.ids[1:]) for draft in first.drafts if draft.ids[0] == best[0]]
+    kept = [Kept(draft.slot, draft.ids[1:]) for draft in first.drafts if draft.ids[0] == best[0]]
     _, passes = drafted(session, [0, 1, best[0]], options, known, kept)
     assert passes < all_passes
 

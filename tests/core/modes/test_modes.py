@@ -189,7 +189,7 @@ def test_the_page_shows_the_best_of_what_is_superposed_on_draws(autocomplete):
     steps = list(draft(autocomplete.model, ids, mode, k=k, length=4, ngrams=ngrams))
     first = next(drafts for drafts in steps if drafts.step == 2)
     assert len(first.ids) == n * k
-    by_row = sorted(first.drafts, key=lambda d: d.row)
+    by_row = sorted(first.drafts, key=lambda d: d.slot)
     texts = list(dict.fromkeys(tuple(d.ids) for d in first.drafts))  # best first, without those of equal draws
     assert len(first.drafts) == n * k
     assert [tuple(d.ids) for d in by_row[:k]] == texts[:k]
