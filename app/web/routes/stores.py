@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, TypedDict
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import Field
+from starlette.concurrency import run_in_threadpool
 
 from app.learning.forgotten import HeldTexts
 from app.learning.learner import Learner
@@ -235,7 +236,7 @@ def add_routes(
 
     @app.post("/api/stores/add")
     async def add(request: Request, store: Name, name: FileName, ticket: Name = "") -> Response:
-        known = stores()  # fail before anything is received
+        known = await run_in_threadpool(stores)  # fail before anything is received
         ended = ExitStack()
         try:
             path = ended.enter_context(scratch()) / _file_name(name)
