@@ -192,10 +192,6 @@ def add_routes(
             body, lambda store: store.phrase_extent(phrase), lambda store, keep: store.forget_phrase(phrase, keep)
         )
 
-    @app.post("/api/stores/forget")
-    def forget() -> None:
-        raise InputError("A document and a phrase are forgotten by two routes: forget-document and forget-phrase.")
-
     @post(app, "/api/stores/undo-forget", Undo)
     def undo(body: Undo) -> dict[str, object]:
         def put_back(name: str, removed: Removed) -> Undone:

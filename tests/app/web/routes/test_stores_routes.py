@@ -272,9 +272,6 @@ def test_a_phrase_that_is_also_a_name_is_forgotten_as_a_phrase(stores: Stores) -
     assert stores.post("forget-document", store="me", document="others")["documents"] == 0
     assert stores.post("forget-document", store="me", document="typed")["documents"] == 2
     assert texts(stores) == []
-    refused = stores.post("forget", 409, store="me", what="typed")["message"]
-    assert "forget-document" in refused
-    assert "forget-phrase" in refused
 
 
 def test_forgetting_is_undone_while_its_page_is_open_the_last_first(stores: Stores) -> None:
