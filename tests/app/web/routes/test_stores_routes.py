@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import pytest
 
 from app.learning.personal import PersonalStores
-from app.web.routes import stores as stores_routes
+from app.web.routes import uploads
 from core.ngram import StoreError
 from core.ngram.shelf import Shelf
 from tests.app.learning.test_learner import WAITS
@@ -201,7 +201,7 @@ def test_what_is_no_files_name_is_refused(stores: Stores, name: str) -> None:
 
 
 def test_a_file_that_is_too_large_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores_routes, "MAX_FILE", 1000)
+    monkeypatch.setattr(uploads, "MAX_FILE", 1000)
     status, content = stores.ask("POST", "/add?" + urlencode({"store": "me", "name": "a.txt"}), b"x" * 1001)
     assert status == 409
     assert "larger than" in json.loads(content)["message"]
