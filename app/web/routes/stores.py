@@ -110,22 +110,19 @@ def add_routes(
     routes = _Routes(stores, learner, held or HeldTexts())
     app.get("/api/stores")(routes.listed)
     app.get("/api/stores/trainings")(routes.trainings)
-    for name, kind, respond in (
-        ("create", NamedStore, routes.create),
-        ("delete", NamedStore, routes.delete),
-        ("switch", Switched, routes.switch),
-        ("switch-learning", Switched, routes.switch_learning),
-        ("switch-adapter", Switched, routes.switch_adapter),
-        ("add-phrase", Phrase, routes.add_phrase),
-        ("forget-document", ForgetDocument, routes.forget_document),
-        ("forget-phrase", ForgetPhrase, routes.forget_phrase),
-        ("undo-forget", Undo, routes.undo_forget),
-        ("search", Search, routes.search),
-        ("train", NamedStore, routes.train),
-        ("stop-training", NamedStore, routes.stop_training),
-        ("strength", Strength, routes.set_strength),
-    ):
-        post(app, f"/api/stores/{name}", kind)(respond)
+    post(app, "/api/stores/create", NamedStore)(routes.create)
+    post(app, "/api/stores/delete", NamedStore)(routes.delete)
+    post(app, "/api/stores/switch", Switched)(routes.switch)
+    post(app, "/api/stores/switch-learning", Switched)(routes.switch_learning)
+    post(app, "/api/stores/switch-adapter", Switched)(routes.switch_adapter)
+    post(app, "/api/stores/add-phrase", Phrase)(routes.add_phrase)
+    post(app, "/api/stores/forget-document", ForgetDocument)(routes.forget_document)
+    post(app, "/api/stores/forget-phrase", ForgetPhrase)(routes.forget_phrase)
+    post(app, "/api/stores/undo-forget", Undo)(routes.undo_forget)
+    post(app, "/api/stores/search", Search)(routes.search)
+    post(app, "/api/stores/train", NamedStore)(routes.train)
+    post(app, "/api/stores/stop-training", NamedStore)(routes.stop_training)
+    post(app, "/api/stores/strength", Strength)(routes.set_strength)
     uploads = Uploads(stores, routes.follow, ending)
     app.post("/api/stores/add")(uploads.add)
     post(app, "/api/stores/stop", Stop)(uploads.stop)
