@@ -4,8 +4,8 @@ A temporary file or folder is named `.NAME.HEX.tmp` and locked while its process
 killed process has left. Some network file systems have no such locks; there `sweep` removes nothing. On Windows it
 removes files that no program has open.
 
-Whoever names a file may name a pipe, which blocks its reader, or a file on a drive that no longer answers. So such
-files are opened with `open_regular`, and the system is asked about them through `answered`.
+Whoever names a file may name a pipe, which blocks its reader: such files are opened with `open_regular`. The file may
+also be on a drive that no longer answers, so what serves the page looks at it `with_timeout` first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from glob import escape
 from io import BufferedReader
@@ -37,14 +37,12 @@ except ImportError:  # Windows
 
 PATIENCE = 3.0  # seconds that a drive has to answer
 MOMENT = 0.5  # seconds that it has to answer the engine, which then goes on without the file
-MOST_SILENT = 16  # paths that do not answer, of which each keeps a thread; further look-ups are then refused
 MOST_CACHE = 8 << 20  # bytes of a cache file
 LOCK_SECONDS = 10.0  # to wait for another program that changes the same file
 
 Answer = TypeVar("Answer")
 
-_silent: set[str] = set()
-_counting = threading.Lock()
+_unanswered: dict[Path, Future[Any]] = {}  # looks that have exceeded their time, each in a thread that still waits
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 
@@ -214,7 +212,7 @@ def alone(path: Path) -> Iterator[None]:
 # ---------------------------------------------------------------- files that others named
 
 
-def beside(work: Callable[[], Answer]) -> Future[Answer]:
+def in_thread(work: Callable[[], Answer]) -> Future[Answer]:
     """Runs a function in a thread of its own, which does not keep the process alive."""
     done: Future[Answer] = Future()
 
@@ -228,35 +226,32 @@ def beside(work: Callable[[], Answer]) -> Future[Answer]:
     return done
 
 
-def answered(path: Path, look: Callable[[], Answer], patience: float | None = None) -> Answer:
-    """Returns what `look` finds out about a file or a folder. It runs in another thread and has `patience` seconds, by
-    default `PATIENCE`, because a drive that was removed may never answer.
+def with_timeout(path: Path, look: Callable[[], Answer], seconds: float | None = None) -> Answer:
+    """Returns what `look` finds out about a file or a folder, in a thread that has so many seconds, by default
+    PATIENCE: a drive that was removed may never answer.
 
     Raises: TimeoutError when there is no answer, and at once while an earlier look at this path still waits; the
         exceptions of `look`.
     """
-    name = str(path)
-    with _counting:
-        if name in _silent or len(_silent) >= MOST_SILENT:
-            raise _no_answer(path)
-    looking = beside(look)
+    earlier = _unanswered.get(path)
+    if earlier is None or earlier.done():
+        looking = in_thread(look)
+        wait([looking], PATIENCE if seconds is None else seconds)
+        if looking.done():
+            _unanswered.pop(path, None)
+            return looking.result()
+        _unanswered[path] = looking
+    raise TimeoutError(errno.ETIMEDOUT, "it does not answer; is its drive connected?", str(path))
+
+
+def check_answers(path: Path) -> None:
+    """Raises InputError if a drive does not answer. Any other error is one of whoever uses the path."""
     try:
-        looking.exception(PATIENCE if patience is None else patience)
-    except TimeoutError:
-        with _counting:
-            _silent.add(name)
-        looking.add_done_callback(lambda _: _answers_again(name))
-        raise _no_answer(path) from None
-    return looking.result()
-
-
-def _answers_again(name: str) -> None:
-    with _counting:
-        _silent.discard(name)
-
-
-def _no_answer(path: Path) -> TimeoutError:
-    return TimeoutError(errno.ETIMEDOUT, "it does not answer; is its drive connected?", str(path))
+        with_timeout(path, path.stat)
+    except TimeoutError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    except (OSError, ValueError):
+        return
 
 
 def named_path(text: str) -> Path:
@@ -271,10 +266,9 @@ def named_path(text: str) -> Path:
 
 
 def status(path: Path) -> os.stat_result | None:
-    """The status of a file or a folder; None if there is none. Raises OSError when the system refuses, or does not
-    answer."""
+    """The status of a file or a folder; None if there is none. Raises OSError when the system refuses."""
     try:
-        return answered(path, path.stat)
+        return path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError:  # a zero character, or half a surrogate pair
@@ -290,12 +284,12 @@ def is_folder(state: os.stat_result | None) -> bool:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Opens a file for reading, and never waits for one.
+    """Opens a file for reading, and never waits for a pipe.
 
-    Raises: OSError when the system refuses or does not answer, and for a pipe, a device or a folder.
+    Raises: OSError when the system refuses, and for a pipe, a device or a folder.
     """
     check_regular(path)
-    file = answered(path, lambda: open(path, "rb", opener=_without_waiting))  # noqa: SIM115 the caller closes it
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 the caller closes it
     if not is_regular(os.fstat(file.fileno())):  # it was replaced meanwhile
         file.close()
         raise _not_regular(path)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from core.errors import InputError
-from core.files import alone, check_regular, write_whole
+from core.files import alone, check_answers, check_regular, named_path, write_whole
 from core.ngram.errors import StoreError
 
 if TYPE_CHECKING:
@@ -82,12 +82,14 @@ class BaseStores:
         fingerprint: of the model's tokenizer.
         shelf: of the running drafts; None if there is no choice.
         file: of the choice; None is the one in the user's data folder.
+    Raises: InputError if the drive of the choice's file does not answer.
     """
 
     def __init__(self, fingerprint: str, shelf: BaseShelf | None = None, file: Path | None = None) -> None:
         from core.ngram.base import choice_file
 
         self._fingerprint, self._shelf, self._file = fingerprint, shelf, file or choice_file()
+        check_answers(self._file)
 
     @property
     def fixed(self) -> bool:
@@ -104,6 +106,7 @@ class BaseStores:
         from core.ngram import NgramStore
         from core.ngram.base import ChosenStore, resolved
 
+        check_answers(named_path(file.strip()))
         path = resolved(file.strip())
         NgramStore.open(path, self._fingerprint)
         with self._changing() as (stores, _):
@@ -172,6 +175,7 @@ class BaseStores:
             file=str(store.path), name=store.path.stem, own=store.path == BASE_STORE, on=store.on, weight=store.weight
         )
         try:
+            check_answers(store.path)
             check_regular(store.path)
             state = store.path.stat()
             description = _described(store.path, state.st_mtime_ns, state.st_size)
@@ -180,7 +184,7 @@ class BaseStores:
                 NgramStore.open(store.path, self._fingerprint)  # raises the reason
         except OSError as error:
             about["problem"] = f"{store.path} cannot be read: {error.strerror or error}."
-        except StoreError as error:
+        except (InputError, StoreError) as error:
             about["problem"] = str(error)
         return about
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from app.wire.refused import without_surrogates
 from core.errors import InputError, PolydraftError
+from core.files import check_answers
 from core.ngram import shelf
 from core.ngram.errors import StoreError
 from core.ngram.learned import LEAST
@@ -96,10 +97,11 @@ class FoundInStore(TypedDict):
 
 
 class PersonalStores:
-    """The stores in the user's data folder, or in `folder`."""
+    """The stores in the user's data folder, or in `folder`. Raises InputError if its drive does not answer."""
 
     def __init__(self, tokenizer: Tokenizer, folder: Path | None = None) -> None:
         self._shelf = Shelf(tokenizer, folder)
+        check_answers(self._shelf.folder)
 
     def list(self) -> list[StoreRow | UnusableStore]:
         """One entry per store."""

@@ -28,7 +28,7 @@ from app.service.service import DraftService, load_failure
 from app.service.threads import take_turns_quickly
 from app.web.security.access import Access
 from app.web.security.allowed import allowed
-from app.web.security.connections import FEW, configured, descriptors, raise_descriptor_limit
+from app.web.security.connections import configured
 from app.web.security.guard import HOST
 from app.web.site import create_app, create_service_app
 from core.errors import InputError, traced
@@ -102,13 +102,6 @@ def serve(
     also = allowed(allow_origin, allow_host)
     options |= {"allow_origin": sorted(also.origins), "allow_host": sorted(also.hosts), "cache_memory": cache}
     bases = shelf_of(base_store)  # a wrong file ends the start
-    raise_descriptor_limit()
-    if (most := descriptors()) < FEW:
-        say(
-            f"Warning: this process may open {most} files at once, too few for several programs; `ulimit -n 1024` "
-            "before the start allows more.",
-            err=True,
-        )
     access = Access(token()) if with_token else None
     wanted = PORT if port is None else port
     listener = _listen(wanted, host)  # first, so that a taken port is detected before seconds of loading

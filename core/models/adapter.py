@@ -41,7 +41,6 @@ MOST_BYTES = 1 << 30  # of the weights
 LARGEST = 1e4  # of the factors, and of alpha; trained ones are below 10, and of alpha below 1,000
 _MOST_CONFIG = 1 << 20  # bytes
 _OURS = "polydraft"  # the entry of the metadata
-_ADDED: dict[str, int] = dict.fromkeys(("others", "characters", "keys_alone", "keys"), 0)  # earlier files lack these
 _NAME = re.compile(r"base_model\.model\.model\.layers\.(\d{1,4})\.(\w+)\.(\w+)\.lora_([AB])\.weight")
 _REFUSED = ("use_rslora", "use_dora", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern")
 
@@ -272,7 +271,7 @@ def _about(metadata: Any, path: Path) -> tuple[str, Result]:
         about = None
     if not isinstance(about, dict) or not isinstance(about.get("model"), str) or about.get("version") != 1:
         raise AdapterError(f"{path} lacks the fingerprint of its model; `polydraft learn` writes it.")
-    numbers: dict[str, Any] = {each.name: about.get(each.name, _ADDED.get(each.name)) for each in fields(Result)}
+    numbers: dict[str, Any] = {each.name: about.get(each.name) for each in fields(Result)}
     if not all(_is_number(value) for value in numbers.values()) or not 0 <= numbers["strength"] <= 1:
         raise AdapterError(f"{path} lacks the result on held-out text; train it anew with `polydraft learn`.")
     return about["model"], Result(**numbers)

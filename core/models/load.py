@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, get_args
 import torch
 
 from core.errors import BackendUnavailable, InputError, Mention, ModelFileError, ModelNotFound, OptionError
-from core.files import answered, check_regular, is_folder, named_path, open_regular, status
+from core.files import check_regular, is_folder, named_path, open_regular, status
 from core.models import gguf_check, gguf_file
 from core.models.base import LanguageModel
 from core.models.recurrent import refuse_recurrent
@@ -149,7 +149,7 @@ def locate(name: str) -> tuple[Path | str, str]:
     try:
         state = status(path)
         if is_folder(state):
-            answered(path, lambda: _refuse_pipes(path))
+            _refuse_pipes(path)
             return path, path.name
         if state is not None:
             check_regular(path)

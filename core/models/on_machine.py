@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import platformdirs
@@ -23,7 +24,7 @@ import torch
 from gguf.constants import LlamaFileType
 
 from core.errors import ModelFileError, PolydraftError
-from core.files import answered, is_folder, read_json, status
+from core.files import is_folder, read_json, status, with_timeout
 from core.models import gguf_file
 from core.models.gguf_file import GGUFFile
 from core.models.load import locate, why_not_torch
@@ -94,10 +95,13 @@ def on_machine(own: Path | None = None) -> list[ModelFile]:
 
 def named(name: str, shown: str) -> ModelFile:
     """The model that a name or a path means to `load_model`, without its bytes if it is not there."""
-    try:
+
+    def look() -> tuple[Path, int]:
         source, _ = locate(name)
-        path = Path(source)
-        size = answered(path, lambda: _bytes(path)) if isinstance(source, Path) else 0
+        return Path(source), _bytes(source) if isinstance(source, Path) else 0
+
+    try:
+        path, size = with_timeout(Path(name), look)
     except (PolydraftError, OSError):
         path, size = Path(name), 0
     return ModelFile(path, shown, "", size)
@@ -108,26 +112,28 @@ Placed = tuple[Path, ModelFile]  # with the path without links
 
 
 def _of_polydraft(folder: Path) -> list[Placed]:
+    def look() -> list[Placed]:
+        files: list[Placed] = []
+        for path in sorted(folder.iterdir()):
+            try:
+                files += [_placed(*each, POLYDRAFT) for each in _model_at(path)]
+            except OSError:
+                files.append((path, ModelFile(path, path.stem, POLYDRAFT, 0)))
+        return files
+
     try:
-        paths = answered(folder, lambda: sorted(folder.iterdir()))
+        return with_timeout(folder, look)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError:
         return [(folder, ModelFile(folder, folder.name, POLYDRAFT, 0))]
-    files: list[Placed] = []
-    for path in paths:
-        try:
-            files += answered(path, lambda path=path: [_placed(*each, POLYDRAFT) for each in _model_at(path)])
-        except OSError:
-            files.append((path, ModelFile(path, path.stem, POLYDRAFT, 0)))
-    return files
 
 
 def _of_others() -> list[Placed]:
     files: list[Placed] = []
     for source, folder, models in _others():
         with suppress(OSError):  # a drive that does not answer, or a folder of another user
-            files += answered(folder, lambda source=source, folder=folder, models=models: _in(source, folder, models))
+            files += with_timeout(folder, partial(_in, source, folder, models))
     return files
 
 

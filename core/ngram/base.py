@@ -19,8 +19,8 @@ from typing import Any, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from core.errors import Mention, OptionError
-from core.files import MOMENT, answered, beside, named_path, read_json
+from core.errors import InputError, Mention, OptionError
+from core.files import MOMENT, check_answers, in_thread, named_path, read_json, with_timeout
 from core.ngram.store import NgramStore, StoreError
 
 BASE_STORE = Path(__file__).resolve().parents[2] / "assets" / "base.ngram"  # for the default model
@@ -68,10 +68,10 @@ def chosen(option: str | None) -> Path | None:
 
 def resolved(option: str) -> Path:
     """The whole path of a file that the user named. Raises InputError for a name that no file can have; StoreError if
-    its drive does not answer."""
+    the system refuses."""
     path = named_path(option)
     try:
-        return answered(path, path.resolve)
+        return path.resolve()
     except (OSError, RuntimeError) as error:  # a circle of links
         why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
         raise StoreError(f"{path} cannot be read: {why}.") from error
@@ -308,7 +308,7 @@ class BaseShelf:
         state, tried = self._state_of_file(), self._opened.stores.keys() | self._opened.problems.keys()
         if self._reading is None and (state != self._state or not self._named <= tried):
             self._state = state
-            self._reading = beside(partial(self._read, self._opened.stores))
+            self._reading = in_thread(partial(self._read, self._opened.stores))
             wait([self._reading], MOMENT)
         if self._reading is not None and self._reading.done():
             read, self._reading = self._reading, None
@@ -328,14 +328,15 @@ class BaseShelf:
             if not (entry.on or entry.path in self._named):
                 continue
             try:
+                check_answers(entry.path)
                 opened[entry.path] = known.get(entry.path) or NgramStore.open(entry.path, self._fingerprint)
-            except StoreError as error:
+            except (InputError, StoreError) as error:
                 problems[entry.path] = str(error)
         return _Opened(choice, opened, problems)
 
     def _state_of_file(self) -> tuple[int, int]:
         try:
-            status = answered(self._file, self._file.stat, MOMENT)
+            status = with_timeout(self._file, self._file.stat, MOMENT)
         except TimeoutError:
             return self._state or (0, 0)
         except OSError:

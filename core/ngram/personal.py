@@ -539,15 +539,8 @@ class PersonalStore(Switches):
         if learned.put_aside(self.path):  # before the commit: it must not outlive the text
             self._aside = True
             self._file.set("relearn", "1")
-        self._identify()
         self._file.set("removals", str(self.removals + 1))
         self._file.set("scrub", "1")
-
-    def _identify(self) -> None:
-        """Gives a file of an earlier version its identity."""
-        if not self.identity:
-            self._file.set("identity", token_hex(8))
-            self._file.read_settings()
 
     def _kept(self, documents: Sequence[int], most: int) -> Removed | None:
         """What undoes the removal of these documents, or of parts of them; None without any, or of more than `most`
@@ -555,7 +548,6 @@ class PersonalStore(Switches):
         size = self._texts.extent(documents).bytes
         if not documents or size > most:
             return None
-        self._identify()
         return Removed(
             self.identity,
             self.removals,

@@ -26,9 +26,6 @@ PATIENCE = 10.0  # seconds to wait for another program's write
 Types = tuple[type, ...]  # of the columns of a query
 Row = tuple[Any, ...]  # of SQLite, whose columns have the types of their values
 
-# The index alone gives the number of tokens of a document, without reading the texts.
-_INDEX = "CREATE INDEX IF NOT EXISTS passages_tokens ON passages(document, tokens)"
-
 
 Switch = Literal["0", "1"]
 Number = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,15}$")]
@@ -46,6 +43,7 @@ class _Settings(BaseModel):
     enabled: Switch = "1"
     learning: Switch = "0"
     removals: Number
+    identity: Line
     scrub: Switch = "0"
     relearn: Switch = "0"
     adapter: Switch = "1"
@@ -231,8 +229,6 @@ class PersonalFile:
                 )
             if version == 0 and first is not None:
                 self._create(first)
-            elif not self.db.execute("SELECT 1 FROM sqlite_master WHERE name = 'passages_tokens'").fetchone():
-                self.db.execute(_INDEX)
         self.read_settings()
 
     def _create(self, settings: dict[str, str]) -> None:
@@ -250,7 +246,8 @@ class PersonalFile:
                 "documents(id) ON DELETE CASCADE, text TEXT NOT NULL, tokens INTEGER NOT NULL, ids BLOB NOT NULL)"
             )
             self.db.table("documents").create_index(["origin"])
-            self.db.execute(_INDEX)
+            # The index alone gives the number of tokens of a document, without reading the texts.
+            self.db.execute("CREATE INDEX passages_tokens ON passages(document, tokens)")
             for key, value in settings.items():
                 self.set(key, value)
             self.db.execute(f"PRAGMA user_version = {VERSION}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from core.errors import InputError
-from core.files import MOMENT, answered, status
+from core.files import MOMENT, status, with_timeout
 from core.ngram.errors import StoreError
 from core.ngram.interpolation import WHOLE, Interpolation, Linear, Mixed, Store
 from core.options import LIBRARY
@@ -112,7 +112,7 @@ class Shelf:
         the folder does not answer: the `notice` says so, and nothing waits for it longer than `MOMENT` seconds."""
         self.notice = ""
         try:
-            changed = answered(self.folder, self.folder.stat, MOMENT).st_mtime_ns
+            changed = with_timeout(self.folder, self.folder.stat, MOMENT).st_mtime_ns
         except TimeoutError as error:
             self.notice = f"Personal stores are not used: {self.folder}: {error.strerror}"
             return []

@@ -33,9 +33,8 @@ class Switches:
 
     @property
     def identity(self) -> str:
-        """Differs from that of every other store, also of one with the same name, created after this one was deleted.
-        "" in a file of an earlier version, until text is removed from it."""
-        return self._file.settings.get("identity", "")
+        """Differs from that of every other store, also of one with the same name that replaces this one."""
+        return self._file.settings["identity"]
 
     @property
     def removals(self) -> int:

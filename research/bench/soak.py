@@ -2,24 +2,19 @@
 afterwards.
 
 A single typist runs before and after, to detect lasting effects of the load. Memory, threads and descriptors are those
-of the server's process. Between the two, a few typists run beside attackers without the token, which attack in every
-second turn, with the same keys, so that the waits with and without them are measured alike.
+of the server's process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import random
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
-from urllib.parse import urlsplit
 
 import psutil
 
-from research.bench.attackers import KINDS, Sent, attacker
 from research.bench.child import Child, running_app
 from research.bench.typists import Habits, Outcomes, Server, Typist, foreign
 from research.report import BenchOptions, Progress, Report, percentile
@@ -30,33 +25,8 @@ TYPISTS = 64
 ALONE = 60  # keys
 FEW = 10  # keys of the warm-up
 WARM = 1 / 3  # share of the time after which memory should be constant
-ATTACKED = 4  # typists beside attackers, fewer than fill the machine: their waits vary less
-TURN = 4.0  # seconds with an attacker, and as many without
-PASSING = 0.5  # seconds between two turns; the attacker of the second one has begun
 SETTLE = 20.0  # seconds until connections that are kept alive are closed
-RESAMPLES = 1000  # of the pairs of turns
 EVERY = 1.0  # seconds between two samples of the process
-
-
-@dataclass
-class Attacked:
-    """The typists' seconds from a key to its first drafts by turn, without and beside an attacker, and what it sent."""
-
-    without: list[list[float]] = field(default_factory=list)
-    beside: list[list[float]] = field(default_factory=list)
-    sent: list[Sent] = field(default_factory=list)
-
-    def change(self, pairs: Sequence[int] | None = None) -> float:
-        """Returns the median wait beside the attacker, divided by that without, in these pairs of turns; None: all."""
-        chosen = range(len(self.beside)) if pairs is None else pairs
-        beside, without = ([wait for n in chosen for wait in turns[n]] for turns in (self.beside, self.without))
-        return percentile(beside, 50) / percentile(without, 50)
-
-    def interval(self) -> tuple[float, float]:
-        """Returns the 95 % confidence interval of `change`, by a bootstrap over the pairs of turns."""
-        chance, pairs = random.Random(0), range(len(self.beside))
-        changes = sorted(self.change(chance.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES))
-        return percentile(changes, 2.5), percentile(changes, 97.5)
 
 
 @dataclass(frozen=True)
@@ -104,45 +74,17 @@ async def _soak(child: Child, words: str, seconds: float, typists: int, progress
     watching = asyncio.create_task(watch())
     await asyncio.gather(*crowd, foreign(server, seconds, outcomes))
     watching.cancel()
-    attacked = {kind: await _attacked(kind, server, words, seconds / len(KINDS), progress) for kind in KINDS}
     progress("one typist alone again")
     after_alone = await _alone(server, words, ALONE)
     progress("waiting until connections are closed")
     after = await _settled(process, before)
-    return summary(outcomes, samples, before, after, (before_alone, after_alone), typists, seconds, attacked)
+    return summary(outcomes, samples, before, after, (before_alone, after_alone), typists, seconds)
 
 
 async def _alone(server: Server, words: str, keys: int) -> Outcomes:
     outcomes = Outcomes()
     await Typist(1000, server, words, Habits(restless=False), outcomes).type(math.inf, keys)
     return outcomes
-
-
-async def _attacked(kind: str, server: Server, words: str, seconds: float, progress: Progress) -> Attacked:
-    """Runs pairs of turns for so many seconds. In both turns of a pair the same typists write the same keys, once
-    beside an attacker; which turn is first alternates."""
-    turn = min(TURN, seconds / 2)
-    pairs = max(round(seconds / turn / 2), 1)
-    waits = Attacked()
-    with attacker(kind, urlsplit(server.url).port or 80) as attack:
-        for number in range(2 * pairs):
-            progress(f"{ATTACKED} typists beside {KINDS[kind]}, turn {number + 1} of {2 * pairs}")
-            pair = number // 2
-            if beside := (number + pair) % 2 == 1:
-                attack.start()
-            await asyncio.sleep(min(PASSING, turn / 4))
-            first = await _together(server, words, turn, 2000 + ATTACKED * pair)
-            (waits.beside if beside else waits.without).append(first)
-            if beside:
-                waits.sent.append(attack.stop())
-    return waits
-
-
-async def _together(server: Server, words: str, seconds: float, number: int) -> list[float]:
-    """Runs ATTACKED typists, numbered from this on. Returns their seconds from a key to its first drafts."""
-    outcomes, habits = Outcomes(), Habits(restless=False)
-    await asyncio.gather(*(Typist(number + i, server, words, habits, outcomes).type(seconds) for i in range(ATTACKED)))
-    return outcomes.first
 
 
 async def _settled(process: psutil.Process, before: Process) -> Process:
@@ -163,7 +105,6 @@ def summary(
     alone: tuple[Outcomes, Outcomes],
     typists: int,
     seconds: float,
-    attacked: Mapping[str, Attacked],
 ) -> Report:
     report = Report("soak")
     crowd, waits = f"{typists} typists", [wait for waits in outcomes.waits.values() for wait in waits]
@@ -174,20 +115,6 @@ def summary(
         ("alone after: key to its first drafts", alone[1].first),
     ):
         report.times(what, [1000 * seconds for seconds in times], (50, 95, 99))
-    for kind, measured in attacked.items():
-        for what, times in (("without", measured.without), ("beside", measured.beside)):
-            name = f"{ATTACKED} typists {what} {KINDS[kind]}: key to its first drafts"
-            report.times(name, [1000 * seconds for turn in times for seconds in turn], (50, 95, 99))
-        for end, change in zip(("lower", "upper"), measured.interval(), strict=True):
-            what = f"p50 beside {KINDS[kind]} / without, 95 % interval: {end} end"
-            report.rows.append({"what": what, "count": round(change, 3)})
-        taken = sum(sent.seconds for sent in measured.sent)
-        for what, count in (
-            ("MB", sum(s.bytes for s in measured.sent) / 1e6),
-            ("connections", sum(s.connections for s in measured.sent)),
-            ("seconds of a core", sum(s.processor for s in measured.sent)),
-        ):
-            report.rows.append({"what": f"sent by {KINDS[kind]}: {what} a second", "count": round(count / taken, 2)})
     for end, count in sorted(outcomes.ends.items()):
         report.rows.append({"what": f"requests: {end}", "count": count})
     for why, count in outcomes.lost.most_common(5):
@@ -205,8 +132,6 @@ def summary(
     report.target("memory after warm-up: furthest from its median, %", 100 * away, "<= 5")
     report.target("threads left", after.threads - before.threads, "<= 0")
     report.target("descriptors left", after.descriptors - before.descriptors, "<= 0")
-    for kind, measured in attacked.items():
-        report.target(f"typists' p50 beside {KINDS[kind]} / without", measured.change(), "<= 1.1")
     first, last = (percentile(outcomes.first, 50) for outcomes in alone)
     report.target("alone after / alone before, p50 to first drafts", last / first, "<= 1.1")
     return report

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from research.bench import soak, typists
-from research.bench.attackers import KINDS, Sent
-from research.bench.soak import Attacked, Process, summary
+from research.bench.soak import Process, summary
 from research.bench.typists import Habits, Outcomes, Server, Typist
 from research.report import BenchOptions, number_in
 
@@ -76,9 +75,7 @@ def test_what_is_left_behind_misses_its_target() -> None:
     before, after = Process(100, 5, 10), Process(100, 6, 12)
     samples = [Process(size, 5, 10) for size in (10, 50, 100, 100, 100, 120)]
     alone = Outcomes(first=[0.01]), Outcomes(first=[0.02])
-    attacked = {"bytes": Attacked([[0.01, 0.02, 0.03]], [[0.01, 0.03, 0.04]], [Sent(10, 1, 1.0, 0.1)])}
-    targets = {t.name: t for t in summary(outcomes, samples, before, after, alone, 3, 6.0, attacked).targets}
-    assert targets[f"typists' p50 beside {KINDS['bytes']} / without"].value == pytest.approx(1.5)
+    targets = {t.name: t for t in summary(outcomes, samples, before, after, alone, 3, 6.0).targets}
     assert targets["fairness: slowest typist's median wait / median"].value == pytest.approx(5)
     assert targets["memory after warm-up: furthest from its median, %"].value == pytest.approx(20)
     assert (targets["threads left"].value, targets["descriptors left"].value) == (1, 2)
@@ -86,15 +83,6 @@ def test_what_is_left_behind_misses_its_target() -> None:
         "requests without a response",
         "foreign requests that were answered",
     ]
-
-
-def test_the_interval_is_that_of_whole_turns() -> None:
-    """In each pair all waits grow alike, so the interval is between the pairs' own changes."""
-    alike = Attacked([[0.01] * 50, [0.02] * 50, [0.03] * 50], [[0.012] * 50, [0.024] * 50, [0.036] * 50])
-    assert alike.change() == pytest.approx(1.2)
-    assert alike.interval()[0] <= 1.2 <= alike.interval()[1]
-    one = Attacked([[0.01] * 50], [[0.013] * 50])
-    assert one.interval() == pytest.approx((1.3, 1.3))
 
 
 def test_a_crowd_on_a_real_server_loses_nothing_and_leaves_nothing(
@@ -115,7 +103,3 @@ def test_a_crowd_on_a_real_server_loses_nothing_and_leaves_nothing(
     counts = {row["what"]: number_in(row, "count") for row in report.rows}
     assert counts["12 typists: key to its first drafts"] > 10, report.rows
     assert counts["requests: foreign, refused"] > 0
-    for kind in KINDS.values():
-        assert counts[f"{soak.ATTACKED} typists beside {kind}: key to its first drafts"] > 0, report.rows
-    assert counts[f"sent by {KINDS['bytes']}: MB a second"] > 1
-    assert counts[f"sent by {KINDS['connections']}: connections a second"] > 20

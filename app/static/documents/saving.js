@@ -70,8 +70,7 @@ export class Saving {
 
   /** Another document is shown. @param {Document} document */
   begin(document) {
-    const { stores = [], background = "" } = document; // earlier versions stored none
-    this.current = { ...document, stores, background };
+    this.current = { ...document };
     this.amended = this.stored.refused.has(document.id);
     if (this.amended) this.textChanged({ opened: false });
     else this.editor.notices.notice("storage", null); // it was about another document

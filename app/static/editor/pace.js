@@ -4,7 +4,7 @@
  * and how many taken, and the time that drafts have saved. They are stored in this browser only, can be seen and reset in
  * *My writing*, and nothing is measured in incognito. `core/time_saved.py` explains what they are for.
  *
- * A time that no person can have is never counted, nor is one that an earlier version has stored.
+ * A time that no person can have is never counted.
  */
 
 import { READABLE_AFTER } from "./seen.js";
@@ -157,22 +157,16 @@ export class Pace {
 
   // ---------------------------------------------------------------- what is known
 
-  /** The possible times between two keys: of typing, and of thought; and the time from which on it is thought. */
+  /** The times between two keys: of typing, and of thought; and the time from which on it is thought. */
   get times() {
     const { keys } = this.numbers;
-    const typing = within(keys, QUICKEST_KEY, LONGEST);
-    const pause = Math.max(SHORTEST_PAUSE, PAUSE * (sum(typing) >= KNOWN_AFTER ? quantile(typing, 0.5) : 0));
-    return { typing: within(keys, QUICKEST_KEY, pause), thought: within(keys, pause, LONGEST), pause };
-  }
-
-  /** The possible times from first sight to taking. */
-  get takes() {
-    return within(this.numbers.takes, READABLE_AFTER, LONGEST);
+    const pause = Math.max(SHORTEST_PAUSE, PAUSE * (sum(keys) >= KNOWN_AFTER ? quantile(keys, 0.5) : 0));
+    return { typing: within(keys, 0, pause), thought: within(keys, pause, Infinity), pause };
   }
 
   /** Whether the writer's own time from first sight to taking is known. */
   get decisionKnown() {
-    return sum(this.takes) >= TAKINGS;
+    return sum(this.numbers.takes) >= TAKINGS;
   }
 
   /** How many times between two keys of typing are measured. */
@@ -205,7 +199,7 @@ export class Pace {
   /** The costs of this writer, in ms, as the server takes them: the published means where they are not known. */
   get costs() {
     const key = this.known ? meanOf(this.times.typing) : PUBLISHED.key_ms;
-    const take = this.decisionKnown ? quantile(this.takes, 0.5) : PUBLISHED.take_ms;
+    const take = this.decisionKnown ? quantile(this.numbers.takes, 0.5) : PUBLISHED.take_ms;
     return { ...PUBLISHED, key_ms: Math.round(key), take_ms: Math.round(take) };
   }
 

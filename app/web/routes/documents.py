@@ -31,7 +31,7 @@ from app.wire.bounds import Counts, Document, Files, Name, Range, Ranges, Whole
 from app.wire.refusals import post
 from app.wire.refused import Refused
 from core.errors import InputError
-from core.files import status
+from core.files import check_answers
 
 MAX_DOCUMENT = 32 << 20  # bytes of one request; a novel is 1 MB
 
@@ -74,8 +74,8 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
     def usable() -> Iterator[None]:
         """Turns errors of the disk into messages for the user. A folder on a drive that does not answer keeps no thread
         of the server, which has a limited number of them."""
+        check_answers(folder.folder)
         try:
-            status(folder.folder)
             yield
         except OSError as error:
             raise InputError(f"{folder.folder} could not be used: {error.strerror or error}.") from error

@@ -37,7 +37,7 @@ from app.wire.bounds import FilePath, Label
 from app.wire.refusals import post, taking
 from app.wire.refused import Refused, without_surrogates
 from app.wire.streaming import Streamed, as_line
-from core.files import answered
+from core.files import check_answers, named_path, with_timeout
 from core.options import Precision
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def recommended(service: DraftService, downloads: Downloads) -> dict[str, object
     models, speed = _with_speed(service)
     serving, _ = service.names()
     try:
-        begun = answered(models_folder(), lambda: parts(models_folder()))
+        begun = with_timeout(models_folder(), lambda: parts(models_folder()))
     except OSError:
         begun = {}
     listed: list[dict[str, object]] = []
@@ -157,7 +157,9 @@ def add_routes(app: FastAPI, service: DraftService, downloads: Downloads) -> Non
     @app.post("/api/model")
     @taking(ModelRequest)
     async def model(_: Request, body: ModelRequest) -> dict[str, object]:
-        return await service.change(body.model.strip(), body.precision)
+        name = body.model.strip()
+        await run_in_threadpool(check_answers, named_path(name))
+        return await service.change(name, body.precision)
 
     @app.get("/api/models/recommended")
     def worth_a_download() -> dict[str, object]:

@@ -23,37 +23,28 @@ Errors are returned as {"message", "fix"}, with status 409.
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
-from fastapi import FastAPI, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi import FastAPI
 from pydantic import Field
 
 from app.learning.forgotten import HeldTexts
 from app.learning.learner import Learner
 from app.learning.personal import PersonalStores
 from app.options.settings import Strict
-from app.wire.bounds import FileName, Id, Line, Name
-from app.wire.refusals import pieces, post
+from app.web.routes.uploads import Stop, Uploads
+from app.wire.bounds import Id, Line, Name
+from app.wire.refusals import post
 from app.wire.refused import without_surrogates
-from core.errors import InputError, PolydraftError
-from core.files import scratch
 
 if TYPE_CHECKING:  # sqlite-utils takes a while to import
     from app.learning.personal import StoreRow
     from core.ngram.personal import PersonalStore
     from core.ngram.removed import Extent, Forgotten, Removed, Undone
 
-MAX_FILE = 1 << 30  # bytes of one added file
-LISTED = 200  # the number of listed origins of a store, newest first; and of listed damaged places of a file
-TICKETS = 64  # remembered stops
-STEP = 0.01  # share of a file between two reports of progress
+LISTED = 200  # the number of listed origins of a store, newest first
 
 
 class NamedStore(Strict):
@@ -95,10 +86,6 @@ class Phrase(NamedStore):
     text: Line
 
 
-class Stop(Strict):
-    ticket: Id
-
-
 class Learn(Strict):
     text: str = Field(min_length=1, max_length=65536)
     finished: bool
@@ -119,138 +106,26 @@ def add_routes(
         ending: whether the server is shutting down; uploads then stop, and are rolled back.
         held: what can be undone; the caller drops what belongs to a tab that is closed. None: a new one.
     """
-    held = held or HeldTexts()
     add_learning_routes(app, stores)
-    stopped = deque[str](maxlen=TICKETS)  # a stop may arrive before its file has been received
-
-    def follow(store: str) -> None:
-        learner.follow([stores().state(store)])
-
-    @app.get("/api/stores")
-    def listed() -> dict[str, object]:
-        states = stores().list()
-        learner.follow(states)
-        return {
-            "stores": without_surrogates([row if "problem" in row else _by_origin(row) for row in states]),
-            "trainings": learner.trainings(),
-        }
-
-    @post(app, "/api/stores/create", NamedStore)
-    def create(body: NamedStore) -> None:
-        stores().create(body.store)
-
-    @post(app, "/api/stores/delete", NamedStore)
-    def delete(body: NamedStore) -> None:
-        learner.drop(body.store)
-        stores().delete(body.store)
-        held.drop_store(body.store)
-
-    def add_switch(path: str, switched: Callable[[PersonalStore, bool], None]) -> None:
-        @post(app, path, Switched)
-        def switch(body: Switched) -> None:
-            with stores().at(body.store) as store:
-                switched(store, body.on)
-
-    add_switch("/api/stores/switch", lambda store, on: store.switch(on))
-    add_switch("/api/stores/switch-learning", lambda store, on: store.switch_learning(on))
-    add_switch("/api/stores/switch-adapter", lambda store, on: store.switch_adapter(on))
-
-    @post(app, "/api/stores/add-phrase", Phrase)
-    def add_phrase(body: Phrase) -> dict[str, object]:
-        from core.ngram.personal import PHRASE
-
-        with stores().at(body.store) as store:
-            return {"tokens": store.learn(body.text, PHRASE)}
-
-    def forgotten_in(
-        body: Forget,
-        extent: Callable[[PersonalStore], Extent],
-        forget: Callable[[PersonalStore, int], Forgotten],
-    ) -> dict[str, object]:
-        room = held.room if body.tab else 0
-        with stores().at(body.store) as store:
-            if body.dry:
-                extent_of = extent(store)
-                return {**_counts(extent_of), "undo": 0 < extent_of.bytes <= room}
-            done = forget(store, room)
-        follow(body.store)
-        ticket = held.keep(body.tab, body.store, done.removed) if done.removed else ""
-        return {**_counts(done), "complete": done.complete, "adapter": done.adapter, "ticket": ticket}
-
-    @post(app, "/api/stores/forget-document", ForgetDocument)
-    def forget_document(body: ForgetDocument) -> dict[str, object]:
-        name = body.document
-        return forgotten_in(
-            body, lambda store: store.document_extent(name), lambda store, keep: store.forget_document(name, keep)
-        )
-
-    @post(app, "/api/stores/forget-phrase", ForgetPhrase)
-    def forget_phrase(body: ForgetPhrase) -> dict[str, object]:
-        phrase = body.phrase
-        return forgotten_in(
-            body, lambda store: store.phrase_extent(phrase), lambda store, keep: store.forget_phrase(phrase, keep)
-        )
-
-    @app.post("/api/stores/forget")
-    def forget() -> None:
-        raise InputError("A document and a phrase are forgotten by two routes: forget-document and forget-phrase.")
-
-    @post(app, "/api/stores/undo-forget", Undo)
-    def undo(body: Undo) -> dict[str, object]:
-        def put_back(name: str, removed: Removed) -> Undone:
-            with stores().at(name) as store:
-                return store.undo(removed)
-
-        name, restored = held.undo(body.ticket, put_back)
-        if restored.adapter:
-            learner.drop(name)  # it learns again from what was left
-        follow(name)
-        return {"store": name, "tokens": restored.tokens, "adapter": restored.adapter}
-
-    @app.get("/api/stores/trainings")
-    async def trainings() -> dict[str, object]:
-        return {"trainings": learner.trainings()}
-
-    def add_training(path: str, action: Callable[[str], None]) -> None:
-        @post(app, path, NamedStore)
-        def train(body: NamedStore) -> dict[str, object]:
-            action(body.store)
-            return {"trainings": learner.trainings()}
-
-    add_training("/api/stores/train", learner.start)
-    add_training("/api/stores/stop-training", learner.stop)
-
-    @post(app, "/api/stores/strength", Strength)
-    def strength(body: Strength) -> None:
-        with stores().at(body.store) as store:
-            store.set_strength(body.strength)
-
-    @post(app, "/api/stores/search", Search)
-    def search(body: Search) -> dict[str, object]:
-        return {"found": stores().search(body.text)}
-
-    @post(app, "/api/stores/stop", Stop)
-    def stop(body: Stop) -> None:
-        stopped.append(body.ticket)
-
-    @app.post("/api/stores/add")
-    async def add(request: Request, store: Name, name: FileName, ticket: Name = "") -> Response:
-        known = stores()  # fail before anything is received
-        ended = ExitStack()
-        try:
-            path = ended.enter_context(scratch()) / _file_name(name)
-            await _receive(request, path, name)
-        except OSError as error:
-            ended.close()
-            raise InputError(f"{name} could not be added: {error.strerror or error}.") from error
-        except BaseException:
-            ended.close()
-            raise
-        return StreamingResponse(
-            _adding(known, store, path, name, ended, lambda: ticket in stopped, ending, follow),
-            media_type="application/x-ndjson",
-            headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
-        )
+    routes = _Routes(stores, learner, held or HeldTexts())
+    app.get("/api/stores")(routes.listed)
+    app.get("/api/stores/trainings")(routes.trainings)
+    post(app, "/api/stores/create", NamedStore)(routes.create)
+    post(app, "/api/stores/delete", NamedStore)(routes.delete)
+    post(app, "/api/stores/switch", Switched)(routes.switch)
+    post(app, "/api/stores/switch-learning", Switched)(routes.switch_learning)
+    post(app, "/api/stores/switch-adapter", Switched)(routes.switch_adapter)
+    post(app, "/api/stores/add-phrase", Phrase)(routes.add_phrase)
+    post(app, "/api/stores/forget-document", ForgetDocument)(routes.forget_document)
+    post(app, "/api/stores/forget-phrase", ForgetPhrase)(routes.forget_phrase)
+    post(app, "/api/stores/undo-forget", Undo)(routes.undo_forget)
+    post(app, "/api/stores/search", Search)(routes.search)
+    post(app, "/api/stores/train", NamedStore)(routes.train)
+    post(app, "/api/stores/stop-training", NamedStore)(routes.stop_training)
+    post(app, "/api/stores/strength", Strength)(routes.set_strength)
+    uploads = Uploads(stores, routes.follow, ending)
+    app.post("/api/stores/add")(uploads.add)
+    post(app, "/api/stores/stop", Stop)(uploads.stop)
 
 
 def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores]) -> None:
@@ -263,6 +138,106 @@ def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores]) -> N
     @post(app, "/api/stores/learn", Learn)
     def learn(body: Learn) -> dict[str, object]:
         return {"stores": stores().take_in(body.text, body.finished)}
+
+
+class _Routes:
+    """Each public method is a route, but `follow`; for the arguments see `add_routes`."""
+
+    def __init__(self, stores: Callable[[], PersonalStores], learner: Learner, held: HeldTexts) -> None:
+        self._stores, self._learner, self._held = stores, learner, held
+
+    def follow(self, store: str) -> None:
+        """Trains the store's adapter anew if text was removed with it."""
+        self._learner.follow([self._stores().state(store)])
+
+    def listed(self) -> dict[str, object]:
+        states = self._stores().list()
+        self._learner.follow(states)
+        rows = [row if "problem" in row else _by_origin(row) for row in states]
+        return {"stores": without_surrogates(rows), "trainings": self._learner.trainings()}
+
+    def create(self, body: NamedStore) -> None:
+        self._stores().create(body.store)
+
+    def delete(self, body: NamedStore) -> None:
+        self._learner.drop(body.store)
+        self._stores().delete(body.store)
+        self._held.drop_store(body.store)
+
+    def switch(self, body: Switched) -> None:
+        with self._stores().at(body.store) as store:
+            store.switch(body.on)
+
+    def switch_learning(self, body: Switched) -> None:
+        with self._stores().at(body.store) as store:
+            store.switch_learning(body.on)
+
+    def switch_adapter(self, body: Switched) -> None:
+        with self._stores().at(body.store) as store:
+            store.switch_adapter(body.on)
+
+    def add_phrase(self, body: Phrase) -> dict[str, object]:
+        from core.ngram.personal import PHRASE
+
+        with self._stores().at(body.store) as store:
+            return {"tokens": store.learn(body.text, PHRASE)}
+
+    def forget_document(self, body: ForgetDocument) -> dict[str, object]:
+        name = body.document
+        return self._forget(
+            body, lambda store: store.document_extent(name), lambda store, keep: store.forget_document(name, keep)
+        )
+
+    def forget_phrase(self, body: ForgetPhrase) -> dict[str, object]:
+        phrase = body.phrase
+        return self._forget(
+            body, lambda store: store.phrase_extent(phrase), lambda store, keep: store.forget_phrase(phrase, keep)
+        )
+
+    def _forget(
+        self,
+        body: Forget,
+        extent: Callable[[PersonalStore], Extent],
+        forget: Callable[[PersonalStore, int], Forgotten],
+    ) -> dict[str, object]:
+        room = self._held.room if body.tab else 0
+        with self._stores().at(body.store) as store:
+            if body.dry:
+                extent_of = extent(store)
+                return {**_counts(extent_of), "undo": 0 < extent_of.bytes <= room}
+            done = forget(store, room)
+        self.follow(body.store)
+        ticket = self._held.keep(body.tab, body.store, done.removed) if done.removed else ""
+        return {**_counts(done), "complete": done.complete, "adapter": done.adapter, "ticket": ticket}
+
+    def undo_forget(self, body: Undo) -> dict[str, object]:
+        def put_back(name: str, removed: Removed) -> Undone:
+            with self._stores().at(name) as store:
+                return store.undo(removed)
+
+        name, restored = self._held.undo(body.ticket, put_back)
+        if restored.adapter:
+            self._learner.drop(name)  # it learns again from what was left
+        self.follow(name)
+        return {"store": name, "tokens": restored.tokens, "adapter": restored.adapter}
+
+    def search(self, body: Search) -> dict[str, object]:
+        return {"found": self._stores().search(body.text)}
+
+    async def trainings(self) -> dict[str, object]:
+        return {"trainings": self._learner.trainings()}
+
+    def train(self, body: NamedStore) -> dict[str, object]:
+        self._learner.start(body.store)
+        return {"trainings": self._learner.trainings()}
+
+    def stop_training(self, body: NamedStore) -> dict[str, object]:
+        self._learner.stop(body.store)
+        return {"trainings": self._learner.trainings()}
+
+    def set_strength(self, body: Strength) -> None:
+        with self._stores().at(body.store) as store:
+            store.set_strength(body.strength)
 
 
 def _counts(extent: Extent) -> dict[str, int]:
@@ -291,91 +266,3 @@ def _by_origin(row: StoreRow) -> dict[str, object]:
     newest = list(reversed(origins.values()))
     others = {key: value for key, value in row.items() if key != "documents"}
     return {**others, "origins": newest[:LISTED], "unlisted": max(len(newest) - LISTED, 0)}
-
-
-# ---------------------------------------------------------------- files
-
-
-def _file_name(name: str) -> str:
-    """A file name with the same endings as the last part of the page's name for it; they select the reader."""
-    last = name.replace("\\", "/").rsplit("/", 1)[-1].replace("\0", "")
-    if last in ("", ".", ".."):
-        raise InputError(f"{name!r} given as a file's name.")
-    return "file" + "".join(Path(last).suffixes)[-40:]  # the rest may be longer than a file system allows
-
-
-async def _receive(request: Request, path: Path, name: str) -> None:
-    size = 0
-    with path.open("wb") as file:
-        async for chunk in pieces(request):
-            size += len(chunk)
-            if size > MAX_FILE:
-                raise InputError(
-                    f"{name} is larger than {MAX_FILE >> 30} GiB; use `polydraft ngram add` or `ngram build`."
-                )
-            file.write(chunk)
-
-
-class _Stopped(Exception):
-    """The upload was stopped; raised where progress is reported, it rolls the upload back."""
-
-
-async def _adding(
-    stores: PersonalStores,
-    store: str,
-    path: Path,
-    name: str,
-    ended: ExitStack,
-    stopped: Callable[[], bool],
-    ending: Callable[[], bool],
-    follow: Callable[[str], None],
-) -> AsyncGenerator[bytes]:
-    """Lines: {"type": "progress", "share"}, then {"type": "added", …}, {"type": "stopped"}, when nothing was added, or
-    {"type": "error", "message"}."""
-    loop, lines, left = asyncio.get_running_loop(), asyncio.Queue[dict[str, object] | None](), False
-    reported = -1.0
-
-    def post(line: dict[str, object] | None) -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(lines.put_nowait, line)
-
-    def progress(share: float) -> None:
-        nonlocal reported
-        if left or stopped() or ending():
-            raise _Stopped
-        if share - reported >= STEP:
-            reported = share
-            post({"type": "progress", "share": round(share, 3)})
-
-    def work() -> None:
-        try:
-            added = stores.add_file(store, path, name, progress)
-            follow(store)
-            damage = [{"line": place.line, "reason": place.reason} for place in added.damage[:LISTED]]
-            post({"type": "added", "files": added.files, "tokens": added.tokens, "damage": damage,
-                  "damaged": len(added.damage)})  # fmt: skip
-        except _Stopped:
-            post({"type": "stopped"})
-        except (PolydraftError, OSError) as error:
-            post({"type": "error", "message": str(error).replace(str(path), name)})
-        finally:
-            ended.close()  # removes the file
-            post(None)
-
-    working = loop.run_in_executor(None, work)
-    coming = asyncio.ensure_future(lines.get())
-    try:
-        while True:
-            arrived, _ = await asyncio.wait({coming}, timeout=0.2)
-            if not arrived and ending():
-                return  # the server does not wait for a long step of the reader
-            if not arrived:
-                continue
-            line, coming = coming.result(), asyncio.ensure_future(lines.get())
-            if line is None:
-                break
-            yield json.dumps(line).encode() + b"\n"
-        await working
-    finally:
-        coming.cancel()
-        left = True

@@ -13,10 +13,9 @@ import os
 import re
 import secrets
 import socket
-import struct
 import sys
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +25,6 @@ COOKIE_DAYS = 400  # the longest time that browsers keep one
 TICKET_SECONDS = 120
 
 Address = tuple[str, int]
-Ends = tuple[Address, Address]  # of a connection: the client's, the server's
 
 
 class Access:
@@ -105,85 +103,20 @@ def is_own(client: Address | None, server: Address) -> bool:
 
 def owner_of(client: Address, server: Address) -> int | None:
     """The id of the user who owns the client's end of this IPv4 connection; None if it is not found."""
-    return owners_of({(client, server)}).get((client, server))
-
-
-def owners_of(connections: Set[Ends]) -> dict[Ends, int]:
-    """The ids of the users who own the clients' ends of these IPv4 connections, as far as they are found."""
-    if not _kernel_answers():
-        return _listed_owners(connections)
-    with _diagnosis() as kernel:
-        owners = {ends: _asked_owner(kernel, ends) for ends in connections}
-    return {ends: owner for ends, owner in owners.items() if owner is not None}
-
-
-# The kernel's interface for single sockets: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h. A look-up takes some
-# 10 microseconds. /proc/net/tcp takes 10 ms even if it is empty, as the kernel visits all places of its table.
-_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _ESTABLISHED = 4, 20, 1
-_REQUEST = struct.Struct("=IHHII BBBxI")  # length, type, flags, sequence, port; family, protocol, extensions, states
-_SOCKET = struct.Struct("!HH16s16s 12s")  # ports and addresses of a socket and its peer; interface and cookie
-_FOUND = struct.Struct("=4xH10x xB2x 48x 12x I")  # type; state; user
-
-
-def _diagnosis() -> socket.socket:
-    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
-    kernel.settimeout(1)
-    return kernel
-
-
-def _asked_owner(kernel: socket.socket, ends: Ends) -> int | None:
-    (host, port), (to, at) = ends
-    wanted = _SOCKET.pack(port, at, socket.inet_aton(host), socket.inet_aton(to), bytes(4) + b"\xff" * 8)
-    size = _REQUEST.size + _SOCKET.size
-    states = 1 << _ESTABLISHED
-    kernel.send(
-        _REQUEST.pack(size, _SOCK_DIAG_BY_FAMILY, 1, 0, 0, socket.AF_INET, socket.IPPROTO_TCP, 0, states) + wanted
-    )
-    answer = kernel.recv(4096)
-    if len(answer) < _FOUND.size:  # an error: there is no such socket
-        return None
-    kind, state, user = _FOUND.unpack_from(answer)
-    return user if kind == _SOCK_DIAG_BY_FAMILY and state == _ESTABLISHED else None
-
-
-@cache
-def _kernel_answers() -> bool:
-    """Whether the kernel finds a connection of this process. It may be built without the interface, or a container may
-    forbid it; the error is the same as for a socket that does not exist."""
-    if not hasattr(socket, "AF_NETLINK"):
-        return False
-    try:
-        with (
-            socket.create_server(("127.0.0.1", 0)) as listener,
-            socket.create_connection(listener.getsockname()) as own,
-            _diagnosis() as kernel,
-        ):
-            return _asked_owner(kernel, (own.getsockname(), own.getpeername())) is not None
-    except OSError:
-        return False
-
-
-def _listed_owners(connections: Set[Ends]) -> dict[Ends, int]:
-    """The same off the list of all connections of the machine."""
-    wanted = {(_in_hex(client), _in_hex(server)): (client, server) for client, server in connections}
-    established = {f"{server} 01 " for _, server in wanted}
-    owners: dict[Ends, int] = {}
+    ends = _in_hex(client), _in_hex(server)
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):  # the second lists IPv4 addresses with a prefix
-        if len(owners) == len(connections):
-            break
         try:
             lines = Path(table).read_text().splitlines()[1:]
         except OSError:
             continue
         for line in lines:
-            if any(end in line for end in established):  # there may be many thousand others
-                _, here, there, _, _, _, _, uid, *_ = line.split()
-                ends = wanted.get((here[-_IN_HEX:], there[-_IN_HEX:]))
-                if ends is not None:
-                    owners.setdefault(ends, int(uid))
-    return owners
+            _, here, there, state, _, _, _, uid, *_ = line.split()
+            if state == _ESTABLISHED and (here[-_IN_HEX:], there[-_IN_HEX:]) == ends:
+                return int(uid)
+    return None
 
 
+_ESTABLISHED = "01"  # the kernel lists a closed connection for a while, as root's
 _IN_HEX = len("0100007F:1ED5")
 
 

@@ -23,7 +23,6 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from app.web.security import csp
 from app.web.security.access import is_own
 from app.web.security.allowed import Allowed, cors, preflight
-from app.web.security.connections import trust
 from app.web.security.pairing import OPEN, PAIR, extension_of
 from app.wire.refusals import of_programs, refusal
 from app.wire.refused import Refused
@@ -51,9 +50,6 @@ HEADERS = {
 
 _OURS = {name.lower().encode(): value.encode() for name, value in HEADERS.items()}
 _POLICY = (b"content-security-policy", csp.ANSWER.encode())
-
-# The unread body of a refused request must not be parsed as the next request on this connection.
-CLOSE = {"Connection": "close"}
 
 Headers = Mapping[bytes, list[str]]
 
@@ -98,13 +94,14 @@ class Guard:
         origin = self.allowed.origin_of(headers) if of_programs(scope["path"]) else None
         answer = self._answer(scope, headers, origin)
         if answer is None:
-            trust(scope)
             # uvicorn leaves out the body of the response to a HEAD, so routes answer it as they answer a GET.
             asked = {**scope, "method": "GET"} if scope.get("method") == "HEAD" else scope
             await self.app(asked, receive, send_with_headers)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
+            # The unread body must not be parsed as the next request, and a stranger must not hold a connection.
+            answer.headers["Connection"] = "close"
             await answer(scope, receive, send_with_headers)
 
     def _answer(self, scope: Scope, headers: Headers, origin: str | None) -> Response | None:
@@ -113,7 +110,7 @@ class Guard:
         paired = None if origin or self.access is None else self._extension(scope, headers, self.access)
         if reason := _foreign(scope, headers, self.elsewhere, self.allowed, origin or paired):
             fix = f"Open http://{HOST}:{port} itself, on the machine where Polydraft runs."
-            return refusal(scope["path"], Refused(403, reason, fix), CLOSE)
+            return refusal(scope["path"], Refused(403, reason, fix))
         if paired:
             return None
         if origin and scope["type"] == "http":
@@ -210,7 +207,7 @@ def _clean(query: list[tuple[str, str]]) -> Response:
 def _missing(path: str, as_page: bool, given: bool) -> Response:
     """The response without a token: a page in a browser, two sentences elsewhere."""
     message = "The token in this address is not the one of this server." if given else "Polydraft requires its token."
-    headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store", **CLOSE}
+    headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}
     if not as_page:
         fix = "Run `polydraft` to open the page, or send the output of `polydraft token` as `Authorization: Bearer`."
         return refusal(path, Refused(401, message, fix, code="invalid_api_key"), headers)

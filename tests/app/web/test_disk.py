@@ -239,7 +239,6 @@ BODIES: dict[str, Any] = {
     "/api/presets/delete": {"name": "mine"},
     "/api/documents/remove": {"id": ID},
     "/api/documents/set-aside": {"note": "a.json"},
-    "/api/stores/forget": {},
     "/api/stores/forget-phrase": {"store": "me", "phrase": "abc"},
     "/api/stores/forget-document": {"store": "me", "document": "abc"},
     "/api/stores/undo-forget": {"ticket": "a"},

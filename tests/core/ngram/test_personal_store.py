@@ -311,17 +311,6 @@ def test_undo_brings_back_nothing_that_was_forgotten_since(written: PersonalStor
         written.undo(second)
 
 
-def test_a_store_of_an_earlier_version_can_undo_too(written: PersonalStore) -> None:
-    with sqlite3.connect(written.path) as file:
-        file.execute("DELETE FROM about WHERE key = 'identity'")
-    file.close()
-    before = contents(written)
-    removed = written.forget_document("a", keep=1 << 20).removed
-    assert removed is not None
-    written.undo(removed)
-    assert contents(written) == before
-
-
 def test_undo_never_doubles_a_document_that_was_added_again(written: PersonalStore) -> None:
     removed = written.forget_document("b", keep=1 << 20).removed
     assert removed is not None

@@ -216,13 +216,6 @@ def test_impossible_times_are_no_part_of_a_writers_speed_and_pauses_for_thought_
     assert slow["pause"] == pytest.approx(2700, rel=0.1)
     assert slow["thought"] == 40
 
-    stored = {"keys": [500, 0, 0, *[0] * 37], "takes": [90, *[0] * 39], "shown": 3, "taken": 90, "weeks": {}}
-    page.page.evaluate("(stored) => Object.assign(polydraft.pace.numbers, stored)", stored)
-    page.enter(BEFORE)
-    page.wait(lambda: page.fake.requests != [] and page.fake.requests[-1]["before"] == BEFORE, "a request")
-    show = page.fake.requests[-1]["show"]
-    assert (show["key_ms"], show["take_ms"]) == (157, 700)  # what an earlier version has stored does not count
-
 
 def test_where_text_follows_the_word_stands_in_the_line_of_the_caret_also_while_the_text_scrolls(page: Editor) -> None:
     lines = "It was late when the bell rang, and nobody came.\n" * 40

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from app.web.site import create_app
 from core import files
 from core.autocomplete import Autocomplete
 from core.errors import InputError, ModelFileError
-from core.files import answered, check_database, named_path, open_regular, read_regular, recall, remember, status
+from core.files import check_database, named_path, open_regular, read_regular, recall, remember, status, with_timeout
 from core.models.adapter import AdapterError
 from core.models.adapter import load as load_adapter
 from core.models.load import find_model, load_model
@@ -69,9 +70,8 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
     yield lambda path: drives.append(str(path))
     back.set()
     deadline = time.monotonic() + 10
-    while files._silent and time.monotonic() < deadline:  # the drives are back
+    while not all(look.done() for look in files._unanswered.values()) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not files._silent
 
 
 # ---------------------------------------------------------------- the one place
@@ -128,17 +128,13 @@ def test_a_silent_drive_costs_one_thread_and_is_heard_again(tmp_path: Path, monk
 
     for _ in range(20):
         with pytest.raises(TimeoutError, match="is its drive connected"):
-            answered(tmp_path, look)
+            with_timeout(tmp_path, look)
     assert len(asked) == 1
-    for i in range(2 * files.MOST_SILENT):
-        with pytest.raises(TimeoutError):
-            answered(tmp_path / str(i), look)
-    assert len(asked) == files.MOST_SILENT
     back.set()
-    while files._silent:
-        time.sleep(0.01)
     monkeypatch.setattr(files, "PATIENCE", 30)
-    assert answered(tmp_path, look) == "found"
+    while len(asked) == 1:
+        with suppress(TimeoutError):
+            assert with_timeout(tmp_path, look) == "found"
 
 
 # ---------------------------------------------------------------- everything that names a file
@@ -179,15 +175,6 @@ def test_a_pipe_is_refused(what: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(error, match=r"regular file|neither a file nor a folder"):
         read(tmp_path / "pipe")
-
-
-@pytest.mark.parametrize("what", ["base store", "--base-store", "model", "model at the start", "personal store"])
-def test_a_drive_that_does_not_answer_is_named(what: str, tmp_path: Path, silent: Callable[[Path], None]) -> None:
-    read, error = READERS[what]
-    (tmp_path / "drive").mkdir()
-    silent(tmp_path / "drive")
-    with pytest.raises(error, match="is its drive connected"):
-        read(tmp_path / "drive" / "file")
 
 
 def test_sqlite_never_meets_a_pipe(tmp_path: Path) -> None:
@@ -281,6 +268,9 @@ def test_drafts_do_not_wait_for_the_data_folder(
     assert client.post("/api/stores/create", json={"store": "me"}).status_code == 200
     assert drafts(client)[-1]["type"] == "stats"
     silent(folder)
+    for path in ("stores", "base-stores"):
+        refused = client.get(f"/api/{path}")
+        assert (refused.status_code, "is its drive connected" in refused.json()["message"]) == (409, True)
     for _ in range(3):
         assert drafts(client)[-1]["type"] == "stats"
         assert "is its drive connected" in client.get("/api/status").json()["notice"]

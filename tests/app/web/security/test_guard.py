@@ -202,10 +202,7 @@ def test_a_ticket_is_of_no_use_to_another_user(site: Site, monkeypatch: pytest.M
 
 
 @linux
-@pytest.mark.parametrize("asked_kernel", [True, False])
-def test_the_owner_of_a_connection_is_known(site: Site, asked_kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not asked_kernel:  # as where a container forbids it
-        monkeypatch.setattr(access, "_kernel_answers", lambda: False)
+def test_the_owner_of_a_connection_is_known(site: Site) -> None:
     for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")):
         with socket.socket(family) as connection:
             connection.connect((host, site.port))
