@@ -7,12 +7,14 @@ response to the move's request has been drawn. The text does not change, so no p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.web.browser import chromium, open_editor
 from research.bench import keystroke
 from research.bench.child import running_app
-from research.report import BenchOptions, Progress, Report, percentile
+from research.options import BackendOptions, Passages, TextOptions
+from research.report import Progress, Report, percentile
 from training import texts as text
 
 if TYPE_CHECKING:
@@ -48,7 +50,12 @@ FRAMES = """() => { const seen = window.frames_ = []; let last = performance.now
     requestAnimationFrame.soon(tick); }"""
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class PanelOptions(BackendOptions, TextOptions):
+    repetitions: Passages = 2
+
+
+def measure(options: PanelOptions, progress: Progress) -> Report:
     chosen = keystroke.passages(text.load(options.text), options.repetitions or 2)
     with chromium() as browser:
         progress("starting the app")

@@ -21,7 +21,7 @@ from research.beginnings import (
     WORDS,
     drawn,
 )
-from research.options import texts
+from research.places import texts
 
 NOTE = """# The boat
 

@@ -33,7 +33,8 @@ from research.evals.personal import judged as judged_personal
 from research.evals.personal import learn_and_test
 from research.evals.tails import with_stores
 from research.evals.typing import right_words
-from research.options import KS, LENGTH, EvalOptions, places, texts
+from research.options import EvalOptions, KS
+from research.places import LENGTH, places, texts
 from research.plots import DASHES, HUES
 from research.plots import lines as line_chart
 from research.plots import page as pages

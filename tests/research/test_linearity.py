@@ -14,7 +14,7 @@ from core.models import Row
 from core.models.hf import load
 from core.models.torch_model import TorchModel
 from research.evals import linearity
-from research.options import Place
+from research.places import Place
 
 PLACE = Place("test", [5, 6, 7], [8])
 
