@@ -56,7 +56,7 @@ class PanelOptions(BackendOptions, TextOptions):
 
 
 def measure(options: PanelOptions, progress: Progress) -> Report:
-    chosen = keystroke.passages(text.load(options.text), options.repetitions or 2)
+    chosen = keystroke.passages(text.load(options.text), options.repetitions)
     with chromium() as browser:
         progress("starting the app")
         with running_app(options) as child:

@@ -240,7 +240,7 @@ def _learned(
 
     module = load_module(options.model)
     floor = _floor(module.layers.module.num_parameters())
-    for stage in learn(store, module, base, sample(), options.minutes or 10.0):
+    for stage in learn(store, module, base, sample(), options.minutes):
         if isinstance(stage, Outcome):
             return stage, floor
         progress(f"{stage.description} {stage.share:.0%}")

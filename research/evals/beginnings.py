@@ -81,7 +81,7 @@ def measure(options: BeginningsOptions, progress: Progress) -> Report:
     places = drawn(texts(options.text), options.repetitions)
     autocomplete = loaded(options)
     report = Report("eval beginnings")
-    for k in options.ks or (JUDGED_K,):
+    for k in options.ks:
         way = Way("as shipped", DraftSettings(k=k, ngrams=autocomplete.ngrams is not None))
         by_kind: dict[str, list[Begun]] = {}
         for place in counted(places, f"k={k}, place", progress):

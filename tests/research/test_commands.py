@@ -1,0 +1,147 @@
+"""The commands of research: each measurement runs once, on a tiny model and a little text, and takes its own flags."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli.main import app
+from core.models import chat, load_model
+from core.models.adapter import save
+from core.speculative import ModelDrafter
+from research.bench import BENCHES
+from research.cli import options_class
+from research.evals import EVALS
+from research.evals.tune_adapter import settings
+from tests.core.models.test_prose_adapter import some_adapter
+from training.adapter import AdapterRecipe
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+COMMANDS = [*product(("bench",), BENCHES), *product(("eval",), EVALS)]
+MODEL, BYTES, FOLDER = ("--model {model}", "--model {bytes}", "--model {folder}")  # see `places`
+FEW = f"{MODEL} --prefixes 2"
+SHORT = f"{FEW} --context 12"
+QUICK = AdapterRecipe(length=64, batch=1, epochs=1, rate=1e-2)
+
+# The flags of each run, and what is made smaller for it, by the names in the measurement's module or its package.
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bench drafts": (f"{MODEL} --backend torch --repetitions 1", {}),
+    "bench keystroke": (f"{BYTES} --repetitions 1", {"KEYS": 8, "SETTLE": 300, "LARGE": 20_000, "LARGE_KEYS": 4}),
+    "bench stillness": (f"{BYTES} --repetitions 1", {"KEYS_MS": (157.0,), "SETTLE": 300, "research.bench.keystroke.KEYS": 10}),
+    "bench startup": (f"{BYTES} --repetitions 1", {"IDLE": 0.1}),
+    "bench healing": (f"{MODEL} --repetitions 2", {}),
+    "bench samplers": (f"{MODEL} --repetitions 1", {"VOCABULARIES": (500,), "ROUNDS": 1}),
+    "bench per-token": (f"{MODEL} --repetitions 1", {"TOKENS": 3}),
+    "bench batches": (f"{MODEL} --repetitions 1", {"BATCHES": (1, 2), "PROPOSALS": (2,), "LENGTH": 4}),
+    "bench panel": (f"{MODEL} --repetitions 1", {"MOVES": 2, "keystroke.SETTLE": 300, "keystroke.KEYS": 8}),
+    "bench cpu-torch": ("--repetitions 1", {"default_model_path": "{model}", "STEPS": 1}),
+    "bench models": ("--tiny --repetitions 1", {"READ": 50}),
+    "bench gpu": ("--tiny --repetitions 1", {}),
+    "bench ngram": (f"{MODEL} --text {{text}} --repetitions 1", {"research.bench.lookups.PREFIXES": 2}),
+    "bench speculative": (f"{MODEL} --prompts 1 --tree-size 4 --methods n-gram", {"LENGTH": 8}),
+    "bench serve": (f"{BYTES} --minutes 0.05 --typists 1", {"WARM": 0.3, "JUDGED": 1}),
+    "bench lsp": ("--repetitions 1", {"LINES": 2000}),
+    "bench soak": (f"{BYTES} --minutes 0.05 --typists 4", {"ALONE": 6, "FEW": 2, "research.bench.typists.KEYS": (4, 8), "research.bench.typists.REST": (0.2, 0.4), "research.bench.typists.STAY": (0.5, 2.0)}),
+    "eval drafts": (f"{SHORT} --timed 1 --k 2 --length 4", {}),
+    "eval typing": (f"{MODEL} --count 4", {}),
+    "eval beginnings": (f"{FEW} --text {{folder_of_text}} --k 2", {}),
+    "eval background": (f"{FEW} --text {{talk}}", {}),
+    "eval time": (f"{FEW} --k 1,3", {}),
+    "eval keytype": (f"{FEW} --k 1,3", {}),
+    "eval personal": (SHORT, {}),
+    "eval weights": (f"{MODEL} --text {{text}} --prefixes 40", {}),
+    "eval adapter": (f"{FOLDER} --text {{text}} --past {{past}} --prefixes 2 --k 2 --minutes 1", {"TYPED": 1, "PASSES": 1}),
+    "eval prose": (f"{FOLDER} --adapter {{adapter}} --text {{text}} --prefixes 4 --k 2 --base-store none", {}),
+    "eval verified": (SHORT, {}),
+    "eval lossless": (FEW, {"LENGTH": 4}),
+    "eval dice": (FEW, {"eagle3": lambda model, _: ModelDrafter(model, model)}),
+    "eval arc-risk": (FEW, {}),
+    "eval arc-agreement": (FEW, {}),
+    "eval arc-answers": (FEW, {}),
+    "eval tune": (f"{MODEL} --context 12 --prefixes 5", {}),
+    "eval tune-base": (f"{MODEL} --text {{halves}} --prefixes 4 --context 12", {"CHANGES": {"forks": (1,)}}),
+    "eval tune-adapter": (f"{FOLDER} --text {{text}} --past {{past}} --base-store none --prefixes 200", {"settings": lambda pieces: settings(pieces)[:2]}),
+    "eval tune-paper": (SHORT, {"ALPHAS": (0.3, 0.54), "TAUS": (0.06, 0.5)}),
+    "eval samplers": (f"{FEW} --temperatures 1", {}),
+    "eval coverage": (f"{MODEL} --text {{questions}}", {"BUDGETS": (1, 2)}),
+    "eval perplexity": (SHORT, {}),
+    "eval repetition": (SHORT, {"at_each_length.__defaults__": ((5, 10),), "LENGTHS": (5, 10)}),
+    "eval linearity": (SHORT, {"STEPS": 3}),
+    "eval tails": (f"{SHORT} --k 3 --length 4", {}),
+    "eval answers": (f"{MODEL} --text {{questions}} --votes 2 --length 3 --rules top-p --temperatures 1", {}),
+    "eval judge": (f"{SHORT} --length 3 --base-store none --learned {{kept}}", {}),
+    "eval top-w": (FEW, {"WARM": (0.5,), "TEMPERATURES": (1.0,)}),
+    "eval top-w-beta": (f"{FEW} --temperatures 1", {}),
+    "eval top-w-grid": (FEW, {"GRID": (0.0, 1.0, 2.5)}),
+    "eval top-n-sigma": (FEW, {}),
+}  # fmt: skip
+
+
+def called(*arguments: str, typed: str = "") -> Any:
+    return CliRunner().invoke(app, arguments, input=typed, env={"COLUMNS": "400"})
+
+
+def letters(count: int, alphabet: str = "abcd ") -> str:
+    return "".join(random.Random(alphabet).choices(alphabet, k=count))
+
+
+@pytest.fixture
+def places(
+    tmp_path: Path, own_folders: Path, tiny_default: Path, tiny_file: Path, tiny_folder: Callable[[str], Path]
+) -> dict[str, str]:
+    """The files that the flags of RUNS name."""
+    folder = tiny_folder("long compiled llama")
+    with closing(load_model(str(folder), "torch")) as model:
+        save(some_adapter(model, model.fingerprint, seed=1), tmp_path / "adapter")
+    (tmp_path / "notes").mkdir()
+    written = {
+        "text.txt": "The boat has been in the shed since the last autumn. It needs new paint. " * 40,
+        "past.txt": letters(5000),
+        "halves.jsonl": "\n".join(json.dumps({"text": "The boat needs new paint before the spring. " * 12}) for _ in "ab"),
+        "talk.txt": "\n".join(f"This is turn number {n} of a long conversation." for n in range(6)),
+        "questions.jsonl": json.dumps({"prompt": "1 + 1 =", "answer": 2}),
+        "notes/note.md": "# Title\n\n" + "A paragraph of this text has many words. " * 4 + "\n\n- an item",
+    }  # fmt: skip
+    for name, text in written.items():
+        (tmp_path / name).write_text(text)
+    named = {"model": tiny_default, "bytes": tiny_file, "folder": folder, "folder_of_text": tmp_path / "notes"}
+    named |= {Path(name).stem: tmp_path / name for name in written}
+    return {name: str(path) for name, path in (named | {"adapter": tmp_path / "adapter", "kept": tmp_path / "kept"}).items()}
+
+
+def module_of(command: str, name: str) -> Any:
+    return import_module(f"research.{'evals' if command == 'eval' else command}.{name.replace('-', '_')}")
+
+
+@pytest.mark.parametrize(("command", "name"), COMMANDS, ids=[" ".join(each) for each in COMMANDS])
+def test_each_measurement_runs(
+    command: str, name: str, places: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    flags, smaller = RUNS[f"{command} {name}"]
+    module = module_of(command, name)
+    for attribute, value in smaller.items():
+        if isinstance(value, str):
+            value = partial(Path, value.format(**places))
+        monkeypatch.setattr(attribute if attribute.startswith("research.") else f"{module.__name__}.{attribute}", value)
+    drawn = "plot" in options_class(module).__dataclass_fields__
+    if drawn:
+        flags += " --plot {kept}.svg"
+    done = called(command, name, "--json", *flags.format(**places).split(), typed="q\n")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["name"] in (name, f"{command} {name}")
+    assert found["rows"]
+    if drawn:
+        assert Path(f"{places['kept']}.svg").read_text().startswith("<svg")
