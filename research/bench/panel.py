@@ -65,6 +65,7 @@ def measure(options: PanelOptions, progress: Progress) -> Report:
             box = page.get_by_role("textbox", name="Your text")
             closed = keystroke.type_at_rate(page, "polydraft", box, chosen, progress)
             page.locator(".pd-sampling-button").click()
+            page.locator(".sm-advanced-button").click()
             page.wait_for_selector(".sm-bars tbody tr")
             moved = {rule: _moved(page, rule, control, progress) for rule, control in SLIDERS}
             page.select_option("#sm-rule", "none")
