@@ -28,12 +28,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
 
+import typer
+
 from app.options.sampling import drafting
 from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete, Session
 from core.errors import InputError
 from core.time_saved import END_BELOW, Costs, RowPath, rows_that_pay
-from research.options import AutocompleteOptions, DraftCountOptions, DraftCounts, TextOptions, amount, loaded
+from research.options import AutocompleteOptions, DraftCountOptions, DraftCounts, amount, loaded
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval, mean
 from training import texts as own_text
@@ -73,7 +75,8 @@ class CaseScore:
 
 
 @dataclass(frozen=True)
-class KeytypeOptions(DraftCountOptions, AutocompleteOptions, TextOptions):
+class KeytypeOptions(DraftCountOptions, AutocompleteOptions):
+    text: Annotated[Path | None, typer.Option(help="KeyTypeBench's core.jsonl, or other text.")] = None
     repetitions: Annotated[int | None, amount("Cases; by default all of a file's, or 60 places of text.")] = None
     k: DraftCounts = "1,3,9"
 

@@ -20,6 +20,7 @@ from typing import Annotated
 
 import numpy as np
 import torch
+import typer
 from torch import Tensor
 
 from core.errors import InputError
@@ -31,7 +32,7 @@ from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
 from research.evals.personal import newest
 from research.learned import read_results, write_results
-from research.options import Learned, ModelOptions, PastOptions, Share, StoreOptions, Training, amount
+from research.options import Learned, ModelOptions, Share, StoreOptions, Training, amount
 from research.places import texts
 from research.report import Progress, Report, ReportRow
 from training.adapter import AdapterRecipe, Student, Trainer
@@ -147,7 +148,9 @@ def settings(pieces: int) -> list[AdapterSetting]:
 
 
 @dataclass(frozen=True)
-class TuneAdapterOptions(ModelOptions, StoreOptions, PastOptions):
+class TuneAdapterOptions(ModelOptions, StoreOptions):
+    text: Annotated[Path | None, typer.Option(help="A file or folder of text by others.")] = None
+    past: Annotated[Path | None, typer.Option(help="The writer's text, which is learned.")] = None
     share: Share = 100.0
     learned: Learned = None
     repetitions: Annotated[int, amount("Places of each fold whose next token is judged.")] = 4608

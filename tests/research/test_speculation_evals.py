@@ -21,6 +21,8 @@ from research.report import number_in
 from research.scores import half_interval, ratio_interval
 from tests.table_model import TableModel
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 def test_what_slows_a_prompt_for_both_methods_is_no_doubt_about_the_speed_up() -> None:
     def method(*seconds: float) -> SpeculativeMethod:
