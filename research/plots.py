@@ -109,7 +109,7 @@ def scatter(title: str, x_label: str, groups: Mapping[str, Sequence[PlotPoint]])
     if len(groups) > 2 * len(HUES):
         raise ValueError(f"{len(groups)} groups in a chart of points; at most {2 * len(HUES)} can be told apart.")
     points = [point for group in groups.values() for point in group]
-    axes = _Axes(0.0, 1.05 * max(p.x for p in points), 0.0, 1.05 * max(p.y for p in points))
+    axes = _Axes(0.0, 1.05 * max(p.x for p in points), 0.0, 1.05 * (max(p.y for p in points) or 1.0))
     parts = axes.drawn(title, x_label, _ticks(axes.x0, axes.x1, False))
     for number, (name, group) in enumerate(groups.items()):
         hue, square = HUES[number % len(HUES)], number >= len(HUES)

@@ -8,18 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from statistics import median
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
 from app.machine.output import plain, say_json
-from core.errors import InputError
-from core.options import Backend, Precision
-from research.uses import Use
 
 LONGEST_NAME = 60  # characters of a text that names a row; longer ones are explanations
 
@@ -46,90 +42,6 @@ def text_in(row: ReportRow, key: str) -> str:
 
 
 _COMPARE = {"<=": operator.le, ">=": operator.ge}
-
-
-_SPECULATIVE = ("speculative",)
-_HEADS = ("speculative", "batches")
-_MANY = ("soak", "serve")
-
-
-@dataclass(frozen=True)
-class BenchOptions:
-    """The options of a measurement, the flags of `polydraft bench`. None is each measurement's own default."""
-
-    text: Annotated[
-        Path | None,
-        Use(
-            "A file or folder of text to measure on; .txt or .jsonl.zst.", but=("startup", "cpu-torch", "models", "lsp")
-        ),
-    ] = None
-    backend: Annotated[Backend, Use("The backend to measure.", but=("cpu-torch", "models", "gpu", "ngram", "lsp"))] = (
-        "auto"
-    )
-    model: Annotated[str, Use("A model's name, file or folder.", but=("cpu-torch", "models", "gpu", "lsp"))] = "default"
-    base_store: Annotated[
-        str | None,
-        Use("An n-gram store's file, or none.", ("drafts", "healing", "gpu", "speculative"), metavar="FILE|none"),
-    ] = None
-    repetitions: Annotated[
-        int | None,
-        Use("Rounds, words or passages; the default depends on the measurement.", but=(*_MANY, *_SPECULATIVE), low=1),
-    ] = None
-    tiny: Annotated[bool, Use("Measure a tiny shape, on any device, to test the measurement.", ("gpu", "models"))] = (
-        False
-    )
-    shapes: Annotated[
-        str | None, Use("Measure only these shapes of models.", ("gpu", "models"), metavar="NAME,NAME,…")
-    ] = None
-    prompts: Annotated[int | None, Use("Prompts of each kind.", _SPECULATIVE, low=1)] = None
-    head: Annotated[Path | None, Use("The folder of an EAGLE-3 head.", _HEADS, metavar="FOLDER")] = None
-    precision: Annotated[Precision, Use("Weights of torch on a CPU; see polydraft --help.", _HEADS)] = "file"
-    tree_size: Annotated[
-        int | None,
-        Use(
-            "Always verify so many proposals (the papers: 32), so that accept lengths do not depend on the machine; by "
-            "default as many as save most time.",
-            _SPECULATIVE,
-            low=1,
-            high=256,
-        ),
-    ] = None
-    methods: Annotated[
-        str | None,
-        Use("Only these rows, and plain, with commas; without --sweep.", _SPECULATIVE, metavar="NAME,NAME,…"),
-    ] = None
-    pruning: Annotated[bool, Use("Also measure other rules of pruning (the paper's Table 8).", _SPECULATIVE)] = False
-    sweep: Annotated[bool, Use("Measure temperatures and θ, instead of all methods at T = 1.", _SPECULATIVE)] = False
-    temperatures: Annotated[
-        str | None, Use("With --sweep: only these temperatures, with commas.", _SPECULATIVE, metavar="T,T,…")
-    ] = None
-    plots: Annotated[
-        Path | None, Use("With --sweep: draw the curves to this SVG file.", _SPECULATIVE, metavar="FILE")
-    ] = None
-    minutes: Annotated[
-        float | None, Use("Duration; for serve, of each number of clients.", _MANY, low=0.05, high=240)
-    ] = None
-    typists: Annotated[int | None, Use("Typists at once.", _MANY, low=1, high=512)] = None
-    vllm: Annotated[
-        str | None,
-        Use("The Python of an environment with vLLM, which is measured too.", ("serve",), metavar="PYTHON"),
-    ] = None
-
-    def __post_init__(self) -> None:
-        if self.plots is not None and not self.sweep:
-            raise InputError("--plots changes nothing without --sweep, whose curves it draws; add --sweep.")
-        if self.temperatures is not None and not self.sweep:
-            raise InputError("--temperatures changes nothing without --sweep; add --sweep.")
-        for flag, given in (("--pruning", self.pruning), ("--methods", self.methods is not None)):
-            if given and self.sweep:
-                raise InputError(f"{flag} changes nothing with --sweep; leave one of them out.")
-
-    @property
-    def store(self) -> Path | None:
-        """Returns the path of the base store; None for none. Raises StoreError for a file that is not a store."""
-        from core.ngram.base import chosen
-
-        return chosen(self.base_store)
 
 
 @dataclass(frozen=True)

@@ -129,5 +129,6 @@ def test_the_commands_have_their_names() -> None:
     assert {"build", "add", "forget", "query", "stats", "merge"} <= ngram.keys()
     flags = {flag for parameter in commands.commands["complete"].params for flag in parameter.opts}
     assert {"--k", "--json"} <= flags
-    for name in ("bench", "eval"):
-        assert "--json" in {flag for parameter in commands.commands[name].params for flag in parameter.opts}
+    for name, measurement in (("bench", "lsp"), ("eval", "drafts")):
+        command = commands.commands[name].commands[measurement]
+        assert "--json" in {flag for parameter in command.params for flag in parameter.opts}

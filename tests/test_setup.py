@@ -70,11 +70,12 @@ def test_only_the_llama_lock_needs_a_compiler() -> None:
     assert "llama-cpp-python" not in names
 
 
-def test_continuous_integration_runs_make_test_and_nothing_weaker() -> None:
+def test_continuous_integration_runs_both_targets_of_tests_and_nothing_weaker() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     commands = [line for line in script.read_text().splitlines() if line and not line.startswith("#")]
-    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "exec make test </dev/null"]
+    tests = ["make test </dev/null", "exec make test-research </dev/null"]
+    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', *tests]
 
 
 # Imitates Python, the venv and pip, as far as the Makefile uses them; records every call in calls.txt.

@@ -19,14 +19,14 @@ from core.speculative import Drafter
 from core.speculative.cycles import Statistics, Text, cycles
 from core.speculative.options import SpeculationOptions
 from research.drafters import accept_length, best_drafter
-from research.report import BenchOptions, Progress, Report, ReportRow
+from research.options import BackendOptions, Head, PrecisionOptions, Rounds, TextOptions
+from research.report import Progress, Report, ReportRow
 from training import texts as text
 
 BATCHES = (1, 2, 3, 4, 8, 16)  # the page has three drafts by default
 PROPOSALS = (2, 4, 8)  # γ, of each text in a pass
 LENGTH = 32  # tokens of each text
 PREFIX = 32
-ROUNDS = 3
 
 
 @dataclass
@@ -50,7 +50,13 @@ class Generated:
         return sum(s.tokens for s in self.statistics)
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class BatchesOptions(BackendOptions, PrecisionOptions, TextOptions):
+    repetitions: Rounds = 3
+    head: Head = None
+
+
+def measure(options: BatchesOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend, options.precision)
     prefixes = text.prefixes(model.tokenizer, text.load(options.text), max(BATCHES), PREFIX)
     drafter = best_drafter(model, [], progress, options.head)
@@ -58,7 +64,7 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
     for batch in BATCHES:
         plain: list[Generated] = []
         drafted: dict[int, list[Generated]] = {most: [] for most in PROPOSALS}
-        for number in range(options.repetitions or ROUNDS):
+        for number in range(options.repetitions):
             progress(f"{batch} texts, round {number + 1}")
             plain.append(together(model, prefixes[:batch], None, 0))
             for most in PROPOSALS:

@@ -18,7 +18,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from app.machine.token import token
 from core.errors import PolydraftError
-from research.report import BenchOptions
+from research.options import BackendOptions
 
 PATIENCE = 120  # seconds
 # The module of the command line; in a wheel both are inside `polydraft`.
@@ -117,7 +117,7 @@ def running(
 
 
 @contextmanager
-def running_app(options: BenchOptions, argument: str = "--no-browser") -> Iterator[Child]:
+def running_app(options: BackendOptions, argument: str = "--no-browser") -> Iterator[Child]:
     """Context manager: the app with its page, or another of its commands."""
     port = free_port()
     command = [sys.executable, "-m", COMMAND, argument, "--port", str(port)]

@@ -21,12 +21,12 @@ from core.models.base import Row, Sequence
 from core.models.llama import NativeLlama, why_not
 from core.models.load import DEFAULT_NAME, default_model_path
 from core.models.torch_model import TorchModel
-from research.report import BenchOptions, Progress, Report, interleaved
+from research.options import Rounds
+from research.report import Progress, Report, interleaved
 
 ROWS = (1, 4, 9)
 STEPS = 9  # in a row, as in a set of drafts of 10 tokens; times are per step
 HELD = 32  # tokens that each sequence holds
-ROUNDS = 7
 TARGET = 1.5  # times the floor
 READ, COPY = "reading as many bytes", "copying as many bytes"
 
@@ -49,7 +49,12 @@ class _Way:
             sequence.rewind(HELD)
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class CpuTorchOptions:
+    repetitions: Rounds = 7
+
+
+def measure(options: CpuTorchOptions, progress: Progress) -> Report:
     """Runs the measurement. Raises the errors of loading the model."""
     plain = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
     module = plain.layers.module
@@ -83,7 +88,7 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
     for way in ways:
         for rows in ROWS:
             runs[f"{way.name} {rows}"] = lambda way=way, rows=rows: way.step(rows)
-    rounds = options.repetitions or ROUNDS
+    rounds = options.repetitions
 
     def before(number: int) -> None:
         progress(f"round {max(number, 0) + 1} of {rounds}")

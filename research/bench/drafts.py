@@ -8,9 +8,12 @@ app's default forks and exact steps; one greedy draft; k sampled sequences in on
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
 import torch
+import typer
 from torch import Tensor
 
 from core.autocomplete import load_autocomplete
@@ -19,7 +22,8 @@ from core.models import LanguageModel, Row, Sequence
 from core.ngram import NgramStore
 from core.options import LIBRARY, Backend
 from core.superposed import superpose
-from research.report import BenchOptions, Report, ReportRow, Timings, interleaved
+from research.options import MixedOptions, TextOptions
+from research.report import Report, ReportRow, Timings, interleaved
 from training import texts as text
 
 LENGTH = 10
@@ -52,7 +56,12 @@ TARGETS = [
 ]
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+@dataclass(frozen=True)
+class DraftsBenchOptions(MixedOptions, TextOptions):
+    repetitions: Annotated[int | None, typer.Option(min=1, help="Rounds; by default 20, and 8 on torch.")] = None
+
+
+def measure(options: DraftsBenchOptions, progress: Callable[[str], None]) -> Report:
     report = Report("drafts")
     for backend in BACKENDS if options.backend == "auto" else (options.backend,):
         progress(f"loading the model on {backend}")

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+import typer
 from torch import Tensor
 from torch._inductor import config as inductor
 
@@ -39,8 +41,8 @@ from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.superposed import mixed_embedding, superpose_batch
 from research.bench.lookups import Timed
 from research.bench.shapes import SHAPES, TINY, bytes_read, random_model
-from research.options import chosen
-from research.report import BenchOptions, Progress, Report, ReportRow, interleaved, number_in, percentile, text_in
+from research.options import ShapeOptions, StoreOptions, TextOptions, chosen
+from research.report import Progress, Report, ReportRow, interleaved, number_in, percentile, text_in
 from training import texts as text
 
 KS = (1, 3, 8)
@@ -58,7 +60,15 @@ NO_GPU = (
 )
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class GpuOptions(ShapeOptions, StoreOptions, TextOptions):
+    repetitions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rounds; by default 50 of a step, 7 of drafts and rules, 21 of many people."),
+    ] = None
+
+
+def measure(options: GpuOptions, progress: Progress) -> Report:
     """Runs the measurement. Raises BackendUnavailable without a CUDA device, unless `options.tiny`; InputError for a
     shape that is not known."""
     shapes = chosen("--shapes", options.shapes, TINY if options.tiny else SHAPES | {DEFAULT_NAME: None})
@@ -89,7 +99,7 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
     return report
 
 
-def _default_model(report: Report, bandwidth: float, options: BenchOptions, progress: Progress) -> None:
+def _default_model(report: Report, bandwidth: float, options: GpuOptions, progress: Progress) -> None:
     progress("loading the default model")
     model = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
     prefixes = text.prefixes(model.tokenizer, text.load(options.text), ROUNDS + 1, PREFIX)
@@ -105,7 +115,7 @@ def _one_model(
     bandwidth: float,
     prefixes: list[list[int]],
     store: NgramStore | None,
-    options: BenchOptions,
+    options: GpuOptions,
     progress: Progress,
 ) -> None:
     floor = bytes_read(model.layers.module) / bandwidth
@@ -163,7 +173,7 @@ def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, floa
 
 
 def _verification(
-    report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: BenchOptions
+    report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: GpuOptions
 ) -> None:
     """Measures feeding and dropping a binary tree below one token, and feeding one token, including the
     synchronisation."""
@@ -187,7 +197,7 @@ def _verification(
     _row(report, model, "step with all logits, ms", timings.median("step") * 1000)
 
 
-def _eagle(report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: BenchOptions) -> None:
+def _eagle(report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: GpuOptions) -> None:
     """Measures a tree of the drafter's default size after three new positions, as after a cycle with two accepted
     tokens."""
     try:
@@ -236,7 +246,7 @@ def _random_head(model: TorchModel) -> Eagle3Head:
 
 
 def _drafts(
-    report: Report, model: TorchModel, static: StaticModel, prefixes: list[list[int]], options: BenchOptions
+    report: Report, model: TorchModel, static: StaticModel, prefixes: list[list[int]], options: GpuOptions
 ) -> None:
     """Measures 10 tokens after 15, including feeding the 15."""
     prefix = prefixes[0]
@@ -284,7 +294,7 @@ def _ngrams(
             report.target(f"{model.name}: share of n-gram look-up, k={k}", median(shares), "<= 0.05")
 
 
-def _users(report: Report, model: TorchModel, options: BenchOptions) -> None:
+def _users(report: Report, model: TorchModel, options: GpuOptions) -> None:
     """Measures B users who press a key at the same time, in texts of different lengths, captured. Each waits for the
     whole batch."""
     chance = np.random.default_rng(1)
@@ -312,7 +322,7 @@ def _users(report: Report, model: TorchModel, options: BenchOptions) -> None:
         torch.cuda.empty_cache()
 
 
-def _samplers(report: Report, model: TorchModel, options: BenchOptions, progress: Progress) -> None:
+def _samplers(report: Report, model: TorchModel, options: GpuOptions, progress: Progress) -> None:
     """Measures each rule on (1, V) logits on their device, and whether it waits for the device."""
     progress(f"{model.name}: samplers")
     device, vocabulary = model.layers.device, model.vocab_size

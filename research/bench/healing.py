@@ -5,23 +5,32 @@ The letters are typed one by one into one session, so the cache holds the state 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated
+
+import typer
 
 from core.ask import Ask
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import InputError
 from core.session import Session
-from research.report import BenchOptions, Progress, Report, counted
+from research.options import MixedOptions, TextOptions
+from research.report import Progress, Report, counted
 from training import texts as text
 
-WORDS = 250
 CUTS = {1: ">= 65", 2: ">= 75", 3: ">= 85", 4: ">= 95"}  # letters typed -> target, %
 K = 3
 LENGTH = 10
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
-    places = text.words(text.load(options.text), options.repetitions or WORDS)
+@dataclass(frozen=True)
+class HealingOptions(MixedOptions, TextOptions):
+    repetitions: Annotated[int, typer.Option(min=1, help="Words.")] = 250
+
+
+def measure(options: HealingOptions, progress: Progress) -> Report:
+    places = text.words(text.load(options.text), options.repetitions)
     if not places:
         raise InputError("The text is too short to measure on: no word of 5 letters has 200 characters before it.")
     autocomplete = load_autocomplete(options.model, options.backend, options.store)

@@ -27,13 +27,13 @@ import psutil
 from app.web.browser import chromium, open_editor
 from core.errors import InputError
 from research.bench.child import free_port, running, running_app
-from research.report import BenchOptions, Progress, Report, counted, percentile
+from research.options import BackendOptions, Passages, TextOptions
+from research.report import Progress, Report, counted, percentile
 from training import texts as text
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-PASSAGES = 4
 KEYS = 60  # typed per passage
 CONTEXT = 300  # characters before the caret when typing starts
 RATE = 8  # keys a second
@@ -89,8 +89,13 @@ WATCH = """() => {
 }"""
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
-    chosen = passages(text.load(options.text), options.repetitions or PASSAGES)
+@dataclass(frozen=True)
+class KeystrokeOptions(BackendOptions, TextOptions):
+    repetitions: Passages = 4
+
+
+def measure(options: KeystrokeOptions, progress: Progress) -> Report:
+    chosen = passages(text.load(options.text), options.repetitions)
     with chromium() as browser:
         progress("starting the app")
         with running_app(options) as child:

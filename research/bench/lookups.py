@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from statistics import median
 from typing import ParamSpec, TypeVar
 
@@ -16,7 +17,7 @@ from core.ngram.interpolation import Linear
 from core.ngram.shelf import interpolation
 from core.ngram.store import CandidateIds, Contexts
 from core.superposed import superpose
-from research.report import BenchOptions, Report
+from research.report import Report
 from training import texts as text
 
 K, PAGES_K, LENGTH, PREFIXES = 8, 3, 10, 40
@@ -69,12 +70,13 @@ class Timed(Interpolation):
             self.seconds += time.perf_counter() - start
 
 
-def of_a_step(store: NgramStore, options: BenchOptions, report: Report) -> None:
-    """Times the look-ups for k drafts of 3·k candidates each during drafting, and the rest of the same step."""
-    model = load_model(options.model, "llama.cpp")
+def of_a_step(store: NgramStore, name: str, file: Path | None, report: Report) -> None:
+    """Times the look-ups for k drafts of 3·k candidates each as this model drafts after places of a text, and the
+    rest of the same step."""
+    model = load_model(name, "llama.cpp")
     rule = interpolation(store)
     assert isinstance(rule, Linear)
-    prefixes = text.prefixes(model.tokenizer, text.load(options.text), PREFIXES)
+    prefixes = text.prefixes(model.tokenizer, text.load(file), PREFIXES)
     sequence = model.open()
     for k in (K, PAGES_K):
         spent, proposing, shares, plain, weighted, keys = ([] for _ in range(6))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 from statistics import median
 from time import perf_counter
@@ -17,9 +18,9 @@ from typing import IO, Any
 
 from core.errors import PolydraftError
 from research.bench.child import COMMAND
-from research.report import BenchOptions, Progress, Report, counted
+from research.options import Rounds
+from research.report import Progress, Report, counted
 
-ROUNDS = 5
 LINE = "A line of some words.\n"
 LINES = 190_000  # 4 MB
 EDITS = 20
@@ -87,13 +88,18 @@ def _changed(line: int) -> dict[str, object]:
     return {"range": {"start": place, "end": place}, "text": "x"}
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class LspOptions:
+    repetitions: Rounds = 5
+
+
+def measure(options: LspOptions, progress: Progress) -> Report:
     lines = [100 + edit * (LINES - 200) // EDITS for edit in range(EDITS)]
     opened: list[float] = []
     followed: dict[str, list[float]] = {"changes": [], "whole texts": []}
     sizes: dict[str, int] = {}
     with _server() as client:
-        for turn in counted(range(options.repetitions or ROUNDS), "round", progress):
+        for turn in counted(range(options.repetitions), "round", progress):
             for way in followed:
                 uri = f"file:///{turn} {way}.txt"
                 item = {"uri": uri, "languageId": "plaintext", "version": 1, "text": LINE * LINES}

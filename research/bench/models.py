@@ -31,14 +31,13 @@ from core.models.load import default_model_path
 from core.models.memory import return_freed
 from core.models.processor import cpu
 from core.models.torch_model import TorchModel
-from research.options import chosen
-from research.report import BenchOptions, Progress, Report, Timings, interleaved, number_in
+from research.options import Rounds, ShapeOptions, chosen
+from research.report import Progress, Report, Timings, interleaved, number_in
 
 LAYERS = 8
 ROWS = (1, 4, 9)
 READ = 1000  # tokens
 HELD = 32  # tokens that each sequence holds
-ROUNDS = 5
 CONTEXT = 2048
 LETTERS = [chr(n) for n in (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x144))]  # a byte-level alphabet
 F32, Q8_0, Q5_0, Q4_K, Q6_K = (GGMLQuantizationType[name] for name in ("F32", "Q8_0", "Q5_0", "Q4_K", "Q6_K"))
@@ -183,14 +182,19 @@ def _many_rows_target(about: str) -> str:
     return "<= 3" if "vnni" in about else ""
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class ModelsBenchOptions(ShapeOptions):
+    repetitions: Rounds = 5
+
+
+def measure(options: ModelsBenchOptions, progress: Progress) -> Report:
     """Runs the measurement. Raises BackendUnavailable without llama.cpp."""
     if importlib.util.find_spec("llama_cpp") is None:
         raise BackendUnavailable("llama-cpp-python is not installed, and is the peer here; run `make setup-llama`.")
     report = Report("models")
     native.library()  # compiled before anything is timed
     with tempfile.TemporaryDirectory() as folder:
-        path, rounds = Path(folder, "model.gguf"), options.repetitions or ROUNDS
+        path, rounds = Path(folder, "model.gguf"), options.repetitions
         shapes: dict[str, FileShape | None] = {**(TINY if options.tiny else SHAPES), DEFAULT: None}
         for name, shape in chosen("--shapes", options.shapes, shapes).items():
             if shape is None:

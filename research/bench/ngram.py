@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +24,21 @@ from research.bench import ngram_peers
 from research.bench.child import COMMAND
 from research.bench.lookups import of_a_step
 from research.bench.ngram_peers import Peer
-from research.report import BenchOptions, Progress, Report, ReportRow, interleaved
+from research.options import ModelOptions, Rounds, TextOptions
+from research.report import Progress, Report, ReportRow, interleaved
 
 BASE = Path(__file__).parents[2] / "assets" / "base.ngram"
 DRAFTS, CANDIDATES = 8, 24
-ROUNDS = 50
 MEMORY = "2G"
 OURS, AGAIN = "Polydraft", "Polydraft, cached contexts"
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class NgramBenchOptions(ModelOptions, TextOptions):
+    repetitions: Rounds = 50
+
+
+def measure(options: NgramBenchOptions, progress: Progress) -> Report:
     report = Report("ngram")
     with tempfile.TemporaryDirectory(prefix="polydraft-bench-") as name:
         folder = Path(name)
@@ -49,14 +55,14 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
         opening = interleaved({"opening": lambda: NgramStore.open(path)}, 10).median("opening")
         peers = list(_peers(store, folder, tokens, progress))
         progress("looking up")
-        times = _times(store, peers, options.repetitions or ROUNDS)
+        times = _times(store, peers, options.repetitions)
         report.rows.append(_row(Peer(OURS, path.stat().st_size, "disk"), n, times[OURS]))
         report.rows.append({"store": AGAIN, "us_per_look_up": times[AGAIN]})
         for peer in peers:
             things = n if peer.of == "n-gram" else int(store.manifest["tokens"])
             report.rows.append(_row(peer, things, times.get(peer.name, math.nan)))
         progress("drafting with it")
-        of_a_step(store, options, report)
+        of_a_step(store, options.model, options.text, report)
         exact = " (exact counts)" if store.manifest["records"]["wide_type"] != "log8" else ""
         report.target("trie, bytes per n-gram", sizes["trie"] / n, "<= 2.1")
         report.target(f"whole store, bytes per n-gram{exact}", path.stat().st_size / n, "<= 3.5")
@@ -70,7 +76,7 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
         return report
 
 
-def build(options: BenchOptions, path: Path) -> tuple[float, float, int]:
+def build(options: NgramBenchOptions, path: Path) -> tuple[float, float, int]:
     """Builds a store from the text with the command for users. Returns seconds, seconds of processor time, and the peak
     of resident memory in bytes."""
     command = ["ngram", "build", str(options.text), "-o", str(path), "--memory", MEMORY, "--tokenizer", options.model]
@@ -142,7 +148,7 @@ def _peers(store: NgramStore, folder: Path, tokens: list[np.ndarray], progress: 
     yield from ngram_peers.infini_gram(store, folder, tokens)
 
 
-def _corpus(options: BenchOptions) -> list[np.ndarray]:
+def _corpus(options: NgramBenchOptions) -> list[np.ndarray]:
     from core.models import load_model
 
     tokenizer = load_model(options.model).tokenizer

@@ -7,12 +7,14 @@ response to the move's request has been drawn. The text does not change, so no p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.web.browser import chromium, open_editor
 from research.bench import keystroke
 from research.bench.child import running_app
-from research.report import BenchOptions, Progress, Report, percentile
+from research.options import BackendOptions, Passages, TextOptions
+from research.report import Progress, Report, percentile
 from training import texts as text
 
 if TYPE_CHECKING:
@@ -48,8 +50,13 @@ FRAMES = """() => { const seen = window.frames_ = []; let last = performance.now
     requestAnimationFrame.soon(tick); }"""
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
-    chosen = keystroke.passages(text.load(options.text), options.repetitions or 2)
+@dataclass(frozen=True)
+class PanelOptions(BackendOptions, TextOptions):
+    repetitions: Passages = 2
+
+
+def measure(options: PanelOptions, progress: Progress) -> Report:
+    chosen = keystroke.passages(text.load(options.text), options.repetitions)
     with chromium() as browser:
         progress("starting the app")
         with running_app(options) as child:
@@ -58,6 +65,7 @@ def measure(options: BenchOptions, progress: Progress) -> Report:
             box = page.get_by_role("textbox", name="Your text")
             closed = keystroke.type_at_rate(page, "polydraft", box, chosen, progress)
             page.locator(".pd-sampling-button").click()
+            page.locator(".sm-advanced-button").click()
             page.wait_for_selector(".sm-bars tbody tr")
             moved = {rule: _moved(page, rule, control, progress) for rule, control in SLIDERS}
             page.select_option("#sm-rule", "none")

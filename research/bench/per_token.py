@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import fmean, median
+from typing import Annotated
+
+import typer
 
 from core.autocomplete import load_autocomplete
 from core.controls import PRESETS
@@ -17,22 +21,27 @@ from core.models import LanguageModel
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.speculative import generate
-from research.report import BenchOptions, Progress, Report, ReportRow, counted, number_in, turned
+from research.options import BackendOptions, TextOptions
+from research.report import Progress, Report, ReportRow, counted, number_in, turned
 from training import texts as text
 
 TEMPERATURES = (1.0, 2.0)  # of the paper's table
 TOKENS = 32  # after each prefix
-PLACES = 12
 PREFIX = 64
 OURS, BASE, NONE = "top-w", "top-p", "none"
 PAPERS = "Top-W, the paper's"  # a preset
 RULES = (OURS, PAPERS, "top-h", "min-p", BASE, NONE)
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class PerTokenOptions(BackendOptions, TextOptions):
+    repetitions: Annotated[int, typer.Option(min=1, help="Prefixes that are continued.")] = 12
+
+
+def measure(options: PerTokenOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
     model = autocomplete.model
-    prefixes = text.prefixes(model.tokenizer, text.load(options.text), options.repetitions or PLACES, PREFIX)
+    prefixes = text.prefixes(model.tokenizer, text.load(options.text), options.repetitions, PREFIX)
     report = Report("per-token")
     for t in TEMPERATURES:
         rules = {name: rule(name, t, autocomplete.geometries) for name in RULES}

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from statistics import median
 from timeit import repeat
+from typing import Annotated
 
 import numpy as np
 import torch
+import typer
 from torch import Tensor
 
 from core.autocomplete import Autocomplete, load_autocomplete
@@ -22,20 +25,27 @@ from core.models import LanguageModel
 from core.samplers import Eta, Geometry, Greedy, MinP, Mirostat, Rule, Temperature, TopH, TopK, TopNSigma, TopP, Typical
 from core.samplers.catalog import sampler
 from core.samplers.view import look, sweep, top_w_map
-from research.report import BenchOptions, Progress, Report, ReportRow, interleaved, number_in, one_thread
+from research.options import BackendOptions, TextOptions
+from research.report import Progress, Report, ReportRow, interleaved, number_in, one_thread
 from training import texts as text
 
 VOCABULARIES = (32_000, 49_152, 128_256)
 BATCHES = (1, 8)
 ROUNDS = 7
-POSITIONS = 60  # real distributions for Top-W
 PREFIX = 32
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class SamplersBenchOptions(BackendOptions, TextOptions):
+    repetitions: Annotated[
+        int, typer.Option(min=1, help="Places whose real distributions Top-W and the views are timed on.")
+    ] = 60
+
+
+def measure(options: SamplersBenchOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
     model = autocomplete.model
-    prefixes = text.prefixes(model.tokenizer, text.load(options.text), options.repetitions or POSITIONS, PREFIX)
+    prefixes = text.prefixes(model.tokenizer, text.load(options.text), options.repetitions, PREFIX)
     real = torch.stack([_after(model, prefix) for prefix in prefixes])  # (n, V)
     report = Report("samplers")
     with one_thread():

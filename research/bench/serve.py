@@ -22,15 +22,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
 import psutil
+import typer
 
 from core.errors import InputError, PolydraftError, last_line
 from core.models.load import default_model_path, locate
 from research.bench.child import Child, free_port, running, running_app
 from research.bench.editors import Answered, Bodies, Editor
 from research.bench.typists import Server
-from research.report import BenchOptions, Progress, Report, ReportRow, number_in, percentile
+from research.options import BackendOptions, TextOptions
+from research.report import Progress, Report, ReportRow, number_in, percentile
 from training import texts as text
 
 CLIENTS = (1, 4, 16, 64)
@@ -54,7 +57,22 @@ class Contestant:
     counts: Callable[[], dict[str, int]] | None = None  # inputs computed and dropped so far, if the server reports them
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class ServeOptions(BackendOptions, TextOptions):
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.05, max=240, help="Duration of each number of clients; by default a third of a minute."),
+    ] = None
+    typists: Annotated[
+        int | None, typer.Option(min=1, max=512, help="Typists at once; by default 1, 4, 16 and 64.")
+    ] = None
+    vllm: Annotated[
+        str | None,
+        typer.Option(help="The Python of an environment with vLLM, which is measured too.", metavar="PYTHON"),
+    ] = None
+
+
+def measure(options: ServeOptions, progress: Progress) -> Report:
     words = " ".join(" ".join(document.split()) for file in text.load(options.text) for document in file)
     seconds = 60 * options.minutes if options.minutes else SECONDS
     report, goodput = Report("serve"), dict[tuple[str, int], float]()
@@ -114,7 +132,7 @@ def measured(server: Contestant, words: str, clients: int, seconds: float) -> Re
 
 
 @contextmanager
-def polydraft(options: BenchOptions) -> Iterator[Contestant]:
+def polydraft(options: ServeOptions) -> Iterator[Contestant]:
     with running_app(options, "serve") as child:
         child.wait(lambda: child.get("/health") is not None)
         yield Contestant(
@@ -125,7 +143,7 @@ def polydraft(options: BenchOptions) -> Iterator[Contestant]:
         )
 
 
-def why_no_peer(options: BenchOptions) -> str:
+def why_no_peer(options: ServeOptions) -> str:
     """Returns the reason why the peer cannot run; "" if it can."""
     if options.model != "default":
         return "measured only with the default model"
@@ -150,7 +168,7 @@ def llama_server() -> Iterator[Contestant]:
 
 
 @contextmanager
-def vllm_server(options: BenchOptions) -> Iterator[Contestant]:
+def vllm_server(options: ServeOptions) -> Iterator[Contestant]:
     """vLLM's server in its own environment, as it is installed: it compiles the model and keeps prefixes."""
     python = shutil.which(options.vllm or "")
     if python is None:
@@ -179,7 +197,7 @@ def vllm_server(options: BenchOptions) -> Iterator[Contestant]:
                     process.kill()
 
 
-def _as_folder(options: BenchOptions, folder: str) -> Path | str:
+def _as_folder(options: ServeOptions, folder: str) -> Path | str:
     """Returns the model as vLLM loads it; that of a GGUF file, which vLLM does not read, is written to `folder`."""
     source, _ = locate(options.model)
     if not isinstance(source, Path) or source.is_dir():

@@ -12,16 +12,17 @@ import math
 import time
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
 
 import psutil
+import typer
 
 from research.bench.child import Child, running_app
 from research.bench.typists import Habits, Outcomes, Server, Typist, foreign
-from research.report import BenchOptions, Progress, Report, percentile
+from research.options import BackendOptions, TextOptions
+from research.report import Progress, Report, percentile
 from training import texts as text
 
-MINUTES = 2.0
-TYPISTS = 64
 ALONE = 60  # keys
 FEW = 10  # keys of the warm-up
 WARM = 1 / 3  # share of the time after which memory should be constant
@@ -42,8 +43,14 @@ class Process:
         return cls(process.memory_info().rss, process.num_threads(), process.num_fds())
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
-    minutes, typists = options.minutes or MINUTES, options.typists or TYPISTS
+@dataclass(frozen=True)
+class SoakOptions(BackendOptions, TextOptions):
+    minutes: Annotated[float, typer.Option(min=0.05, max=240, help="Duration.")] = 2.0
+    typists: Annotated[int, typer.Option(min=1, max=512, help="Typists at once.")] = 64
+
+
+def measure(options: SoakOptions, progress: Progress) -> Report:
+    minutes, typists = options.minutes, options.typists
     words = " ".join(" ".join(document.split()) for file in text.load(options.text) for document in file)
     progress("starting the app")
     with running_app(options) as child:

@@ -18,11 +18,14 @@ import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import mean, median
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
+import typer
 
+from core.errors import InputError
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
 from core.speculative import (
@@ -43,16 +46,15 @@ from core.speculative.options import SpeculationMode
 from research import plots
 from research.drafters import ARC, AS_PUBLISHED, accept_length, arcs, base_stores, eagle3
 from research.evals.verified import logprobs
-from research.options import chosen, numbers
+from research.options import Head, MixedOptions, PrecisionOptions, TextOptions, chosen, numbers
 from research.prompts import prompts
-from research.report import BenchOptions, Progress, Report, ReportRow, counted, turned
+from research.report import Progress, Report, ReportRow, counted, turned
 from research.scores import half_interval, ratio_interval
 from research.scores import mean as mean_of
 
 T = TypeVar("T")
 
 LENGTH = 64  # tokens after each prompt
-COUNT = 4  # prompts of each kind
 PLAIN = "plain"
 TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.2, 1.5)
 THETAS = (0.3, 0.5, 0.7, 0.9)
@@ -91,7 +93,47 @@ class SpeculativeMethod:
         return sum(s.tokens for s in statistics) / sum(s.seconds for s in statistics)
 
 
-def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> list[SpeculativeMethod]:
+@dataclass(frozen=True)
+class SpeculativeOptions(MixedOptions, PrecisionOptions, TextOptions):
+    prompts: Annotated[int, typer.Option(min=1, help="Prompts of each kind.")] = 4
+    head: Head = None
+    tree_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=256,
+            help="Always verify so many proposals (the papers: 32), so that accept lengths do not depend on the "
+            "machine; by default as many as save most time.",
+        ),
+    ] = None
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Only these rows, and plain, with commas; without --sweep.", metavar="NAME,NAME,…"),
+    ] = None
+    pruning: Annotated[
+        bool, typer.Option("--pruning", help="Also measure other rules of pruning (the paper's Table 8).")
+    ] = False
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Measure temperatures and θ, instead of all methods at T = 1.")
+    ] = False
+    temperatures: Annotated[
+        str | None, typer.Option(help="With --sweep: only these temperatures, with commas.", metavar="T,T,…")
+    ] = None
+    plots: Annotated[
+        Path | None, typer.Option(help="With --sweep: draw the curves to this SVG file.", metavar="FILE")
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.plots is not None and not self.sweep:
+            raise InputError("--plots changes nothing without --sweep, whose curves it draws; add --sweep.")
+        if self.temperatures is not None and not self.sweep:
+            raise InputError("--temperatures changes nothing without --sweep; add --sweep.")
+        for flag, given in (("--pruning", self.pruning), ("--methods", self.methods is not None)):
+            if given and self.sweep:
+                raise InputError(f"{flag} changes nothing with --sweep; leave one of them out.")
+
+
+def methods(model: LanguageModel, options: SpeculativeOptions, progress: Progress) -> list[SpeculativeMethod]:
     """Returns all methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is
     calibrated. Reports the reason for a missing method. `options.methods` leaves out others than plain decoding. Raises
     InputError for an unknown name."""
@@ -121,7 +163,11 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> 
 
 
 def with_arc(
-    model: LanguageModel, best: SpeculativeMethod, options: BenchOptions, progress: Progress, temperature: float = 1.0
+    model: LanguageModel,
+    best: SpeculativeMethod,
+    options: SpeculativeOptions,
+    progress: Progress,
+    temperature: float = 1.0,
 ) -> list[SpeculativeMethod]:
     """Returns ARC with this method's drafter: ours, and as published after the paper's EAGLE-3. Reports the reasons why
     the model is not calibrated at this temperature, and leaves their rows out."""
@@ -164,13 +210,13 @@ def _pruned_only(others_too: bool) -> dict[str, dict[str, Any]]:
     return ways
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+def measure(options: SpeculativeOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend, options.precision)
     compared = methods(model, options, progress)
     progress("measuring the cost curve")
     curve = measure_curve(model)
     report = Report("speculative")
-    count = options.prompts or COUNT
+    count = options.prompts
     read = prompts(options.text, model.tokenizer, count + WARM, chat_template(options.model))
     by_kind = {kind: of_kind[:count] for kind, of_kind in read.items()}
     if options.sweep:
@@ -302,7 +348,7 @@ def _sweep(
     warm: dict[str, list[list[int]]],
     compared: Sequence[SpeculativeMethod],
     report: Report,
-    options: BenchOptions,
+    options: SpeculativeOptions,
     progress: Progress,
 ) -> None:
     """Measures plain decoding, the best lossless drafter, and the same with ARC, ours and as published, over

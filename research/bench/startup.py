@@ -4,15 +4,16 @@ page; and the memory of the idle app."""
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from statistics import median
 from time import sleep
 
 from psutil import Process
 
 from research.bench.child import free_port, running, running_app
-from research.report import BenchOptions, Progress, Report, counted
+from research.options import BackendOptions, Rounds
+from research.report import Progress, Report, counted
 
-ROUNDS = 3
 IDLE = 1.0  # seconds until the app is idle
 BARE = """
 import sys, gradio
@@ -22,12 +23,17 @@ page.launch(server_name="127.0.0.1", server_port=int(sys.argv[1]), quiet=True)
 """
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class StartupOptions(BackendOptions):
+    repetitions: Rounds = 3
+
+
+def measure(options: StartupOptions, progress: Progress) -> Report:
     answers: list[float] = []
     ready: list[float] = []
     bare: list[float] = []
     memory: list[float] = []
-    rounds = options.repetitions or ROUNDS
+    rounds = options.repetitions
     for _ in counted(range(rounds), "round", progress):
         with running_app(options) as child:
             answers.append(child.wait(child.answers))

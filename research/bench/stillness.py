@@ -20,18 +20,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.web.browser import chromium, open_editor
 from research.bench.child import running_app
 from research.bench.keystroke import SETTLE, passages, press_at_rate
-from research.report import BenchOptions, Progress, Report, counted
+from research.options import BackendOptions, Passages, TextOptions
+from research.report import Progress, Report, counted
 from training import texts as text
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-PASSAGES = 4
 SETTINGS = {"always": "Always", "time": "When they save time"}
 KEYS_MS = (120.0, 157.0, 240.0)  # between two keys: fast, desktop and mean typists
 TYPICAL_MS = 157.0
@@ -64,8 +65,13 @@ RECORD = """([parts, places, ghost]) => {
 }"""
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
-    chosen = passages(text.load(options.text), options.repetitions or PASSAGES)
+@dataclass(frozen=True)
+class StillnessOptions(BackendOptions, TextOptions):
+    repetitions: Passages = 4
+
+
+def measure(options: StillnessOptions, progress: Progress) -> Report:
+    chosen = passages(text.load(options.text), options.repetitions)
     seen: dict[tuple[str, float], list[list[dict[str, Any]]]] = {}
     with chromium() as browser:
         progress("starting the app")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
 from timeit import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
@@ -27,7 +27,17 @@ from core.ngram import Interpolation
 from core.ngram.base import chosen
 from core.ngram.shelf import interpolation
 from research.evals.personal import drafted, learn_and_test, newest
-from research.options import KS, EvalOptions, places
+from research.options import (
+    DraftCountOptions,
+    Learned,
+    MixedOptions,
+    PastOptions,
+    PlacesOptions,
+    Share,
+    Training,
+    amount,
+)
+from research.places import places
 from research.report import Progress, Report, counted
 from research.scores import half_interval
 from training.texts import sample
@@ -76,7 +86,17 @@ def adapted(name: str) -> str:
     return f"{name}, adapter"
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class AdapterOptions(DraftCountOptions, MixedOptions, PastOptions, PlacesOptions):
+    share: Share = 100.0
+    learned: Learned = None
+    repetitions: Annotated[
+        int | None, amount("Places per kind of text; by default 1536, and 600 of them for drafts and typing.")
+    ] = None
+    minutes: Training = 10.0
+
+
+def measure(options: AdapterOptions, progress: Progress) -> Report:
     from core.models.adapter import load
     from core.ngram.personal import PersonalStore
 
@@ -111,7 +131,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
                 for name, rule in rules.items():
                     of[name].places += placed(rule, window, logits)
             for name, rule in rules.items():
-                for k in options.ks or KS:
+                for k in options.ks:
                     progress(f"{k} drafts with {adapted(name) if on else name}")
                     of[name].matches[k] = [float(drafted(model, place, rule, k).match) for place in drafted_at]
             for name, typist in typists.items():
@@ -212,7 +232,7 @@ def placed(rule: Interpolation | None, window: list[int], logits: Tensor) -> Ite
 
 
 def _learned(
-    store: PersonalStore, base: Store | None, options: EvalOptions, progress: Progress
+    store: PersonalStore, base: Store | None, options: AdapterOptions, progress: Progress
 ) -> tuple[Outcome, float]:
     """Trains an adapter as `polydraft learn` does. Returns its outcome, and the floor of `_floor`."""
     from core.models.load import load_module
@@ -220,7 +240,7 @@ def _learned(
 
     module = load_module(options.model)
     floor = _floor(module.layers.module.num_parameters())
-    for stage in learn(store, module, base, sample(), options.minutes or 10.0):
+    for stage in learn(store, module, base, sample(), options.minutes):
         if isinstance(stage, Outcome):
             return stage, floor
         progress(f"{stage.description} {stage.share:.0%}")

@@ -15,17 +15,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.controls import PRESETS
+from core.errors import InputError
 from core.modes.start import draft
 from core.options import Value
 from research.chances import of_right
 from research.chances import read as read_answers
 from research.evals.templated import KINDS, questions
-from research.options import EvalOptions, chosen, numbers
+from research.options import BackendOptions, PlotOptions, QuestionOptions, Rules, Temperatures, amount, chosen, numbers
 from research.plots import heat_map, lines, page, series
 from research.questions import Question, read
 from research.report import Progress, Report, ReportRow, number_in, one_thread, text_in
@@ -54,7 +58,27 @@ def settings() -> dict[str, Setting]:
     return by_name
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class AnswersOptions(PlotOptions, BackendOptions, QuestionOptions):
+    repetitions: Annotated[int | None, amount("Questions of each kind; by default 16, or all of a file.")] = None
+    length: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Tokens of an answer, by default 4; or of a file's 16, and of a reply 256."),
+    ] = None
+    votes: Annotated[int | None, typer.Option(min=1, max=256, help="Answers to each question; by default 8.")] = None
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="Compute the probability of a right answer, instead of sampling answers."),
+    ] = False
+    rules: Rules = None
+    temperatures: Temperatures = None
+
+    def __post_init__(self) -> None:
+        if self.exact and (self.votes is not None or self.length is not None):
+            raise InputError("--votes and --length change nothing with --exact, which samples no answer; omit them.")
+
+
+def measure(options: AnswersOptions, progress: Progress) -> Report:
     rules = chosen("rules", options.rules, settings())
     temperatures = numbers("temperatures", options.temperatures, 0.05, 10) or TEMPERATURES
     asked = (

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -36,12 +37,11 @@ from core.speculative.arc import local_tolerance_score
 from core.speculative.drafters import Moment
 from core.speculative.options import DEPTH
 from research.drafters import Arc, arcs, base_stores, best_drafter
-from research.options import EvalOptions
+from research.options import MixedOptions, TextOptions, amount
 from research.prompts import prompts
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval, mean
 
-COUNT = 12  # prompts of each kind
 PLACES = 4  # places of each text
 APART = 8  # tokens from one place to the next
 LENGTH = 32  # tokens of a continuation after the forced token
@@ -67,11 +67,16 @@ class Continued:
     tolerated: dict[str, list[bool]]
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class ArcAgreementOptions(MixedOptions, TextOptions):
+    repetitions: Annotated[int, amount("Prompts of each kind.")] = 12
+
+
+def measure(options: ArcAgreementOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
     drafter = best_drafter(model, base_stores(model, options.store), progress)
     kinds_of_arc = arcs(model, progress)
-    questions = prompts(options.text, model.tokenizer, options.repetitions or COUNT, chat_template(options.model))
+    questions = prompts(options.text, model.tokenizer, options.repetitions, chat_template(options.model))
     report = Report("eval arc-agreement")
     everything: list[Continued] = []
     for kind, of_kind in questions.items():

@@ -10,20 +10,20 @@ and facts what tolerance may change.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
 from core.models import LanguageModel, load_model
 from core.speculative import Drafter, Statistics, generate
 from core.speculative.options import SpeculationMode
 from research.drafters import accept_length, arcs, base_stores, best_drafter
 from research.evals.templated import KINDS, questions
-from research.options import EvalOptions
+from research.options import MixedOptions, amount
 from research.questions import Question
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval
 
-QUESTIONS = 60  # per kind
 N = 4  # answers to each
 LENGTH = 4  # tokens of an answer
 TREE = 8  # proposals of a pass
@@ -41,13 +41,18 @@ def ways(model: LanguageModel, progress: Progress) -> dict[str, tuple[Speculatio
     return by_name
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class ArcAnswersOptions(MixedOptions):
+    repetitions: Annotated[int, amount("Questions of each kind.")] = 60
+
+
+def measure(options: ArcAnswersOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
     compared = ways(model, progress)
     drafter = best_drafter(model, base_stores(model, options.store), progress)
     report = Report("eval arc-answers")
     for kind in KINDS:
-        sample = questions(kind, options.repetitions or QUESTIONS)
+        sample = questions(kind, options.repetitions)
         shares: dict[str, list[float]] = {name: [] for name in compared}
         counts: dict[str, list[Statistics]] = {name: [] for name in compared}
         for question in counted(sample, f"{kind}: question", progress):

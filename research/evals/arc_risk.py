@@ -18,21 +18,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
 from core.speculative import Calibration, Drafter, Statistics, TargetSampling, Token, generate
 from core.speculative.arc import risk
 from research.drafters import ARC, Arc, accept_length, arcs, base_stores, best_drafter
-from research.options import EvalOptions, numbers
+from research.options import MixedOptions, Temperatures, TextOptions, amount, numbers
 from research.prompts import prompts
 from research.report import Progress, Report, ReportRow, counted, number_in
 from research.scores import half_interval, mean
 from training.calibration import divergence, wilson
 
 LENGTH = 32  # tokens after each prompt
-COUNT = 20  # prompts of each kind
 TEMPERATURES = (0.5, 1.0, 1.5)
 
 
@@ -56,12 +55,18 @@ class Audited:
     depth: int
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class ArcRiskOptions(MixedOptions, TextOptions):
+    repetitions: Annotated[int, amount("Prompts of each kind.")] = 20
+    temperatures: Temperatures = None
+
+
+def measure(options: ArcRiskOptions, progress: Progress) -> Report:
     temperatures = numbers("temperatures", options.temperatures, 0.05, 10) or TEMPERATURES
     model = load_model(options.model, options.backend)
     drafter = best_drafter(model, base_stores(model, options.store), progress)
     report = Report("eval arc-risk")
-    questions = prompts(options.text, model.tokenizer, options.repetitions or COUNT, chat_template(options.model))
+    questions = prompts(options.text, model.tokenizer, options.repetitions, chat_template(options.model))
     for temperature in temperatures:
         left_out: list[str] = []
         compared = arcs(model, left_out.append, TargetSampling(temperature))

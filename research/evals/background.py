@@ -8,6 +8,8 @@ tokens, `keys_saved_percent` that of the typist of `eval typing` with three draf
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
@@ -16,18 +18,23 @@ from app.options.typist import Passage, Way, typed
 from core.errors import InputError
 from core.models import LanguageModel
 from core.session import background_ids
-from research.options import EvalOptions, loaded, texts
+from research.options import AutocompleteOptions, TextOptions, amount, loaded
+from research.places import texts
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval, mean
 
-COUNT = 60  # turns
 TURNS = (0, 1, 3)  # of the background
 SHORTEST, LONGEST = 30, 200  # characters of a turn that is written
 K = 3
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
-    chosen = turns(texts(options.text), options.repetitions or COUNT)
+@dataclass(frozen=True)
+class BackgroundOptions(AutocompleteOptions, TextOptions):
+    repetitions: Annotated[int, amount("Turns.")] = 60
+
+
+def measure(options: BackgroundOptions, progress: Progress) -> Report:
+    chosen = turns(texts(options.text), options.repetitions)
     autocomplete = loaded(options)
     way = Way("", DraftSettings(k=K, ngrams=autocomplete.ngrams is not None))
     scores: dict[int, list[tuple[float, float]]] = {n: [] for n in TURNS}

@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated
 
 import regex
 
@@ -31,11 +32,11 @@ from app.options.typist import PIECE, Passage, Way, typed
 from core.autocomplete import Autocomplete
 from core.time_saved import word_ends
 from research.beginnings import INSIDE, KINDS, MARK, PARAGRAPH, Beginning, drawn
-from research.options import EvalOptions, loaded, texts
+from research.options import AutocompleteOptions, DraftCountOptions, DraftCounts, TextOptions, amount, loaded
+from research.places import texts
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval
 
-COUNT = 100  # places of each kind
 JUDGED_K = 3
 LAST = 4  # lines that show what belongs to the beginning of a line
 LEAST_OF_INSIDE = 0.75
@@ -70,11 +71,17 @@ class Begun:
     small: int
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
-    places = drawn(texts(options.text), options.repetitions or COUNT)
+@dataclass(frozen=True)
+class BeginningsOptions(DraftCountOptions, AutocompleteOptions, TextOptions):
+    repetitions: Annotated[int, amount("Places per kind of beginning.")] = 100
+    k: DraftCounts = "3"
+
+
+def measure(options: BeginningsOptions, progress: Progress) -> Report:
+    places = drawn(texts(options.text), options.repetitions)
     autocomplete = loaded(options)
     report = Report("eval beginnings")
-    for k in options.ks or (JUDGED_K,):
+    for k in options.ks:
         way = Way("as shipped", DraftSettings(k=k, ngrams=autocomplete.ngrams is not None))
         by_kind: dict[str, list[Begun]] = {}
         for place in counted(places, f"k={k}, place", progress):

@@ -12,12 +12,14 @@ Decoding continues them with k drafts, at the cost of as many passes of one row.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated
 
 from core.models import Sequence, load_model
 from research.evals.methods import SHIPPED, Method, by_the_paper, methods, nucleus, superposed
 from research.evals.templated import KINDS, questions
-from research.options import EvalOptions
+from research.options import BackendOptions, PlotOptions, QuestionOptions, amount
 from research.plots import lines, page
 from research.questions import Question, read
 from research.report import Progress, Report, ReportRow, counted, number_in, text_in
@@ -31,7 +33,12 @@ SAMPLED = 2  # tokens; before a number the first one is a space
 PAPER = {2: "NS_SPD2", 3: "NS_SPD3"}
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class CoverageOptions(PlotOptions, BackendOptions, QuestionOptions):
+    repetitions: Annotated[int | None, amount("Questions of each kind; by default 40, or all of a file.")] = None
+
+
+def measure(options: CoverageOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
     plain = {method.name: method.draft for method in methods(None, None)}
     compared: dict[str, Method] = {

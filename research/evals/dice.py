@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated
 
 import numpy as np
 
@@ -23,12 +25,11 @@ from core.speculative.acceptance import rejection
 from core.speculative.drafters import Moment
 from core.speculative.drafters.eagle3_tree import SHARPER
 from research.drafters import eagle3
-from research.options import EvalOptions
+from research.options import BackendOptions, TextOptions, amount
 from research.prompts import prompts
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval
 
-PROMPTS = 10  # of each kind
 PLACES = 5  # of each prompt
 EVERY = 3  # tokens from one place to the next
 DRAWS = 20  # at each place
@@ -39,12 +40,17 @@ COUPLED = "largest ln q + G"
 SHARPENED = f"largest ln q / {SHARPER:g} + G"
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class DiceOptions(BackendOptions, TextOptions):
+    repetitions: Annotated[int, amount("Prompts of each kind.")] = 10
+
+
+def measure(options: DiceOptions, progress: Progress) -> Report:
     model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)
     drafter = eagle3(model, progress)
     if drafter is None:
         raise InputError("eval dice needs a model with an EAGLE-3 head; use the default model with --backend torch.")
-    questions = prompts(options.text, model.tokenizer, options.repetitions or PROMPTS, chat_template(options.model))
+    questions = prompts(options.text, model.tokenizer, options.repetitions, chat_template(options.model))
     by_prompt: list[list[dict[str, list[float]]]] = []
     for kind, of_kind in questions.items():
         by_prompt += [

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean, median
+from typing import Annotated
+
+import typer
 
 from app.options.sampling import drafting
 from app.options.settings import DraftSettings
@@ -24,32 +27,50 @@ from core.ngram.shelf import interpolation
 from core.options import DRAFTING
 from research.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, NamedMethod, Wanted, methods
 from research.evals.perplexity import perplexity
-from research.options import KS, LENGTH, PREFIX, EvalOptions, loaded, places, texts
+from research.options import (
+    AutocompleteOptions,
+    DraftCountOptions,
+    Length,
+    Part,
+    PlacesOptions,
+    PlotOptions,
+    Rules,
+    amount,
+    loaded,
+)
 from research.options import chosen as chosen_of
+from research.places import LENGTH, PREFIX, places, texts
 from research.plots import PlotPoint, lines, page, scatter, series
 from research.report import Progress, Report, ReportRow, counted, number_in, text_in, turned
 from research.scores import Score, half_interval, scored, summary
 from training import texts as text
 from training.texts import words as places_of
 
-PLACES = 600
-TIMED = 60
 # Drawn by perplexity against k: the paper's peers, its method, and ours
 JUDGED = {(NUCLEUS_OF_TOP_K, "no"), ("beam", "no"), *((name, "yes") for name in (*PAPERS, AS_SHIPPED))}
 Results = dict[tuple[str, bool, int], list[Score]]  # method, with n-grams, k
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class DraftsEvalOptions(PlotOptions, DraftCountOptions, AutocompleteOptions, PlacesOptions):
+    repetitions: Annotated[int, amount("Places per kind of text.")] = 600
+    timed: Annotated[int, typer.Option(min=1, help="Places per kind whose drafts are made whole and timed.")] = 60
+    part: Part = "all"
+    length: Length = LENGTH
+    rules: Rules = None
+
+
+def measure(options: DraftsEvalOptions, progress: Progress) -> Report:
     autocomplete = loaded(options)
     model, base = autocomplete.model, autocomplete.ngrams
-    by_kind, ks, length = texts(options.text, options.part), options.ks or KS, options.length or LENGTH
-    chosen = places(model.tokenizer, by_kind, options.repetitions or PLACES, options.context, length=length)
+    by_kind, ks, length = texts(options.text, options.part), options.ks, options.length
+    chosen = places(model.tokenizer, by_kind, options.repetitions, options.context, length=length)
     compared = methods(base, interpolation(base))
     named = chosen_of("rules", options.rules, {method.name: method for method in compared})
     compared = [method for method in compared if method.name in named]
     results: Results = {}
     kinds = len({place.kind for place in chosen})
-    timed = kinds * (options.timed or TIMED)  # places alternate between the kinds
+    timed = kinds * options.timed  # places alternate between the kinds
     sequence = model.open()
     for number, place in enumerate(counted(chosen, "place", progress)):
         runs = [(method, k) for k in ks for method in compared if not (method.single and k != ks[0])]
@@ -77,13 +98,13 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     return report
 
 
-def inside_words(autocomplete: Autocomplete, options: EvalOptions, progress: Progress) -> list[ReportRow]:
+def inside_words(autocomplete: Autocomplete, options: DraftsEvalOptions, progress: Progress) -> list[ReportRow]:
     """Returns rows for places inside a word of which 1 to 4 letters are typed: the number of following characters in
     the best draft, and how often one draft restores the word, with the page's settings except for forks. More drafts
     than the page's most are omitted."""
-    every = places_of(text.load(options.text), options.repetitions or PLACES)
+    every = places_of(text.load(options.text), options.repetitions)
     rows = []
-    for k in (k for k in options.ks or KS if k <= DRAFTING["k"].high):
+    for k in (k for k in options.ks if k <= DRAFTING["k"].high):
         ways: dict[str, tuple[DraftSettings, Mode]] = {
             AS_SHIPPED: (DraftSettings(k=k), Mode()),
             "distinct beginnings": (DraftSettings(k=k, forks=0), Mode()),

@@ -22,8 +22,9 @@ import os
 import random
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 import httpx
 import typer
@@ -34,11 +35,11 @@ from core.ngram.shelf import interpolation
 from research.evals.methods import NamedMethod, methods
 from research.evals.perplexity import perplexity
 from research.learned import read_results, write_results
-from research.options import LENGTH, EvalOptions, Place, loaded, places, texts
+from research.options import AutocompleteOptions, Learned, Length, PlacesOptions, amount, loaded
+from research.places import LENGTH, Place, places, texts
 from research.report import Progress, Report, ReportRow, counted
 from training.calibration import wilson
 
-PLACES = 20  # per kind of text
 FIRST, SECOND, VERSUS = "superposed, the paper's", "nucleus of top-40, without n-grams", "3v1"
 MADE = 3  # drafts of a method of which fewer are shown: those that the model finds most probable
 RESULTS, MADE_OF = "judgements.json", "text, model, methods or judge"
@@ -65,17 +66,37 @@ class JudgedPlace(TypedDict):
     winner: Winner | None
 
 
-def asks_a_person(options: EvalOptions) -> bool:
+@dataclass(frozen=True)
+class JudgeOptions(AutocompleteOptions, PlacesOptions):
+    learned: Learned = None
+    repetitions: Annotated[int, amount("Places per kind of text.")] = 20
+    length: Length = LENGTH
+    method: Annotated[str, typer.Option(help="The first method.", metavar="NAME")] = FIRST
+    beside: Annotated[str, typer.Option(help="The method that it is compared with.", metavar="NAME")] = SECOND
+    versus: Annotated[str, typer.Option(help="Drafts of both methods that are shown.", metavar="NvN")] = VERSUS
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="Let a model at this OpenAI-compatible address judge, instead of you; it receives text and drafts.",
+            metavar="URL",
+        ),
+    ] = None
+    judge_model: Annotated[
+        str | None, typer.Option(help="The model's name at the server; by default its first.", metavar="NAME")
+    ] = None
+
+
+def asks_a_person(options: JudgeOptions) -> bool:
     """Whether the terminal is needed for questions, so that nothing else may draw there."""
     return options.server is None
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+def measure(options: JudgeOptions, progress: Progress) -> Report:
     if options.learned is None:
         raise InputError("eval judge keeps each judgement, so that you can stop and go on; give --learned FOLDER.")
-    n, m = numbers_of(options.versus or VERSUS)
-    names = options.method or FIRST, options.beside or SECOND
-    length, count = options.length or LENGTH, options.repetitions or PLACES
+    n, m = numbers_of(options.versus)
+    names = options.method, options.beside
+    length, count = options.length, options.repetitions
     server = JudgeServer(options.server, options.judge_model) if options.server else None
     judge = server.name if server else "a person"
     documents, path = texts(options.text), options.learned / RESULTS
@@ -108,7 +129,7 @@ def numbers_of(versus: str) -> tuple[int, int]:
 
 
 def drafted(
-    options: EvalOptions,
+    options: JudgeOptions,
     documents: dict[str, list[str]],
     names: tuple[str, str],
     numbers: tuple[int, int],

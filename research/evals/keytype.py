@@ -26,7 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from app.options.sampling import drafting
 from app.options.settings import DraftSettings
@@ -34,12 +36,11 @@ from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.session import Session
 from core.time_saved import END_BELOW, Costs, RowPath, rows_that_pay
-from research.options import EvalOptions, loaded
+from research.options import AutocompleteOptions, DraftCountOptions, DraftCounts, amount, loaded
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval, mean
 from training import texts as own_text
 
-KS = (1, 3, 9)
 SILENT = 0.3  # the score of no text if an insertion is expected
 SURE = 0.3  # the lowest branch probability at which the cautious row shows its best draft
 OWN_CASES = 60  # places of a text, if no cases of the benchmark are given
@@ -74,12 +75,19 @@ class CaseScore:
     by_value: str
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class KeytypeOptions(DraftCountOptions, AutocompleteOptions):
+    text: Annotated[Path | None, typer.Option(help="KeyTypeBench's core.jsonl, or other text.")] = None
+    repetitions: Annotated[int | None, amount("Cases; by default all of a file's, or 60 places of text.")] = None
+    k: DraftCounts = "1,3,9"
+
+
+def measure(options: KeytypeOptions, progress: Progress) -> Report:
     wanted = cases(options.text, options.repetitions)
     autocomplete = loaded(options)
     report = Report("eval keytype")
     session = autocomplete.open()
-    for k in options.ks or KS:
+    for k in options.ks:
         alone = [case for case in wanted if not case.after]
         between = [case for case in wanted if case.after]
         for name, some, knowing in (

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -25,11 +26,11 @@ from torch.nn.functional import cosine_similarity
 
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, Row, Sequence, load_model
-from research.options import EvalOptions, Place, places, texts
+from research.options import BackendOptions, PlacesOptions, PlotOptions, amount
+from research.places import Place, places, texts
 from research.plots import lines, page, points
 from research.report import Progress, Report, ReportRow, counted, number_in, text_in
 
-PLACES = 20  # per kind of text
 K = 3
 STEPS = 20
 LAYER_STEPS = 5  # steps whose layers are compared, as in Figure 16
@@ -48,10 +49,15 @@ class StepFigures:
     layers: list[Tensor] = field(default_factory=list)  # of each place, (layers,)
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class LinearityOptions(PlotOptions, BackendOptions, PlacesOptions):
+    repetitions: Annotated[int, amount("Places per kind of text.")] = 20
+
+
+def measure(options: LinearityOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
     layers = watch_all(model)
-    chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
+    chosen = places(model.tokenizer, texts(options.text), options.repetitions, options.context)
     report = Report("eval linearity")
     for name, search in SEARCHES.items():
         steps = [StepFigures() for _ in range(STEPS)]

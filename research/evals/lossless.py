@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from core.noise import SeededNoise
 from core.speculative import NgramDrafter, SuffixDrafter, generate
 from core.speculative.drafters import Drafter
 from research.drafters import base_stores, eagle3
-from research.options import EvalOptions
+from research.options import MixedOptions, PrecisionOptions, TextOptions, amount
 from research.prompts import prompts
 from research.report import Progress, Report, ReportRow, counted
 
@@ -45,7 +46,12 @@ class Compared:
     drafting: float
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class LosslessOptions(MixedOptions, PrecisionOptions, TextOptions):
+    repetitions: Annotated[int | None, amount("Prompts of each kind; by default all.")] = None
+
+
+def measure(options: LosslessOptions, progress: Progress) -> Report:
     backend = "torch" if options.backend == "auto" else options.backend
     model = load_model(options.model, backend, options.precision)
     stores = base_stores(model, options.store)

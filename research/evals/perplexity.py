@@ -13,7 +13,9 @@ The rows of the grid vary α and τ of the paper's method, which appendix B tune
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import Annotated
 
 from core.autocomplete import load_autocomplete
 from core.errors import InputError
@@ -23,12 +25,12 @@ from core.ngram.interpolation import Geometric
 from core.ngram.shelf import interpolation
 from research.evals.methods import SHIPPED, Method, Wanted, always, by_the_paper, methods, nucleus, superposed
 from research.evals.verified import logprobs
-from research.options import LENGTH, EvalOptions, places, texts
+from research.options import Checker, MixedOptions, PlacesOptions, PlotOptions, amount
+from research.places import LENGTH, places, texts
 from research.plots import heat_map, page
 from research.report import Progress, Report, ReportRow, counted, number_in, text_in
 from research.scores import half_interval, mean
 
-PLACES = 40  # per kind of text
 K = 3
 ALPHAS = (0.1, 0.3, 0.54, 0.8)
 TAUS = (0.06, 0.1, 0.3, 1.0)
@@ -36,12 +38,18 @@ TAUS = (0.06, 0.1, 0.3, 1.0)
 GRID = {f"superposed, the paper's, α = {alpha}, τ = {tau}": (tau, alpha) for alpha in ALPHAS for tau in TAUS}
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class PerplexityOptions(PlotOptions, MixedOptions, PlacesOptions):
+    repetitions: Annotated[int, amount("Places per kind of text.")] = 40
+    verify_with: Checker = None
+
+
+def measure(options: PerplexityOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     judge = _judge(model, options)
     compared = ways(base)
-    chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
+    chosen = places(model.tokenizer, texts(options.text), options.repetitions, options.context)
     perplexities: dict[str, list[list[float]]] = {name: [] for name in compared}
     sequence, judging = model.open(), judge.open()
     for place in counted(chosen, "place", progress):
@@ -58,7 +66,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     return report
 
 
-def _judge(model: LanguageModel, options: EvalOptions) -> LanguageModel:
+def _judge(model: LanguageModel, options: PerplexityOptions) -> LanguageModel:
     """Raises InputError for a model with another tokenizer."""
     if options.verify_with is None:
         return model

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from app.options.settings import DraftSettings
 from core.autocomplete import load_autocomplete
@@ -11,20 +13,25 @@ from core.models import LanguageModel
 from core.ngram import Interpolation
 from core.ngram.shelf import interpolation
 from core.superposed import superpose
-from research.options import LENGTH, EvalOptions, Place, places, texts
+from research.options import MixedOptions, PastOptions, PlacesOptions, amount
+from research.places import LENGTH, Place, places, texts
 from research.report import Progress, Report, counted
 from research.scores import Score, half_interval, scored, summary
 
-PLACES = 300
 K = 3
 EXACT = range(1, 5)
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class PersonalOptions(MixedOptions, PastOptions, PlacesOptions):
+    repetitions: Annotated[int, amount("Places per kind of text.")] = 300
+
+
+def measure(options: PersonalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model = autocomplete.model
     learnt, tested = learn_and_test(options)
-    chosen = places(model.tokenizer, tested, options.repetitions or PLACES, options.context)
+    chosen = places(model.tokenizer, tested, options.repetitions, options.context)
 
     from core.ngram.personal import PersonalStore  # sqlite-utils takes a while to import
 
@@ -61,7 +68,7 @@ def judged(results: dict[str, list[Score]]) -> Report:
     return report
 
 
-def learn_and_test(options: EvalOptions) -> tuple[list[str], dict[str, list[str]]]:
+def learn_and_test(options: PastOptions) -> tuple[list[str], dict[str, list[str]]]:
     """Returns the training text and the test text; without `options.past`, the first and second half of each
     document."""
     tested = texts(options.text)

@@ -20,12 +20,15 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean, median
+from typing import Annotated
 
+import typer
 from torch import Tensor
 
 from app.options.settings import DraftSettings
@@ -42,7 +45,16 @@ from research.betrayal import betrays
 from research.evals.adapter import timed_passes
 from research.evals.methods import AS_SHIPPED, NamedMethod, methods
 from research.learned import read_results, write_results
-from research.options import EvalOptions, Place, loaded, places, texts
+from research.options import (
+    AutocompleteOptions,
+    Learned,
+    NamedTextOptions,
+    PlacesOptions,
+    amount,
+    loaded,
+    numbers_of_drafts,
+)
+from research.places import Place, places, texts
 from research.report import Progress, Report
 from research.scores import half_interval, scored
 from research.training.prose import by_name, names_in
@@ -68,7 +80,20 @@ Figures = Callable[[], dict[str, float]]  # of one place, with the model as it i
 Results = dict[str, list[dict[str, float]]]  # by place: without and with the adapter
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class ProseOptions(AutocompleteOptions, NamedTextOptions, PlacesOptions):
+    learned: Learned = None
+    repetitions: Annotated[
+        int | None,
+        amount("Places, tokens and characters per kind of text; by default 120, 6000 and 5000."),
+    ] = None
+    k: Annotated[
+        str | None,
+        typer.Option(help="Numbers of drafts, with commas; by default 3,8, and 1,3 for the typist.", metavar="N,N,…"),
+    ] = None
+
+
+def measure(options: ProseOptions, progress: Progress) -> Report:
     if options.adapter is None:
         raise InputError("No adapter given; give the folder that `polydraft train prose` wrote with --adapter.")
     adapter, documents = load(options.adapter), texts_of(options)
@@ -106,7 +131,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     return report
 
 
-def texts_of(options: EvalOptions) -> dict[str, list[str]]:
+def texts_of(options: NamedTextOptions) -> dict[str, list[str]]:
     """Returns the documents by kind; with --only, those of each name. Raises InputError if there is no text."""
     if options.only is None:
         return texts(options.text)
@@ -118,7 +143,7 @@ def texts_of(options: EvalOptions) -> dict[str, list[str]]:
     return some
 
 
-def planned(autocomplete: Autocomplete, documents: list[str], options: EvalOptions) -> dict[str, Figures]:
+def planned(autocomplete: Autocomplete, documents: list[str], options: ProseOptions) -> dict[str, Figures]:
     """Returns what to measure at each place of one kind of text."""
     model, base = autocomplete.model, autocomplete.ngrams
     rule = interpolation(base)
@@ -129,9 +154,10 @@ def planned(autocomplete: Autocomplete, documents: list[str], options: EvalOptio
     ways = [way for way in methods(base, rule) if way.ngrams == (base is not None) and way.name in (AS_SHIPPED, PEER)]
     written = passages({"": documents}, options.repetitions or CHARACTERS)
     plan: dict[str, Figures] = {f"ln p, {n}": partial(logs, model, rule, each) for n, each in enumerate(windows)}
-    for k in options.ks or KS:
+    ks = () if options.k is None else numbers_of_drafts(options.k)
+    for k in ks or KS:
         plan |= {f"match of {k}, {n}": partial(matches, model, ways, k, each) for n, each in enumerate(drafted)}
-    for k in options.ks or TYPED_KS:
+    for k in ks or TYPED_KS:
         plan |= {f"keys of {k}, {n}": partial(keys, autocomplete, k, each) for n, each in enumerate(written)}
     return plan
 
@@ -163,7 +189,7 @@ def keys(autocomplete: Autocomplete, k: int, passage: Passage) -> dict[str, floa
 
 
 def planned_beginnings(
-    autocomplete: Autocomplete, documents: Mapping[str, Sequence[str]], options: EvalOptions
+    autocomplete: Autocomplete, documents: Mapping[str, Sequence[str]], options: ProseOptions
 ) -> dict[str, Figures]:
     """Returns what to measure where a person begins to write."""
     each = max(min(options.repetitions or DRAFTED, DRAFTED) // len(KINDS), 1)
@@ -173,7 +199,7 @@ def planned_beginnings(
     }
 
 
-def planned_letters(autocomplete: Autocomplete, options: EvalOptions) -> dict[str, Figures]:
+def planned_letters(autocomplete: Autocomplete, options: ProseOptions) -> dict[str, Figures]:
     """Returns what to measure after each beginning of a letter."""
     letters = json.loads(LETTERS.read_text())
     words = re.compile(letters["bookings"], re.IGNORECASE)

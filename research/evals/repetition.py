@@ -10,26 +10,33 @@ over drafts. `self_bleu` is the mean BLEU-2 of each draft against the others.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated
 
 from core.autocomplete import load_autocomplete
 from core.models import Sequence
 from core.ngram.shelf import interpolation
 from research.evals.methods import SHIPPED, Method, by_the_paper, nucleus, sampled, superposed
 from research.evals.samplers import self_bleu
-from research.options import EvalOptions, places, texts
+from research.options import MixedOptions, PlacesOptions, PlotOptions, amount
+from research.places import places, texts
 from research.plots import lines, page, series
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval
 
-PLACES = 8  # per kind of text
 K = 3
 LENGTHS = (5, 10, 15, 20, 50, 100, 150, 200)
 RESET = 10  # tokens
 FIGURES = ("unique_1", "unique_2", "unique_3", "self_bleu")
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class RepetitionOptions(PlotOptions, MixedOptions, PlacesOptions):
+    repetitions: Annotated[int, amount("Places per kind of text.")] = 8
+
+
+def measure(options: RepetitionOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     rule, r = interpolation(base), SHIPPED.exact_steps
@@ -43,7 +50,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
         f"superposed, r={r}": superposed(rule, r),
         f"superposed, r={r}, reset every {RESET}": superposed(rule, r, reset_every=RESET),
     }
-    chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
+    chosen = places(model.tokenizer, texts(options.text), options.repetitions, options.context)
     groups: dict[tuple[str, int], list[list[list[int]]]] = {(name, n): [] for name in compared for n in LENGTHS}
     sequence = model.open()
     for place in counted(chosen, "place", progress):

@@ -18,11 +18,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
+import typer
 from torch import Tensor
 
 from core.autocomplete import Autocomplete, load_autocomplete
@@ -33,14 +36,13 @@ from core.options import Value
 from core.samplers import DRY, XTC, Mirostat, Rule, Temperature
 from core.samplers.chain import parts
 from research.evals.matched import DRAWS, PEER, REACHED, Strength, solved
-from research.options import EvalOptions, numbers
+from research.options import BackendOptions, PlotOptions, Temperatures, TextOptions, amount, numbers
 from research.plots import lines, page, series
 from research.positions import along, runs
 from research.report import Progress, Report, ReportRow, counted, number_in, one_thread
 from research.scores import half_interval, median_interval
 from training import texts as text
 
-RUNS = 30  # texts
 LENGTH = 6  # tokens of a draft
 DRAWN_OF = 4  # whole drafts are sampled at one place of every fourth text
 TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
@@ -51,9 +53,19 @@ UNDECIDED = "does not decide"
 Setting = tuple[str, dict[str, Value], ReportRow]  # a rule, its values, and what the table says about them
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class SamplersEvalOptions(PlotOptions, BackendOptions, TextOptions):
+    repetitions: Annotated[int, amount("Texts.")] = 30
+    temperatures: Temperatures = None
+    matched: Annotated[
+        Literal["mass", "variety"] | None,
+        typer.Option(help="Compare rules that keep equally much probability as Top-nσ, or as many different tokens."),
+    ] = None
+
+
+def measure(options: SamplersEvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
-    texts = runs(autocomplete.model.tokenizer, text.load(options.text), options.repetitions or RUNS)
+    texts = runs(autocomplete.model.tokenizer, text.load(options.text), options.repetitions)
     temperatures = numbers("temperatures", options.temperatures, 0.05, 10) or TEMPERATURES
     report = Report("samplers")
     with one_thread():

@@ -7,18 +7,18 @@ letters later, or at the end of the word, and deletes back to the slip. Every ke
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from app.options.sampling import drafting
 from app.options.settings import DraftSettings
-from app.options.typist import PIECE, Passage, passages
+from app.options.typist import PIECE, Passage
 from core.ask import KeptRow
 from core.autocomplete import Autocomplete
 from core.present import TextDraft
 from core.session import Session
 from core.slips import NEIGHBOURS
-from research.options import EvalOptions, loaded, texts
 from research.report import Progress, Report, counted
 from research.scores import half_interval
 
@@ -42,27 +42,26 @@ class SlippedPassage:
         return 100 * (1 - self.keys / self.characters)
 
 
-def measure(options: EvalOptions, characters: int, progress: Progress) -> Report:
-    assert options.slips is not None
-    autocomplete, report = loaded(options), Report("eval typing")
-    ways = [(rate, corrects) for rate in (options.slips / 100, 0.0) for corrects in (True, False)]
+def measure(autocomplete: Autocomplete, chosen: Sequence[Passage], rate: float, progress: Progress) -> Report:
+    """Writes the passages with slips in this share of the letters, and without."""
+    report = Report("eval typing")
+    ways = [(slips, corrects) for slips in (rate, 0.0) for corrects in (True, False)]
     results: dict[tuple[float, bool], list[SlippedPassage]] = {way: [] for way in ways}
-    for number, passage in enumerate(counted(passages(texts(options.text), characters), "passage", progress)):
+    for number, passage in enumerate(counted(chosen, "passage", progress)):
         for way in ways:
             results[way].append(written(autocomplete, passage, *way, random.Random(number)))
-    autocomplete.model.close()
     saved = {way: fmean(result.saved for result in several) for way, several in results.items()}
-    for (rate, corrects), several in results.items():
+    for (slips, corrects), several in results.items():
         report.rows.append(
             {
-                "slips_percent": 100 * rate,
+                "slips_percent": 100 * slips,
                 "corrects": "yes" if corrects else "no",
                 "passages": len(several),
-                "keys_saved_percent": saved[rate, corrects],
+                "keys_saved_percent": saved[slips, corrects],
                 "ci": half_interval([result.saved for result in several]),
             }
         )
-    rate, right = options.slips / 100, results[0.0, True]
+    right = results[0.0, True]
     report.target("keys saved with slips, more by rows that correct", saved[rate, True] - saved[rate, False], ">= 3")
     report.target(
         "keys saved without slips, more by rows that correct", saved[0.0, True] - saved[0.0, False], ">= -0.1"

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
@@ -26,22 +27,29 @@ from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
 from research.evals.methods import SHIPPED
 from research.evals.verified import logprobs
-from research.options import LENGTH, EvalOptions, loaded, places, texts
+from research.options import AutocompleteOptions, DraftCountOptions, DraftCounts, Length, PlacesOptions, amount, loaded
+from research.places import LENGTH, places, texts
 from research.report import Progress, Report, counted, turned
 from research.scores import mean, scored, summary
 
-PLACES = 40  # per kind of text
 FIRST = 2  # tokens of a draft that are not counted
 AT_EVERY_KEY, SUPERPOSED, OWN_ROWS, HELD = "at every key", "full, superposed", "full, own rows", "full, as the app"
 TARGETS = {3: 0.035, 5: 0.035, 9: 0.05}  # of `below` at full length, by k
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class TailsOptions(DraftCountOptions, AutocompleteOptions, PlacesOptions):
+    repetitions: Annotated[int, amount("Places per kind of text.")] = 40
+    k: DraftCounts = "3,5,9"
+    length: Length = LENGTH
+
+
+def measure(options: TailsOptions, progress: Progress) -> Report:
     autocomplete = loaded(options)
     for _ in autocomplete.time_rows():
         pass
-    model, length = autocomplete.model, options.length or LENGTH
-    chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context, length=length)
+    model, length = autocomplete.model, options.length
+    chosen = places(model.tokenizer, texts(options.text), options.repetitions, options.context, length=length)
     stores = interpolation(autocomplete.ngrams)
     shown = Options(
         length=length,
@@ -49,7 +57,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
         **{name: getattr(SHIPPED, name) for name in ("forks", "exact_steps", "end_below", "min_branch")},
     )
     report, sequence = Report("eval tails"), model.open()
-    for k in options.ks or tuple(TARGETS):
+    for k in options.ks:
         chosen_here = tails(autocomplete.row_costs, k, length, shown.exact_steps, shown.forks)
         full = replace(shown, k=k, end_below=0.0)
         ways = {

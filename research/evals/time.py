@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
+from typing import Annotated
 
 from app.options.sampling import drafting
 from app.options.settings import DraftSettings
@@ -32,13 +33,21 @@ from app.options.typist import Passage, passages
 from core.autocomplete import Autocomplete
 from core.calibration import UNCHANGED, Making, calibration_of, fitted
 from core.time_saved import END_BELOW, FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends
-from research.options import EvalOptions, loaded, texts
+from research.options import (
+    AutocompleteOptions,
+    DraftCountOptions,
+    DraftCounts,
+    Part,
+    PlotOptions,
+    TextOptions,
+    amount,
+    loaded,
+)
+from research.places import texts
 from research.plots import PlotPoint, page, points, scatter
 from research.report import Progress, Report, ReportRow, counted, number_in
 from research.scores import half_interval
 
-CHARACTERS = 1000  # written per kind of text
-KS = (1, 3, 5, 9)
 KEYS_MS = (120.0, 157.0, 240.0, 480.0)  # fast, desktop, mean and slow typists
 TAKES_MS = (400.0, 700.0, 1100.0)
 LOOKS_MS = (30.0, 50.0)
@@ -141,12 +150,19 @@ class WrittenPassage:
     taken: int
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class TimeOptions(PlotOptions, DraftCountOptions, AutocompleteOptions, TextOptions):
+    repetitions: Annotated[int, amount("Characters written per kind of text.")] = 1000
+    part: Part = "all"
+    k: DraftCounts = "1,3,5,9"
+
+
+def measure(options: TimeOptions, progress: Progress) -> Report:
     autocomplete = loaded(options)
-    chosen = passages(texts(options.text, options.part), options.repetitions or CHARACTERS)
+    chosen = passages(texts(options.text, options.part), options.repetitions)
     ngrams = autocomplete.ngrams is not None
     report = Report("eval time")
-    for k in options.ks or KS:
+    for k in options.ks:
         settings = DraftSettings(k=k, ngrams=ngrams)
         each = counted(chosen, f"k={k}, passage", progress)
         drafted = [(passage, answers(autocomplete, passage, settings)) for passage in each]

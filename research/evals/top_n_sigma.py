@@ -9,25 +9,32 @@ text; the paper's is along a greedy one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated
 
 from torch import Tensor
 
 from core.models import load_model
+from research.options import BackendOptions, PlotOptions, TextOptions, amount
 from research.plots import lines, page, points
 from research.positions import RUN, positions
-from research.report import BenchOptions, Progress, Report, ReportRow
+from research.report import Progress, Report, ReportRow
 from research.scores import half_interval
 from training import texts as text
 
-POSITIONS = 240
 MASSES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # p of top-p
 BOUNDS = ("z inside", "z outside", "distance inside", "distance outside")
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class TopNSigmaOptions(PlotOptions, BackendOptions, TextOptions):
+    repetitions: Annotated[int, amount("Places.")] = 240
+
+
+def measure(options: TopNSigmaOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
-    logits, _ = positions(model, text.load(options.text), options.repetitions or POSITIONS)
+    logits, _ = positions(model, text.load(options.text), options.repetitions)
     best = [model.tokenizer.decode([int(row.argmax())]) for row in logits[:RUN]]
     model.close()
     return Report("eval top-n-sigma", [*spread(logits), *nuclei(logits), *along(logits[:RUN], best)])

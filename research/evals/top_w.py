@@ -9,17 +9,20 @@ that keeps more tokens always matches more, so rules are comparable only at equa
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from core.autocomplete import load_autocomplete
 from core.samplers import Geometry, Temperature, TopW
+from research.options import BackendOptions, TextOptions, amount
 from research.positions import positions
-from research.report import BenchOptions, Progress, Report, ReportRow, one_thread
+from research.report import Progress, Report, ReportRow, one_thread
 from training import texts as text
 
-POSITIONS = 240
 DRAWS = 3
 TEMPERATURES = (1.0, 2.0)
 METRICS = ("l2", "cosine")
@@ -36,10 +39,15 @@ SCALES = (0.3, 1.0, 2.0)
 _P = np.concatenate([[0.0], np.geomspace(0.02, 1, 40)])  # of the mass cuts for comparison
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class TopWOptions(BackendOptions, TextOptions):
+    repetitions: Annotated[int, amount("Places.")] = 240
+
+
+def measure(options: TopWOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
     files = text.load(options.text)
-    logits, chosen = positions(autocomplete.model, files, options.repetitions or POSITIONS)
+    logits, chosen = positions(autocomplete.model, files, options.repetitions)
     report = Report("top-w")
     with one_thread():
         for t in TEMPERATURES:

@@ -11,7 +11,9 @@ the same λ and β.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import fmean, median
+from typing import Annotated
 
 import torch
 
@@ -20,12 +22,11 @@ from core.samplers import Rule
 from core.samplers.geometry import METRICS
 from research.chances import Answers, of_right, read
 from research.evals.templated import KINDS, questions
-from research.options import EvalOptions, numbers
+from research.options import BackendOptions, PlotOptions, Temperatures, amount, numbers
 from research.plots import lines, page, points
 from research.report import Progress, Report, ReportRow, one_thread, text_in
 from research.scores import half_interval
 
-QUESTIONS = 64  # per kind
 TEMPERATURES = (1.0, 1.5, 2.0)
 LAMBDAS = (0.5, 1.0, 2.2)
 BETAS = (0.5, 1.0, 1.5, 2.0, 2.5, 2.8, 3.2, 3.6, 4.0, 5.0)
@@ -33,14 +34,20 @@ PAPERS_LAMBDA = 2.2
 SETTINGS = [("l2", lam) for lam in LAMBDAS] + [(metric, PAPERS_LAMBDA) for metric in METRICS if metric != "l2"]
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class TopWBetaOptions(PlotOptions, BackendOptions):
+    repetitions: Annotated[int, amount("Questions of each kind.")] = 64
+    temperatures: Temperatures = None
+
+
+def measure(options: TopWBetaOptions, progress: Progress) -> Report:
     temperatures = numbers("temperatures", options.temperatures, 0.05, 10) or TEMPERATURES
     autocomplete = load_autocomplete(options.model, options.backend, None)
     report = Report("eval top-w-beta")
     with one_thread():
         for kind in KINDS:
             progress(f"{kind}: reading the questions")
-            answers = read(autocomplete.model, questions(kind, options.repetitions or QUESTIONS))
+            answers = read(autocomplete.model, questions(kind, options.repetitions))
             for t in temperatures:
                 l2: dict[tuple[float, float], list[float]] = {}
                 for metric, lam in SETTINGS:

@@ -8,7 +8,9 @@ rows "ours" and "the paper's" are the two pairs that lie in the grid's plane, no
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
+from typing import Annotated
 
 import numpy as np
 from torch import Tensor
@@ -18,12 +20,12 @@ from core.controls import CATALOG
 from core.samplers import Geometry, Temperature, TopW
 from core.samplers.catalog import cuts
 from research.evals.top_w import gain, judged, mass_cuts
+from research.options import BackendOptions, PlotOptions, TextOptions, amount
 from research.plots import heat_map, page
 from research.positions import positions
-from research.report import BenchOptions, Progress, Report, ReportRow, number_in, one_thread, text_in
+from research.report import Progress, Report, ReportRow, number_in, one_thread, text_in
 from training import texts as text
 
-POSITIONS = 120
 TEMPERATURES = (1.0, 2.0)
 # λ and β of the grid, as in the paper
 GRID = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0, 3.5, 4.0, 4.5, 5.0)
@@ -31,9 +33,14 @@ _SHIPPED = {control.name: control.default for control in CATALOG["top-w"].contro
 POINTS = {"ours": (float(_SHIPPED["lam"]), float(_SHIPPED["beta"])), "the paper's": (2.2, 2.8)}  # λ and β
 
 
-def measure(options: BenchOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class TopWGridOptions(PlotOptions, BackendOptions, TextOptions):
+    repetitions: Annotated[int, amount("Places.")] = 120
+
+
+def measure(options: TopWGridOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
-    logits, chosen = positions(autocomplete.model, text.load(options.text), options.repetitions or POSITIONS)
+    logits, chosen = positions(autocomplete.model, text.load(options.text), options.repetitions)
     report = Report("top-w-grid")
     with one_thread():
         for t in TEMPERATURES:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -22,10 +23,9 @@ from core.ngram import WHOLE, Linear, Mixed, NgramStore, Trust
 from core.ngram.counts import Counts
 from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT
 from research.evals.personal import learn_and_test
-from research.options import EvalOptions
+from research.options import MixedOptions, PastOptions, PlacesOptions, amount
 from research.report import Progress, Report, ReportRow
 
-PLACES = 1000
 FOLDS = 5
 ORDER = 6
 SHOWN, CANDIDATES = 3, 9  # k, and 3k
@@ -96,10 +96,15 @@ def variations(s: Setting) -> list[Setting]:
     return [other for other in varied + [replace(s, trust=trust) for trust in trusts] if other != s]
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class TuneOptions(MixedOptions, PastOptions, PlacesOptions):
+    repetitions: Annotated[int, amount("Places.")] = 1000
+
+
+def measure(options: TuneOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     learnt, _ = learn_and_test(options)
-    chosen = places(autocomplete.model, learnt, options.repetitions or PLACES, options.context, progress)
+    chosen = places(autocomplete.model, learnt, options.repetitions, options.context, progress)
     autocomplete.model.close()
     base = autocomplete.ngrams
     report = Report("eval tune")

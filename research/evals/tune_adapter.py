@@ -16,9 +16,11 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist, fmean
+from typing import Annotated
 
 import numpy as np
 import torch
+import typer
 from torch import Tensor
 
 from core.errors import InputError
@@ -30,7 +32,8 @@ from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
 from research.evals.personal import newest
 from research.learned import read_results, write_results
-from research.options import EvalOptions, texts
+from research.options import Learned, ModelOptions, Share, StoreOptions, Training, amount
+from research.places import texts
 from research.report import Progress, Report, ReportRow
 from training.adapter import AdapterRecipe, Student, Trainer
 from training.held_out import (
@@ -46,9 +49,7 @@ from training.held_out import (
 from training.personal import allowed_strength, joined, recipe_for
 
 FOLDS = 2
-PLACES = 4608  # of each fold, whose next token is judged
 GENERAL_WINDOWS = 8  # of general text
-MINUTES = 60.0
 CHANCE = 0.05  # that some setting seems better than the shipped one and is not
 SHIPPED = "as shipped"
 LATER = "second half of the text later"
@@ -146,8 +147,18 @@ def settings(pieces: int) -> list[AdapterSetting]:
     return [setting for setting in varied if setting.name != f"epochs {usual.epochs}"]
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
-    ends = time.monotonic() + 60 * (options.minutes or MINUTES)
+@dataclass(frozen=True)
+class TuneAdapterOptions(ModelOptions, StoreOptions):
+    text: Annotated[Path | None, typer.Option(help="A file or folder of text by others.")] = None
+    past: Annotated[Path | None, typer.Option(help="The writer's text, which is learned.")] = None
+    share: Share = 100.0
+    learned: Learned = None
+    repetitions: Annotated[int, amount("Places of each fold whose next token is judged.")] = 4608
+    minutes: Training = 60.0
+
+
+def measure(options: TuneAdapterOptions, progress: Progress) -> Report:
+    ends = time.monotonic() + 60 * (options.minutes)
     model = load_module(options.model)
     base, _ = base_store(model.tokenizer.fingerprint, options.store)
     written = [text for of_kind in texts(options.past).values() for text in of_kind]
@@ -155,7 +166,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
     between = encode("\n\n")
     ids = joined([encode(text) for text in newest(written, options.share / 100)], between)
     length = AdapterRecipe().length
-    folds = folds_of(ids, length, options.repetitions or PLACES)
+    folds = folds_of(ids, length, options.repetitions)
     general = general_of([[encode(text) for text in of_kind] for of_kind in texts(options.text).values()], length)
     every = settings(min(len(fold.pieces) for fold in folds))
 

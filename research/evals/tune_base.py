@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Annotated
 
 from app.options.settings import DraftSettings
 from app.options.typist import Passage, Way, passages, typed
@@ -23,7 +24,8 @@ from core.ngram import Linear, Mixed, NgramStore
 from core.ngram.interpolation import PRUNED
 from core.ngram.shelf import ALPHA
 from research.evals.tune import Setting, TunedPlace, figures_of, searched, variations
-from research.options import EvalOptions, loaded, places, texts
+from research.options import AutocompleteOptions, PlacesOptions, amount, loaded
+from research.places import places, texts
 from research.report import Progress, Report, counted
 from research.scores import half_interval
 
@@ -33,9 +35,16 @@ K = 3
 CHANGES = {"end_below": (0.15, 0.2, 0.25, 0.35, 0.4, 0.5), "forks": (1, 3, 4)}
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
-    if options.part != "all" or options.text is None:
-        raise InputError("The search needs both halves of a --text; give a text, and leave --part out.")
+@dataclass(frozen=True)
+class TuneBaseOptions(AutocompleteOptions, PlacesOptions):
+    repetitions: Annotated[
+        int | None, amount("Places, and characters, per kind of text in each half; by default 1000 and 1500.")
+    ] = None
+
+
+def measure(options: TuneBaseOptions, progress: Progress) -> Report:
+    if options.text is None:
+        raise InputError("The search needs both halves of a text; give one with --text.")
     autocomplete = loaded(options)
     base = autocomplete.ngrams
     if base is None:
@@ -60,7 +69,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
 
 
 def tuned_places(
-    autocomplete: Autocomplete, documents: dict[str, list[str]], options: EvalOptions, progress: Progress
+    autocomplete: Autocomplete, documents: dict[str, list[str]], options: TuneBaseOptions, progress: Progress
 ) -> list[TunedPlace]:
     model = autocomplete.model
     chosen = places(model.tokenizer, documents, options.repetitions or PLACES, options.context, length=1)

@@ -9,8 +9,10 @@ matching tokens of the best draft.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
+from typing import Annotated
 
 from core.autocomplete import load_autocomplete
 from core.controls import PAPER_METHOD
@@ -18,24 +20,30 @@ from core.errors import InputError
 from core.models.base import common
 from research.evals.methods import by_the_paper
 from research.evals.perplexity import perplexity
-from research.options import LENGTH, EvalOptions, places, texts
+from research.options import MixedOptions, Part, PlacesOptions, amount
+from research.places import LENGTH, places, texts
 from research.report import Progress, Report, ReportRow, counted, number_in
 from research.scores import half_interval
 
-PLACES = 60  # per kind of text
 DRAFTS = 3
 ALPHAS = (0.1, 0.3, 0.54, 0.7, 0.9)
 TAUS = (0.06, 0.1, 0.2, 0.5, 1.0)
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class TunePaperOptions(MixedOptions, PlacesOptions):
+    repetitions: Annotated[int, amount("Places per kind of text.")] = 60
+    part: Part = "all"
+
+
+def measure(options: TunePaperOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     if base is None:
         raise InputError("There is no base store for this model, so α has no effect; use the default model.")
     # The app's own short text cannot be divided into halves.
     part = "validation" if options.part == "all" and options.text is not None else options.part
-    chosen = places(model.tokenizer, texts(options.text, part), options.repetitions or PLACES, options.context)
+    chosen = places(model.tokenizer, texts(options.text, part), options.repetitions, options.context)
     by_pair: dict[tuple[float, float], list[tuple[int, float]]] = {pair: [] for pair in product(ALPHAS, TAUS)}
     sequence = model.open()
     for place in counted(chosen, "place", progress):

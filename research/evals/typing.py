@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from app.options.settings import DraftSettings
 from app.options.typist import Passage, Typed, Way, drafted, passages, typed
 from core.autocomplete import Autocomplete
 from research.evals import slips
-from research.options import EvalOptions, loaded, texts
+from research.options import AutocompleteOptions, TextOptions, amount, loaded
+from research.places import texts
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval
 
-CHARACTERS = 1500  # written per kind of text
 KS = (1, 3, 5, 9)
 PEERS_K = 3  # drafts of the peers that have several
 
@@ -46,11 +49,22 @@ def ways(ngrams: bool) -> list[Way]:
     ]
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
-    if options.slips is not None:
-        return slips.measure(options, options.repetitions or CHARACTERS, progress)
+@dataclass(frozen=True)
+class TypingOptions(AutocompleteOptions, TextOptions):
+    repetitions: Annotated[int, amount("Characters written per kind of text.")] = 1500
+    slips: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Slips of the typist in 100 letters, with rows that correct and without."),
+    ] = None
+
+
+def measure(options: TypingOptions, progress: Progress) -> Report:
     autocomplete = loaded(options)
-    written = passages(texts(options.text), options.repetitions or CHARACTERS)
+    written = passages(texts(options.text), options.repetitions)
+    if options.slips is not None:
+        report = slips.measure(autocomplete, written, options.slips / 100, progress)
+        autocomplete.model.close()
+        return report
     compared = ways(autocomplete.ngrams is not None)
     results: dict[Way, list[tuple[str, Typed, float]]] = {way: [] for way in compared}
     for passage in counted(written, "passage", progress):

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean, median
+from typing import Annotated
 
 import torch
 
@@ -23,11 +24,11 @@ from core.modes.checked import verified
 from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
 from research.evals.methods import NEVER, superposed
-from research.options import LENGTH, EvalOptions, places, texts
+from research.options import Checker, MixedOptions, PlacesOptions, amount
+from research.places import LENGTH, places, texts
 from research.report import Progress, Report, counted, turned
 from research.scores import Score, scored, summary
 
-PLACES = 60  # per kind of text
 KS = (3, 8)
 EVERY = 4  # perplexity, which takes a separate pass, is computed at every fourth place
 BRANCHING = "branching greedy"
@@ -82,12 +83,18 @@ class MethodRun:
     logprobs: list[float]
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class VerifiedOptions(MixedOptions, PlacesOptions):
+    repetitions: Annotated[int, amount("Places per kind of text.")] = 60
+    verify_with: Checker = None
+
+
+def measure(options: VerifiedOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model = autocomplete.model
     checker = load_model(options.verify_with, options.backend) if options.verify_with else model
     rule = interpolation(autocomplete.ngrams)
-    chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
+    chosen = places(model.tokenizer, texts(options.text), options.repetitions, options.context)
     ways = {(name, k): way for k in KS for name, way in methods(model, checker, rule, k).items()}
     runs = {key: MethodRun([], [], []) for key in ways}
     sequence, looking = model.open(), checker.open()

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
+from typing import Annotated
 
 import numpy as np
+import typer
 
 from core.autocomplete import load_autocomplete
 from core.errors import InputError
@@ -24,18 +28,30 @@ from core.ngram.interpolation import Interpolation, Linear
 from core.ngram.shelf import interpolation
 from core.ngram.store import CandidateIds, Contexts, Evidence
 from research.evals.prose import texts_of
-from research.options import EvalOptions, texts
+from research.options import MixedOptions, NamedTextOptions, amount
+from research.places import texts
 from research.report import Progress, Report
 from research.scores import half_interval
 from training.held_out import means_of_blocks
 
-TOKENS = 2048  # of each writer that are predicted
 LEARNT = 80_000  # tokens of each writer's half, at most
 STEP = 256  # tokens that are predicted in one pass, after as many of context
 CONSTANT, EARNED = "constants", "earned"
 
 
-def measure(options: EvalOptions, progress: Progress) -> Report:
+@dataclass(frozen=True)
+class WeightsOptions(MixedOptions, NamedTextOptions):
+    past: Annotated[Path | None, typer.Option(help="The writer's earlier text, of which a personal store is made.")] = (
+        None
+    )
+    counted: Annotated[
+        bool,
+        typer.Option("--counted", help="The text is part of what the base store counted: its counts are left out."),
+    ] = False
+    repetitions: Annotated[int, amount("Tokens of each writer that are predicted.")] = 2048
+
+
+def measure(options: WeightsOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     documents = texts_of(options)
     model, base = autocomplete.model, autocomplete.ngrams
@@ -54,7 +70,7 @@ def measure(options: EvalOptions, progress: Progress) -> Report:
             learnt, ids = [ids[:half]], ids[max(half - STEP, 0) :]
         else:
             learnt = [model.tokenizer.encode(text) for text in past]
-        ids = ids[: STEP + (options.repetitions or TOKENS)]
+        ids = ids[: STEP + (options.repetitions)]
         if len(ids) < STEP + 2:
             raise InputError(f"The {writer} text is too short: {len(ids)} tokens to predict; {STEP + 2} expected.")
         own = Counts.of(model.vocab_size, [(passage, 1) for passage in learnt])

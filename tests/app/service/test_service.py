@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -818,3 +819,24 @@ def test_closing_ends_running_requests() -> None:
             assert lines[-1]["message"] == "Polydraft is closing."
 
         run(close())
+
+
+def test_the_service_counts_what_it_computes_in_vain() -> None:
+    fake = FakeAutocomplete()
+    with running(fake) as service:
+        run(all_of(service.stream(ask("a", 1, length=5))))
+        assert service.work() == {"computed": 5, "dropped": 0}
+        fake.model.step_s = 0.02
+        run(one_of(service))
+        deadline = time.monotonic() + 10
+        while not service.work()["dropped"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert 0 < service.work()["dropped"] == service.work()["computed"] - 5 < 30
+
+
+async def one_of(service: DraftService) -> None:
+    """The first event of a request, which is then closed."""
+    stream = service.stream(ask("b", 1, length=30))
+    await anext(stream)
+    await stream.aclose()

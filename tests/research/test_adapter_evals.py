@@ -1,40 +1,31 @@
-"""`eval tune-adapter`: hyperparameters of adapters are compared on text that they were not trained on, fold by fold."""
+"""Adapters are compared on text that they were not trained on, in pairs, and a stopped run resumes."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from app.cli.main import app
 from core.errors import InputError
-from core.models import hf
 from research.evals import tune_adapter
 from research.evals.tune_adapter import (
-    LATER,
     SHIPPED,
     AdapterSetting,
-    General,
     Judged,
+    TuneAdapterOptions,
     folds_of,
     general_of,
     judged,
     settings,
-    trained,
 )
-from research.options import EvalOptions
-from training.adapter import AdapterRecipe, Student
-from training.personal import recipe_for
+from training.adapter import AdapterRecipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
 QUICK = AdapterRecipe(length=32, rate=1e-2, epochs=2)
 SOME = ("rate 0.004", "general text 0.5")
 
@@ -45,7 +36,7 @@ def letters(count: int, alphabet: str) -> str:
 
 
 @pytest.fixture
-def options(tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> EvalOptions:
+def options(tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> TuneAdapterOptions:
     """A tiny study: some settings, a writer with another alphabet than the general text."""
     every = settings
     monkeypatch.setattr(
@@ -53,7 +44,7 @@ def options(tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pyt
     )
     (tmp_path / "past.txt").write_text(letters(3000, "abcd "))
     (tmp_path / "general.txt").write_text(letters(3000, "wxyz "))
-    return EvalOptions(
+    return TuneAdapterOptions(
         model=str(tiny_folder("long compiled llama")),
         past=tmp_path / "past.txt",
         text=tmp_path / "general.txt",
@@ -61,21 +52,6 @@ def options(tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pyt
         repetitions=200,
         base_store="none",
     )
-
-
-def test_each_setting_differs_from_the_shipped_recipe_in_one_hyperparameter() -> None:
-    shipped, *others = settings(20)
-    assert shipped == AdapterSetting(SHIPPED, recipe_for(20))
-    changed: dict[str, int] = {}
-    for setting in others:
-        assert setting.beside == (LATER if setting.later and setting.name != LATER else SHIPPED)
-        differs = [name for name, value in asdict(setting.recipe).items() if value != asdict(shipped.recipe)[name]]
-        differs += ["general"] * (setting.general != 0)
-        assert len(differs) == (setting.name != LATER), setting.name
-        for name in differs:
-            changed[name] = changed.get(name, 0) + 1
-    assert changed == dict.fromkeys(("rate", "places", "rank", "epochs", "general", "replays"), 2)
-    assert len({setting.name for setting in [shipped, *others]}) == len(others) + 1
 
 
 def test_no_token_is_both_trained_and_judged() -> None:
@@ -101,48 +77,8 @@ def test_no_token_is_both_trained_and_judged() -> None:
         general_of([[ids[:300]]], 256)
 
 
-def test_a_setting_trains_what_its_name_says(tiny_folder: Callable[[str], Path]) -> None:
-    pieces = np.random.default_rng(0).integers(97, 101, (8, 32))
-    general = General(np.random.default_rng(1).integers(110, 114, (6, 32)), [])
-
-    def seen(**changes: object) -> tuple[list[int], int]:
-        """Numbers of the trained pieces, those of general text from 100; and the tokens that `trained` reports."""
-        student = Student(
-            hf.load(tiny_folder("compiled llama"), "tiny", plain=True).layers.module, QUICK, torch.float32
-        )
-        every = {tuple(ids): n for n, ids in enumerate(pieces.tolist())}
-        every |= {tuple(ids): 100 + n for n, ids in enumerate(general.pieces.tolist())}
-        order: list[int] = []
-        loss = student.loss
-
-        def noted(ids: torch.Tensor, counted: torch.Tensor | None) -> torch.Tensor:
-            order.append(every[tuple(ids[0].tolist())])
-            return loss(ids, counted)
-
-        student.loss = noted
-        *_, tokens = trained(student, replace(AdapterSetting("", QUICK), **changes), pieces, general)  # pyright: ignore[reportArgumentType]
-        return order, tokens
-
-    order, tokens = seen()
-    assert sorted(order) == sorted([*range(8)] * 2)
-    assert tokens == 16 * 32
-    order, tokens = seen(general=0.5)
-    assert len(set(order)) == 12
-    assert tokens == len(order) * 32 == 24 * 32
-    order, tokens = seen(later=True)
-    assert set(order[:8]) == {0, 1, 2, 3}, "the first half alone"
-    later = order[8:]
-    assert len(later) == 16
-    assert sum(number < 4 for number in later) == 8, "with each new piece an earlier one"
-    assert tokens == 24 * 32
-    order, _ = seen(later=True, recipe=replace(QUICK, replays=0))
-    assert set(order[8:]) == {4, 5, 6, 7}
-    with pytest.raises(InputError, match="has 6 pieces to train; 16 expected"):
-        seen(general=2.0)
-
-
 def test_the_command_compares_settings_and_a_later_run_resumes(
-    options: EvalOptions, monkeypatch: pytest.MonkeyPatch
+    options: TuneAdapterOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = ["--model", options.model, "--past", str(options.past), "--text", str(options.text)]
     flags += ["--learned", str(options.learned), "--prefixes", "200", "--base-store", "none", "--json"]
@@ -170,21 +106,6 @@ def test_the_command_compares_settings_and_a_later_run_resumes(
     refused = CliRunner().invoke(app, ["eval", "tune-adapter", *flags, "--share", "90"])
     assert refused.exit_code == 1
     assert "has results of another model or text; give another folder" in refused.stderr
-
-
-def test_a_study_ends_in_time_and_keeps_what_is_complete(options: EvalOptions) -> None:
-    report = tune_adapter.measure(replace(options, minutes=1e-9), lambda _: None)
-    assert [row["folds"] for row in report.rows] == [0, 0, 0]
-    assert report.targets == []
-
-    def stop(text: str) -> None:
-        if SOME[0] in text:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        tune_adapter.measure(options, stop)
-    partly = tune_adapter.measure(replace(options, minutes=1e-9), lambda _: None)
-    assert [row["folds"] for row in partly.rows] == [1, 0, 0]
 
 
 def test_differences_are_paired_and_many_comparisons_need_a_larger_one() -> None:
@@ -216,3 +137,6 @@ def test_differences_are_paired_and_many_comparisons_need_a_larger_one() -> None
     assert target.name.startswith("gain with better less")
     assert (target.value, target.met) == (pytest.approx(0.1 / 0.00816, rel=0.01), False)
     assert target.target == "<= 1.96", "5 % for two comparisons, on one side"
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")

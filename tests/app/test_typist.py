@@ -1,0 +1,70 @@
+"""The simulated typist: moves, and the passages that are written."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.options.sampling import drafting
+from app.options.settings import DraftSettings
+from app.options.typist import PASSAGE, Way, best_move, drafted, passages
+from core.autocomplete import Autocomplete
+from tests.completing import complete
+from training.texts import load
+
+
+@pytest.fixture(scope="module")
+def autocomplete(tiny_autocomplete: Autocomplete) -> Autocomplete:
+    """The product on llama.cpp, which has a limited number of sequences: a tiny model, base store."""
+    return tiny_autocomplete
+
+
+@pytest.mark.parametrize(
+    ("shown", "rest", "move"),
+    [
+        ([], " hello", ("character", 1)),
+        ([" hello there"], " hello there, you", ("draft", 12)),
+        ([" hello you"], " hello there", ("word", 6)),
+        ([" no", " hello there x"], " hello there", ("word", 6)),  # of any draft, for one key
+        ([" end. And"], " end, however", ("word", 4)),  # without the punctuation after it
+        ([". And"], ". But", ("character", 1)),
+        ([" a"], " a", ("draft", 2)),
+        (["x"], "y", ("character", 1)),
+        ([" hel"], " hello", ("draft", 4)),  # a whole draft may end inside a word
+    ],
+)
+def test_the_typist_makes_the_move_that_writes_most(shown: list[str], rest: str, move: tuple[str, int]) -> None:
+    assert best_move(shown, rest) == move
+
+
+def test_passages_are_taken_in_turns_and_begin_before_a_word() -> None:
+    by_kind = {"a": ["word " * 400], "b": ["text " * 400, "more " * 300]}
+    found = passages(by_kind, 500)
+    assert [passage.kind for passage in found] == ["a", "b"] * 2
+    assert all(passage.rest.startswith(" ") for passage in found)
+    assert len({(p.kind, p.before, p.rest) for p in found}) >= 2
+
+
+def test_some_passages_begin_where_a_document_or_a_line_does() -> None:
+    text = "\n\n".join(f"Paragraph {n} has some words. " * 4 for n in range(40))
+    found = passages({"a": [text]}, 12 * PASSAGE)
+    assert all(passage.before + passage.rest in text and len(passage.rest) == PASSAGE for passage in found)
+    begun = ["document" if not p.before else "line" if p.before.endswith("\n") else "inside" for p in found]
+    assert begun == ["inside", "inside", "line", "inside", "inside", "document"] * 2
+    assert all(passage.rest.startswith("Paragraph") for passage in found if passage.before.endswith("\n"))
+
+
+def test_the_typist_loses_nothing_by_looking_no_further_than_drafts_agree(autocomplete: Autocomplete) -> None:
+    way = Way("", DraftSettings(k=5))
+    text = "\n\n".join(document for file in load() for document in file)
+    session = autocomplete.open()
+    fewer = 0
+    for at in (400, 403, 512):
+        rest = text[at : at + 200]
+        part = [draft.text for draft in drafted(autocomplete, session, text[:at], way, rest)]
+        completion = complete(session, text[:at], drafting(way.settings))
+        completion.finish()
+        whole = [draft.text for draft in completion.drafts]
+        assert best_move(part, rest) == best_move(whole, rest)
+        fewer += part != whole
+    session.close()
+    assert fewer

@@ -1,0 +1,177 @@
+"""EAGLE-3's head and its files."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from eagle3_reference import one_pass
+from safetensors.torch import load_file, save_file
+
+from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+V, V_D = 96, 40
+
+
+def some_head() -> Eagle3Head:
+    torch.manual_seed(1)
+    head = Eagle3Head(HeadConfig(32, 32, 2, V, V_D))
+    head.set_vocabulary(torch.from_numpy(np.sort(np.random.default_rng(1).permutation(V)[:V_D])))
+    return head
+
+
+def test_the_layer_is_the_published_one() -> None:
+    """With the attention of a mask: branches do not see each other."""
+    head = some_head()
+    x, f = torch.randn(1, 5, 32), torch.randn(1, 5, 32)
+    positions = torch.tensor([0, 1, 2, 2, 3])  # 3 is a sibling of 2, 4 a child of 3
+    mask = torch.tensor(
+        [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]], dtype=torch.bool
+    )
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True).transpose(1, 2)
+
+    joined = head.joined()
+    found = head.layer(head.of_tokens(x, joined), f, positions, joined, attend)
+    expected, _ = one_pass(head, x, f, positions, mask=mask)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    first, held = one_pass(head, x[:, :2], f[:, :2], positions[:2])
+    rest, _ = one_pass(head, x[:, 2:3], f[:, 2:3], positions[2:3], held)
+    torch.testing.assert_close(torch.cat((first, rest), 1), found[:, :3], atol=1e-5, rtol=1e-4)
+
+
+def test_a_saved_head_is_the_same_head(tmp_path: Path) -> None:
+    head = some_head()
+    head.save(tmp_path / "head", torch.float32)
+    found = Eagle3Head.load(tmp_path / "head").check(V, 32)
+    assert found.config == head.config
+    for name, value in head.state_dict().items():
+        assert torch.equal(found.state_dict()[name], value)
+    assert torch.equal(found.vocabulary, head.vocabulary)
+    assert not list((tmp_path / "head").glob("*.tmp"))
+    with pytest.raises(HeadError, match="96 tokens and width 32; this one has 97 and 32"):
+        found.check(97, 32)
+
+
+def test_published_files_are_read(tmp_path: Path) -> None:
+    """As they are published: a pytorch_model.bin, half precision, more in config.json, embeddings repeated."""
+    head = some_head()
+    said = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": 32,
+        "intermediate_size": 32,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "vocab_size": V,
+        "draft_vocab_size": V_D,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 500000.0,
+        "rope_scaling": None,
+        "torch_dtype": "float16",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    tensors = {n: v.half() if v.is_floating_point() else v for n, v in head.state_dict().items()}
+    torch.save({**tensors, "embed_tokens.weight": torch.zeros(V, 32)}, tmp_path / "pytorch_model.bin")
+    found = Eagle3Head.load(tmp_path)
+    assert found.config.rope_theta == 500000.0
+    assert found.config.feature_layers(32) == (2, 16, 29)
+    assert found.fc.weight.dtype == torch.float32
+    torch.testing.assert_close(found.fc.weight, head.fc.weight, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("no folder", "No EAGLE-3 head at"),
+        ("no json", "is not JSON"),
+        ("a list", "no JSON object"),
+        ("no width", "hidden_size None; a number"),
+        ("odd heads", "do not fit together"),
+        ("no weights", "neither model.safetensors nor"),
+        ("cut", "cannot be read"),
+        ("pickle", "cannot be read"),
+        ("missing", "has no norm.weight"),
+        ("another layer", "has midlayer2.x, which"),
+        ("shape", r"norm.weight has shape \(31,\); \(32,\) expected"),
+        ("vocabulary", "do not agree"),
+        ("deep json", "is not JSON"),
+        ("rotation", "rope_theta 'x'; a number above 0"),
+        ("no number", "rms_norm_eps nan; a number above 0"),
+        ("layer names", r"layers \['low', 1, 2\]; three numbers"),
+        ("more drafts than tokens", "draft_vocab_size 1000; at most"),
+        ("absurd sizes", "hidden_size 1099511627776; a number above 0"),
+        ("large sizes", "sizes that no head has|shape .* expected"),
+        ("not finite", "fc.weight contains numbers that are not finite"),
+        ("sparse", "fc.weight contains numbers that are not finite"),
+        ("compressed", "is compressed"),
+    ],
+)
+def test_damaged_checkpoints_say_what_is_wrong(tmp_path: Path, damage: str, message: str) -> None:
+    folder = tmp_path / "head"
+    some_head().save(folder)
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    tensors, said = load_file(weights), json.loads(config.read_text())
+    if damage == "no folder":
+        folder = tmp_path / "nothing"
+    elif damage == "no json":
+        config.write_text("{")
+    elif damage == "a list":
+        config.write_text("[]")
+    elif damage == "no width":
+        del said["hidden_size"]
+        config.write_text(json.dumps(said))
+    elif damage == "odd heads":
+        config.write_text(json.dumps({**said, "num_key_value_heads": 3}))
+    elif damage == "no weights":
+        weights.unlink()
+    elif damage == "cut":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    elif damage == "pickle":
+        weights.unlink()
+        torch.save({"fc.weight": Path("/")}, folder / "pytorch_model.bin")
+    elif damage == "missing":
+        save_file({n: v for n, v in tensors.items() if n != "norm.weight"}, weights)
+    elif damage == "another layer":
+        save_file({**tensors, "midlayer2.x": torch.zeros(1)}, weights)
+    elif damage == "shape":
+        save_file({**tensors, "norm.weight": torch.zeros(31)}, weights)
+    elif damage == "vocabulary":
+        save_file({**tensors, "d2t": tensors["d2t"] + 1000}, weights)
+    elif damage == "deep json":
+        config.write_text("[" * 100_000)
+    elif damage == "compressed":
+        weights.unlink()
+        with zipfile.ZipFile(folder / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as members:
+            members.writestr("archive/data.pkl", bytes(1 << 20))
+    elif damage in CONFIGURED:
+        config.write_text(json.dumps({**said, **CONFIGURED[damage]}))
+    elif damage == "not finite":
+        save_file({**tensors, "fc.weight": torch.full_like(tensors["fc.weight"], torch.nan)}, weights)
+    elif damage == "sparse":
+        weights.unlink()
+        torch.save({**tensors, "fc.weight": tensors["fc.weight"].to_sparse()}, folder / "pytorch_model.bin")
+    with pytest.raises(HeadError, match=message) as caught:
+        Eagle3Head.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+CONFIGURED: dict[str, dict[str, object]] = {
+    "rotation": {"rope_theta": "x"},
+    "no number": {"rms_norm_eps": float("nan")},
+    "layer names": {"layers": ["low", 1, 2]},
+    "more drafts than tokens": {"draft_vocab_size": 1000},
+    "absurd sizes": {"hidden_size": 1 << 40},
+    "large sizes": {"hidden_size": 1 << 30, "intermediate_size": 1 << 30, "head_dim": 1 << 30},
+}
+
+
+def test_the_features_of_the_default_models_depth_enter_layers_2_15_and_27() -> None:
+    assert HeadConfig(576, 1536, 9, 49152, 1024).feature_layers(30) == (2, 15, 27)
