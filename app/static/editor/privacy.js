@@ -182,24 +182,12 @@ export class PrivateText {
   copied(event) {
     const { selectionStart: start, selectionEnd: end } = this.textarea;
     const text = this.textarea.value.slice(start, end);
-    this.put(event, text, inside(this.ranges, start, end));
-  }
-
-  /**
-   * Write a text with its private ranges to the clipboard.
-   * @param {Event} event
-   * @param {string} text
-   * @param {Range[]} ranges
-   * @param {{always?: boolean}} how whether to write it also if it has none, because it is not what is selected
-   */
-  put(event, text, ranges, { always = false } = {}) {
+    const ranges = inside(this.ranges, start, end);
     const data = transferred(event);
-    if (!data || (!ranges.length && !always)) return;
-    if (ranges.length) {
-      this.copies = [...this.copies, { text, ranges }].slice(-COPIES);
-      keepCopies(this.copies);
-      data.setData(CLIPBOARD_TYPE, JSON.stringify(ranges));
-    }
+    if (!data || !ranges.length) return;
+    this.copies = [...this.copies, { text, ranges }].slice(-COPIES);
+    keepCopies(this.copies);
+    data.setData(CLIPBOARD_TYPE, JSON.stringify(ranges));
     if (event.type === "dragstart") return; // the browser adds the text
     data.setData("text/plain", text);
     event.preventDefault();

@@ -824,7 +824,6 @@ def test_the_focus_stays_at_a_renamed_document_and_goes_to_the_next_one_when_one
 # ---------------------------------------------------------------- five megabytes
 
 PARAGRAPH = "The keeper read it twice and then sat down by the window to think about what it said. " * 6 + "\n"
-BIG = PARAGRAPH * (5_000_000 // len(PARAGRAPH))
 LONG = PARAGRAPH * (500_000 // len(PARAGRAPH))
 
 
@@ -874,11 +873,11 @@ SCREENS = """() => {
 }"""
 
 
-@pytest.mark.parametrize(("text", "most"), [(LONG, 60), (BIG, 5)], ids=["one part", "5 MB in parts"])
-def test_a_key_in_a_long_text_does_little_with_the_whole_text(editor: Editor, text: str, most: int) -> None:
+def test_a_key_in_a_long_text_does_little_with_the_whole_text(editor: Editor) -> None:
+    text = LONG
     editor.page.evaluate(SCREENS)
     open_files(editor, payload("Novel.txt", text.encode()))
-    editor.wait(lambda: editor.page.evaluate("polydraft.editor.parts.length") == len(text), "the text")
+    editor.wait(lambda: editor.page.evaluate("polydraft.editor.textarea.textLength") == len(text), "the text")
     shown, length = editor.page.evaluate("screens[0]")  # the first screen is drawn before the text is laid out
     assert length == 0
     assert text.startswith(shown)
@@ -903,7 +902,7 @@ def test_a_key_in_a_long_text_does_little_with_the_whole_text(editor: Editor, te
     editor.wait(lambda: editor.page.evaluate("!polydraft.editor.request"), "the drafts")
     work = editor.page.evaluate("work")
     # Most of them are parts of a string, which the browser does not copy.
-    assert work["texts"] / keys <= most, work
+    assert work["texts"] / keys <= 60, work
     assert work["laidOut"] / keys <= 5_000, work
     assert (layouts() - before) / keys <= 40
 
