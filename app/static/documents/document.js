@@ -4,7 +4,7 @@
 /**
  * A document without its text. `title`: given by the writer; if empty, `opening`, the beginning of the first line, is
  * shown. `caret`: start and end of the selection. `privateRanges`: ranges that were typed in incognito.
- * `unsure`: all of the text is private because another program wrote it. `keys`: see counts.js. `stores`: files of base
+ * `unsure`: all of the text is private, because another program wrote it and it may contain private text. `keys`: see counts.js. `stores`: files of base
  * stores that this document uses beside those that all documents use. `created`, `changed`, `binned`: ms since 1970;
  * `binned` is null outside the bin.
  * `revision`: identifies the stored text; empty if the document was never stored.

@@ -12,24 +12,39 @@ import { finder } from "../shared/dom.js";
 export function setUpDocumentBand(root, documents, { textarea, toast }) {
   const find = finder(root);
   const long = find(".bd-long");
-  const divide = /** @type {HTMLButtonElement} */ (find("[data-do=divide]"));
+  const unsure = find(".bd-unsure");
 
   const most = MOST_EDITED.toLocaleString("en");
   find(".bd-long span").textContent = `This text has more than ${most} characters, so it can be read and not edited.`;
 
   function draw() {
     long.hidden = !textarea.readOnly;
+    unsure.hidden = !documents.current.unsure;
   }
 
-  divide.addEventListener("click", async () => {
-    divide.disabled = true; // a second click would divide the first part
-    try {
-      toast(await documents.divide(), { long: true });
-    } catch (error) {
-      toast(error instanceof Error ? error.message : String(error), { long: true });
-    } finally {
-      divide.disabled = false;
-    }
+  /**
+   * @param {string} name of the button
+   * @param {() => Promise<string>} action returns what was done, for the writer
+   */
+  function onClick(name, action) {
+    const button = /** @type {HTMLButtonElement} */ (find(`[data-do=${name}]`));
+    button.addEventListener("click", async () => {
+      button.disabled = true; // a second click would divide the first part, too
+      try {
+        toast(await action(), { long: true });
+      } catch (error) {
+        toast(error instanceof Error ? error.message : String(error), { long: true });
+      } finally {
+        button.disabled = false;
+      }
+    });
+  }
+
+  onClick("divide", () => documents.divide());
+  onClick("make-public", async () => {
+    await documents.makePublic(documents.current.id);
+    draw();
+    return `“${documents.title}” is not private: stores that learn may learn it.`;
   });
   for (const name of ["pd-text", "pd-document"]) root.addEventListener(name, draw);
   draw();

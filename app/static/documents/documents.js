@@ -111,14 +111,11 @@ export class Documents {
     /** @type {number[][]} */
     const typedPrivately = editor.incognito ? [[document.text.length, text.length]] : [];
     editor.setText(text, start, [...document.privateRanges, ...typedPrivately]);
+    if (document.unsure) editor.privacy.hideAll();
     if (end !== start) editor.textarea.setSelectionRange(start, end);
     // The browser scrolls to the caret by itself only if the text has the focus.
     if (place) scrollTo(editor.textarea, place.scroll);
     else scrollToCaret(editor.textarea);
-    if (document.unsure) {
-      const how = "If nothing in it is, say so under Documents.";
-      editor.notices.toast(`All of this text counts as private, because another program wrote it. ${how}`, { long: true });
-    }
     if (document.revision) keepLastDocument(document.id);
     this.saving.keepPlace();
     this.lock.showElsewhere(null);
