@@ -192,7 +192,7 @@ def _stem(word: str) -> str:
 
 
 _WORD_STARTS = regex.compile(r"(?<!\w)(?=\w)|(?=[^\w\s])|(?=\s)")
-_BEFORE_A_SPACE = regex.compile(r"[^\s\p{Ps}\p{Pi}'’-]$")  # an end that needs a space before the next word
+_BEFORE_A_SPACE = regex.compile(r"[^\s\p{Ps}\p{Pi}'’-]\Z")  # an end that needs a space before the next word
 _AFTER_A_SPACE = regex.compile(
     r"(?![\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])[\p{L}\p{N}\p{Ps}\p{Pi}\"]"
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LONGEST_MS = 10_000.0  # of one key, look or taking
 MOST_OFFSET = 2.0  # log-odds
-INKS = (0.5, 0.2)  # the chances from which on a row has dark and grey ink on the page (draft_list.js); below, faint
+INKS = (0.5, 0.2)  # the chances from which on a row has dark and grey ink on the page (drafting.js); below, faint
 
 
 class Showing(Strict):
@@ -54,6 +54,11 @@ def chances_of(paths: list[RowPath], showing: Showing) -> dict[int, float]:
     return {path.id: round(chance, 4) for path, chance in zip(paths, branch_chances(paths), strict=True)}
 
 
+def ink_of(chance: float) -> int:
+    """How dark the ink of a row is: 2 dark, 1 grey, 0 faint."""
+    return sum(chance >= least for least in INKS)
+
+
 def decided(paths: list[RowPath], chances: Mapping[int, float], showing: Showing, sure: float) -> dict[str, Any]:
     """The fields of an event about complete drafts: `pays`, the rows that save time, best first, each up to where it is
     worth showing; and `ghost`, the number of the best row if all are shown: of those with the darkest ink the one that
@@ -75,7 +80,7 @@ def decided(paths: list[RowPath], chances: Mapping[int, float], showing: Showing
 
     def rank(path: RowPath) -> tuple[float, ...]:
         chance = chances[path.id]
-        return sum(chance >= ink for ink in INKS), expected_ms(path, costs), chance, -path.id
+        return ink_of(chance), expected_ms(path, costs), chance, -path.id
 
     best = max(paths, key=rank, default=None)
     return {"pays": pays, "ghost": None if best is None else best.id}

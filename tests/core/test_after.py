@@ -20,6 +20,7 @@ from core.ngram import Interpolation
 from core.session import Session
 from core.text import spaced, without_repeated
 from tests.completing import complete
+from tests.shared_cases import cases
 from tests.table_model import Letters, TableModel, words
 
 
@@ -48,19 +49,10 @@ def test_a_growing_draft_shows_no_word_that_it_loses_later() -> None:
     assert without_repeated(" over la", " lazy dog") == " over la"
 
 
-@pytest.mark.parametrize(
-    ("draft", "after", "inserted"),
-    [
-        ("the boxes", "for it", "the boxes "),
-        ("the boxes", " for it", "the boxes"),
-        ("the boxes", ". Then", "the boxes"),
-        ("the (", "big) box", "the ("),
-        ("箱", "子", "箱"),
-        ("", "for it", ""),
-    ],
-)
-def test_a_draft_does_not_join_the_next_word(draft: str, after: str, inserted: str) -> None:
-    assert spaced(draft, after) == inserted
+@pytest.mark.parametrize("case", cases("spacing"))
+def test_a_draft_repeats_nothing_of_what_follows_and_does_not_join_the_next_word(case: dict[str, Any]) -> None:
+    draft, after = case["draft"], case["after"]
+    assert spaced(without_repeated(draft, after), after) == case["inserted"]
 
 
 class SpacedWords(Letters):

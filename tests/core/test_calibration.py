@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from core.calibration import FITTED, UNCHANGED, CutCalibration, Making, calibration_of, fitted, with_offset
 from core.errors import InputError
+from tests.shared_cases import cases
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
@@ -28,6 +29,13 @@ def test_an_offset_is_added_to_the_log_odds_and_taken_off_again(logprob: float, 
     assert (moved > logprob) == (offset > 0) or abs(offset) < 1e-6 or moved == pytest.approx(logprob)
     assert with_offset(moved, -offset) == pytest.approx(logprob, rel=1e-6, abs=1e-9)
     assert [with_offset(fixed, offset) for fixed in (0.0, -math.inf)] == [0.0, -math.inf]
+
+
+@pytest.mark.parametrize("case", cases("offsets"))
+def test_an_offset_corrects_a_chance(case: dict[str, float]) -> None:
+    chance = case["chance"]
+    moved = with_offset(math.log(chance) if chance else -math.inf, case["offset"])
+    assert math.exp(moved) == pytest.approx(case["corrected"])
 
 
 @pytest.mark.parametrize("points", [((0, 0), (0.5, 0.6), (0.4, 0.7), (1, 1)), ((0.1, 0), (1, 1)), ((0, 0),)])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations, product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from core.errors import InputError
 from core.present import TextDraft
 from core.time_saved import Costs, Cut, Fitted, PayingRows, RowPath, branch_chances, expected_ms
 from core.time_saved import rows_that_pay as chosen
+from tests.shared_cases import cases
 
 PLAIN = Fitted(looks=1)  # so that these tests do not depend on what was fitted
 WORDS = (" a", " be", " deer", ", so")
@@ -153,6 +155,18 @@ def test_a_single_row_is_shown_up_to_its_best_cut_if_that_is_worth_the_look() ->
     assert fast.ghost is not None
     assert fast.ghost.text == " rather unlikely"
     assert rows_that_pay([one], Costs(120, 50, 0, None)).rows[0].text == " rather"
+
+
+@pytest.mark.parametrize("case", cases("costs"))
+def test_what_a_row_saves_that_is_taken_whole_or_word_by_word(case: dict[str, Any]) -> None:
+    """The row is right up to the end of the last word taken, and goes on if it is taken word by word."""
+    taken = case["taken"]
+    ends = [len("".join(taken[: n + 1])) for n in range(len(taken))]
+    cuts, text = tuple(Cut(end, 0.0) for end in ends), "".join(taken)
+    if len(taken) > 1:
+        text += " and"
+        cuts += (Cut(len(text), -math.inf),)
+    assert expected_ms(RowPath(0, text, cuts, case["replaced"]), Costs()) == case["saved_ms"]
 
 
 def test_two_keys_are_not_worth_a_row_to_a_fast_writer() -> None:

@@ -5,7 +5,7 @@
  */
 
 import { newElement, setText } from "../shared/dom.js";
-import { branches, commonEnds, isRightToLeft, percent, slipOf, upToWord } from "./drafting.js";
+import { branches, commonEnds, inkOf, isRightToLeft, percent, slipOf, upToWord } from "./drafting.js";
 import { drawMarked, marks, tokens } from "./marks.js";
 
 /** @typedef {import("./rows.js").Row} Row */
@@ -17,8 +17,6 @@ const TAILS = {
   checked: "computed together with the other drafts, then checked",
 };
 const EXPLAINED = "How likely you are to continue this way";
-/** The strengths of ink, and from which probability on a draft has them. @type {[string, number][]} */
-const INKS = [["dark", 0.5], ["grey", 0.2], ["faint", 0]];
 
 export class DraftList {
   /**
@@ -84,7 +82,7 @@ export class DraftList {
       setText(chance, draft ? percent(likely) : "");
       const share = String(Math.round(likely * 100) / 100);
       if (option.style.getPropertyValue("--chance") !== share) option.style.setProperty("--chance", share);
-      const [ink] = INKS.find(([, least]) => likely >= least) ?? INKS[0];
+      const ink = inkOf(likely);
       if (option.dataset.ink !== ink) option.dataset.ink = ink;
     });
     this.below.toggleAttribute("data-marked", marked);

@@ -61,7 +61,7 @@ export function mayAgree(drafts, typed) {
  * @param {string} after
  */
 export function fitted(part, after) {
-  const next = after[0] ?? "";
+  const [next = ""] = after; // a character, not half of one
   if (!next || next === "\n") return part;
   const whole = part.trimEnd();
   const repeated = overlap(whole, after.slice(0, part.length + 20).trimStart());
@@ -73,7 +73,6 @@ export function fitted(part, after) {
 
 const STICKS = /[^\s\p{Ps}\p{Pi}'’-]$/u; // an end that needs a space before the next word
 const BEGINS = /[\p{L}\p{N}\p{Ps}\p{Pi}"]/u;
-const WORD = /[\p{L}\p{N}]/u;
 
 /**
  * How many characters at the end of `part` are also at the beginning of `after`: whole words or punctuation.
@@ -82,7 +81,7 @@ const WORD = /[\p{L}\p{N}]/u;
  */
 function overlap(part, after) {
   const inside = (/** @type {string} */ text, /** @type {number} */ at) =>
-    WORD.test(text[at - 1] ?? "") && WORD.test(text[at] ?? "");
+    /[\p{L}\p{N}]$/u.test(text.slice(0, at)) && /^[\p{L}\p{N}]/u.test(text.slice(at));
   for (let n = Math.min(part.length, after.length); n > 0; n--) {
     if (part.endsWith(after.slice(0, n)) && !inside(part, part.length - n) && !inside(after, n)) return n;
   }
@@ -220,9 +219,29 @@ const STRIDE = 4096;
  * @param {string} before
  */
 export function cropped(before) {
-  if (before.length < WINDOW) return before.toWellFormed(); // UTF-8 cannot encode lone surrogates
+  if (before.length <= WINDOW) return wellFormed(before);
   const start = Math.floor((before.length - STRIDE) / STRIDE) * STRIDE;
-  return before.slice(start).replace(/^[\uDC00-\uDFFF]/, "").toWellFormed();
+  return wellFormed(before.slice(start));
+}
+
+const FOLLOWING = 256;
+
+/**
+ * The beginning of the text after the caret that requests contain; "" if it is only white space.
+ * @param {string} after
+ */
+export function following(after) {
+  const beginning = after.slice(0, FOLLOWING);
+  return beginning.trim() ? wellFormed(beginning) : "";
+}
+
+/**
+ * A part of a text without the halves of characters that were cut at its ends. UTF-8 cannot encode others either, so each
+ * becomes U+FFFD.
+ * @param {string} part
+ */
+export function wellFormed(part) {
+  return part.replace(/^[\uDC00-\uDFFF]|[\uD800-\uDBFF]$/g, "").toWellFormed();
 }
 
 const RTL = /[\u0591-\u08FF\uFB1D-\uFDFD\uFE70-\uFEFC\u{10800}-\u{10FFF}\u{1E800}-\u{1EFFF}]/u;
@@ -252,6 +271,18 @@ export function hasHugeParagraph(text) {
 }
 
 const HUGE = 20_000;
+
+/** The strengths of ink, and from which probability on a draft has them. @type {[string, number][]} */
+const INKS = [["dark", 0.5], ["grey", 0.2], ["faint", 0]];
+
+/**
+ * The ink of a row with this chance; app/service/showing.py knows it, too.
+ * @param {number} chance
+ */
+export function inkOf(chance) {
+  const [ink] = INKS.find(([, least]) => chance >= least) ?? INKS[0];
+  return ink;
+}
 
 /**
  * A probability as a rounded percentage.

@@ -8,6 +8,7 @@
  * when the text is copied or downloaded.
  */
 
+import { wellFormed } from "./drafting.js";
 import { setText } from "../shared/dom.js";
 import { setIncognito } from "../shared/memory.js";
 import { tellOtherTabs, whenOthersRemove } from "../shared/removals.js";
@@ -171,7 +172,7 @@ export class Learning {
    * @param {boolean} finished
    */
   learn(text, finished) {
-    this.queue.push({ text: text.slice(-LONGEST), finished });
+    this.queue.push({ text: wellFormed(text.slice(-LONGEST)), finished });
     if (this.queue.length > WAITING) this.queue.shift();
     this.send();
   }

@@ -262,7 +262,7 @@ const meanOf = (counts) => counts.reduce((total, count, bin) => total + count * 
  * @param {number} p
  * @param {number} offset
  */
-const withOffset = (p, offset) => (p > 0 ? 1 / (1 + ((1 - p) / p) * Math.exp(-offset)) : 0);
+export const withOffset = (p, offset) => (p > 0 ? 1 / (1 + ((1 - p) / p) * Math.exp(-offset)) : 0);
 
 /**
  * @param {number[]} counts by bin

@@ -9,13 +9,12 @@
  */
 
 import { MOST_EDITED, inLines } from "../documents/document.js";
-import { hasHugeParagraph, isWritingPlace } from "./drafting.js";
+import { following, hasHugeParagraph, isWritingPlace } from "./drafting.js";
 import { insertAsTyped } from "./inserting.js";
 import { emit } from "../shared/dom.js";
 import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
 
-const FOLLOWING = 256; // characters after the caret in requests
 const CAUSED_WITHIN = 1000; // ms from a key to the change that it causes
 
 export class TextField {
@@ -223,9 +222,7 @@ export class TextField {
 
   /** The beginning of the text after the caret, for requests; "" if it is only white space. */
   after() {
-    const { selectionEnd } = this.textarea;
-    const after = this.text.slice(selectionEnd, selectionEnd + FOLLOWING);
-    return after.trim() ? after : "";
+    return following(this.text.slice(this.textarea.selectionEnd));
   }
 
   /** Whether drafts belong at the caret: it is at the end of a line, or after a word that was just typed. */

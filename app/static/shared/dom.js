@@ -11,10 +11,13 @@ export function finder(root) {
 }
 
 /**
- * Calls a function at the next frame. `requestAnimationFrame` itself is slow in this page: see `FRAMES` in page.py.
- * @type {(draw: FrameRequestCallback) => number}
+ * Call a function at the next frame. `requestAnimationFrame` itself is slow in this page: see `FRAMES` in page.py.
+ * @param {FrameRequestCallback} draw
  */
-export const onFrame = /** @type {any} */ (requestAnimationFrame).soon ?? requestAnimationFrame;
+export function onFrame(draw) {
+  const request = /** @type {any} */ (requestAnimationFrame).soon ?? requestAnimationFrame;
+  request(draw);
+}
 
 /**
  * @template {keyof HTMLElementTagNameMap} Tag

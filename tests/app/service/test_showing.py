@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +10,10 @@ import pytest
 from app.options.settings import DraftSettings
 from app.service import showing
 from app.service.requests import DraftRequest
-from app.service.showing import INKS, Showing, chances_of
-from core.time_saved import END_BELOW, Cut, RowPath
+from app.service.showing import Showing, chances_of, ink_of
+from core.time_saved import END_BELOW, Costs, Cut, RowPath
+from tests.shared_cases import cases
 
-DRAFT_LIST = Path(__file__).parents[3] / "app/static/editor/draft_list.js"
 ROWS = [
     RowPath(0, " the", (Cut(4, math.log(0.4)),)),
     RowPath(2, " nevertheless", (Cut(13, math.log(0.2)),)),
@@ -42,8 +41,11 @@ def test_the_ghost_saves_most_of_the_rows_with_the_darkest_ink() -> None:
     assert decided([*ROWS, dark, faint], Showing(), sure=0.3)["ghost"] == 1  # saves nothing, and is likeliest by far
     assert decided([*ROWS, faint], Showing(), sure=0.3)["ghost"] == 2
     assert decided([ROWS[0], faint], Showing(), sure=0.3)["ghost"] == 0
-    assert '[["dark", 0.5], ["grey", 0.2], ["faint", 0]]' in DRAFT_LIST.read_text()
-    assert INKS == (0.5, 0.2)
+
+
+@pytest.mark.parametrize("case", cases("inks"))
+def test_the_ink_of_a_row_is_that_of_the_page(case: dict[str, Any]) -> None:
+    assert ("faint", "grey", "dark")[ink_of(case["chance"])] == case["ink"]
 
 
 def test_the_writers_own_offset_moves_every_probability_by_the_same_log_odds() -> None:
@@ -52,6 +54,11 @@ def test_the_writers_own_offset_moves_every_probability_by_the_same_log_odds() -
     assert chances_of(ROWS, own) == {0: 0.6667, 2: 0.4286}
     assert decided(ROWS[1:], own, sure=0.3)["pays"][0]["chance"] == 0.4286
     assert decided(ROWS, Showing(offset=-2), sure=0.3)["pays"] == []
+
+
+def test_the_page_leaves_out_what_is_published_and_sends_any_offset_that_it_fits() -> None:
+    assert Showing().costs == Costs()
+    assert {Showing(offset=case["offset"]).offset for case in cases("offsets")} >= {-2.0, 2.0}
 
 
 def test_the_surer_the_fewer_rows() -> None:

@@ -18,11 +18,14 @@ from pydantic import TypeAdapter
 from starlette.routing import Mount, Route
 
 from app.clients.choices import Choices, begun_at_the_end, whole_words
+from app.clients.requests import STRIDE, cropped
+from app.service.requests import DraftRequest
 from app.service.service import DraftService
 from app.web.site import create_app, create_service_app
 from app.wire.bounds import MOST_NAMES, MOST_STOPS
 from app.wire.refusals import BODIES
 from tests.fake_autocomplete import FakeAutocomplete
+from tests.shared_cases import cases
 
 # A route that reads a body by itself: an upload, which `MAX_FILE` bounds.
 STREAMED = {"/api/stores/add"}
@@ -168,6 +171,21 @@ def test_parts_of_an_address_are_refused_as_bodies_are(client: TestClient) -> No
     assert (response.status_code, "longer than 64" in response.json()["message"]) == (422, True)
     assert "longer than 200" in client.get("/v1/models/" + "a" * 201).json()["error"]["message"]
     assert client.post("/api/stores/add").json()["message"] == "query.store is missing. query.name is missing."
+
+
+# ---------------------------------------------------------------- how much of a text is sent
+
+
+@pytest.mark.parametrize("case", cases("lengths"))
+def test_the_server_accepts_as_much_text_as_the_page_sends(case: dict[str, Any]) -> None:
+    body = DRAFTS | {case["field"]: "x" * case["sent"]}
+    assert len(getattr(DraftRequest(**body), case["field"])) == case["sent"]
+
+
+@pytest.mark.parametrize("case", cases("windows"))
+def test_the_text_of_a_program_is_cut_where_the_page_would_cut_it(case: dict[str, int]) -> None:
+    length = case["strides"] * STRIDE + case["more"]
+    assert length - len(cropped("x" * length)) == case["start"] * STRIDE
 
 
 # ---------------------------------------------------------------- stops

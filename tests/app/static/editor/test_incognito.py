@@ -107,33 +107,6 @@ def test_every_match_is_replaced_around_private_text(learner: Learner) -> None:
     finish(learner)
 
 
-def test_private_ranges_after_every_match_is_replaced(learner: Learner) -> None:
-    """Against a second, slow computation: character by character."""
-    rng = random.Random(3)
-    code = "async (cases) => { const { matches, rangesAfter } = await import('/page/editor/find.js');"
-    code += " return cases.map(([t, w, o, r]) => rangesAfter(r, matches(t, w, Infinity),"
-    code += " { removed: w.length, inserted: o.length, all: t.length }, false)) }"
-    cases: list[tuple[str, str, str, list[list[int]]]] = []
-    for _ in range(200):
-        text = "".join(rng.choice("ab") for _ in range(rng.randrange(1, 30)))
-        ends = sorted(rng.sample(range(len(text) + 1), min(4, len(text) + 1)) if len(text) > 3 else [0, len(text)])
-        cases.append(
-            (text, rng.choice(["a", "ab", "ba"]), rng.choice(["", "x", "xyz"]), [ends[:2], ends[2:4]][: len(ends) // 2])
-        )
-    for (text, what, other, ranges), after in zip(cases, learner.page.evaluate(code, cases), strict=True):
-        private = [any(a <= i < b for a, b in ranges) for i in range(len(text))]
-        expected: list[bool] = []
-        at = 0
-        while at < len(text):
-            if text.startswith(what, at):
-                expected += [any(private[at : at + len(what)])] * len(other)
-                at += len(what)
-            else:
-                expected.append(private[at])
-                at += 1
-        assert [any(a <= i < b for a, b in after) for i in range(len(expected))] == expected
-
-
 def test_enter_inside_the_paragraph_and_in_another_deleted_and_undone_then_cut_and_pasted_with_more_around_it(
     learner: Learner,
 ) -> None:
@@ -352,36 +325,6 @@ def test_whatever_is_done_later(learner: Learner) -> None:
     learner.press("Control+End")
     learner.press("Enter")
     finish(learner)
-
-
-# The text and its private ranges after each edit: [at, removed, inserted]; Greek is private.
-EDITED = """async (edits) => {
-    const { difference, joined, moved } = await import("/page/editor/privacy.js");
-    let text = "", ranges = [];
-    return edits.map(([at, removed, inserted]) => {
-        const now = text.slice(0, at) + inserted + text.slice(at + removed);
-        const edit = difference(text, now, at + inserted.length);
-        ranges = moved(ranges, edit);
-        if (/[α-ω]/.test(inserted)) ranges = joined([...ranges, [edit.at, edit.at + edit.inserted]]);
-        return [text = now, ranges];
-    });
-}"""
-
-
-def test_ranges_follow_any_edit(context: BrowserContext, server: Server) -> None:
-    """The ranges of a text are where its Greek letters are, after each of many edits."""
-    page = context.new_page()
-    page.goto(server.url + "/page/icon.svg")
-    for seed in range(5):
-        dice, length, edits = random.Random(seed), 0, []
-        for _ in range(150):
-            at = dice.randint(0, length)
-            removed = min(dice.choice([0, 0, 1, 5]), length - at)
-            inserted = dice.choice(["", "abc", "αβγ", "a", "ω"])
-            edits.append([at, removed, inserted])
-            length += len(inserted) - removed
-        for text, ranges in page.evaluate(EDITED, edits):
-            assert [list(match.span()) for match in re.finditer("[α-ω]+", text)] == ranges
 
 
 def tabs(learner: Learner, since: int) -> set[str]:

@@ -1,5 +1,5 @@
-"""What a key inserts: the text that stood on the page when the writer decided, whatever has arrived since; what the
-page shows while the server is slow; and the times that it measures."""
+"""What a key inserts: the text that stood on the page when the writer decided, whatever has arrived since; and what the
+page shows while the server is slow."""
 
 from __future__ import annotations
 
@@ -166,55 +166,6 @@ def test_after_two_seconds_without_an_answer_rows_are_dim_and_a_word_says_slow_u
     page.press("Escape")  # nobody waits any more
     expect(slow).to_be_hidden()
     page.fake.held_after = None
-
-
-# ---------------------------------------------------------------- the times
-
-
-def test_a_time_is_counted_from_the_first_sight_of_the_text_that_is_taken(page: Editor) -> None:
-    seen = """async (ends) => {
-        const { Seen, TAB } = await import("/page/editor/seen.js");
-        const seen = new Seen(), drafted = (text) => text && { text, anchor: "I am", origin: 4, lineage: 1 };
-        for (const [at, ...places] of ends) seen.show(places.map(drafted), "I am", at);
-        seen.show(ends.at(-1).slice(1).map((text) => drafted(text && " not sure yet")), "I am n", 1000);
-        const read = seen.read(TAB, "I am n", 1500);
-        return [read.text, read.since(2), read.since(read.text.length)];
-    }"""
-    grown = [[100, " not"], [700, " not sure"]]
-    assert page.page.evaluate(seen, grown) == ["ot sure yet", 100, 1000]
-    replaced = [[100, " never"], [700, " not sure"]]
-    assert page.page.evaluate(seen, replaced) == ["ot sure yet", 700, 1000]
-    first_in_a_row = [[100, " never", None, " not"], [700, " not sure", None, " not sure"]]  # then also in grey
-    assert page.page.evaluate(seen, first_in_a_row)[1] == 100
-
-
-PACE = """async ([keys, takes]) => {
-    const { Pace } = await import("/page/editor/pace.js");
-    localStorage.removeItem("polydraft.pace");
-    const pace = new Pace(() => false);
-    let now = 0;
-    for (const [ms, times] of keys) for (let i = 0; i < times; i++) pace.typed((now += ms));
-    for (const [ms, times] of takes) for (let i = 0; i < times; i++) pace.taken(9, ms, false);
-    const { key_ms, take_ms } = pace.costs;
-    return { key_ms, take_ms, keys: pace.keys, pause: pace.pause, thought: pace.thought.count };
-}"""
-
-
-def test_impossible_times_are_no_part_of_a_writers_speed_and_pauses_for_thought_are_counted_apart(page: Editor) -> None:
-    def measured(keys: list[tuple[float, int]], takes: list[tuple[float, int]]) -> dict[str, float]:
-        return page.page.evaluate(PACE, [keys, takes])
-
-    writer = measured([(60_000, 1), (150, 300), (3000, 40), (5, 500)], [(22, 300), (900, 30)])
-    assert writer["keys"] == 300
-    assert writer["thought"] == 40
-    assert writer["key_ms"] == pytest.approx(150, rel=0.1)
-    assert writer["take_ms"] == pytest.approx(900, rel=0.1)
-    assert writer["pause"] == 1000
-    assert measured([], [(22, 300)])["take_ms"] == 700  # the published mean
-    slow = measured([(60_000, 1), (900, 300), (8000, 40)], [])
-    assert slow["key_ms"] == pytest.approx(900, rel=0.1)
-    assert slow["pause"] == pytest.approx(2700, rel=0.1)
-    assert slow["thought"] == 40
 
 
 def test_where_text_follows_the_word_stands_in_the_line_of_the_caret_also_while_the_text_scrolls(page: Editor) -> None:
