@@ -33,17 +33,17 @@ def drafting(page: Editor, text: str) -> None:
     page.read()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("when", ["always", "time"])
-def test_of_500_takings_at_any_moment_none_inserts_another_text_than_stood_there_200_ms_before_and_no_end_moves_back(
+def test_no_taking_at_any_moment_inserts_another_text_than_stood_there_200_ms_before_and_no_end_moves_back(
     page: Editor, when: str
 ) -> None:
+    """With the real keys, clicks and answers; taking.test.mjs tries thousands without a page."""
     page.page.evaluate("(when) => polydraft.showing.choose(when)", when)
-    did = page.page.evaluate(TAKINGS, [7, 500, when == "time"])
+    did = page.page.evaluate(TAKINGS, [7, 100, when == "time"])
     assert did["wrong"] == [], did["wrong"][0]
     assert did["shrunk"] == [], did["shrunk"][0]
-    assert did["counts"]["inserted"] > 150, did["counts"]
-    assert did["counts"]["refused"] > 50, did["counts"]
+    assert did["counts"]["inserted"] > 30, did["counts"]
+    assert did["counts"]["refused"] > 10, did["counts"]
 
 
 # Presses a key as soon as the first row shows another text.
