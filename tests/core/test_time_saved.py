@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from core.calibration import CutCalibration
 from core.errors import InputError
 from core.present import TextDraft
-from core.time_saved import Costs, Cut, Fitted, PayingRows, RowPath, branch_chances, expected_ms
+from core.time_saved import Costs, Cut, Fitted, PayingRows, RowPath, branch_chances, expected_ms, is_new
 from core.time_saved import rows_that_pay as chosen
 from tests.shared_cases import cases
 
@@ -183,6 +183,11 @@ def test_a_row_on_the_screen_costs_no_look_unless_it_grows() -> None:
     assert [(one.text, one.new) for one in kept.rows] == [(" some", False)]
     assert rows_that_pay(rows, c, [" so"]) == PayingRows()
     assert rows_that_pay(rows, c, [" something"]) == PayingRows()  # " some" is not a word of it
+
+
+@pytest.mark.parametrize("case", cases("looks"))
+def test_a_row_costs_a_look_unless_its_words_are_on_the_screen(case: dict[str, Any]) -> None:
+    assert is_new(case["text"], case["shown"]) == case["new"]
 
 
 def test_rows_with_one_beginning_are_worth_less_together() -> None:

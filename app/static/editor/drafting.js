@@ -210,6 +210,17 @@ export function commonEnds(texts, own) {
   });
 }
 
+/**
+ * Whether a row must be read: it is none of those on the screen, and not the first words of one. core/time_saved.py
+ * charges a look for it, too.
+ * @param {string} text
+ * @param {string[]} shown
+ */
+export function isNew(text, shown) {
+  const goesOn = (/** @type {string} */ other) => /[\p{L}\p{N}'’]$/u.test(text) && /^[\p{L}\p{N}'’]/u.test(other.slice(text.length));
+  return !shown.some((other) => other.startsWith(text) && !goesOn(other));
+}
+
 const WINDOW = 8192;
 const STRIDE = 4096;
 

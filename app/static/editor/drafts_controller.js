@@ -13,7 +13,7 @@
  *   pause ── all drafts are displayed, with their full length, until the next key
  */
 
-import { hasEnoughLeft, mayAgree } from "./drafting.js";
+import { hasEnoughLeft, isNew, mayAgree, restOf } from "./drafting.js";
 import { Outcomes } from "./outcomes.js";
 import { Requests } from "./requests.js";
 import { Slow } from "./slow.js";
@@ -59,8 +59,8 @@ export class DraftsController {
     this.timers = new Timers();
     /** Whether the drafts must grow as soon as the running request has ended. */
     this.growWaits = false;
-    /** The lineages of the displayed rows. @type {Set<number>} */
-    this.appeared = new Set();
+    /** The drafts of the rows when looks were last counted. @type {import("./drafting.js").PlacedDraft[]} */
+    this.appeared = [];
     this.slow = new Slow(root, () => view.layout.placeNotes());
     /** The drafts that the latest request included, see `requestDrafts`; the request for their full length does too. */
     this.included = { wanted: false };
@@ -83,7 +83,7 @@ export class DraftsController {
       keystrokes: 0,
       requests: 0,
       avoided: 0,
-      /** Rows that were displayed and had not been before. */
+      /** Rows that had to be read: displayed, and not as far before. */
       newRows: 0,
       /** Key down to the first draft in the page, for keys that no draft agreed with. @type {number[]} */
       firstMs: [],
@@ -402,7 +402,7 @@ export class DraftsController {
     const shortens = request.forSettings && line.done;
     if (line.done || !request.decides) this.place(request.before, before, line, { settled, shortens });
     this.draw();
-    if (line.done) this.countLooks();
+    if (line.done) this.countLooks(before);
     this.recordTimes(request, line.done, settled);
     if (settled) emit(this.root, "pd-settled", line.drafts.length);
   }
@@ -439,14 +439,19 @@ export class DraftsController {
     this.view.draw({ decides: this.decides });
   }
 
-  /** Count the rows that have appeared, and later those that were probably read. */
-  countLooks() {
-    const lineages = this.rows.all.flatMap(({ draft, live }) => (draft && live ? [draft.lineage] : []));
-    const fresh = lineages.filter((lineage) => !this.appeared.has(lineage));
-    this.appeared = new Set(lineages);
-    this.pace.looked(fresh.length);
-    this.counters.newRows += fresh.length;
-    this.timers.later("read", this.pace.readAfter, () => this.pace.read(fresh.length));
+  /**
+   * Count the looks at rows that have appeared or grown, and later the rows that were probably read.
+   * @param {string} before
+   */
+  countLooks(before) {
+    const seen = this.appeared.flatMap((draft) => restOf(draft, before) || []);
+    const looks = this.rows.shown.filter((rest) => isNew(rest, seen)).length;
+    const drafts = this.rows.all.flatMap(({ draft, live }) => (draft && live ? [draft] : []));
+    const fresh = drafts.filter(({ lineage }) => !this.appeared.some((other) => other.lineage === lineage)).length;
+    this.appeared = drafts;
+    this.pace.looked(looks);
+    this.counters.newRows += looks;
+    this.timers.later("read", this.pace.readAfter, () => this.pace.read(fresh));
   }
 
   /**
@@ -488,6 +493,7 @@ export class DraftsController {
   /** Remove all drafts. */
   close() {
     this.rows.clear();
+    this.appeared = [];
     this.view.seen.forget();
     this.draw();
   }

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import {
-  branches, cropped, firstWord, fitted, following, inkOf, sharedBeginning, upToWord, wellFormed,
+  branches, cropped, firstWord, fitted, following, inkOf, isNew, sharedBeginning, upToWord, wellFormed,
 } from "../../../../app/static/editor/drafting.js";
 import { cases } from "../cases.mjs";
 
@@ -17,6 +17,10 @@ test("a draft repeats nothing of what follows and does not join the next word", 
 
 test("the ink of a row is that of its chance", () => {
   for (const { chance, ink } of cases("inks")) assert.equal(inkOf(chance), ink, `${chance}`);
+});
+
+test("a row costs a look unless its words are on the screen", () => {
+  for (const { text, shown, new: costs } of cases("looks")) assert.equal(isNew(text, shown), costs, `${text} beside ${shown}`);
 });
 
 test("the window sent has a stable start", () => {

@@ -276,13 +276,9 @@ def begin_again(drafting: Editor) -> None:
     drafting.wait_for_drafts(MARKET, RIVER, HOME)
 
 
-KEYS = [
-    ({"code": "Digit3", "key": "3", "altKey": True, "shiftKey": True}, " home"),  # French: Shift for digits
+KEYS = [  # combos.test.mjs has those of other keyboards
     ({"code": "Digit3", "key": '"', "altKey": True}, HOME),  # French, without Shift
-    ({"code": "Digit3", "key": "‹", "altKey": True, "shiftKey": True}, " home"),  # a Mac's Option and Shift
-    ({"code": "Digit3", "key": "#", "altKey": True, "ctrlKey": True}, ""),  # AltGr on Windows
     ({"code": "Digit3", "key": "³", "altKey": True, "modifierAltGraph": True}, ""),  # AltGr
-    ({"code": "Numpad3", "key": "PageDown", "altKey": True, "shiftKey": True}, ""),
 ]
 
 
@@ -457,11 +453,10 @@ def test_each_action_can_have_another_key_conflicts_are_named_and_after_ten_take
 def test_enter_goes_on_with_lists_and_tab_takes_the_draft_of_an_empty_line_and_indents_it_where_there_is_none(
     editor: Editor,
 ) -> None:
-    for first, second in (("- eggs", "- milk"), ("9. eggs", "10. milk"), ("  a) x", None)):
-        editor.put(first)
-        editor.press("Enter")
-        editor.write("milk")
-        assert editor.text == f"{first}\n{second or 'milk'}"
+    editor.put("9. eggs")
+    editor.press("Enter")
+    editor.write("milk")
+    assert editor.text == "9. eggs\n10. milk"
     editor.put("- eggs")
     editor.press("Enter", "Enter")
     assert editor.text == "- eggs\n"

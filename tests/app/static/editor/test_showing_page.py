@@ -205,13 +205,16 @@ def test_a_pause_shows_all_drafts_and_the_next_key_takes_away_what_does_not_pay_
     page.wait_for_drafts(HILL, HOUSE, ROAD)  # after a second
     page.settle()
     assert page.ghost() == HILL
+    assert page.counters()["newRows"] == 3
 
     clear(page)
     page.fake.pays = {0: " to"}
+    looked = page.counters()["newRows"]
     page.put(LATER)
     page.wait(lambda: page.ghost() == " to", "the ghost")
     page.wait_for_drafts(HOUSE, HILL, ROAD)  # after a second
     assert page.fake.requests[-1]["grow"] is True
+    page.wait(lambda: page.counters()["newRows"] == looked + 4, "a look also at the row that has grown")
     page.fake.script, page.fake.pays = {"went ": ("to the house", "up", "along")}, {}
     page.write(" ")
     page.wait(lambda: page.drafts() == [] and page.ghost() == "", "no rows")
