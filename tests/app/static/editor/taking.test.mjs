@@ -125,13 +125,13 @@ const shorter = (earlier, later) => later.text.startsWith(earlier.text) && later
 });
 
 for (const decides of [false, true]) {
-  test(`of 5000 takings none inserts another text than stood there 200 ms before, and no end moves back: ${decides ? "rows that save time" : "all rows"}`, () => {
+  test(`of 2000 takings none inserts another text than stood there 200 ms before, and no end moves back: ${decides ? "rows that save time" : "all rows"}`, () => {
     const page = new Page(decides);
     mock.method(performance, "now", () => page.clock);
     const below = dice(7);
     const server = new Server(page, below);
     const counts = { inserted: 0, refused: 0 };
-    for (let n = 0; n < 5000; n++) {
+    for (let n = 0; n < 2000; n++) {
       page.clock += 100;
       page.put(`${n} she went`);
       const seen = [page.sight()];
@@ -174,6 +174,6 @@ for (const decides of [false, true]) {
       counts[inserted ? "inserted" : "refused"]++;
     }
     mock.restoreAll();
-    assert.ok(counts.inserted > 1000 && counts.refused > 500, JSON.stringify(counts));
+    assert.ok(counts.inserted > 600 && counts.refused > 300, JSON.stringify(counts));
   });
 }

@@ -148,17 +148,19 @@ async ([seed, takings, decides]) => {
     const now = sight();
     const then = seen.findLast(({ at }) => at <= pressed - READ) ?? { text: "", ghost: "", rows: [] };
     const how = pick(Object.keys(KEYS)), row = upTo(3);
-    // A row that is alone is the grey text, without a list.
-    const places = how === "tab" || how === "word" ? [then.ghost, then.rows[now.active]] : [then.rows[row] ?? then.ghost];
-    const whole = places.filter(Boolean).map((text) => then.text + text).find((text) => text.startsWith(now.text) && text !== now.text);
-    const stood = whole?.slice(now.text.length) ?? "";
+    // The best draft is what was grey then, or else is now; without a list that may be any row. A row that is alone is the
+    // grey text.
+    const best = [then.ghost, ...(now.active < 0 ? then.rows : [then.rows[now.active]])];
+    const places = how === "tab" || how === "word" ? best : [then.rows[row] ?? then.ghost];
+    const stood = places.filter(Boolean).map((text) => then.text + text)
+      .filter((text) => text.startsWith(now.text) && text !== now.text).map((text) => text.slice(now.text.length));
     if (KEYS[how](pressed, row) === false) continue; // nothing to click
     await pass();
     const inserted = box.value.slice(now.text.length);
     const parts = how === "click" || how.endsWith("word");
-    const right = box.value.startsWith(now.text) && (parts ? stood.startsWith(inserted) : [stood, ""].includes(inserted));
+    const right = box.value.startsWith(now.text) && (!inserted || stood.some((text) => (parts ? text.startsWith(inserted) : text === inserted)));
     // Deleted letters were no draft, and the grey text alone may be that of another row.
-    const must = stood !== "" && now.text.length >= then.text.length && (then.rows.length || how === "tab" || how === "word");
+    const must = stood.length > 0 && now.text.length >= then.text.length && (then.rows.length || how === "tab" || how === "word");
     if (!right || (must && !inserted)) wrong.push({ taking, how, row, pressed, inserted, stood, now, seen });
     counts[inserted ? "inserted" : "refused"]++;
   }
