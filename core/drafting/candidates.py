@@ -52,7 +52,7 @@ class Candidates:
         self, logits: Tensor, contexts: list[list[int]], also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray]:
         """The m most probable tokens at τ, best first, then the proposals of the stores after any of the contexts, and
-        `also`: ids (m,) and log-probabilities (m,)."""
+        `also`: ids (m,) and log-probabilities (m,). A rule that depends on the text reads the first context."""
         o = self.options
         if o.rule is not None:
             logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
@@ -111,7 +111,10 @@ class Candidates:
         return ScoredTokens(tokens, scores[0], without[0])
 
     def shared(self, logits: Tensor, contexts: list[list[int]]) -> list[ScoredTokens]:
-        """The candidates for d drafts that share a distribution: the same tokens, with separate scores per draft."""
+        """The candidates for d drafts that share a distribution: the same tokens, with separate scores per draft. Where
+        the rule depends on the text, as one against repetition, each draft has its own."""
+        if self.options.rule is not None and getattr(self.options.rule, "reads_text", True):
+            return self.apart([logits] * len(contexts), contexts)
         tokens, logq = self.after(logits, contexts)
         scores, without = self.mixed(np.repeat(logq[None], len(contexts), 0), contexts, tokens)
         return [ScoredTokens(tokens, *both) for both in zip(scores, without, strict=True)]

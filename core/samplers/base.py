@@ -30,6 +30,7 @@ class Rule(ABC):
     """A rule on next-token logits, called as transformers calls a `LogitsProcessor`."""
 
     title: ClassVar[str]  # as the papers write it
+    reads_text: bool = False  # whether the result depends on the text so far
 
     @overload
     def __call__(self, input_ids: Tensor | None, scores: Tensor) -> Tensor: ...

@@ -40,6 +40,7 @@ class Chain(Rule):
         refuse(titles)
         _refuse_two_temperatures(self.rules)
         self.notes = notes(titles)
+        self.reads_text = any(rule.reads_text for rule in self.rules)
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         for rule in self.rules:
