@@ -64,6 +64,11 @@ class Rule(ABC):
         cropped = self.crop(wide, wide.amax(-1, keepdim=True), ids)
         return cropped.masked_fill(silent, DROPPED).to(scores.dtype)
 
+    def measuring(self, whole: Tensor, input_ids: Tensor | None = None) -> Rule:
+        """The rule for rows of which only some tokens may follow: what it measures of a distribution, it takes from
+        the whole rows (B, V)."""
+        return self
+
     @abstractmethod
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         """The rule itself, on logits (B, V) without NaN and +inf; `best` (B, 1) is finite. Must not change x."""
