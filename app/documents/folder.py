@@ -14,21 +14,19 @@ one. A text is replaced only if it is still the one that its writer started from
 both texts are kept.
 
 **Private text stays private.** Other programs move, copy, rename and change the files, and know nothing of private
-ranges. So a text that Polydraft did not write itself is compared with what the notes know (`_Known`):
+ranges. So the folder distrusts a text that Polydraft did not write itself (`_Known`):
 
-- If a note has the digest of this text, the text has that note's private ranges: the file was renamed, moved or copied.
-- If it contains private text of another document, now or before another program changed that document
-  (`app.documents.private_text`), or if its own document had private ranges, all of it is private.
-- If it is new, and the file of a note with private ranges is missing, or a note is damaged, all of it is private too:
-  it may be the missing file under another name. The same holds for a document that was missing and came back with
-  another text, and for one that has changed since the file of a note with private ranges was last seen.
+- If its document had private text, all of it is private.
+- Otherwise, if it is byte for byte the text of another note, it has the ranges of that note: the file was copied or
+  moved.
+- Otherwise, if any document has private text, all of it is private.
 
-`Entry.unsure` is true for a text that is private as a whole for such a reason; the writer can say on the page that
-it is not. The note of a missing file is kept for `KEPT` days, without the opening of its text and the background,
-and with a digest in place of the file's name, which may repeat that text. What remains undetected: less than
-`2 * BLOCK` units of a passage, copied while its document is present; less than a sentence of it, after its document was
-changed elsewhere; and an edited private text that replaces the file of another document later than its own file is
-found missing.
+`Entry.unsure` is true for a text that is private as a whole for such a reason. That lasts, also for what is added on
+the page, until the writer says there that the text is not private.
+
+A document of which the file is missing counts: its text may be in another file. So does a damaged note. The note of a
+missing file is kept for `KEPT` days, without the opening of its text and the background, and with a digest in place of
+the file's name, which may repeat that text.
 
 A text has at most `MOST_TEXT` bytes. A larger file is listed as a problem, and not read.
 
@@ -48,19 +46,16 @@ import threading
 import time
 import unicodedata
 import uuid
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from secrets import token_hex
 
 import filelock
 import platformdirs
 
-from app.documents.notes import ID, OPENING, VERSION, Damaged, Entry, as_note, read_note
-from app.documents.private_text import PrivateText, Trace, joined, traces, units
+from app.documents.notes import ID, OPENING, VERSION, Damaged, Entry, as_note, joined, read_note, units
 from core.errors import InputError
 from core.files import read_regular, write_whole
 
@@ -72,9 +67,8 @@ RESERVED = re.compile(r"(con|prn|aux|nul|(com|lpt)[\d¹²³])\s*(\..*)?", re.IGN
 MARK = b"\xef\xbb\xbf"  # the byte order mark, with which some programs begin a text in UTF-8
 WAIT = 10  # s to wait for another server that works in the folder
 DAY = 86_400_000  # ms
-KEPT = 90  # days for which the note of a missing file is kept, and traces of private text that was removed elsewhere
+KEPT = 90  # days for which the note of a missing file is kept
 MOST_TEXT = 32 << 20  # bytes of one text; a novel has a million
-MOST_REMOVED = 1024  # traces of private text that was removed elsewhere, of one document
 
 
 def documents_folder() -> Path:
@@ -141,7 +135,7 @@ class DocumentFolder:
             return Listing([], [])
         with self._alone():
             entries, problems = self._all_notes()
-            damaged, known = bool(problems), _Known(self, entries)
+            known = _Known(entries, problems)
             present, others = self._present(entries)
             missing = {entry.id: entry for entry in entries if entry.id not in present}
             new: list[Path] = []
@@ -151,7 +145,6 @@ class DocumentFolder:
                         present[entry.id] = entry
                     else:
                         new.append(path)
-            known.at_large = damaged or any(entry.private for entry in missing.values())
             for entry in present.values():
                 with self._reported(entry.file, problems):
                     self._refresh(entry, known)
@@ -200,8 +193,8 @@ class DocumentFolder:
         """Writes a document's text and metadata.
 
         Args:
-            entry: `file`, `digest`, `stamp`, `opening`, `words` and what concerns private text beside `private` are
-                filled in here.
+            entry: `file`, `digest`, `stamp`, `opening` and `words` are filled in here. A text that is `unsure`, here or
+                in its note, is private as a whole; an entry that is not, and has no private ranges, ends that.
             base: the digest of the text that the writer started from; None for a new document.
         Raises: Changed when the file has another text by now, is gone, or exists although it should be new; InputError
             when a field of the entry is out of range.
@@ -213,6 +206,8 @@ class DocumentFolder:
                 raise Changed(f"The note of “{entry.title or _opening(text) or 'Untitled'}” is damaged.") from error
             as_note(entry)  # checks the fields
             text, entry.private = _in_lines(text, joined(entry.private))
+            if entry.unsure or (noted and noted.unsure and entry.private):
+                entry.private, entry.unsure = [[0, units(text)]], True
             if noted and not self._path(noted).is_file():
                 noted = None
             old = self._read(noted) if noted else b""
@@ -227,9 +222,6 @@ class DocumentFolder:
                 entry.version, entry.unknown = noted.version, noted.unknown
             entry.binned = noted.binned if noted else entry.binned
             entry.file = noted.file if noted else self._free_name(entry)
-            entry.traces = traces(text, entry.private)
-            entry.removed = _recent(noted.removed) if noted else []
-            entry.unsure = bool(entry.private) and (entry.unsure or bool(noted and noted.unsure))
             path = self._path(entry)
             if not noted or noted.digest != entry.digest:
                 with self._announced(noted, entry):
@@ -321,7 +313,7 @@ class DocumentFolder:
             try:
                 entry = read_note(path)
             except Damaged as error:
-                message = f"{error} Until you remove it, new text files count as private. No text is lost."
+                message = f"{error} Until you remove it, texts from other programs count as private. No text is lost."
                 problems.append(Problem(message, path.name))
                 continue
             if entry and entry.missing is not None and _now() - entry.missing > KEPT * DAY:
@@ -375,11 +367,11 @@ class DocumentFolder:
             entry.missing, entry.opening, entry.file, entry.stamp = _now(), "", _hidden(entry.file), []
             entry.background, entry.unknown = "", {}  # it may repeat the text
             self._note(entry)
-        if not entry.private:
+        if not entry.hides:
             return []
         name = f"“{entry.title}”" if entry.title else "A document without a title"
         day = time.strftime("%d %B %Y", time.localtime(entry.missing / 1000))
-        reason = "A new text file may contain its private text, and counts as private"
+        reason = "A text from another program may contain its private text, and counts as private"
         return [Problem(f"{name} with private text is missing since {day}. {reason}.", f"{entry.id}.json")]
 
     def _note(self, entry: Entry) -> None:
@@ -404,23 +396,18 @@ class DocumentFolder:
         text, digest = _decoded(data), _digest(data)
         if entry.coming and entry.coming[0] == digest:  # our own, noted before it was written
             entry.digest, entry.private = entry.coming
-            entry.traces = traces(text, entry.private)
         if digest != entry.digest:
-            now = _now()
-            entry.removed = [*_recent(entry.removed), *((now, trace) for trace in entry.traces)][-MOST_REMOVED:]
             entry.changed = state.st_mtime_ns // 1_000_000
-            known = known or _Known(self, self._all_notes()[0])
-            self._take_in(entry, data, text, known, new=not entry.stamp)  # it was missing before
+            self._take_in(entry, data, text, known or _Known(*self._all_notes()))
         entry.opening, entry.words, entry.coming = _opening(text), len(text.split()), None
         self._stamp(entry, path)
         self._note(entry)
         return data
 
-    def _take_in(self, entry: Entry, data: bytes, text: str, known: _Known, new: bool = False) -> None:
+    def _take_in(self, entry: Entry, data: bytes, text: str, known: _Known) -> None:
         """Fills in what follows from a text that another program has written."""
         entry.digest, entry.opening, entry.words = _digest(data), _opening(text), len(text.split())
-        entry.private, entry.unsure = known.ranges(entry, text, new=new)
-        entry.traces = traces(text, entry.private)
+        entry.private, entry.unsure = known.ranges(entry, text)
 
     def _recognized(self, path: Path, missing: dict[str, Entry]) -> Entry | None:
         """The document of a file that was renamed, or moved into the bin or out of it, and not changed."""
@@ -441,7 +428,7 @@ class DocumentFolder:
         text, changed = _decoded(data), path.stat().st_mtime_ns // 1_000_000
         entry = Entry(str(uuid.uuid4()), path.stem, created=changed, changed=changed, file=path.name)
         entry.binned = _now() if path.parent == self.bin else None
-        self._take_in(entry, data, text, known, new=True)
+        self._take_in(entry, data, text, known)
         self._stamp(entry, path)
         self._note(entry)
         return entry
@@ -475,64 +462,22 @@ class DocumentFolder:
 
 
 class _Known:
-    """What the notes know about private text, before `DocumentFolder.listing` changes them.
+    """What the notes know about private text, before `DocumentFolder.listing` changes them."""
 
-    Attributes:
-        at_large: whether any new text may be private, because a document with private text is missing, or a note is
-            damaged.
-        just_gone: whether the file of a document with private text was there when its folder was last listed, and is
-            not now. It may have replaced the file of another document, which then has changed.
-    """
+    def __init__(self, entries: list[Entry], problems: list[Problem]) -> None:
+        self._in_doubt = bool(problems) or any(entry.hides for entry in entries)
+        self._texts = [(entry.digest, entry.id, entry.private, entry.unsure) for entry in entries]
 
-    def __init__(self, folder: DocumentFolder, entries: list[Entry]) -> None:
-        self.at_large = False
-        self._folder, self._entries = folder, entries
-        self._same: dict[str, list[tuple[str, list[list[int]], bool]]] = defaultdict(list)
-        for entry in entries:
-            self._same[entry.digest].append((entry.id, entry.private, entry.unsure))
-        self._text: PrivateText | None = None
-
-    def ranges(self, entry: Entry, text: str, *, new: bool) -> tuple[list[list[int]], bool]:
+    def ranges(self, entry: Entry, text: str) -> tuple[list[list[int]], bool]:
         """The private ranges of a text that another program has written, and whether that is in doubt.
 
         Args:
-            entry: with the digest of this text, and the private ranges of the text before.
-            new: whether no note has named the file, or it was missing.
+            entry: with the digest of this text, and with what was private in the text before.
         """
-        same = [twin for twin in self._same[entry.digest] if twin[0] != entry.id]
-        if same:
-            return joined([range for _, private, _ in same for range in private]), any(unsure for *_, unsure in same)
-        in_doubt = self.at_large if new else self.just_gone
-        if entry.private or in_doubt or self._private_text().within(text):
-            return [[0, units(text)]], True
-        return [], False
-
-    @cached_property
-    def just_gone(self) -> bool:
-        seen = [entry for entry in self._entries if entry.private and entry.missing is None]
-        return any(not self._folder._path(entry).is_file() for entry in seen)
-
-    def _private_text(self) -> PrivateText:
-        if self._text is None:
-            self._text = PrivateText()
-            for entry in self._entries:
-                self._text.add_traces(trace for _, trace in _recent(entry.removed))
-                if not entry.private:
-                    continue
-                try:
-                    data = _bytes_of(self._folder._path(entry))
-                except OSError:
-                    data = b""
-                if _digest(data) == entry.digest:
-                    self._text.add_text(_decoded(data), entry.private)
-                else:
-                    self._text.add_traces(entry.traces)
-        return self._text
-
-
-def _recent(removed: list[tuple[int, Trace]]) -> list[tuple[int, Trace]]:
-    """The traces that are still compared with other texts."""
-    return [item for item in removed if _now() - item[0] <= KEPT * DAY]
+        same = [twin for twin in self._texts if twin[0] == entry.digest and twin[1] != entry.id]
+        if same and not entry.hides:
+            return joined(range for *_, private, _ in same for range in private), any(unsure for *_, unsure in same)
+        return ([[0, units(text)]], True) if self._in_doubt else ([], False)
 
 
 def _hidden(name: str) -> str:

@@ -10,13 +10,13 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from app.documents.private_text import Trace, units
 from core.errors import InputError
 
 VERSION = 1  # of what a note contains
@@ -33,6 +33,22 @@ def _plain(name: str) -> str:
     if name in (".", "..") or re.search(r"[/\\\0]", name):
         raise ValueError("a name without a folder expected")
     return name
+
+
+def units(text: str) -> int:
+    """The length of a text in UTF-16 units."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def joined(ranges: Iterable[Sequence[int]]) -> list[list[int]]:
+    """Sorts ranges, joins those that touch, and drops empty ones."""
+    ranges_joined: list[list[int]] = []
+    for start, end in sorted((start, end) for start, end in ranges if start < end):
+        if ranges_joined and start <= ranges_joined[-1][1]:
+            ranges_joined[-1][1] = max(ranges_joined[-1][1], end)
+        else:
+            ranges_joined.append([start, end])
+    return ranges_joined
 
 
 def short_background(text: str) -> str:
@@ -68,7 +84,7 @@ class Entry:
         words: counted at spaces.
         caret: start and end of the selection, in UTF-16 units as the page counts.
         private: ranges that were typed in incognito, in UTF-16 units.
-        unsure: whether all of the text is private because another program wrote it and it may be private.
+        unsure: whether all of the text is private, because another program wrote it and it may contain private text.
         keys: the page's counters for the number of keys that drafts have saved.
         stores: files of base stores that this document uses beside those that every document uses; "default" is the one
             that comes with Polydraft.
@@ -79,8 +95,6 @@ class Entry:
         digest, stamp: SHA-256 of the file's bytes, and the size and time at which it was computed.
         coming: the digest and the private ranges of the text that is being written, so that a crash loses no range.
         missing: when the file was first not found, in ms since 1970; None while it is there.
-        traces: of the private ranges.
-        removed: of private text that another program has changed or removed, with the time in ms since 1970.
         version: of the Polydraft that wrote the note; see `VERSION`.
         unknown: what a newer one wrote into the note beside these fields.
     """
@@ -107,10 +121,13 @@ class Entry:
     )
     coming: tuple[_Digest, Annotated[list[_Range], Field(max_length=10_000)]] | None = None
     missing: _Time | None = None
-    traces: Annotated[list[Trace], Field(max_length=10_000)] = field(default_factory=list)
-    removed: Annotated[list[tuple[_Time, Trace]], Field(max_length=10_000)] = field(default_factory=list)
     version: Annotated[int, Field(ge=1, le=1 << 53)] = VERSION
     unknown: dict[str, Any] = field(default_factory=dict, init=False)
+
+    @property
+    def hides(self) -> bool:
+        """Whether some of the text is private, or may be."""
+        return self.unsure or bool(self.private)
 
 
 _MODEL = TypeAdapter(Entry)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.drafting.boundaries import only
+from core.drafting.boundaries import only, ruled
 from core.drafting.drafts import Options
 
 MIN_LOGPROB = -103.0  # log-probability below which float32 rounds a probability to 0
@@ -52,7 +52,7 @@ class Candidates:
         self, logits: Tensor, contexts: list[list[int]], also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray]:
         """The m most probable tokens at τ, best first, then the proposals of the stores after any of the contexts, and
-        `also`: ids (m,) and log-probabilities (m,)."""
+        `also`: ids (m,) and log-probabilities (m,). A rule that depends on the text reads the first context."""
         o = self.options
         if o.rule is not None:
             logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
@@ -76,8 +76,8 @@ class Candidates:
         self, logits: Tensor, context: list[int], allowed: np.ndarray, also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray, float]:
         """The m most probable of the allowed tokens, then those that the stores propose, and `also`: ids (m,), their
-        log-probabilities (m,) among all tokens, and the total probability of the allowed tokens. The rule is applied
-        to the allowed tokens only."""
+        log-probabilities (m,) among all tokens, and the total probability of the allowed tokens. The rule chooses
+        among the allowed tokens."""
         o = self.options
         if o.barred is not None:
             allowed = allowed[~o.barred[allowed]]
@@ -86,9 +86,7 @@ class Candidates:
         some = logits.numpy()[allowed]
         mass = log_total(some, o.tau) - log_total(logits.numpy(), o.tau)
         if o.rule is not None:
-            masked = torch.full_like(logits, -torch.inf)
-            masked[torch.from_numpy(allowed)] = torch.from_numpy(some)
-            some = o.rule(torch.tensor([context]), masked[None])[0].numpy()[allowed]
+            some = ruled(o.rule, torch.tensor([context]), logits[None], allowed)[0].numpy()[allowed]
         best, total = likeliest(some, self.m), log_total(some, o.tau)
         last = float(np.exp(some[best[-1]] / o.tau - total + mass)) if len(best) < len(allowed) else 0.0
         if len(more := self._proposed([context], allowed[best], last, also)):
@@ -111,7 +109,10 @@ class Candidates:
         return ScoredTokens(tokens, scores[0], without[0])
 
     def shared(self, logits: Tensor, contexts: list[list[int]]) -> list[ScoredTokens]:
-        """The candidates for d drafts that share a distribution: the same tokens, with separate scores per draft."""
+        """The candidates for d drafts that share a distribution: the same tokens, with separate scores per draft. Where
+        the rule depends on the text, as one against repetition, each draft has its own."""
+        if self.options.rule is not None and getattr(self.options.rule, "reads_text", True):
+            return self.apart([logits] * len(contexts), contexts)
         tokens, logq = self.after(logits, contexts)
         scores, without = self.mixed(np.repeat(logq[None], len(contexts), 0), contexts, tokens)
         return [ScoredTokens(tokens, *both) for both in zip(scores, without, strict=True)]
@@ -149,14 +150,16 @@ class Candidates:
 def cropped(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.ndarray | None = None) -> Tensor:
     """Logits (B, V) after the options' rule and τ, for contexts of equal length.
 
-    With `allowed`, all other tokens are removed before the rule is applied, as are the options' barred tokens.
+    With `allowed`, the rule chooses among these tokens alone. The options' barred tokens are removed before.
     """
-    if allowed is not None:
-        logits = only(logits, allowed)
     if o.barred is not None:
         logits = logits.masked_fill(torch.from_numpy(o.barred), -torch.inf)
-    if o.rule is not None:
+    if o.rule is not None and allowed is not None:
+        logits = ruled(o.rule, torch.tensor(contexts), logits, allowed)
+    elif o.rule is not None:
         logits = o.rule(torch.tensor(contexts), logits)
+    elif allowed is not None:
+        logits = only(logits, allowed)
     return logits if o.tau == 1 else logits / o.tau
 
 

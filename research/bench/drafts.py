@@ -3,24 +3,31 @@
 All runs use the same model interface and are interleaved round by round, each round with another prefix:
 superposed drafts that branch at their first token, as in the paper, with r exact steps; superposed drafts with the
 app's default forks and exact steps; one greedy draft; k sampled sequences in one batch; k sampled sequences in a row.
+
+Besides, the time in which three drafts of the page become rows, at each step, by their length.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import Annotated
 
 import torch
 import typer
 from torch import Tensor
 
+from core.ask import Ask
 from core.autocomplete import load_autocomplete
+from core.drafting.drafts import Draft, Drafts
 from core.errors import BackendUnavailable
-from core.models import LanguageModel, Row, Sequence
+from core.models import LanguageModel, Row, Sequence, Tokenizer
 from core.ngram import NgramStore
 from core.options import LIBRARY, Backend
+from core.present import Presentation, present
 from core.superposed import superpose
 from research.options import MixedOptions, TextOptions
 from research.report import Report, ReportRow, Timings, interleaved
@@ -29,6 +36,7 @@ from training import texts as text
 LENGTH = 10
 PREFIX = 32
 KS = (1, 3, 8)
+LONG = (10, 128, 256)  # tokens of drafts that become rows
 BACKENDS: tuple[Backend, ...] = ("llama.cpp", "torch")
 ROUNDS = {"llama.cpp": 20, "torch": 8}
 GREEDY = "one greedy draft"
@@ -78,8 +86,36 @@ def measure(options: DraftsBenchOptions, progress: Callable[[str], None]) -> Rep
         if backend == "llama.cpp":
             for name, method, peer, target in TARGETS:
                 report.target(name, timings.ratio(method, peer), target)
+        if backend == options.backend or backend == BACKENDS[-1]:
+            report.rows += presenting(model.tokenizer, text.load(options.text))
+            report.target(f"three drafts of {LONG[-1]} tokens, ms a step", float(report.rows[-1]["ms"] or 0), "<= 0.2")
         model.close()
     return report
+
+
+def presenting(tokenizer: Tokenizer, files: list[list[str]]) -> list[ReportRow]:
+    """The ms of a step in which three drafts of a length gain a token, which are texts of these files."""
+    ids = tokenizer.encode(" ".join(document for file in files for document in file).replace("\n", " "))
+    k, most = 3, LONG[-1]
+    drafts = [ids[at : at + most] for at in range(0, k * most, most)]
+    how, taken = Presentation(tokenizer, Ask(k=k, length=most, merge_alike=True)), dict[int, float]()
+    for n in range(1, most + 1):
+        step = Drafts([_grown(row[:n], slot) for slot, row in enumerate(drafts)], n)
+        began = time.perf_counter()
+        present(step, how)
+        taken[n] = time.perf_counter() - began
+    return [
+        {
+            "method": f"three drafts of {n} tokens to rows, a step",
+            "ms": 1000 * median(taken[m] for m in range(n - 8, n)),
+        }
+        for n in LONG
+    ]
+
+
+def _grown(ids: list[int], slot: int) -> Draft:
+    n = len(ids)
+    return Draft(ids, [-0.1 * (i + 1) for i in range(n)], slot, own=n, exact=n, personal=[False] * n)
 
 
 def rows(timings: Timings, backend: str) -> list[ReportRow]:

@@ -9,9 +9,6 @@ if no row agreed with the typed text, to the last freed row filled if some did, 
 request that a newer key superseded has no end time; `count` is the number of requests that have one. The server's share
 of a core is its CPU time while keys are typed, compared with the same text typed with requests only when no row agrees.
 The peer serves the same drafts with a plain `gr.Textbox`.
-
-In a bare text field with 5 MB the browser's own layout takes most of the time of a key; the page's field contains one
-part of such a text (`app/static/editor/parts.js`). The time from a key to its frame is measured in both.
 """
 
 from __future__ import annotations
@@ -39,27 +36,6 @@ CONTEXT = 300  # characters before the caret when typing starts
 RATE = 8  # keys a second
 SETTLE = 1500  # ms; longer than a set of drafts takes
 STRAIGHT = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "—": "-", "–": "-", "…": "."})
-
-LARGE = 5_000_000  # characters
-LARGE_KEYS = 24
-BARE = '<textarea id="bare" style="width: 40rem; height: 40rem; font: 18px serif"></textarea>'
-
-# Times from a key to the end of the frame that shows it.
-FRAMES = """() => {
-    const frames = window.frames_ms = [], onFrame = requestAnimationFrame.soon ?? requestAnimationFrame;
-    document.addEventListener("keydown", ({ timeStamp }) => onFrame(() => {
-        const { port1, port2 } = new MessageChannel();
-        port1.onmessage = () => frames.push(performance.now() - timeStamp);
-        port2.postMessage(0);
-    }), true);
-}"""
-PUT = """([box, text]) => {
-    box = document.querySelector(box);
-    box.focus();
-    box.value = text;
-    box.setSelectionRange(text.length >> 1, text.length >> 1);
-    box.dispatchEvent(new Event("input", { bubbles: true }));
-}"""
 
 # The peer's page records times as the editor does: key down to the first drafts in the page, and to the last.
 WATCH = """() => {
@@ -107,13 +83,6 @@ def measure(options: KeystrokeOptions, progress: Progress) -> Report:
             seldom = type_at_rate(page, "polydraft", box, chosen, progress, server)
             page.evaluate("polydraft.editor.settings.refill = true; polydraft.showing.choose('time')")
             timely = type_at_rate(page, "polydraft", box, chosen, progress, server)
-            page.evaluate("polydraft.showing.choose('always')")
-            progress("typing into 5 MB")
-            large = Large(key_to_frame(page, "#pd-text", chosen))
-            page.close()
-            page = browser.new_page(viewport={"width": 1280, "height": 800})
-            page.set_content(BARE)
-            large.bare = key_to_frame(page, "#bare", chosen)
             page.close()
         progress("starting the peer")
         port = free_port()
@@ -126,7 +95,7 @@ def measure(options: KeystrokeOptions, progress: Progress) -> Report:
             box.wait_for()
             page.evaluate(WATCH)
             theirs = type_at_rate(page, "peer", box, chosen, progress)
-    return summary(ours, seldom, theirs, timely, large)
+    return summary(ours, seldom, theirs, timely)
 
 
 @dataclass
@@ -144,29 +113,6 @@ class Typing:
     cpu: float = 0.0
     counts: dict[str, int] = field(default_factory=dict[str, int])
     times: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
-
-
-@dataclass
-class Large:
-    """Times in ms from a key to its frame in a text of 5 MB, in the page, which shows a part of it, and in a bare text
-    field with all of it."""
-
-    page: list[float]
-    bare: list[float] = field(default_factory=list[float])
-
-
-def key_to_frame(page: Page, box: str, chosen: list[tuple[str, str]]) -> list[float]:
-    """Returns the ms from each key to its frame, typed into the middle of `LARGE` characters in the field `box`. Each
-    key comes after the frame of the one before: at a fixed rate keys would queue, and the queue would be measured."""
-    paragraphs = "\n\n".join(before for before, _ in chosen) + "\n\n"
-    page.evaluate(FRAMES)
-    page.evaluate(PUT, [box, paragraphs * (LARGE // len(paragraphs))])
-    page.wait_for_timeout(4 * SETTLE)
-    page.evaluate("window.frames_ms.length = 0")
-    for number, key in enumerate(chosen[0][1][:LARGE_KEYS], 1):
-        page.keyboard.type(key)
-        page.wait_for_function("number => window.frames_ms.length >= number", arg=number, polling=5)
-    return page.evaluate("window.frames_ms")
 
 
 def passages(files: list[list[str]], count: int) -> list[tuple[str, str]]:
@@ -240,7 +186,6 @@ def summary(
     seldom: Typing | None = None,
     theirs: Typing | None = None,
     timely: Typing | None = None,
-    large: Large | None = None,
 ) -> Report:
     """Reports percentiles of the times that the pages recorded.
 
@@ -265,11 +210,6 @@ def summary(
     if timely is not None:
         report.rows.append({"what": "When they save time: requests", "count": timely.counts["requests"]})
         lines.append(("When they save time: key to the decision", timely.times["doneMs"]))
-    if large is not None:
-        lines += [
-            ("5 MB, shown in parts: key to its frame", large.page),
-            ("5 MB in a bare text field: key to its frame", large.bare),
-        ]
     for what, times in lines:
         report.times(what, times, (50, 90, 99))
     report.rows.append({"what": "keys typed", "count": ours.keys})
@@ -279,8 +219,6 @@ def summary(
     report.target("p90 key to first draft, ms", percentile(ours.times["firstMs"], 90), "<= 60")
     report.target("p50 key to all drafts, ms", percentile(ours.times["doneMs"], 50), "<= 120")
     report.target("p90 filling a freed row, ms", percentile(ours.times["fillMs"], 90), "<= 100")
-    if large is not None:
-        report.target("5 MB: p50 key to its frame, ms", percentile(large.page, 50), "<= 50")
     if seldom is not None:
         less = share_of_a_core(seldom)
         report.rows.append({"what": "the same, with requests only if no row agrees", "share": less})

@@ -4,7 +4,7 @@
 /**
  * A document without its text. `title`: given by the writer; if empty, `opening`, the beginning of the first line, is
  * shown. `caret`: start and end of the selection. `privateRanges`: ranges that were typed in incognito.
- * `unsure`: all of the text is private because another program wrote it. `keys`: see counts.js. `stores`: files of base
+ * `unsure`: all of the text is private, because another program wrote it and it may contain private text. `keys`: see counts.js. `stores`: files of base
  * stores that this document uses beside those that all documents use. `created`, `changed`, `binned`: ms since 1970;
  * `binned` is null outside the bin.
  * `revision`: identifies the stored text; empty if the document was never stored.
@@ -23,6 +23,7 @@
  *            putInBin: (id: string, on: boolean) => Promise<void>, remove: (id: string) => Promise<void>}} Store
  */
 
+export const MOST_EDITED = 512_000; // UTF-16 units; in Chromium a key in a field with so much text takes up to 50 ms
 export const MOST_TITLE = 1000; // UTF-16 units: the limit of app/documents/notes.py
 const OPENING = 80; // characters of the first line that are shown as a title
 const SLICE = 100_000; // characters counted at once: about 2 ms

@@ -8,6 +8,7 @@
  * when the list of documents has changed in any tab, and "pd-elsewhere" with a document that another tab has open.
  */
 
+import { divided } from "./dividing.js";
 import { newDocument, openingOf, titleOf } from "./document.js";
 import { OWN_WAIT, TabLock, lockDocument, orRelease, withLock } from "./document_lock.js";
 import { Saving } from "./saving.js";
@@ -83,7 +84,7 @@ export class Documents {
       if (!document || document.binned !== null) return release?.();
       if (!release) return this.waitFor(document);
       const shown = await this.preview(document);
-      this.show(document, release, own ? place : null, this.editor.parts.text);
+      this.show(document, release, own ? place : null, this.editor.textarea.value);
       shown();
     });
   }
@@ -92,13 +93,13 @@ export class Documents {
 
   get title() {
     const { title } = this.current;
-    return titleOf({ title, opening: openingOf(this.editor.parts.text) });
+    return titleOf({ title, opening: openingOf(this.editor.textarea.value) });
   }
 
   /**
    * @param {Document} document
    * @param {(() => void) | null} release
-   * @param {{caret: number[], scroll: number, offset?: number} | null} place
+   * @param {{caret: number[], scroll: number} | null} place
    * @param {string} typed appended to the document's text
    */
   show(document, release, place = null, typed = "") {
@@ -110,14 +111,11 @@ export class Documents {
     /** @type {number[][]} */
     const typedPrivately = editor.incognito ? [[document.text.length, text.length]] : [];
     editor.setText(text, start, [...document.privateRanges, ...typedPrivately]);
-    if (end !== start) editor.select(start, end);
-    // The browser scrolls to the caret by itself only if the text has the focus. A long text is cut anew.
-    if (place && (place.offset ?? 0) === editor.parts.offset) scrollTo(editor.textarea, place.scroll);
+    if (document.unsure) editor.privacy.hideAll();
+    if (end !== start) editor.textarea.setSelectionRange(start, end);
+    // The browser scrolls to the caret by itself only if the text has the focus.
+    if (place) scrollTo(editor.textarea, place.scroll);
     else scrollToCaret(editor.textarea);
-    if (document.unsure) {
-      const how = "If nothing in it is, say so under Documents.";
-      editor.notices.toast(`All of this text counts as private, because another program wrote it. ${how}`, { long: true });
-    }
     if (document.revision) keepLastDocument(document.id);
     this.saving.keepPlace();
     this.lock.showElsewhere(null);
@@ -183,13 +181,13 @@ export class Documents {
    */
   async putAside() {
     for (let tries = 0; this.saving.dirty() && tries < 3; tries++) await this.saving.save(); // typing may continue meanwhile
-    if (this.saving.dirty() && this.editor.parts.length) {
+    if (this.saving.dirty() && this.editor.textarea.textLength) {
       const { failure } = this.saving;
       const left = failure && !this.editor.incognito && this.stored.leaveRefused(this.saving.written(), failure);
       if (!left) throw new Error("The text here could not be saved. It stays open.");
     }
     const { id, revision, title } = this.current;
-    if (!revision || title || this.editor.parts.length) return;
+    if (!revision || title || this.editor.textarea.textLength) return;
     await this.stored.opened().remove(id);
     this.saving.begin(newDocument());
     this.stored.listChanged();
@@ -202,6 +200,27 @@ export class Documents {
    */
   createFrom(title, text) {
     return this.stored.inTurn(() => this.showNew(newDocument({ title, text })));
+  }
+
+  /**
+   * Divide a text that is too long to be edited into several documents, and show the first. The original goes into the
+   * bin once all of them are stored. In incognito they last as long as the tab, so the original stays where it is.
+   * @returns {Promise<string>} what was done, for the writer
+   */
+  divide() {
+    return this.stored.inTurn(async () => {
+      await this.saving.save();
+      if (this.saving.dirty()) throw new Error(`This text could not be saved, so it is not divided. ${this.saving.failure}`);
+      const { id } = this.current;
+      const { incognito } = this.editor;
+      const parts = divided(this.saving.written());
+      const entry = await this.stored.keepAll(parts);
+      await this.replaceBy({ ...parts[0], ...entry }, await lockDocument(parts[0].id));
+      if (!incognito) await withLock(id, () => this.stored.opened().putInBin(id, true));
+      this.stored.listChanged();
+      const where = incognito ? "stays beside them, because they are gone when this tab closes" : "is in the bin";
+      return `This is the first of ${parts.length} documents. The original ${where}.`;
+    });
   }
 
   /** @param {string} id */
@@ -250,7 +269,7 @@ export class Documents {
     return this.stored.inTurn(async () => {
       const others = this.current.stores.filter((store) => store !== file);
       this.current.stores = on ? [...others, file].slice(-MOST_STORES) : others;
-      if (!this.current.revision && !this.editor.parts.length) return; // an empty page is saved with its first words
+      if (!this.current.revision && !this.editor.textarea.textLength) return; // an empty page is saved with its first words
       this.saving.amended = true;
       await this.saving.save();
     });
@@ -304,7 +323,7 @@ export class Documents {
   makePublic(id) {
     return this.stored.inTurn(async () => {
       if (id === this.current.id) {
-        this.editor.parts.makePublic();
+        this.editor.privacy.open([]);
         this.current.unsure = false;
         this.saving.amended = true;
         return this.saving.save();

@@ -20,11 +20,10 @@ import { ConnectionLost } from "../shared/transport.js";
 /** @typedef {import("./document.js").Entry} Entry */
 
 /**
- * What documents need of the editor. `parts` has the whole text; `setText` shows another one.
- * @typedef {{textarea: HTMLTextAreaElement, parts: import("../editor/parts.js").Parts, readonly incognito: boolean,
+ * What documents need of the editor. `setText` shows another text.
+ * @typedef {{textarea: HTMLTextAreaElement, privacy: import("../editor/privacy.js").PrivateText, readonly incognito: boolean,
  *            notices: import("../editor/notices.js").Notices, connection: {lost: () => void},
- *            setText: (text: string, caret: number, privateRanges: number[][]) => void,
- *            select: (start: number, end: number) => void}} Editor
+ *            setText: (text: string, caret: number, privateRanges: number[][]) => void}} Editor
  */
 
 const SAVE_AFTER = 500; // ms without a change until the text is saved
@@ -80,7 +79,7 @@ export class Saving {
   textChanged({ opened }) {
     if (opened || !this.dirty()) return;
     if (this.lock.waiting) this.lock.showElsewhere(null); // the writer has begun another text
-    const slow = this.editor.parts.length > LARGE ? 4 : 1;
+    const slow = this.editor.textarea.textLength > LARGE ? 4 : 1;
     this.changedAt ||= performance.now();
     const latest = this.changedAt + SAVE_AT_LEAST * slow - performance.now();
     this.timers.later("save", Math.max(0, Math.min(SAVE_AFTER * slow, latest)), () => this.saveNow());
@@ -88,7 +87,7 @@ export class Saving {
 
   /** Whether the document has unsaved changes. */
   dirty() {
-    return this.amended || !this.editor.parts.equals(this.current.text);
+    return this.amended || this.editor.textarea.value !== this.current.text;
   }
 
   saveNow() {
@@ -97,8 +96,11 @@ export class Saving {
 
   /** The current document with the editor's present text. @returns {Document} */
   written() {
-    const { text, selection, privateRanges } = this.editor.parts;
-    return { ...this.current, text, caret: selection, privateRanges, changed: Date.now() };
+    const { textarea, privacy } = this.editor;
+    const { value: text, selectionStart, selectionEnd } = textarea;
+    return {
+      ...this.current, text, caret: [selectionStart, selectionEnd], privateRanges: privacy.ranges, changed: Date.now(),
+    };
   }
 
   async save() {
@@ -170,13 +172,13 @@ export class Saving {
    */
   mayBeLost() {
     const unsaved = this.dirty();
-    const fits = !unsaved || (this.editor.parts.length <= MOST_LEFT && keepUnsaved(this.written(), this.editor.incognito));
+    const fits = !unsaved || (this.editor.textarea.textLength <= MOST_LEFT && keepUnsaved(this.written(), this.editor.incognito));
     return !fits || recallUnsaved(true).some(({ text }) => text);
   }
 
   keepPlace() {
-    const { parts, textarea } = this.editor;
-    keepPlace({ id: this.current.id, caret: parts.selection, scroll: textarea.scrollTop, offset: parts.offset });
+    const { selectionStart, selectionEnd, scrollTop } = this.editor.textarea;
+    keepPlace({ id: this.current.id, caret: [selectionStart, selectionEnd], scroll: scrollTop });
   }
 
   /** @param {unknown} error */

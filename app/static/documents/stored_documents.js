@@ -146,6 +146,26 @@ export class StoredDocuments {
   }
 
   /**
+   * Store new documents, all or none.
+   * @param {Document[]} documents
+   * @returns {Promise<Entry>} of the first
+   */
+  async keepAll(documents) {
+    /** @type {Entry[]} */
+    const kept = [];
+    try {
+      for (const document of documents) kept.push(await this.keep(document));
+    } catch (error) {
+      for (const { id } of kept) {
+        if (this.editor.incognito) forgetUnsaved(id, true);
+        else await this.opened().remove(id);
+      }
+      throw error;
+    }
+    return kept[0];
+  }
+
+  /**
    * Store a document; if the stored text was changed elsewhere, as a copy. An unsaved text that an earlier page left is
    * forgotten then.
    * @param {Document} document

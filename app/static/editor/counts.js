@@ -49,8 +49,7 @@ export function setUpCounts(root, field, keysPressed, typed) {
   const technical = /** @type {HTMLElement} */ (root.querySelector(".pd-technical"));
   const timers = new Timers();
   let words = 0;
-  /** What the field contained when `words` were counted; null if all are counted anew. @type {string | null} */
-  let counted = "";
+  let counted = ""; // the text of which `words` were counted
   let counting = 0;
   /** The draft that was taken last, unless it was undone. @type {{at: number, text: string} | null} */
   let last = null;
@@ -77,11 +76,6 @@ export function setUpCounts(root, field, keysPressed, typed) {
     }
   });
   root.addEventListener("pd-text", () => timers.later("count", COUNT_AFTER, count));
-  root.addEventListener("pd-part", () => {
-    last = null; // its undo has ended
-    counted = null;
-    timers.later("count", COUNT_AFTER, count);
-  });
   root.addEventListener("pd-document", draw);
   line.addEventListener("click", () => disclose(line));
   line.addEventListener("pointerenter", tooltip);
@@ -90,8 +84,8 @@ export function setUpCounts(root, field, keysPressed, typed) {
   async function count() {
     const n = ++counting;
     const { text } = field;
-    const changed = counted === null ? null : wordsAdded(counted, text, field.caret);
-    const total = changed === null ? await countWords(field.parts.text, () => n !== counting && field.text !== text) : words + changed;
+    const changed = wordsAdded(counted, text, field.caret);
+    const total = changed === null ? await countWords(text, () => n !== counting && field.text !== text) : words + changed;
     if (n !== counting) return;
     [words, counted] = [total, text];
     draw();

@@ -21,8 +21,8 @@ import { insertAsTyped } from "./inserting.js";
  */
 export function draftKeys({ field, drafts, view, taking, revisiting }) {
   const listed = () => view.listed.length > 0;
-  /** What indents the caret's line; "" if the caret is not at its beginning. */
-  const indent = () => indentation(field.text, field.textarea);
+  /** What indents the caret's line; "" if the caret is not at its beginning, or the text is read-only. */
+  const indent = () => (field.textarea.readOnly ? "" : indentation(field.text, field.textarea));
   /** @param {1 | -1} by */
   const move = (by) => {
     if (view.open && listed()) view.move(by);
@@ -48,7 +48,7 @@ export function draftKeys({ field, drafts, view, taking, revisiting }) {
       does: "At the beginning of a line without a draft: indent it",
       run() {
         if (!field.engaged || !indent()) return false;
-        insertAsTyped(field.textarea, indent());
+        if (field.hasRoomFor(indent())) insertAsTyped(field.textarea, indent());
         return true;
       },
     },
@@ -97,7 +97,7 @@ export function draftKeys({ field, drafts, view, taking, revisiting }) {
     {
       usual: "Enter",
       does: "In a list: go on with the next item; on an empty item: end the list",
-      run: () => goOnWithList(field.textarea),
+      run: () => goOnWithList(field.textarea, (text) => field.hasRoomFor(text)),
     },
     { usual: "Ctrl+Z", mac: "Meta+Z", does: "Undo taking a draft" },
   ];

@@ -266,17 +266,12 @@ export class DraftsController {
    * @param {number[][]} privateRanges the ranges of it that were typed in incognito
    */
   openText(text, caret, privateRanges) {
-    this.forgetRows();
-    this.forgetAnswers(); // the document may use other stores
-    const { privacy } = this.field;
-    if (privacy.isOn() || this.field.parts.privateRanges.length) this.forgetText();
-    this.field.open(text, caret, privateRanges);
-  }
-
-  /** Remove all drafts: what follows in the text says nothing about them. */
-  forgetRows() {
     this.outcomes.forget();
     this.clear();
+    this.forgetAnswers(); // the document may use other stores
+    const { privacy } = this.field;
+    if (privacy.isOn() || privacy.ranges.length) this.forgetText();
+    this.field.open(text, caret, privateRanges);
   }
 
   // ---------------------------------------------------------------- requests

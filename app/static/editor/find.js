@@ -1,8 +1,7 @@
 // @ts-check
 /**
  * Find and replace, ignoring case. A <textarea> shows its selection only while it has the focus, so a separate layer
- * shows the match while the search field has the focus. Of a long text, all parts are searched, and that of the match is
- * shown.
+ * shows the match while the search field has the focus.
  */
 
 import { finder } from "../shared/dom.js";
@@ -14,17 +13,17 @@ const MOST = 10_000; // matches that are counted
 /**
  * @param {HTMLElement} root
  * @param {import("./text_field.js").TextField} text
- * @param {{addKey: (key: import("./keys.js").Key) => void, offerUndo: import("./notices.js").Notices["offerUndo"]}} page
+ * @param {(key: import("./keys.js").Key) => void} addKey
  */
-export function setUpFind(root, text, { addKey, offerUndo }) {
-  const { textarea, parts, map } = text;
+export function setUpFind(root, text, addKey) {
+  const { textarea, privacy, map } = text;
   const find = finder(root);
   const bar = find(".pd-find");
   const field = /** @type {HTMLInputElement} */ (find("[name=fd-what]"));
   const other = /** @type {HTMLInputElement} */ (find("[name=fd-with]"));
   const status = find(".fd-matches");
   const layer = find(".fd-layer");
-  /** Where each match begins in the whole text. @type {number[]} */
+  /** Where each match begins. @type {number[]} */
   let places = [];
   let at = -1;
 
@@ -35,7 +34,7 @@ export function setUpFind(root, text, { addKey, offerUndo }) {
     if (selected && !selected.includes("\n") && selected.length < 200) field.value = selected;
     field.focus();
     field.select();
-    search(parts.selection[0]);
+    search(selectionStart);
   }
 
   function close() {
@@ -47,7 +46,7 @@ export function setUpFind(root, text, { addKey, offerUndo }) {
   /** Find all matches; the first at or after `from` is the current one. @param {number} from */
   function search(from) {
     const what = field.value;
-    places = what ? matches(parts.text, what) : [];
+    places = what ? matches(textarea.value, what) : [];
     const next = places.findIndex((place) => place >= from);
     at = places.length ? Math.max(0, next) : -1;
     show();
@@ -69,16 +68,16 @@ export function setUpFind(root, text, { addKey, offerUndo }) {
     const start = places[at];
     const end = start + field.value.length;
     const focused = document.activeElement;
-    text.go(start, end);
+    textarea.setSelectionRange(start, end);
     // Taking the focus makes the browser scroll to the selection.
     textarea.blur();
     textarea.focus();
     if (focused instanceof HTMLElement && bar.contains(focused)) focused.focus({ preventScroll: true });
-    mark(start - parts.offset, end - parts.offset);
+    mark(start, end);
   }
 
   /**
-   * @param {number} start in the field
+   * @param {number} start
    * @param {number} end
    */
   function mark(start, end) {
@@ -103,14 +102,14 @@ export function setUpFind(root, text, { addKey, offerUndo }) {
   function replace() {
     if (at < 0) return;
     const place = places[at];
-    text.go(place, place + field.value.length);
-    write(other.value);
+    textarea.setSelectionRange(place, place + field.value.length);
+    if (!write(other.value)) return;
     search(place + other.value.length);
   }
 
   function replaceAll() {
     if (!places.length) return;
-    const value = parts.text;
+    const { value } = textarea;
     const all = matches(value, field.value, Infinity);
     let replaced = "";
     let from = 0;
@@ -119,49 +118,35 @@ export function setUpFind(root, text, { addKey, offerUndo }) {
       from = place + field.value.length;
     }
     replaced += value.slice(from);
-    const { privacy, privateRanges } = parts;
     const lengths = { removed: field.value.length, inserted: other.value.length, all: value.length };
-    const ranges = rangesAfter(privateRanges, all, lengths, privacy.isOn());
-    if (parts.long) replaceLong(all.length, replaced, ranges);
-    else {
-      textarea.select();
-      write(replaced);
-      privacy.add(ranges); // the browser reports one edit, from the first match to the last
-      textarea.setSelectionRange(0, 0);
-    }
+    const ranges = rangesAfter(privacy.ranges, all, lengths, privacy.isOn());
+    textarea.select();
+    const written = write(replaced);
+    if (written) privacy.add(ranges); // the browser reports one edit, from the first match to the last
+    textarea.setSelectionRange(0, 0);
+    if (!written) return;
     search(0);
     status.textContent = `${all.length.toLocaleString("en")} replaced`;
   }
 
   /**
-   * The browser's undo knows one part only, so a button undoes what was replaced in all.
-   * @param {number} matches
-   * @param {string} replaced the text after it
-   * @param {import("./privacy.js").Range[]} after its private ranges
+   * Replace the selection as one step of undo, and keep the focus in the bar.
+   * @param {string} replacement
+   * @returns {boolean} false if the text is too long to be edited, or would be
    */
-  function replaceLong(matches, replaced, after) {
-    const before = { text: parts.text, ranges: parts.privateRanges, caret: parts.selection[0] };
-    text.open(replaced, 0, after, { opened: false });
-    const back = text.returnTo(before);
-    offerUndo(`${matches.toLocaleString("en")} replaced.`, () => {
-      const undone = back();
-      if (undone) search(before.caret);
-      return undone;
-    });
-  }
-
-  /** Replace the selection as one step of undo, and keep the focus in the bar. @param {string} text */
-  function write(text) {
+  function write(replacement) {
+    if (!text.hasRoomFor(replacement)) return false;
     const focused = /** @type {HTMLElement} */ (document.activeElement);
-    if (text) insertAsTyped(textarea, text);
+    if (replacement) insertAsTyped(textarea, replacement);
     else {
       textarea.focus({ preventScroll: true });
       document.execCommand("delete");
     }
     focused.focus({ preventScroll: true });
+    return true;
   }
 
-  field.addEventListener("input", () => search(parts.selection[0]));
+  field.addEventListener("input", () => search(textarea.selectionStart));
   bar.addEventListener("submit", (event) => event.preventDefault());
   bar.addEventListener("keydown", (event) => {
     const { key, shiftKey, target, isComposing } = event;
@@ -185,7 +170,7 @@ export function setUpFind(root, text, { addKey, offerUndo }) {
   // The mark scrolls with the text. Changing the text or focusing it removes the mark.
   textarea.addEventListener("scroll", () => (layer.style.transform = `translateY(${-textarea.scrollTop}px)`), { passive: true });
   textarea.addEventListener("focus", () => document.hasFocus() && layer.replaceChildren());
-  for (const event of ["pd-text", "pd-part"]) root.addEventListener(event, () => layer.replaceChildren());
+  root.addEventListener("pd-text", () => layer.replaceChildren());
   addKey({
     id: "find", usual: "Ctrl+F", mac: "Meta+F", does: "Find and replace", everywhere: true,
     run() {

@@ -22,13 +22,12 @@ const WAITING = 50; // texts that are queued while the server cannot receive the
 export class Learning {
   /**
    * @param {HTMLElement} root
-   * @param {{textarea: HTMLTextAreaElement, parts: import("./parts.js").Parts, incognito: {on: boolean}}} text
+   * @param {{textarea: HTMLTextAreaElement, privacy: import("./privacy.js").PrivateText, incognito: {on: boolean}}} text
    * @param {{forgetAnswers: () => void, forgetDrafts: () => void, forgetTab: () => void}} drafts
    */
-  constructor(root, { textarea, parts, incognito }, drafts) {
+  constructor(root, { textarea, privacy, incognito }, drafts) {
     this.textarea = textarea;
-    this.parts = parts;
-    this.privacy = parts.privacy;
+    this.privacy = privacy;
     this.incognito = incognito;
     this.drafts = drafts;
     /** The stores that learn; null if not known. @type {string[] | null} */
@@ -52,7 +51,6 @@ export class Learning {
     this.button.addEventListener("click", () => this.switchIncognito(!incognito.on));
     root.addEventListener("pd-taken", (event) => this.taken(/** @type {CustomEvent} */ (event).detail));
     root.addEventListener("pd-dropped", () => this.drop());
-    root.addEventListener("pd-leaving", () => this.settlePick());
     whenOthersRemove(() => drafts.forgetDrafts());
     this.textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
     for (const name of ["copy", "download"]) {
@@ -119,10 +117,9 @@ export class Learning {
   taken({ before, text }) {
     this.settlePick();
     if (this.incognito.on) return;
-    const part = before.slice(this.parts.context.length); // what the field contains of it
-    const from = Math.max(part.lastIndexOf("\n") + 1, this.privacy.publicFrom(part.length));
-    const context = part.slice(from).match(new RegExp(`(?:\\S+\\s+){0,${CONTEXT - 1}}\\S*\\s*$`))?.[0] ?? "";
-    this.picked = { at: part.length, text, phrase: (context + text).trim() };
+    const from = Math.max(before.lastIndexOf("\n") + 1, this.privacy.publicFrom(before.length));
+    const context = before.slice(from).match(new RegExp(`(?:\\S+\\s+){0,${CONTEXT - 1}}\\S*\\s*$`))?.[0] ?? "";
+    this.picked = { at: before.length, text, phrase: (context + text).trim() };
   }
 
   /** The writer types on: learn the draft taken before, unless it was undone. */
@@ -150,9 +147,9 @@ export class Learning {
   /** The text was copied or downloaded: its last paragraph is finished too. */
   finishAll() {
     this.settlePick();
-    const text = this.parts.text.trimEnd();
+    const text = this.textarea.value.trimEnd();
     const start = text.lastIndexOf("\n") + 1;
-    this.finish(text.slice(start), this.parts.hides(start, text.length));
+    this.finish(text.slice(start), this.privacy.hides(start, text.length));
   }
 
   /**

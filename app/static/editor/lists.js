@@ -31,15 +31,17 @@ export function nextMarker(line) {
 /**
  * Enter in a list: go on with the next marker; on an item without text, remove its marker.
  * @param {HTMLTextAreaElement} textarea
+ * @param {(text: string) => boolean} hasRoomFor
  * @returns {boolean} whether the caret is in a list
  */
-export function goOnWithList(textarea) {
-  const { value, selectionStart, selectionEnd } = textarea;
-  if (selectionStart !== selectionEnd) return false;
+export function goOnWithList(textarea, hasRoomFor) {
+  const { value, selectionStart, selectionEnd, readOnly } = textarea;
+  if (readOnly || selectionStart !== selectionEnd) return false;
   const start = value.lastIndexOf("\n", selectionStart - 1) + 1;
   const marker = nextMarker(value.slice(start, selectionStart));
   if (marker === null) return false;
   if (marker) {
+    if (!hasRoomFor(`\n${marker}`)) return true;
     // Two commands, so that the paragraph counts as finished: learning.js.
     document.execCommand("insertLineBreak");
     document.execCommand("insertText", false, marker);

@@ -11,8 +11,6 @@
  * Parts of the page that only follow others listen to events of `root`:
  *
  *   pd-text      the text has changed; detail: {opened: boolean}, whether a document was opened
- *   pd-leaving   another part of a long text is about to be shown: parts.js
- *   pd-part      another part is shown
  *   pd-taken     a draft was taken; detail: {before, text}
  *   pd-drafts    drafts for a new position have arrived
  *   pd-settled   the rows are final; detail: how many are worth showing
@@ -32,6 +30,8 @@ import { CaretMap } from "./caret.js";
 import { setUpChances } from "./chances.js";
 import { Connection } from "./connection.js";
 import { setUpCounts } from "./counts.js";
+import { setUpDocumentBand } from "../documents/document_band.js";
+import { MOST_EDITED } from "../documents/document.js";
 import { Documents } from "../documents/documents.js";
 import { setUpDocumentsPanel } from "../documents/documents_panel.js";
 import { DraftList } from "./draft_list.js";
@@ -49,7 +49,6 @@ import { setUpSampling } from "./panel.js";
 import { PrivateText } from "./privacy.js";
 import { Pace } from "./pace.js";
 import { setUpPairing } from "./pairing.js";
-import { setUpPartsBar } from "./parts_bar.js";
 import { setUpPrint } from "./print.js";
 import { Revisiting } from "./revisiting.js";
 import { Rows } from "./rows.js";
@@ -113,22 +112,13 @@ function startEditor(root) {
     compositionChanged: () => {
       if (drafts.busy) drafts.clear();
     },
-    partShown: () => {
-      drafts.forgetRows();
-      drafts.caretMoved();
-    },
-    split: (undo) => {
-      drafts.forgetRows();
-      const message = "This text is long, so it is shown in parts.";
-      if (undo) notices.offerUndo(message, undo);
-      else notices.toast(message, { long: true });
-    },
+    refused: () => notices.toast(tooMuch(textarea), { long: true }),
   });
 
   const rows = new Rows();
   const list = new DraftList(root, textarea, (i, offset, pressed) => taking.click(i, offset, pressed));
   const layout = new Layout(root, { textarea, map, ghost, below: list.below }, options.values, () => view.fit());
-  const revisiting = new Revisiting(field.parts, (start, end, taken) => drafts.showAgain(start, end, taken));
+  const revisiting = new Revisiting(textarea, (start, end, taken) => drafts.showAgain(start, end, taken));
   const view = new DraftsView(
     field, rows, { ghost, list, layout }, () => revisiting.here(), (message) => notices.announce(message),
   );
@@ -150,7 +140,7 @@ function startEditor(root) {
   connection.check();
   field.changed();
   const forDocuments = {
-    textarea, parts: field.parts, notices, connection, select: field.go.bind(field),
+    textarea, privacy, notices, connection,
     get incognito() {
       return incognito.on;
     },
@@ -169,12 +159,12 @@ function startEditor(root) {
  * @param {Documents} documents
  */
 function startPanels(root, editor, documents) {
-  const { textarea, incognito, notices, connection, options, keys, field, layout, view, drafts } = editor;
+  const { textarea, incognito, privacy, notices, connection, options, keys, field, layout, view, drafts } = editor;
   const toast = notices.toast.bind(notices);
   const focusText = () => textarea.focus();
   const addKeys = keys.add.bind(keys);
 
-  setUpTools(root, textarea, field.parts, {
+  setUpTools(root, textarea, privacy, {
     toast,
     insert: (text) => field.insert(text),
     requestHere: () => drafts.requestHere(),
@@ -184,7 +174,7 @@ function startPanels(root, editor, documents) {
     },
   });
   setUpChances(root);
-  const learning = new Learning(root, { textarea, parts: field.parts, incognito }, {
+  const learning = new Learning(root, { textarea, privacy, incognito }, {
     forgetAnswers: () => drafts.forgetAnswers(),
     forgetDrafts: () => drafts.forgetDrafts(),
     forgetTab: () => drafts.forgetTab(),
@@ -221,7 +211,8 @@ function startPanels(root, editor, documents) {
     requests: () => ({ running: drafts.request, answered: drafts.answered }),
     drawList: () => view.drawList(),
   });
-  setUpDocumentsPanel(root, documents, { text: () => field.parts.text, focusText, toast });
+  setUpDocumentsPanel(root, documents, { text: () => textarea.value, focusText, toast });
+  setUpDocumentBand(root, documents, { textarea, toast });
   setUpBackground(root, {
     current: () => documents.current,
     set: (text) => {
@@ -230,19 +221,29 @@ function startPanels(root, editor, documents) {
     },
     written: () => drafts.settingsChanged(), // the model reads all of it
   });
-  setUpFind(root, field, { addKey: addKeys, offerUndo: notices.offerUndo.bind(notices) });
-  setUpPartsBar(root, field);
-  setUpPrint(root, () => field.parts.text);
+  setUpFind(root, field, addKeys);
+  setUpPrint(root, () => textarea.value);
   setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;
 }
 
 /**
+ * Why an insertion was refused.
+ * @param {HTMLTextAreaElement} textarea
+ */
+function tooMuch({ readOnly }) {
+  const most = MOST_EDITED.toLocaleString("en");
+  if (readOnly) return `A text of more than ${most} characters cannot be edited. Divide this document first.`;
+  return `A text that can be edited has at most ${most} characters, so nothing was inserted. Open a longer one as a file.`;
+}
+
+/**
  * Why there is no next word at the caret.
  * @param {HTMLTextAreaElement} textarea
  */
-function nothingNext({ value, selectionStart, selectionEnd }) {
+function nothingNext({ value, selectionStart, selectionEnd, readOnly }) {
+  if (readOnly) return "This text is too long to be edited, so it has no drafts.";
   if (!value.trim()) return "Start writing, and the words that may come next appear here.";
   if (selectionStart !== selectionEnd) return "Text is selected. Put the caret behind a word, and its next words appear here.";
   if (!value.slice(0, selectionStart).trim()) return "Put the caret behind a word, and its next words appear here.";
@@ -258,9 +259,9 @@ function nothingNext({ value, selectionStart, selectionEnd }) {
 function publish({ textarea, map, privacy, notices, field, rows, revisiting, drafts, pace, showing }, documents, learning) {
   const { counters, requests, settings, timers } = drafts;
   const editor = {
-    textarea, map, privacy, notices, revisiting, parts: field.parts, requests, settings, timers,
+    textarea, map, privacy, notices, revisiting, requests, settings, timers,
     get text() {
-      return field.parts.text;
+      return textarea.value;
     },
     get caret() {
       return field.caret;

@@ -72,16 +72,6 @@ export class Notices {
     this.timers.later("toast", long ? 8000 : 2500, () => (toastBox.hidden = true));
   }
 
-  /**
-   * Show a sentence with a button that undoes what it says.
-   * @param {string} message
-   * @param {() => boolean} undo returns whether that was possible
-   */
-  offerUndo(message, undo) {
-    const tell = () => undo() || this.toast("The text has changed since then, so this cannot be undone.", { long: true });
-    this.toast(message, { undo: tell });
-  }
-
   /** Say that a draft was not taken, because nobody can have read it. */
   justChanged() {
     this.changed.hidden = false;

@@ -89,6 +89,8 @@ export class PrivateText {
     this.isOn = isOn;
     /** @type {Range[]} */
     this.ranges = [];
+    /** Whether all of the text is private, also what is added. */
+    this.whole = false;
     this.text = textarea.value;
     /** Ranges by state of the text. @type {Map<string, Range[]>} */
     this.states = new Map();
@@ -109,9 +111,16 @@ export class PrivateText {
   open(ranges) {
     this.text = this.textarea.value;
     this.ranges = joined(inside(/** @type {Range[]} */ (ranges), 0, this.text.length));
+    this.whole = false;
     this.states.clear();
     this.ever ||= this.ranges.length > 0;
     this.rememberState();
+  }
+
+  /** All of the text is private, also what is added, until `open` is called. */
+  hideAll() {
+    this.whole = this.ever = true;
+    this.ranges = joined([[0, this.text.length]]);
   }
 
   /** Further parts of the text are private. @param {Range[]} ranges */
@@ -126,6 +135,7 @@ export class PrivateText {
     const now = textarea.value;
     this.text = now;
     if (now === text) return;
+    if (this.whole) return this.hideAll();
     if (!this.ever && !this.isOn()) return;
     this.ever = true;
     if (!this.states.size) this.rememberState(text);
@@ -182,24 +192,12 @@ export class PrivateText {
   copied(event) {
     const { selectionStart: start, selectionEnd: end } = this.textarea;
     const text = this.textarea.value.slice(start, end);
-    this.put(event, text, inside(this.ranges, start, end));
-  }
-
-  /**
-   * Write a text with its private ranges to the clipboard.
-   * @param {Event} event
-   * @param {string} text
-   * @param {Range[]} ranges
-   * @param {{always?: boolean}} how whether to write it also if it has none, because it is not what is selected
-   */
-  put(event, text, ranges, { always = false } = {}) {
+    const ranges = inside(this.ranges, start, end);
     const data = transferred(event);
-    if (!data || (!ranges.length && !always)) return;
-    if (ranges.length) {
-      this.copies = [...this.copies, { text, ranges }].slice(-COPIES);
-      keepCopies(this.copies);
-      data.setData(CLIPBOARD_TYPE, JSON.stringify(ranges));
-    }
+    if (!data || !ranges.length) return;
+    this.copies = [...this.copies, { text, ranges }].slice(-COPIES);
+    keepCopies(this.copies);
+    data.setData(CLIPBOARD_TYPE, JSON.stringify(ranges));
     if (event.type === "dragstart") return; // the browser adds the text
     data.setData("text/plain", text);
     event.preventDefault();

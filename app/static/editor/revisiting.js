@@ -13,12 +13,11 @@ const ROOM = 40_000_000; // characters in all their `before`
 
 export class Revisiting {
   /**
-   * @param {import("./parts.js").Parts} parts
+   * @param {HTMLTextAreaElement} textarea
    * @param {(start: number, end: number, rows: Row[]) => void} showAgain shows these rows and selects the draft in the text
    */
-  constructor(parts, showAgain) {
-    this.parts = parts;
-    this.textarea = parts.textarea;
+  constructor(textarea, showAgain) {
+    this.textarea = textarea;
     this.showAgain = showAgain;
     /** In the order in which they were taken. @type {Taken[]} */
     this.list = [];
@@ -50,13 +49,7 @@ export class Revisiting {
     if (!this.now) return false;
     const { before, text } = this.list[this.now.at];
     const { selectionStart, selectionEnd } = this.textarea;
-    const start = this.start(before);
-    return selectionStart === start && selectionEnd === start + text.length;
-  }
-
-  /** Where a draft begins in the field: of a long text, `before` also has the end of the head. @param {string} before */
-  start(before) {
-    return before.length - this.parts.context.length;
+    return selectionStart === before.length && selectionEnd === before.length + text.length;
   }
 
   end() {
@@ -74,14 +67,13 @@ export class Revisiting {
    * @returns {boolean} whether the key was used
    */
   walk(by) {
-    const { selectionStart } = this.textarea;
-    const value = this.parts.context + this.textarea.value;
+    const { value, selectionStart } = this.textarea;
     const unchanged = (/** @type {Taken} */ { before, text }) => value.slice(0, before.length + text.length) === before + text;
     const caret = this.now?.caret ?? selectionStart;
     if (by > 0 && !this.now) return false;
     let at = this.now?.at ?? this.list.length;
     do at += by;
-    while (this.list[at] && (!unchanged(this.list[at]) || this.start(this.list[at].before) >= caret));
+    while (this.list[at] && (!unchanged(this.list[at]) || this.list[at].before.length >= caret));
     if (at < 0) return this.list.length > 0; // no earlier draft: the browser's "back" must not leave the page
     if (!this.list[at]) {
       this.end();
@@ -90,8 +82,7 @@ export class Revisiting {
     }
     this.now = { at, caret };
     const { before, text, rows } = this.list[at];
-    const start = this.start(before);
-    this.showAgain(start, start + text.length, rows);
+    this.showAgain(before.length, before.length + text.length, rows);
     return true;
   }
 }

@@ -124,7 +124,7 @@ export class Taking {
     if (replace) {
       // The draft's letters take the place of those with the slip; what is left of it continues the corrected text.
       Object.assign(read.draft, { replace: 0, anchor: kept, origin: kept.length });
-      field.textarea.setSelectionRange(kept.length - field.parts.context.length, selectionStart);
+      field.textarea.setSelectionRange(kept.length, selectionStart);
     } else revisiting.taken(before, text, view.rows.all, what === "word");
     field.insert(text, what);
     if (length >= read.text.length) emit(this.root, "pd-taken", { before: kept, text });

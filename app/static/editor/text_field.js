@@ -1,19 +1,21 @@
 // @ts-check
 /**
  * The text, its caret and its selection: follows what the writer does in the <textarea>, and inserts text for other parts
- * of the page. It knows nothing of drafts. Of a long text the field contains one part; parts.js has the others. Positions
- * are those in the field.
+ * of the page. It knows nothing of drafts.
+ *
+ * A browser lays out the whole text of a <textarea> at every key. So a text of more than `MOST_EDITED` characters is
+ * read-only, and an insertion that would make the text so long is refused. An input method's text cannot be refused: it
+ * stays, and the text is read-only from then on.
  */
 
+import { MOST_EDITED, inLines } from "../documents/document.js";
 import { hasHugeParagraph, isWritingPlace } from "./drafting.js";
 import { insertAsTyped } from "./inserting.js";
-import { LONG, Parts } from "./parts.js";
 import { emit } from "../shared/dom.js";
 import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
 
 const FOLLOWING = 256; // characters after the caret in requests
-const MUCH = 1000; // characters inserted at once whose undoing is offered if the text is shown in parts then
 const CAUSED_WITHIN = 1000; // ms from a key to the change that it causes
 
 export class TextField {
@@ -23,18 +25,16 @@ export class TextField {
    * @param {import("./caret.js").CaretMap} map
    * @param {import("./privacy.js").PrivateText} privacy
    * @param {{changed: (pressed: number | null) => void, moved: () => void, compositionStarted: () => void,
-   *          compositionChanged: () => void, partShown: () => void, split: (undo: (() => boolean) | null) => void}} on
+   *          compositionChanged: () => void, refused: () => void}} on
    *   `changed`: the text has changed, by the key that was pressed at that time; `moved`: only the caret or the selection
    *   has changed; `compositionStarted`, `compositionChanged`: an input method writes a word that is not finished;
-   *   `partShown`: the field contains another part of the text; `split`: the text is shown in parts from now
-   *   on, and `undo` removes what was pasted, unless the text has changed meanwhile
+   *   `refused`: an insertion was refused, because the text would be too long to be edited
    */
   constructor(root, textarea, map, privacy, on) {
     this.root = root;
     this.textarea = textarea;
     this.map = map;
     this.privacy = privacy;
-    this.parts = new Parts(textarea, privacy);
     this.on = on;
     this.timers = new Timers();
     this.text = "";
@@ -44,8 +44,6 @@ export class TextField {
     /** The caret after the last change of the text. */
     this.edited = -1;
     this.composing = false;
-    /** The private ranges before the last change. */
-    this.rangesBefore = privacy.ranges;
     /** What `insert` is inserting: a text, or only the first word of a draft. @type {"text" | "word" | null} */
     this.inserting = null;
     /** Whether Tab takes drafts: after typing, a click or Alt and an arrow; otherwise Tab moves the focus. */
@@ -60,7 +58,7 @@ export class TextField {
     if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
     else textarea.placeholder = textarea.dataset.touch ?? "";
     textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
-    textarea.addEventListener("beforeinput", (event) => this.pasteMuch(event));
+    textarea.addEventListener("beforeinput", (event) => this.refuseTooMuch(event));
     textarea.addEventListener("compositionstart", () => {
       this.composing = true;
       if (!ANDROID) on.compositionStarted();
@@ -68,6 +66,7 @@ export class TextField {
     textarea.addEventListener("compositionend", () => {
       this.composing = false;
       if (!ANDROID || textarea.value !== this.text) this.changed();
+      else this.limit();
     });
     document.addEventListener("selectionchange", () => this.selectionChanged());
     textarea.addEventListener("pointerdown", () => this.engage(true));
@@ -95,7 +94,6 @@ export class TextField {
   input(event) {
     const now = performance.now();
     const burst = now - this.lastInput < 1;
-    if (!burst) this.rangesBefore = this.privacy.ranges;
     this.privacy.edited(event);
     this.engage(true);
     this.lastInput = now;
@@ -110,17 +108,24 @@ export class TextField {
   }
 
   /**
-   * Paste a text that is too long for one part without the browser, which takes seconds to minutes.
+   * Refuse an insertion that would make the text too long to be edited.
    * @param {InputEvent} event
    */
-  pasteMuch(event) {
-    const { inputType, data, cancelable } = event;
-    const { selectionStart, selectionEnd, textLength } = this.textarea;
-    if (inputType !== "insertFromPaste" || !data || !cancelable || textLength + data.length <= LONG) return;
-    event.preventDefault();
-    const text = data.replace(/\r\n?/g, "\n");
-    this.textarea.setRangeText(text, selectionStart, selectionEnd, "end");
-    this.textarea.dispatchEvent(new InputEvent("input", { inputType, data: text, bubbles: true }));
+  refuseTooMuch(event) {
+    const { data, dataTransfer, inputType, cancelable } = event;
+    const inserted = data ?? dataTransfer?.getData("text/plain") ?? (/^insert(LineBreak|Paragraph)$/.test(inputType) ? "\n" : "");
+    if (inserted && cancelable && !this.hasRoomFor(inLines(inserted))) event.preventDefault();
+  }
+
+  /**
+   * Whether the text can be edited, and still could if this replaced the selection. If not, the writer is told.
+   * @param {string} text
+   */
+  hasRoomFor(text) {
+    const { selectionStart, selectionEnd, textLength, readOnly } = this.textarea;
+    const fits = !readOnly && textLength - (selectionEnd - selectionStart) + text.length <= MOST_EDITED;
+    if (!fits) this.on.refused();
+    return fits;
   }
 
   /** When the key was pressed that changes the text; null if that is long ago: then a menu, a drop or a voice does. */
@@ -130,7 +135,6 @@ export class TextField {
 
   /** The text has changed. */
   changed({ opened = false } = {}) {
-    if (this.parts.overflows && !this.composing) this.split();
     this.read();
     this.edited = this.caret;
     const pressed = this.cause;
@@ -147,7 +151,13 @@ export class TextField {
     this.caret = textarea.selectionStart;
     this.map.oneDirection = hasHugeParagraph(this.text);
     textarea.classList.toggle("pd-one-direction", this.map.oneDirection);
-    /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "" || this.parts.long;
+    this.limit();
+    /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "";
+  }
+
+  /** A text that is too long is read-only, once no input method writes into it. */
+  limit() {
+    this.textarea.readOnly = this.textarea.textLength > MOST_EDITED && !this.composing;
   }
 
   selectionChanged() {
@@ -171,85 +181,21 @@ export class TextField {
    * @param {{opened?: boolean}} how whether it is that of another document
    */
   open(text, caret, privateRanges, { opened = true } = {}) {
-    this.parts.open(text, caret, privateRanges);
-    this.newInField();
+    const { textarea } = this;
+    textarea.value = text;
+    textarea.setSelectionRange(caret, caret);
+    this.privacy.open(privateRanges);
+    this.latest = { text: "", caret: -1, before: null }; // the other text may be equal
     this.changed({ opened });
   }
 
-  /** The field contains another text, which may be equal. */
-  newInField() {
-    this.latest = { text: "", caret: -1, before: null };
-  }
-
-  // ---------------------------------------------------------------- the parts of a long text
-
   /**
-   * Show the part with these places of the whole text, and select them.
-   * @param {number} start
-   * @param {number} end
-   */
-  go(start, end = start) {
-    const { parts, textarea } = this;
-    const { offset } = parts;
-    if (start >= offset && end <= offset + textarea.textLength) textarea.setSelectionRange(start - offset, end - offset);
-    else this.showPart(() => parts.go(start, end));
-  }
-
-  /** Show another part. @param {() => void} put puts it into the field */
-  showPart(put) {
-    const { textarea } = this;
-    const focused = document.activeElement === textarea;
-    if (this.composing) textarea.blur(); // ends the composition
-    if (this.composing) return;
-    emit(this.root, "pd-leaving");
-    put();
-    this.newInField();
-    this.read();
-    this.edited = -1;
-    const { selectionStart, selectionEnd, textLength } = textarea;
-    if (focused) {
-      // Taking the focus makes the browser scroll to the selection.
-      textarea.blur();
-      textarea.focus();
-    }
-    if (selectionEnd === 0) textarea.scrollTop = 0;
-    else if (selectionStart === textLength) textarea.scrollTop = textarea.scrollHeight;
-    emit(this.root, "pd-part");
-    this.on.partShown();
-  }
-
-  /** The field contains too much text for one part: leave the part with the caret. */
-  split() {
-    const { parts, textarea } = this;
-    const caret = parts.offset + this.caret;
-    const before = { ...parts.joined(this.text, this.rangesBefore), caret };
-    const pasted = textarea.textLength - this.text.length > MUCH;
-    parts.split();
-    this.newInField();
-    emit(this.root, "pd-part");
-    this.on.split(pasted ? this.returnTo(before) : null);
-  }
-
-  /**
-   * What undoes a change that the browser's undo does not know, because it is not of one part: a function that shows the
-   * text before it, and returns whether it did. It does so only if the text is still what it is now.
-   * @param {{text: string, ranges: import("./privacy.js").Range[], caret: number}} before
-   */
-  returnTo({ text, ranges, caret }) {
-    const now = this.parts.text;
-    return () => {
-      const same = this.parts.equals(now);
-      if (same) this.open(text, caret, ranges, { opened: false });
-      return same;
-    };
-  }
-
-  /**
-   * Insert at the caret as if typed, as one step of undo.
+   * Insert at the caret as if typed, as one step of undo, if there is room for it.
    * @param {string} text
    * @param {"text" | "word"} what whether it is only the first word of a draft
    */
   insert(text, what = "text") {
+    if (!this.hasRoomFor(text)) return;
     this.inserting = what;
     insertAsTyped(this.textarea, text);
     this.inserting = null;
@@ -257,14 +203,14 @@ export class TextField {
 
   // ---------------------------------------------------------------- where drafts belong
 
-  /** The text before the caret; null if no drafts belong there: an empty text, a selection, a composition. */
+  /** The text before the caret; null if no drafts belong there: an empty or a read-only text, a selection, a composition. */
   before() {
-    const { selectionStart, selectionEnd } = this.textarea;
-    if (this.composing && !ANDROID) return null;
+    const { selectionStart, selectionEnd, readOnly } = this.textarea;
+    if (readOnly || (this.composing && !ANDROID)) return null;
     if (selectionStart !== selectionEnd) return null;
     const { text, latest } = this;
     if (text !== latest.text || selectionStart !== latest.caret) {
-      const before = this.parts.context + text.slice(0, selectionStart);
+      const before = text.slice(0, selectionStart);
       this.latest = { text, caret: selectionStart, before: /\S/.test(before) ? before : null };
     }
     return this.latest.before;
@@ -272,20 +218,20 @@ export class TextField {
 
   /** The text before the caret, or before what is selected. */
   get head() {
-    return this.before() ?? this.parts.context + this.text.slice(0, this.textarea.selectionStart);
+    return this.before() ?? this.text.slice(0, this.textarea.selectionStart);
   }
 
   /** The beginning of the text after the caret, for requests; "" if it is only white space. */
   after() {
     const { selectionEnd } = this.textarea;
-    const after = this.parts.following(this.text, selectionEnd, FOLLOWING);
+    const after = this.text.slice(selectionEnd, selectionEnd + FOLLOWING);
     return after.trim() ? after : "";
   }
 
   /** Whether drafts belong at the caret: it is at the end of a line, or after a word that was just typed. */
   isWritingHere() {
     const inWord = this.caret === this.edited && /[\p{L}\p{N}]$/u.test(this.text.slice(Math.max(0, this.caret - 2), this.caret));
-    return inWord || isWritingPlace(this.parts.following(this.text, this.caret, 2000));
+    return inWord || isWritingPlace(this.text.slice(this.caret, this.caret + 2000));
   }
 }
 

@@ -12,12 +12,12 @@ import { dialogIsOpen, disclose, finder } from "../shared/dom.js";
 /**
  * @param {HTMLElement} root
  * @param {HTMLTextAreaElement} textarea
- * @param {import("./parts.js").Parts} parts
+ * @param {import("./privacy.js").PrivateText} privacy
  * @param {Actions & {reset: () => void}} actions
  */
-export function setUpTools(root, textarea, parts, actions) {
+export function setUpTools(root, textarea, privacy, actions) {
   const find = finder(root);
-  find("[data-do=copy]").addEventListener("click", () => copy(parts, actions));
+  find("[data-do=copy]").addEventListener("click", () => copy(textarea, privacy, actions));
   find("[data-do=keys]").addEventListener("click", () => /** @type {HTMLDialogElement} */ (find("#pd-keys")).showModal());
   find("[data-do=reset]").addEventListener("click", actions.reset);
   for (const name of ["settings", "more"]) {
@@ -37,7 +37,7 @@ export function setUpTools(root, textarea, parts, actions) {
     button.addEventListener("click", () => actions.insert(button.textContent ?? ""));
   }
   // After a click on a tool the text keeps the focus, and a phone its keyboard. A tool reached by Tab keeps the focus.
-  const tools = ".pd-tools button, .pd-parts button, .pd-line button, .pd-toast button";
+  const tools = ".pd-tools button, .pd-band button, .pd-line button, .pd-toast button";
   root.addEventListener("mousedown", (event) => {
     if (!(event.target instanceof Element && event.target.closest(tools))) return;
     event.preventDefault();
@@ -45,9 +45,7 @@ export function setUpTools(root, textarea, parts, actions) {
   });
   // A modal dialog takes the focus, and with it Chromium moves the caret to the beginning of the text.
   let place = [0, 0];
-  const notePlace = () => (place = [textarea.selectionStart, textarea.selectionEnd]);
-  textarea.addEventListener("blur", notePlace);
-  root.addEventListener("pd-part", notePlace);
+  textarea.addEventListener("blur", () => (place = [textarea.selectionStart, textarea.selectionEnd]));
   for (const dialog of root.querySelectorAll("dialog")) {
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close()); // a click beside its contents
     dialog.addEventListener("close", () => {
@@ -62,14 +60,15 @@ export function setUpTools(root, textarea, parts, actions) {
 }
 
 /**
- * @param {import("./parts.js").Parts} parts
+ * @param {HTMLTextAreaElement} textarea
+ * @param {import("./privacy.js").PrivateText} privacy
  * @param {Pick<Actions, "toast">} actions
  */
-async function copy(parts, { toast }) {
-  if (!parts.length) return toast("There is nothing to copy yet.");
+async function copy(textarea, privacy, { toast }) {
+  if (!textarea.textLength) return toast("There is nothing to copy yet.");
   // The clipboard interface cannot include private ranges, so it is not used for private text.
-  const isPrivate = parts.privateRanges.length > 0;
-  const copied = (!isPrivate && (await copiedByApi(parts.text))) || copiedByCommand(parts);
+  const isPrivate = privacy.ranges.length > 0;
+  const copied = (!isPrivate && (await copiedByApi(textarea.value))) || copiedByCommand(textarea);
   return toast(copied ? "Copied." : "The browser did not allow copying. Select the text and copy it by hand.");
 }
 
@@ -88,21 +87,14 @@ async function copiedByApi(text) {
 
 /**
  * Copy by selecting the text and running the browser's command, as the keyboard does.
- * @param {import("./parts.js").Parts} parts
+ * @param {HTMLTextAreaElement} textarea
  */
-function copiedByCommand(parts) {
-  const { textarea, privacy } = parts;
+function copiedByCommand(textarea) {
   const { selectionStart, selectionEnd } = textarea;
   const focused = document.activeElement;
   textarea.focus();
   textarea.select();
-  const copyAll = (/** @type {Event} */ event) => {
-    event.stopImmediatePropagation(); // else the selected part is copied
-    privacy.put(event, parts.text, parts.privateRanges, { always: true });
-  };
-  if (parts.long) textarea.addEventListener("copy", copyAll, { capture: true });
   const copied = document.execCommand("copy");
-  textarea.removeEventListener("copy", copyAll, { capture: true });
   textarea.setSelectionRange(selectionStart, selectionEnd);
   if (focused instanceof HTMLElement && focused !== document.body) focused.focus();
   return copied;

@@ -33,7 +33,7 @@ export function newElement(tag, className = "", markup = "") {
  * Dispatch an event of the page: see main.js.
  * @param {HTMLElement} root
  * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-dropped" | "pd-reset" | "pd-taken" | "pd-refused" | "pd-figures" | "pd-settled" |
- *   "pd-document" | "pd-documents" | "pd-elsewhere" | "pd-leaving" | "pd-part" | "pd-status"} event
+ *   "pd-document" | "pd-documents" | "pd-elsewhere" | "pd-status"} event
  * @param {unknown} [detail]
  */
 export function emit(root, event, detail) {

@@ -21,8 +21,8 @@ const COPIES_ROOM = 200_000; // characters
 
 /** @typedef {import("../documents/document.js").Document} Document */
 /**
- * The document that a tab has open, its selection, how far it is scrolled, and where the part begins that is scrolled.
- * @typedef {{id: string, caret: number[], scroll: number, offset?: number}} Place
+ * The document that a tab has open, its selection, and how far it is scrolled.
+ * @typedef {{id: string, caret: number[], scroll: number}} Place
  */
 
 export function isIncognito() {

@@ -132,7 +132,7 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
 
 def _shown(entry: Entry) -> dict[str, object]:
     shown = asdict(entry)
-    for field in ("stamp", "coming", "missing", "traces", "removed", "version", "unknown"):
+    for field in ("stamp", "coming", "missing", "version", "unknown"):
         del shown[field]
     shown["revision"] = shown.pop("digest")
     return shown

@@ -107,6 +107,33 @@ def test_every_match_is_replaced_around_private_text(learner: Learner) -> None:
     finish(learner)
 
 
+def test_private_ranges_after_every_match_is_replaced(learner: Learner) -> None:
+    """Against a second, slow computation: character by character."""
+    rng = random.Random(3)
+    code = "async (cases) => { const { matches, rangesAfter } = await import('/page/editor/find.js');"
+    code += " return cases.map(([t, w, o, r]) => rangesAfter(r, matches(t, w, Infinity),"
+    code += " { removed: w.length, inserted: o.length, all: t.length }, false)) }"
+    cases: list[tuple[str, str, str, list[list[int]]]] = []
+    for _ in range(200):
+        text = "".join(rng.choice("ab") for _ in range(rng.randrange(1, 30)))
+        ends = sorted(rng.sample(range(len(text) + 1), min(4, len(text) + 1)) if len(text) > 3 else [0, len(text)])
+        cases.append(
+            (text, rng.choice(["a", "ab", "ba"]), rng.choice(["", "x", "xyz"]), [ends[:2], ends[2:4]][: len(ends) // 2])
+        )
+    for (text, what, other, ranges), after in zip(cases, learner.page.evaluate(code, cases), strict=True):
+        private = [any(a <= i < b for a, b in ranges) for i in range(len(text))]
+        expected: list[bool] = []
+        at = 0
+        while at < len(text):
+            if text.startswith(what, at):
+                expected += [any(private[at : at + len(what)])] * len(other)
+                at += len(what)
+            else:
+                expected.append(private[at])
+                at += 1
+        assert [any(a <= i < b for a, b in after) for i in range(len(expected))] == expected
+
+
 def test_enter_inside_the_paragraph_and_in_another_deleted_and_undone_then_cut_and_pasted_with_more_around_it(
     learner: Learner,
 ) -> None:
