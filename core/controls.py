@@ -579,7 +579,7 @@ PRESETS: tuple[Preset, ...] = (
     Preset("Eta (top-nσ paper)", "eta", {"epsilon": 9e-4}, 1.0, "arXiv 2411.07641, section 5"),
     Preset("Mirostat (top-nσ paper)", "mirostat", {"tau": 5.0}, 1.0, "arXiv 2411.07641, section 5"),
     Preset("Top-H, its paper's", "top-h", {"alpha": 0.4}, 1.0, "arXiv 2509.02510"),
-    Preset("Top-W, ours", "top-w", {}, 1.0, "`polydraft eval top-w`; docs/samplers.md"),
+    Preset("Top-W, ours", "top-w", {}, 1.0, "`polydraft eval top-w`; research/docs/samplers.md"),
     Preset(
         "Top-W, the paper's",
         "top-w",
