@@ -122,7 +122,7 @@ _ENTRIES = (
         "top-h",
         "top-H",
         (Control("alpha", "α", "top-h", 0.4, 0.01, 1.0, 0.01, "Higher: more tokens are kept."),),
-        "Keeps as much probability as fits into the share α of the entropy.",
+        "Keeps the likeliest tokens while their entropy stays within the share α of the whole.",
         "More words where the text is open",
         made_by="top_h:TopH",
     ),
