@@ -438,7 +438,7 @@ class Preset:
         for control in (DRAFTING["k"], DRAFTING["length"], SEED):
             if (value := getattr(self, control.name)) is not None:
                 whole = control.beyond and self.drafting.get(BY_FLAG[control.beyond].name)
-                (control if whole else control.alone).checked(value)
+                (control if whole else control.without_beyond).checked(value)
         own = ("k", "length", "temperature")
         for name, value in self.drafting.items():
             named("drafting", name, [o.name for o in DRAFTING.values() if o.name not in own and o.only != "command"])
