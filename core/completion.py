@@ -71,6 +71,11 @@ class Completion:
         return self.logits[boundary] if allowed is None else only(self.logits[boundary], allowed)
 
     @property
+    def whole_logits(self) -> Tensor | None:
+        """The same with the tokens that do not continue the word."""
+        return None if self.boundaries is None else self.logits[self.boundaries.likeliest(list(self.logits))]
+
+    @property
     def paths(self) -> list[RowPath]:
         """The drafts with the calibrated probability of each place where they may end; see `core.time_saved`."""
         return [RowPath.of(draft, calibration_of(self.making(draft))) for draft in self.drafts]

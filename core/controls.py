@@ -122,7 +122,7 @@ _ENTRIES = (
         "top-h",
         "top-H",
         (Control("alpha", "α", "top-h", 0.4, 0.01, 1.0, 0.01, "Higher: more tokens are kept."),),
-        "Keeps as much probability as fits into the share α of the entropy.",
+        "Keeps the likeliest tokens while their entropy stays within the share α of the whole.",
         "More words where the text is open",
         made_by="top_h:TopH",
     ),
@@ -438,7 +438,7 @@ class Preset:
         for control in (DRAFTING["k"], DRAFTING["length"], SEED):
             if (value := getattr(self, control.name)) is not None:
                 whole = control.beyond and self.drafting.get(BY_FLAG[control.beyond].name)
-                (control if whole else control.alone).checked(value)
+                (control if whole else control.without_beyond).checked(value)
         own = ("k", "length", "temperature")
         for name, value in self.drafting.items():
             named("drafting", name, [o.name for o in DRAFTING.values() if o.name not in own and o.only != "command"])
@@ -579,7 +579,7 @@ PRESETS: tuple[Preset, ...] = (
     Preset("Eta (top-nσ paper)", "eta", {"epsilon": 9e-4}, 1.0, "arXiv 2411.07641, section 5"),
     Preset("Mirostat (top-nσ paper)", "mirostat", {"tau": 5.0}, 1.0, "arXiv 2411.07641, section 5"),
     Preset("Top-H, its paper's", "top-h", {"alpha": 0.4}, 1.0, "arXiv 2509.02510"),
-    Preset("Top-W, ours", "top-w", {}, 1.0, "`polydraft eval top-w`; docs/samplers.md"),
+    Preset("Top-W, ours", "top-w", {}, 1.0, "`polydraft eval top-w`; research/docs/samplers.md"),
     Preset(
         "Top-W, the paper's",
         "top-w",

@@ -193,7 +193,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Locks a file that is read, changed and written again, against other threads and other programs.
 
     Raises: OSError when another program keeps it locked, or the system refuses.
@@ -361,7 +361,7 @@ def remember(cache: Path, entries: Mapping[str, Any], most: int) -> None:
     """Adds entries to a cache file, which keeps the `most` newest ones, and none of another type. Raises OSError when
     the system refuses."""
     types = {type(value) for value in entries.values()}
-    with alone(cache):
+    with locked(cache):
         old = {key: value for key, value in recall(cache).items() if key not in entries and type(value) in types}
         known = old | dict(entries)
         write_whole(cache, json.dumps(dict(list(known.items())[-most:])).encode())

@@ -112,7 +112,7 @@ class Control:
         return "int" if isinstance(self.step, int) else "float"
 
     @property
-    def alone(self) -> Control:
+    def without_beyond(self) -> Control:
         """The option with the range that it has without the one that `beyond` names."""
         return replace(self, high=self.slider) if self.slider is not None and self.beyond else self
 
@@ -138,7 +138,7 @@ class Control:
 
     def refuse_beyond(self, value: Value, chosen: Mapping[str, Value]) -> None:
         """Raises OptionError if a value needs the option `beyond`, which the chosen ones, named by flag, lack."""
-        if self.beyond and float(value) > (most := self.alone.high) and not chosen.get(self.beyond):
+        if self.beyond and float(value) > (most := self.without_beyond.high) and not chosen.get(self.beyond):
             sentence = "{0} {given} given; at most {most:g} is accepted without {1}. Add {2}."
             raise OptionError(sentence, self.flag, self.beyond, Mention(self.beyond, 10), given=value, most=most)
 

@@ -1,5 +1,5 @@
-"""Writes counted n-grams to a store file: ranks, keys, the trie, records, the container. See
-docs/ngram-stores.md."""
+"""Writes counted n-grams to a store file: ranks, keys, the trie, records, the container.
+research/docs/files.md describes the format."""
 
 from __future__ import annotations
 

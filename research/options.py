@@ -49,7 +49,7 @@ Learned = Annotated[
 Rules = Annotated[str | None, typer.Option(help="Only these rows of the table, with commas.", metavar="NAME,NAME,…")]
 Temperatures = Annotated[str | None, typer.Option(help="Only these temperatures, with commas.", metavar="T,T,…")]
 Checker = Annotated[
-    str | None, typer.Option(help="A larger model with the same tokenizer that checks or judges drafts.")
+    str | None, typer.Option(help="A larger model that checks drafts (with the same tokenizer) or judges them.")
 ]
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 FORMS = '{"prompt": "…", "answer": "…"} or {"question": "…", "answer": "…"} expected'
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+CHOICE = re.compile(r"[A-H]")  # the right answer of a question with several to choose from
+STATED = re.compile(r"(?i:answer is)\W{0,3}(?-i:([A-H]))(?!\w)")
+ALONE = re.compile(r"(?<![\w'’])([A-H])(?![\w'’-]| [a-z])")  # "A" before a small letter is the article
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class Question:
         """Returns the answer that a text gives, as votes are counted: `answer` if it gives any of the right ones.
 
         Of a continuation it is the first words or the first word. Of a reply it is the last number if the right answer
-        is a number, or else a right answer anywhere in the first line with text, or this line in lower case.
+        is a number; the last letter that is stated as the answer, or that stands alone, if it is a capital letter from
+        A to H; or else a right answer anywhere in the first line with text, or this line in lower case.
         """
         if not self.asked:
             if self.is_answered_by(text):
@@ -62,6 +66,9 @@ class Question:
             right = {number(answer) for answer in (self.answer, *self.others)}
             numbers = [number(each) for each in NUMBER.findall(reply.rsplit("####", 1)[-1])]
             return self.answer if numbers and numbers[-1] in right else "".join(numbers[-1:])
+        if CHOICE.fullmatch(self.answer):
+            letters = STATED.findall(reply) or ALONE.findall(reply)
+            return self.answer if letters and letters[-1] in (self.answer, *self.others) else "".join(letters[-1:])
         line = reply.split("\n")[0]
         return self.answer if self._begins(r".*?(?<!\w)", line) else line.lower()
 

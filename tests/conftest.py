@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.paths import with_compiled_code
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
 
@@ -287,12 +289,7 @@ def _with_base_store(model: LanguageModel) -> Autocomplete:
 @pytest.fixture
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Data and cache folders of a user who has nothing yet but the compiled code, which takes 20 s to compile."""
-    from platformdirs import user_cache_path
-
-    compiled = user_cache_path("polydraft") / "native"
-    compiled.mkdir(parents=True, mode=0o700, exist_ok=True)
-    (tmp_path / "cache" / "polydraft").mkdir(parents=True)
-    (tmp_path / "cache" / "polydraft" / "native").symlink_to(compiled)
+    with_compiled_code(tmp_path / "cache")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path

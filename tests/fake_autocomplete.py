@@ -155,6 +155,8 @@ class FakeCompletion:
     def next_logits(self) -> object:
         return object() if self.step else None
 
+    whole_logits = next_logits
+
     @property
     def paths(self) -> list[RowPath]:
         return [RowPath.of(draft) for draft in self.drafts]

@@ -68,6 +68,8 @@ class SamplingCompletion(FakeCompletion):
     def next_logits(self) -> Tensor | None:
         return logits_after(self.before) if self.step else None
 
+    whole_logits = next_logits
+
     def advance(self, logits: list[str]) -> SamplingCompletion:
         super().advance(logits)
         rule, mode = self.ask.rule, self.ask.mode

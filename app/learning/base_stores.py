@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from core.errors import InputError
-from core.files import alone, check_answers, check_regular, named_path, write_whole
+from core.files import check_answers, check_regular, locked, named_path, write_whole
 from core.ngram.errors import StoreError
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class BaseStores:
         if self.fixed:
             raise InputError("--base-store chose the stores at the start; start Polydraft without it to choose here.")
         try:
-            with alone(self._file):
+            with locked(self._file):
                 choice = read_choice(self._file)
                 if not (choice.readable or mending):
                     raise InputError(f"{choice.bad[0].problem} Remove it first.")

@@ -41,12 +41,12 @@ class _Known:
     """One position and its cached results."""
 
     def __init__(self, position: Position) -> None:
-        self._logits = position.logits
+        self._logits, self._whole = position.logits, position.whole
         self._views: OrderedDict[float, View] = OrderedDict()  # without choices, by temperature
         self._choices: OrderedDict[str, tuple[RuleView, dict[str, int] | None]] = OrderedDict()
 
     def fits(self, position: Position) -> bool:
-        return bool((self._logits == position.logits).all())
+        return bool((self._logits == position.logits).all() and (self._whole == position.whole).all())
 
     def view(self, position: Position, temperature: float, settings: Settings, plane: bool) -> dict[str, object]:
         tokenizer, geometries = position.autocomplete.model.tokenizer, position.autocomplete.geometries
@@ -56,7 +56,7 @@ class _Known:
         missing = {name: settings[name] for name, key in keys.items() if key not in self._choices}
         seen = self._views.get(temperature)
         if missing or seen is None:
-            seen = look(self._logits, tokenizer, temperature, missing, geometries)
+            seen = look(self._logits, tokenizer, temperature, missing, geometries, whole=self._whole)
             self._views[temperature] = seen
             for choice in seen.choices:
                 moved = None

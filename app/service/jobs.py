@@ -73,11 +73,13 @@ class Position:
     Attributes:
         n: number of their request.
         logits: (V,) of the next token; see `Completion.next_logits`.
+        whole: the same of all tokens, also of those that do not continue a half-typed word.
         autocomplete: which computed them.
     """
 
     n: int
     logits: Tensor
+    whole: Tensor
     autocomplete: Autocomplete
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from core.drafting.drafts import Options
+from core.samplers.base import Processor, Rule
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,12 @@ class Boundaries:
             mass.append(path + share)
             path += float(logq[self.word[n]]) if n + 1 < len(logits) else 0.0
         return int(np.argmax(mass))
+
+
+def ruled(rule: Processor, input_ids: Tensor, logits: Tensor, allowed: np.ndarray) -> Tensor:
+    """Logits (B, V) of the tokens that a rule keeps of those that may follow, all others at -inf."""
+    measuring = rule.measuring(logits, input_ids) if isinstance(rule, Rule) else rule
+    return measuring(input_ids, only(logits, allowed))
 
 
 def only(logits: Tensor, allowed: np.ndarray) -> Tensor:

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.drafting.boundaries import only
+from core.drafting.boundaries import only, ruled
 from core.drafting.drafts import Options
 
 MIN_LOGPROB = -103.0  # log-probability below which float32 rounds a probability to 0
+NOTHING = -800.0  # ln p of which exp is 0: of a token that the rule dropped, and the stores may still propose
 GROUP = 64  # logits per group; `likeliest` compares the groups' maxima first
 
 
@@ -52,22 +53,25 @@ class Candidates:
         self, logits: Tensor, contexts: list[list[int]], also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray]:
         """The m most probable tokens at τ, best first, then the proposals of the stores after any of the contexts, and
-        `also`: ids (m,) and log-probabilities (m,)."""
-        o = self.options
+        `also`: ids (m,) and log-probabilities (m,). The rule crops the model's distribution alone: a token that it
+        drops has the probability that the stores give it. A rule that depends on the text reads the first context."""
+        o, least = self.options, None
         if o.rule is not None:
+            least = self._least(logits.numpy())
             logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
         x = logits.numpy()
         best, total = likeliest(x, self.m), log_total(x, o.tau)
         if o.barred is not None and o.barred[best].any():
             best = likeliest(np.where(o.barred, -np.inf, x), self.m)
-        # Outside the candidates, every token has less than the last one's probability.
-        if len(more := self._proposed(contexts, best, float(np.exp(x[best[-1]] / o.tau - total)), also)):
-            best = np.append(best, more)
         # The paper normalises the probabilities over the candidates. With distinct beginnings they remain the model's,
         # so that the n-grams are mixed into true probabilities, and a beginning's score is its probability.
         q = x[best].astype(np.float64) / o.tau - total
-        keep = q > MIN_LOGPROB
-        tokens, q = best[keep], q[keep]
+        tokens, q = best[q > MIN_LOGPROB], q[q > MIN_LOGPROB]
+        # Outside the candidates, every token has less than the last one's probability.
+        least = float(np.exp(q.min(initial=0.0))) if least is None else least
+        if len(more := self._proposed(contexts, tokens, least, also)):
+            tokens = np.append(tokens, more)
+            q = np.append(q, np.maximum(x[more].astype(np.float64) / o.tau - total, NOTHING))
         if not o.distinct and len(q):
             q = q - np.logaddexp.reduce(q)
         return tokens, q
@@ -76,8 +80,8 @@ class Candidates:
         self, logits: Tensor, context: list[int], allowed: np.ndarray, also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray, float]:
         """The m most probable of the allowed tokens, then those that the stores propose, and `also`: ids (m,), their
-        log-probabilities (m,) among all tokens, and the total probability of the allowed tokens. The rule is applied
-        to the allowed tokens only."""
+        log-probabilities (m,) among all tokens, and the total probability of the allowed tokens. The rule chooses
+        among the allowed tokens."""
         o = self.options
         if o.barred is not None:
             allowed = allowed[~o.barred[allowed]]
@@ -86,16 +90,29 @@ class Candidates:
         some = logits.numpy()[allowed]
         mass = log_total(some, o.tau) - log_total(logits.numpy(), o.tau)
         if o.rule is not None:
-            masked = torch.full_like(logits, -torch.inf)
-            masked[torch.from_numpy(allowed)] = torch.from_numpy(some)
-            some = o.rule(torch.tensor([context]), masked[None])[0].numpy()[allowed]
+            some = ruled(o.rule, torch.tensor([context]), logits[None], allowed)[0].numpy()[allowed]
         best, total = likeliest(some, self.m), log_total(some, o.tau)
-        last = float(np.exp(some[best[-1]] / o.tau - total + mass)) if len(best) < len(allowed) else 0.0
-        if len(more := self._proposed([context], allowed[best], last, also)):
-            best = np.append(best, np.flatnonzero(np.isin(allowed, more)))
+        best = best[np.isfinite(some[best])]
         q = some[best].astype(np.float64) / o.tau - total + mass
-        keep = np.isfinite(q)
-        return allowed[best[keep]], q[keep], float(np.exp(mass))
+        last = float(np.exp(q.min(initial=0.0))) if len(best) < len(allowed) else 0.0
+        if o.rule is not None:
+            last = self._least(logits.numpy()[allowed], mass)
+        if len(more := self._proposed([context], allowed[best], last, also)):
+            added = np.flatnonzero(np.isin(allowed, more))
+            best = np.append(best, added)
+            q = np.append(q, np.maximum(some[added].astype(np.float64) / o.tau - total + mass, NOTHING))
+        return allowed[best], q, float(np.exp(mass))
+
+    def _least(self, x: np.ndarray, mass: float = 0.0) -> float:
+        """The probability of the last candidate without a rule, which a store has to give to propose a token: what the
+        rule leaves has all of the model's probability. 0 if there are no stores.
+
+        Args:
+            mass: ln of the probability of these tokens among all.
+        """
+        if self.ngrams is None:
+            return 0.0
+        return float(np.exp(x[likeliest(x, self.m)[-1]] / self.options.tau - log_total(x, self.options.tau) + mass))
 
     def mixed(
         self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray
@@ -111,7 +128,10 @@ class Candidates:
         return ScoredTokens(tokens, scores[0], without[0])
 
     def shared(self, logits: Tensor, contexts: list[list[int]]) -> list[ScoredTokens]:
-        """The candidates for d drafts that share a distribution: the same tokens, with separate scores per draft."""
+        """The candidates for d drafts that share a distribution: the same tokens, with separate scores per draft. Where
+        the rule depends on the text, as one against repetition, each draft has its own."""
+        if self.options.rule is not None and getattr(self.options.rule, "reads_text", True):
+            return self.apart([logits] * len(contexts), contexts)
         tokens, logq = self.after(logits, contexts)
         scores, without = self.mixed(np.repeat(logq[None], len(contexts), 0), contexts, tokens)
         return [ScoredTokens(tokens, *both) for both in zip(scores, without, strict=True)]
@@ -149,14 +169,16 @@ class Candidates:
 def cropped(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.ndarray | None = None) -> Tensor:
     """Logits (B, V) after the options' rule and τ, for contexts of equal length.
 
-    With `allowed`, all other tokens are removed before the rule is applied, as are the options' barred tokens.
+    With `allowed`, the rule chooses among these tokens alone. The options' barred tokens are removed before.
     """
-    if allowed is not None:
-        logits = only(logits, allowed)
     if o.barred is not None:
         logits = logits.masked_fill(torch.from_numpy(o.barred), -torch.inf)
-    if o.rule is not None:
+    if o.rule is not None and allowed is not None:
+        logits = ruled(o.rule, torch.tensor(contexts), logits, allowed)
+    elif o.rule is not None:
         logits = o.rule(torch.tensor(contexts), logits)
+    elif allowed is not None:
+        logits = only(logits, allowed)
     return logits if o.tau == 1 else logits / o.tau
 
 

@@ -162,7 +162,7 @@ class Draft:
     sequence: Cached | None = field(default=None, repr=False)
 
     @classmethod
-    def alone(cls, ids: list[int], logprob: float, slot: int, start: int = 0) -> Draft:
+    def begun(cls, ids: list[int], logprob: float, slot: int, start: int = 0) -> Draft:
         """A draft with one own token, for the modes in which every draft has a separate row."""
         p, n = float(np.exp(logprob)), len(ids)
         return cls(ids, [logprob], slot, start, branch=p, own=n, exact=n, personal=[False] * n)

@@ -6,7 +6,7 @@ The value of k drafts is the expected length of the longest match between one of
 
 A node is one token, and its length is in bytes, because the aim is to save keys. `Continuations` is the part of the
 tree that passes have computed. `choose` repeatedly takes the path that adds most to the union. In a tree this greedy
-choice is optimal; docs/superposed-decoding.md has the proof.
+choice is optimal; research/docs/superposed-decoding.md has the proof.
 
 This module uses scores and the bytes of tokens; it runs no pass.
 """

@@ -16,7 +16,7 @@ from core.options import DRAFTING
 
 ROUNDS = 20  # of timed passes: a second or two, and less than ten with any load
 ROWS = 4  # of a pass that grows three drafts
-# How many times as long passes of one row, and of four, take in llama.cpp: docs/performance.md
+# How many times as long passes of one row, and of four, take in llama.cpp: research/docs/performance.md
 ONE_IN_LLAMA_CPP, FOUR_IN_LLAMA_CPP = 1.7, 3.4
 LENGTH = int(DRAFTING["length"].default)
 

@@ -30,7 +30,7 @@ def beam(
     stem = boundaries.word[:at]
     tokens, scores = _scored(o, ngrams, logits[at], prefix + stem, boundaries.allowed(at))
     best = np.argsort(-scores, kind="stable")[: o.k]
-    drafts = [Draft.alone([*stem, int(tokens[i])], float(scores[i]), n, at) for n, i in enumerate(best)]
+    drafts = [Draft.begun([*stem, int(tokens[i])], float(scores[i]), n, at) for n, i in enumerate(best)]
     try:
         for step in count(1):
             alive = still_alive(drafts, stop)

@@ -41,7 +41,7 @@ def first_draws(logits: list[Tensor], prefix: list[int], o: Options, n: int, bou
     stem = boundaries.word[:at]
     row = cropped(o, logits[at][None], [prefix + stem], boundaries.allowed(at))[0]
     drawn = [_drawn(row, SeededNoise(o.seed, i), len(prefix) + at) for i in range(n)]
-    return [Draft.alone([*stem, draw[0]], draw[1], i, at) for i, draw in enumerate(drawn) if draw is not None]
+    return [Draft.begun([*stem, draw[0]], draw[1], i, at) for i, draw in enumerate(drawn) if draw is not None]
 
 
 def draws(

@@ -87,7 +87,7 @@ def speculated(
     greedily = Greedily(Candidates(o, prefix)) if greedy else None
     if greedily is not None:
         likeliest = beginnings(logits, prefix, greedily.score, model.tokenizer.pieces, boundaries)[:1]
-        drafts = [Draft.alone(ids, logprob, 0, len(ids) - 1) for ids, logprob, _ in likeliest]
+        drafts = [Draft.begun(ids, logprob, 0, len(ids) - 1) for ids, logprob, _ in likeliest]
     else:
         drafts = first_draws(logits, prefix, o, o.k, boundaries)
     for draft in drafts:

@@ -34,18 +34,18 @@ LEARNED = 512  # tokens before the caret that are learned from, at most; at leas
 LEAST = 1e-12  # probability by which the gradient is divided, at least
 ONE_LEARNING = 2  # times that a personal store counts a paragraph that was just written
 
-Voice = tuple[int, float, float]  # the number of a store and order, its weight w, and its estimate for the token
+Estimate = tuple[int, float, float]  # the number of a store and order, its weight w, and its probability of the token
 
 
 class Earned:
-    """What one session has read of its text, and the offsets that it teaches."""
+    """What one session has read of its text, and the offsets that follow from it."""
 
     def __init__(self) -> None:
         self._ids: list[int] = []
         self._first = 0  # the first token whose probability is known
         self._p: list[float] = []  # the model's probability of each token from there on
         self._low = 0  # the first token that is learned from
-        self._teaching: _Teaching | None = None
+        self._learned: _Offsets | None = None
 
     def unread(self, ids: list[int], begins: int) -> int:
         """Takes a text, and returns the position of its first token that must be read; its length if there is none.
@@ -60,7 +60,7 @@ class Earned:
         known = next((n for n, (a, b) in enumerate(zip(self._ids, ids, strict=False)) if a != b), None)
         known = min(len(self._ids), len(ids)) if known is None else known
         if known < low or self._first > low:
-            self._ids, self._first, self._p, self._teaching = ids[:low], low, [], None
+            self._ids, self._first, self._p, self._learned = ids[:low], low, [], None
             known = low
         self._low = low
         return known
@@ -69,8 +69,8 @@ class Earned:
         """Replaces the text from a position on by these tokens, each with its ln p by the model."""
         if position < len(self._ids):
             del self._ids[position:], self._p[position - self._first :]
-            if self._teaching is not None:
-                self._teaching.cut(position)
+            if self._learned is not None:
+                self._learned.cut(position)
         self._ids += ids
         self._p += map(exp, logp)
 
@@ -78,33 +78,33 @@ class Earned:
         """The rule with the weights that its stores have earned in the first `length` tokens, which have been read."""
         if length <= self._low:
             return rule
-        if self._teaching is None or not self._teaching.fits(rule):
-            self._teaching = _Teaching(rule, self._first)
-        return rule.earned(self._teaching.offsets(self._ids[:length], self._p, self._low))
+        if self._learned is None or not self._learned.fits(rule):
+            self._learned = _Offsets(rule, self._first)
+        return rule.earned(self._learned.offsets(self._ids[:length], self._p, self._low))
 
     def copy(self) -> Earned:
         """The same, to be continued apart."""
         duplicate = copy(self)
-        duplicate._ids, duplicate._p, duplicate._teaching = [*self._ids], [*self._p], None
+        duplicate._ids, duplicate._p, duplicate._learned = [*self._ids], [*self._p], None
         return duplicate
 
 
 @dataclass(frozen=True)
-class _Voices:
-    """What one store says of one token: as its counts are, and with one learning of these n-grams left out."""
+class _Estimates:
+    """One store's estimates of one token: by its counts, and with one learning of these n-grams left out."""
 
-    whole: list[Voice]
-    without: list[Voice]
+    as_counted: list[Estimate]
+    without_one_learning: list[Estimate]
     known: bool  # whether it contains the longest n-gram that ends with the token
 
 
-class _Teaching:
+class _Offsets:
     """The offsets of one rule after each token of a text."""
 
     def __init__(self, rule: Linear, first: int) -> None:
         self._stores, self._sizes = rule.stores, _sizes(rule)
         self._first = first
-        self._voices: list[list[_Voices]] = []  # by token from `first` on, and store
+        self._estimates: list[list[_Estimates]] = []  # by token from `first` on, and store
         self._low = first
         widths = [len(_orders(mixed)) for mixed in rule.stores]
         self._ends = np.cumsum(widths)[:-1]
@@ -119,43 +119,44 @@ class _Teaching:
 
     def cut(self, length: int) -> None:
         """Forgets the tokens of the text from this position on."""
-        del self._voices[max(length - self._first, 0) :]
+        del self._estimates[max(length - self._first, 0) :]
         del self._after[1 + max(length - ORDER + 1 - self._low, 0) :]
 
     def offsets(self, ids: list[int], p: list[float], low: int) -> list[np.ndarray]:
         """b of each store's orders after a text, learned from its tokens from `low` on."""
         n = len(ids)
-        if (new := self._first + len(self._voices)) < n:
+        if (new := self._first + len(self._estimates)) < n:
             by_store = [
-                _voices(mixed, ids, new, start) for mixed, start in zip(self._stores, self._starts, strict=True)
+                _estimates_of(mixed, ids, new, start) for mixed, start in zip(self._stores, self._starts, strict=True)
             ]
-            self._voices += map(list, zip(*by_store, strict=True))
+            self._estimates += map(list, zip(*by_store, strict=True))
         if low != self._low:
             self._low, self._after = low, [(self._none, self._none)]
         # The n-grams that show a learned text end up to ORDER - 1 tokens later.
         settled = min(len(self._after) - 1, max(n - ORDER + 1 - low, 0))
         b, squares = ([*x] for x in self._after[settled])
         for position in range(low + settled, n):
-            near = self._voices[position - self._first : min(position + ORDER, n) - self._first]
-            said: list[Voice] = []
-            for store, voices in enumerate(near[0]):
-                said += voices.without if any(after[store].known for after in near) else voices.whole
-            _learn(b, squares, p[position - self._first], said)
+            near = self._estimates[position - self._first : min(position + ORDER, n) - self._first]
+            estimates: list[Estimate] = []
+            for store, of_store in enumerate(near[0]):
+                learned = any(after[store].known for after in near)
+                estimates += of_store.without_one_learning if learned else of_store.as_counted
+            _learn(b, squares, p[position - self._first], estimates)
             if position + ORDER <= n and position - low == len(self._after) - 1:
                 self._after.append(([*b], [*squares]))
         return np.split(np.array(b), self._ends)
 
 
-def _learn(b: list[float], squares: list[float], p: float, said: list[Voice]) -> None:
-    """One step of AdaGrad along the gradient of ln p of a token, to which the model gives p. A few experts speak of
-    each token, so plain numbers are faster than arrays."""
+def _learn(b: list[float], squares: list[float], p: float, estimates: list[Estimate]) -> None:
+    """One step of AdaGrad along the gradient of ln p of a token, to which the model gives p. A few orders have an
+    estimate of each token, so plain numbers are faster than arrays."""
     steps: list[tuple[int, float, float]] = []
-    for j, w, estimate in said:
+    for j, w, estimate in estimates:
         raised = w * exp(b[j])
         w = raised / (1 - w + raised)
         steps.append((j, w, estimate - p))
         p += w * (estimate - p)
-    slope = 1 / max(p, LEAST)  # of ln p by the mixture after this expert
+    slope = 1 / max(p, LEAST)  # of ln p by the mixture after this estimate
     for j, w, more in reversed(steps):
         g = slope * more * w * (1 - w)
         squares[j] += g * g
@@ -163,8 +164,8 @@ def _learn(b: list[float], squares: list[float], p: float, said: list[Voice]) ->
         slope *= 1 - w
 
 
-def _voices(mixed: Mixed, ids: list[int], start: int, number: int) -> list[_Voices]:
-    """What a store says of each token from `start` on; its orders have the numbers from `number` on."""
+def _estimates_of(mixed: Mixed, ids: list[int], start: int, number: int) -> list[_Estimates]:
+    """A store's estimates of each token from `start` on; its orders have the numbers from `number` on."""
     orders, reach = _orders(mixed), max(mixed.store.orders) - 1
     contexts = [ids[max(position - reach, 0) : position] for position in range(start, len(ids))]
     evidence = mixed.store.evidence(contexts, [[token] for token in ids[start:]], orders)
@@ -176,12 +177,12 @@ def _voices(mixed: Mixed, ids: list[int], start: int, number: int) -> list[_Voic
     if isinstance(evidence, TypedEvidence):
         changed["types"] = evidence.types - (evidence.counts[:, :, 0] > 0) * (counts[:, :, 0] == 0)
     familiar = mixed.trust.familiar_at(mixed.store, ids, start)[:, None]
-    whole, without = (_spoken(mixed, known, familiar, number) for known in (evidence, replace(evidence, **changed)))
-    return [_Voices(*each) for each in zip(whole, without, (longest > 0).tolist(), strict=True)]
+    whole, without = (_weighed(mixed, known, familiar, number) for known in (evidence, replace(evidence, **changed)))
+    return [_Estimates(*each) for each in zip(whole, without, (longest > 0).tolist(), strict=True)]
 
 
-def _spoken(mixed: Mixed, known: Evidence, familiar: np.ndarray, number: int) -> list[list[Voice]]:
-    """The experts with weight, for each of t tokens: `known` is (t, N, 1)."""
+def _weighed(mixed: Mixed, known: Evidence, familiar: np.ndarray, number: int) -> list[list[Estimate]]:
+    """The estimates with weight, for each of t tokens: `known` is (t, N, 1)."""
     weights = (mixed.alpha * mixed.trust.weights(known, familiar)).tolist()
     estimates = known.fractions()[:, :, 0].tolist()
     return [

@@ -252,7 +252,7 @@ class Linear(Interpolation):
 
     No candidate is excluded: every one keeps Π(1 - w) of the model's probability.
 
-    The form and the constants were fitted on held-out text; docs/ngram-stores.md has the figures.
+    The form and the constants were fitted on held-out text; research/docs/ngram-stores.md has the figures.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """A read-only n-gram store: one memory-mapped file, one trie over n-grams of all orders.
 
-This module handles token ids and counts, no text and no models. The file format is in docs/ngram-stores.md.
+This module handles token ids and counts, no text and no models. The file format is in research/docs/files.md.
 
 Terms: an n-gram of order n is n tokens; its first n-1 are its context. `count` is the number of occurrences of an
 n-gram, `total` of a context the sum of the counts of its stored continuations. With pruning, total

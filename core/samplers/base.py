@@ -30,6 +30,7 @@ class Rule(ABC):
     """A rule on next-token logits, called as transformers calls a `LogitsProcessor`."""
 
     title: ClassVar[str]  # as the papers write it
+    reads_text: bool = False  # whether the result depends on the text so far
 
     @overload
     def __call__(self, input_ids: Tensor | None, scores: Tensor) -> Tensor: ...
@@ -62,6 +63,11 @@ class Rule(ABC):
         wide, silent = without_nan(wide)
         cropped = self.crop(wide, wide.amax(-1, keepdim=True), ids)
         return cropped.masked_fill(silent, DROPPED).to(scores.dtype)
+
+    def measuring(self, whole: Tensor, input_ids: Tensor | None = None) -> Rule:
+        """The rule for rows of which only some tokens may follow: what it measures of a distribution, it takes from
+        the whole rows (B, V)."""
+        return self
 
     @abstractmethod
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:

@@ -40,6 +40,16 @@ class Chain(Rule):
         refuse(titles)
         _refuse_two_temperatures(self.rules)
         self.notes = notes(titles)
+        self.reads_text = any(rule.reads_text for rule in self.rules)
+
+    def measuring(self, whole: Tensor, input_ids: Tensor | None = None) -> Chain:
+        last = max((n for n, rule in enumerate(self.rules) if type(rule).measuring is not Rule.measuring), default=-1)
+        rules = list(self.rules)
+        for n, rule in enumerate(self.rules[: last + 1]):
+            rules[n] = rule.measuring(whole, input_ids)
+            if n < last:
+                whole = rule(input_ids, whole)
+        return Chain(rules)
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         for rule in self.rules:

@@ -32,6 +32,7 @@ class DRY(Rule):
     """
 
     title = "DRY"
+    reads_text = True
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ class Mirostat(Rule):
     """
 
     title = "mirostat"
+    reads_text = True
 
     def __init__(self, tau: PerRow = _DEFAULT["tau"], eta: PerRow = _DEFAULT["eta"]) -> None:
         """

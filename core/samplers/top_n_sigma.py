@@ -15,7 +15,8 @@ class TopNSigma(Rule):
     """Keeps l_i ≥ M - n·σ, M the largest logit and σ the logits' standard deviation (algorithm 1).
 
     Temperature scales M and σ alike, so the kept set is the same for every T (theorem 4.1), at any position of the rule
-    in a chain. Tokens that an earlier rule dropped do not enter σ. `≥` and the sample deviation follow the
+    in a chain. Tokens that an earlier rule dropped do not enter σ; those that cannot follow a half-typed word do
+    (`measuring`), because σ belongs to the model's distribution. `≥` and the sample deviation follow the
     paper's listing (its algorithm uses >, which would keep nothing when all logits are equal).
     """
 
@@ -28,9 +29,16 @@ class TopNSigma(Rule):
         Raises: InputError.
         """
         self.n = in_range("n", n, 0, float("inf"))
+        self._sigma: Tensor | None = None  # (B, 1), of the whole rows
+
+    def measuring(self, whole: Tensor, input_ids: Tensor | None = None) -> TopNSigma:
+        rule = TopNSigma(self.n)
+        rule._sigma = deviation(whole.float() if whole.dtype != torch.float64 else whole)
+        return rule
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
-        return keep_from(x, best - column(self.n, x) * deviation(x))
+        sigma = deviation(x) if self._sigma is None else self._sigma.to(x.dtype)
+        return keep_from(x, best - column(self.n, x) * sigma)
 
 
 def deviation(x: Tensor) -> Tensor:

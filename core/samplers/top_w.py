@@ -1,6 +1,7 @@
 """Top-W: keeps tokens by distance, probability and total mass (Gholami Davoodi et al., arXiv 2602.10346).
 
-Minimises W1(p, q_S) + λ·H(q_S) - β·log Γ_S over kept sets S (eq. 5), by alternating
+The objective is W1(p, q_S) + λ·H(q_S) - β·log Γ_S over kept sets S (eq. 5), with a potential f in place of W1. The
+paper and its code take f = -dist, with which the dual bound on W1 is at most 0. The kept set is that of the alternation
 
     f-step   f_i = -dist(i, S), minus the distance of token i to the kept tokens (eq. 16)
     S-step   φ_i = f_i + λ·log p_i; S = the prefix in the order of φ that maximises Φ_k/Γ_k + (β - λ)·log Γ_k

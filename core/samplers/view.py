@@ -96,10 +96,12 @@ def look(
     settings: Settings | None = None,
     geometries: Geometries | None = None,
     top: int = TOP,
+    whole: Tensor | None = None,
 ) -> View:
     """Applies every rule to one row of logits (V,).
 
     Args:
+        whole: the row with the tokens that cannot follow, which are at -inf in `logits`; None where all can.
         temperature: T, before the rules.
         settings: rules by name, with values of their controls; None is all of them with their defaults.
         geometries: by metric, for top-w; without them the default rules exclude it.
@@ -117,7 +119,8 @@ def look(
             alive = torch.zeros(len(x), dtype=torch.bool)
             alive[selection.ids] = True
         else:
-            alive = sampler(name, values, temperature, geometries, ends=tokenizer.ends)(None, x[None])[0] > DROPPED
+            rule = sampler(name, values, temperature, geometries, ends=tokenizer.ends)
+            alive = (rule if whole is None else rule.measuring(_row(whole)[None]))(None, x[None])[0] > DROPPED
         kept = [bool(alive[t.id]) for t in tokens]
         last = max((i for i, k in enumerate(kept) if k), default=-1)
         weights = p[alive]
@@ -141,21 +144,25 @@ def sweep(
     geometries: Geometries | None = None,
     temperatures: Sequence[float] = TEMPERATURES,
     ends: Set[int] = frozenset(),
+    whole: Tensor | None = None,
 ) -> dict[str, list[int]]:
     """The number of tokens that each rule keeps of one row (V,) at each temperature. Raises as `look` does.
 
     Args:
         ends: `Tokenizer.ends`, for xtc.
+        whole: as for `look`.
     """
-    x = _row(logits)
-    tempered = Temperature(list(temperatures))(None, x.expand(len(temperatures), -1))  # (temperatures, V)
     settings = _all(geometries) if settings is None else settings
-    return {
-        name: (Chain(cuts(name, values, list(temperatures), geometries, ends=ends))(None, tempered) > DROPPED)
-        .sum(1)
-        .tolist()
-        for name, values in settings.items()
-    }
+    tempering = Temperature(list(temperatures))
+    x, all_of_it = (
+        tempering(None, _row(row).expand(len(temperatures), -1))  # (temperatures, V)
+        for row in (logits, logits if whole is None else whole)
+    )
+    counts: dict[str, list[int]] = {}
+    for name, values in settings.items():
+        rule = Chain(cuts(name, values, list(temperatures), geometries, ends=ends)).measuring(all_of_it)
+        counts[name] = (rule(None, x) > DROPPED).sum(1).tolist()
+    return counts
 
 
 @dataclass(frozen=True)

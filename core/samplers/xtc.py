@@ -28,6 +28,7 @@ class XTC(Rule):
     """
 
     title = "XTC"
+    reads_text = True
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """An IBus engine that shows Polydraft's drafts in any text field of a Linux desktop. It is a proof of concept:
-docs/ibus.md lists the missing parts.
+research/docs/ibus.md lists the missing parts.
 
 Keys go to the application unchanged. After each of them the engine requests drafts for the text before the cursor and
 shows them in IBus's list. Tab takes the first draft, Alt+1 … Alt+9 take another, Ctrl+→ takes a word of the first, Esc

@@ -173,8 +173,8 @@ def vllm_server(options: ServeOptions) -> Iterator[Contestant]:
     python = shutil.which(options.vllm or "")
     if python is None:
         raise InputError(
-            f"--vllm {options.vllm} given; the Python of an environment with vLLM expected. See docs/performance.md, "
-            "Editors, for how to install it."
+            f"--vllm {options.vllm} given; the Python of an environment with vLLM expected. "
+            "See research/docs/performance.md, Editors, for how to install it."
         )
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()

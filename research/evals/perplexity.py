@@ -1,11 +1,12 @@
 """`eval perplexity`: the perplexity of drafts under a language model (Superposed Decoding, Tables 1 and 3 to 6).
 
 At each place every method makes k drafts of 10 tokens. The perplexity of a draft is exp of the mean -ln p of its
-tokens, by the model that made it, or by a larger one with the same tokenizer (`--verify-with`), without n-grams and
-rules. The columns are the paper's: the mean over places for drafts 1, 2 and 3 in the method's own order, and for the
-best of each place; `sd` is the standard deviation of the best, `_ci` half of the 95 % interval of a mean. As in the
-paper, one draft of the single methods costs as much as k superposed ones, so the paper compares the best superposed
-draft with draft 1 of nucleus.
+tokens, by the model that made it, or by a larger one (`--verify-with`), without n-grams and rules. A judge with another
+tokenizer reads the text before and the draft anew, and all of its tokens but the first five count (section 5.1), so
+that the whole draft is among them. The columns are the paper's: the mean over places for drafts 1, 2 and 3 in the
+method's own order, and for the best of each place; `sd` is the standard deviation of the best, `_ci` half of the 95 %
+interval of a mean. As in the paper, one draft of the single methods costs as much as k superposed ones, so the paper
+compares the best superposed draft with draft 1 of nucleus.
 
 The rows of the grid vary α and τ of the paper's method, which appendix B tuned for another model.
 """
@@ -32,6 +33,7 @@ from research.report import Progress, Report, ReportRow, counted, number_in, tex
 from research.scores import half_interval, mean
 
 K = 3
+UNCOUNTED = 5  # the first tokens of a text for a judge with another tokenizer
 ALPHAS = (0.1, 0.3, 0.54, 0.8)
 TAUS = (0.06, 0.1, 0.3, 1.0)
 # τ and α by the name in the table
@@ -47,7 +49,7 @@ class PerplexityOptions(PlotOptions, MixedOptions, PlacesOptions):
 def measure(options: PerplexityOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
-    judge = _judge(model, options)
+    judge = load_model(options.verify_with, options.backend) if options.verify_with else model
     compared = ways(base)
     chosen = places(model.tokenizer, texts(options.text), options.repetitions, options.context)
     perplexities: dict[str, list[list[float]]] = {name: [] for name in compared}
@@ -56,7 +58,7 @@ def measure(options: PerplexityOptions, progress: Progress) -> Report:
         for name, draft in compared.items():
             sequence.sync(place.before)
             drafts = draft(sequence, place.before, K, LENGTH)
-            perplexities[name].append([perplexity(judging, place.before, ids) for ids in drafts if ids])
+            perplexities[name].append([judged(judging, model, place.before, ids) for ids in drafts if ids])
     for opened in (sequence, judging):
         opened.close()
     for loaded in {id(m): m for m in (model, judge)}.values():
@@ -66,14 +68,16 @@ def measure(options: PerplexityOptions, progress: Progress) -> Report:
     return report
 
 
-def _judge(model: LanguageModel, options: PerplexityOptions) -> LanguageModel:
-    """Raises InputError for a model with another tokenizer."""
-    if options.verify_with is None:
-        return model
-    judge = load_model(options.verify_with, options.backend)
-    if judge.tokenizer.fingerprint != model.tokenizer.fingerprint:
-        raise InputError(f"{judge.name} has another tokenizer than {model.name}; choose a model with the same one.")
-    return judge
+def judged(judging: Sequence, model: LanguageModel, before: list[int], ids: list[int]) -> float:
+    """Returns the perplexity of a draft of a model by a judge, which may have another tokenizer."""
+    judge = judging.model.tokenizer
+    if judge.fingerprint == model.tokenizer.fingerprint:
+        return perplexity(judging, before, ids)
+    text = judge.start_ids + judge.encode(model.tokenizer.decode(before + ids))
+    first = len(judge.start_ids) + UNCOUNTED
+    if len(text) <= first:
+        raise InputError(f"--context {len(before)} given; more than {UNCOUNTED} tokens of the judge expected.")
+    return perplexity(judging, text[:first], text[first:])
 
 
 def ways(base: NgramStore | None) -> dict[str, Method]:

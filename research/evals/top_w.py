@@ -27,7 +27,8 @@ DRAWS = 3
 TEMPERATURES = (1.0, 2.0)
 METRICS = ("l2", "cosine")
 WARM = (0.1, 0.3, 0.5, 0.7, 0.9, 0.999)
-# λ and β: the paper's, those from which our default was chosen (docs/samplers.md), and settings that keep more tokens
+# λ and β: the paper's, those from which our default was chosen (research/docs/samplers.md), and settings that keep
+# more tokens
 WEIGHTS = (
     (2.2, 2.8),
     *((2.2, beta) for beta in (3.2, 3.6, 4.0, 4.5, 5.0)),

@@ -196,7 +196,7 @@ def test_an_error_names_the_option_as_its_reader_does(
 
 def test_presets_have_the_ranges_of_the_options() -> None:
     for name in ("k", "length"):
-        limit = int(DRAFTING[name].alone.high)
+        limit = int(DRAFTING[name].without_beyond.high)
         assert getattr(Preset("a", "none", {}, **{name: limit}), name) == limit
         with pytest.raises(InputError, match=f"{name} {limit + 1} given; a whole number from 1 to {limit}"):
             Preset("a", "none", {}, **{name: limit + 1})

@@ -69,3 +69,21 @@ def test_a_bad_line_is_named(tmp_path: Path, line: object, fault: str) -> None:
     file = written(tmp_path, LINES[0], line)
     with pytest.raises(InputError, match=f"^Line 3 of .*mine.jsonl {fault}"):
         read(file)
+
+
+@pytest.mark.parametrize(
+    ("reply", "letter"),
+    [
+        ("I think a tower is seen. The answer is B.", "B"),
+        ("A tower. The final answer is (C), not A.", "C"),
+        ("First A, then B; the answer is: **D**", "D"),
+        ("The answer is A. No, the answer is B", "B"),
+        ("B", "B"),
+        ("(c) a boat", ""),
+        ("A boat is a B-movie's", ""),
+        ("Option C\nbecause A fails", "C"),
+    ],
+)
+def test_of_several_to_choose_from_the_last_stated_letter_counts(reply: str, letter: str) -> None:
+    assert Question("x", "Which?", "B", asked=True).answer_in(reply) == letter
+    assert (Question("x", "Which?", "A", asked=True).answer_in(reply) == "A") == (letter == "A")

@@ -10,12 +10,14 @@ import pytest
 from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.ngram.shelf import interpolation
+from research.evals import perplexity
 from research.evals.drafts import telling
 from research.evals.keytype import acceptable
 from research.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, methods
 from research.places import LENGTH, places, texts
 from research.scores import Score, half_interval, scored, summary
 from tests.ngram_tools import WordTokenizer
+from tests.table_model import FIRST, TableModel
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +112,23 @@ def test_stopping_drafts_that_can_tell_no_more_changes_no_matching_figure(autoco
             shorter += len(part[0]) < LENGTH
     sequence.close()
     assert shorter > len(found)
+
+
+def test_a_judge_with_another_tokenizer_reads_the_text_anew_and_five_tokens_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each word of the drafting model is two of the judge's: (w, w)."""
+    model, judge = TableModel(vocabulary=6), TableModel(vocabulary=6, seed=1)
+    before, ids = [0, 1, 2, 3], [4, 5]
+    assert perplexity.judged(judge.open(), model, before, ids) == pytest.approx(
+        perplexity.perplexity(judge.open(), before, ids)
+    )
+    judge = TableModel(vocabulary=6, seed=1)
+    monkeypatch.setattr(judge.tokenizer, "pieces", [*judge.tokenizer.pieces, b"more"])
+    monkeypatch.setattr(judge.tokenizer, "encode", lambda text: [ord(c) - FIRST for c in text for _ in (0, 1)])
+    twice, p = [w for w in before + ids for _ in (0, 1)], 0.0
+    for n in range(5, len(twice)):
+        p += float(judge.open().feed(twice[:n]).double().log_softmax(0)[twice[n]]) / (len(twice) - 5)
+    assert perplexity.judged(judge.open(), model, before, ids) == pytest.approx(math.exp(-p))
+    with pytest.raises(InputError, match="--context 1 given"):
+        perplexity.judged(judge.open(), model, [0], [1])

@@ -212,4 +212,5 @@ def _sweep(position: Position, name: str, values: Mapping[str, Value]) -> list[i
     from core.samplers.view import sweep
 
     ends = position.autocomplete.model.tokenizer.ends
-    return sweep(position.logits, {name: values}, position.autocomplete.geometries, SWEPT, ends)[name]
+    counts = sweep(position.logits, {name: values}, position.autocomplete.geometries, SWEPT, ends, position.whole)
+    return counts[name]

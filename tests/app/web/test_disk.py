@@ -37,6 +37,7 @@ from core.ngram.shelf import Shelf
 from core.speculative import calibration
 from core.speculative.cost import known_curve
 from tests.ngram_tools import WordTokenizer
+from tests.paths import with_compiled_code
 from tests.table_model import TableModel
 
 EXAMPLES = 5  # of each file; more find no more errors, and take longer
@@ -259,6 +260,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
     folder = tmp_path_factory.mktemp("disk")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(folder / "data"))
+        with_compiled_code(folder / "cache")
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         for body in BODIES.values():
             if body is not None and "file" in body:

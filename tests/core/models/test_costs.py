@@ -65,7 +65,7 @@ def test_times_that_others_disturbed_are_not_kept(file: Path, monkeypatch: pytes
         return {1: [4.0, 4.1, 4.0], 2: [5.0, 9.0, 9.0]}
 
     monkeypatch.setattr("core.models.costs.CALM", 1.3)
-    monkeypatch.setattr("core.autocomplete.timing_rows", disturbed)
+    monkeypatch.setattr("core.equipped.timing_rows", disturbed)
     autocomplete = Autocomplete(Timed())
     assert list(autocomplete.time_rows())
     assert autocomplete.row_costs == CostCurve((1, 2), (4.0, 5.0))

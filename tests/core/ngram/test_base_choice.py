@@ -264,7 +264,7 @@ def test_a_choice_that_another_program_changes_is_waited_for(
     file = tmp_path / "base-stores.json"
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
     page = BaseStores(WORDS.fingerprint, None, file)
-    with files.alone(file), pytest.raises(InputError, match="another program is changing it; try again"):
+    with files.locked(file), pytest.raises(InputError, match="another program is changing it; try again"):
         page.add(str(folder / "four.ngram"))
     page.add(str(folder / "four.ngram"))
 

@@ -91,10 +91,3 @@ def test_a_wrong_file_ends_the_start(tmp_path: Path, page: bool) -> None:
     (tmp_path / "text.txt").write_text("no store")
     with pytest.raises(StoreError, match=r"text\.txt"):
         serve(port=0, base_store=[str(tmp_path / "text.txt")], page=page)
-
-
-@pytest.mark.parametrize("command", ["eval samplers", "eval top-w", "bench samplers", "bench ngram"])
-def test_measurements_without_a_base_store_refuse_one(command: str) -> None:
-    refused = run(*command.split(), "--base-store", "none")
-    assert refused.exit_code == 1
-    assert "--base-store changes nothing in" in refused.stderr

@@ -11,12 +11,20 @@ import pytest
 
 import ngram_builder
 from core.autocomplete import Autocomplete
+from core.drafting.candidates import Candidates
+from core.drafting.drafts import Options
 from core.models import LanguageModel
 from core.ngram import NgramStore
 from core.ngram.counts import Counts
 from core.ngram.interpolation import PROPOSALS, Interpolation
 from core.ngram.shelf import interpolation
 from core.ngram.store import QUICK
+from core.samplers.base import Rule
+from core.samplers.chain import Chain
+from core.samplers.min_p import MinP
+from core.samplers.temperature import Temperature
+from core.samplers.top_k import TopK
+from core.samplers.top_n_sigma import TopNSigma
 from core.superposed import superpose
 from tests.completing import complete
 from tests.ngram_tools import WordTokenizer
@@ -80,6 +88,23 @@ def test_a_word_that_the_model_never_considers_is_drafted_because_a_base_store_k
     assert drafts.ids[0][0] == rare
     *_, drafts = superpose(model, text, k=1, length=3)
     assert drafts.ids[0][0] != rare
+
+
+@pytest.mark.parametrize(
+    "rule", [MinP(0.1), TopNSigma(1.0), TopK(1), Chain([Temperature(0.7), MinP(0.1)])], ids=lambda rule: rule.title
+)
+def test_under_a_rule_a_store_still_proposes_its_words(rule: Rule) -> None:
+    """The rule crops the model's distribution; what the stores know is mixed in after it."""
+    model, text = TableModel(vocabulary=64, seed=1, spread=6), [5, 6, 7, 8, 9, 1, 2]
+    rare = int(model.open().feed(text).argmin())
+    store = counts(*[[*text, rare, 3, 4]] * 40)
+    *_, drafts = superpose(model, text, k=2, length=3, ngrams=store, rule=rule)
+    assert drafts.ids[0][0] == rare
+    assert drafts.ids[1][0] != rare
+    begun = np.array([rare, *range(8)])
+    found, logq, _ = Candidates(Options(k=2, ngrams=store, rule=rule), text).among(model.open().feed(text), text, begun)
+    assert rare in found
+    assert np.isfinite(logq).all()
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_a_slider_computes_its_own_rule_anew_and_no_other(client: TestClient, mo
     import app.service.charts as module
 
     asked: list[set[str]] = []
-    monkeypatch.setattr(module, "look", lambda *a: (asked.append(set(a[3])), look(*a))[1])
+    monkeypatch.setattr(module, "look", lambda *a, **more: (asked.append(set(a[3])), look(*a, **more))[1])
     draft(client, "slider")
     for top_p in (0.5, 0.6, 0.5):
         body = {"tab": "slider", "rules": {**ALL, "top-p": {"top_p": top_p}}}
