@@ -94,7 +94,7 @@ export class Pace {
   }
 
   /**
-   * Rows have appeared that were not on the screen before: each costs a look.
+   * Rows have appeared or grown: each costs a look.
    * @param {number} rows
    */
   looked(rows) {
