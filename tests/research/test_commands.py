@@ -41,7 +41,7 @@ QUICK = AdapterRecipe(length=64, batch=1, epochs=1, rate=1e-2)
 # The flags of each run, and what is made smaller for it, by the names in the measurement's module or its package.
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "bench drafts": (f"{MODEL} --backend torch --repetitions 1", {}),
-    "bench keystroke": (f"{BYTES} --repetitions 1", {"KEYS": 8, "SETTLE": 300, "LARGE": 20_000, "LARGE_KEYS": 4}),
+    "bench keystroke": (f"{BYTES} --repetitions 1", {"KEYS": 8, "SETTLE": 300}),
     "bench stillness": (f"{BYTES} --repetitions 1", {"KEYS_MS": (157.0,), "SETTLE": 300, "keystroke.KEYS": 10}),
     "bench startup": (f"{BYTES} --repetitions 1", {"IDLE": 0.1}),
     "bench healing": (f"{MODEL} --repetitions 2", {}),

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.paths import ROOT
+
 pytestmark = pytest.mark.timeout(240)
 
 # Commands in one process, under an audit hook that notes whom they look for. `.invalid` is a name that nobody can have.
@@ -50,9 +52,8 @@ def hosts(commands: list[list[str]], folder: Path) -> list[list[str]]:
     env = {name: value for name, value in os.environ.items() if not name.endswith("_OFFLINE")}
     env |= folders | {"HF_ENDPOINT": "http://hub.invalid"}
     command = [sys.executable, "-c", WATCHED, json.dumps(commands)]
-    root = Path(__file__).parents[4]
     done = subprocess.run(
-        command, env=env | {"PYTHONPATH": str(root)}, cwd=folder, capture_output=True, text=True, timeout=200
+        command, env=env | {"PYTHONPATH": str(ROOT)}, cwd=folder, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
