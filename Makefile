@@ -68,9 +68,7 @@ llama-beside:
 	else echo "llama.cpp is compiled. --backend llama.cpp uses it."; fi
 
 # The tests start hundreds of processes, so Python keeps its compiled files even if the environment tells it not to.
-# One process more than there are cores: those of browsers and servers often wait.
-PROCESSES = $(shell $(BIN)/python -c 'import os; print(min(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else os.cpu_count() + 1, 4))')
-TEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile
+TEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 # Type checking needs one core for a minute, so it runs beside the tests, and its output is printed after theirs.
 test: setup-dev browser format $(TSC) ## Run the checks of the product: format, lint, types, tests
