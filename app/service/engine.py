@@ -113,9 +113,9 @@ class Engine:
         answered = [tab.latest for tab in self._tabs.named(query.tab) if tab.latest]
         n, completion = max(answered, key=lambda latest: latest[0], default=(0, None))
         try:
-            if completion is None or (logits := completion.next_logits) is None:
+            logits, whole = (None, None) if completion is None else (completion.next_logits, completion.whole_logits)
+            if logits is None or whole is None:
                 raise InputError("There are no drafts yet. Write something first.")
-            whole = logits if completion.whole_logits is None else completion.whole_logits
             query.set_result(query.compute(Position(n, logits, whole, self.autocomplete)))
         except Exception as error:  # noqa: BLE001 an error in one query must not end the engine
             query.fail(error)

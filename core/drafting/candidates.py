@@ -71,7 +71,7 @@ class Candidates:
         least = float(np.exp(q.min(initial=0.0))) if least is None else least
         if len(more := self._proposed(contexts, tokens, least, also)):
             tokens = np.append(tokens, more)
-            q = np.append(q, np.maximum(x[more].astype(np.float64) / o.tau - total, NOTHING))
+            q = np.append(q, np.fmax(x[more].astype(np.float64) / o.tau - total, NOTHING))
         if not o.distinct and len(q):
             q = q - np.logaddexp.reduce(q)
         return tokens, q
@@ -100,7 +100,7 @@ class Candidates:
         if len(more := self._proposed([context], allowed[best], last, also)):
             added = np.flatnonzero(np.isin(allowed, more))
             best = np.append(best, added)
-            q = np.append(q, np.maximum(some[added].astype(np.float64) / o.tau - total + mass, NOTHING))
+            q = np.append(q, np.fmax(some[added].astype(np.float64) / o.tau - total + mass, NOTHING))
         return allowed[best], q, float(np.exp(mass))
 
     def _least(self, x: np.ndarray, mass: float = 0.0) -> float:

@@ -44,6 +44,8 @@ class Chain(Rule):
 
     def measuring(self, whole: Tensor, input_ids: Tensor | None = None) -> Chain:
         last = max((n for n, rule in enumerate(self.rules) if type(rule).measuring is not Rule.measuring), default=-1)
+        if last < 0:
+            return self
         rules = list(self.rules)
         for n, rule in enumerate(self.rules[: last + 1]):
             rules[n] = rule.measuring(whole, input_ids)

@@ -153,14 +153,15 @@ def sweep(
         whole: as for `look`.
     """
     settings = _all(geometries) if settings is None else settings
-    tempering = Temperature(list(temperatures))
-    x, all_of_it = (
-        tempering(None, _row(row).expand(len(temperatures), -1))  # (temperatures, V)
-        for row in (logits, logits if whole is None else whole)
-    )
+
+    def tempered(row: Tensor) -> Tensor:  # (temperatures, V)
+        return Temperature(list(temperatures))(None, _row(row).expand(len(temperatures), -1))
+
+    x, all_of_it = tempered(logits), None if whole is None else tempered(whole)
     counts: dict[str, list[int]] = {}
     for name, values in settings.items():
-        rule = Chain(cuts(name, values, list(temperatures), geometries, ends=ends)).measuring(all_of_it)
+        rule = Chain(cuts(name, values, list(temperatures), geometries, ends=ends))
+        rule = rule if all_of_it is None else rule.measuring(all_of_it)
         counts[name] = (rule(None, x) > DROPPED).sum(1).tolist()
     return counts
 
