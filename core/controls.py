@@ -43,7 +43,6 @@ class CatalogEntry:
         title: as the papers write it.
         controls: its options.
         description: a sentence on the tokens that it keeps.
-        plain: the same in a few words, for writers who do not know the papers.
         tie: the control that can follow the temperature, if there is one.
         made_by: the module of `core.samplers` and the class in it, whose arguments are the controls; "" for no class.
     """
@@ -52,14 +51,8 @@ class CatalogEntry:
     title: str
     controls: tuple[Control, ...]
     description: str
-    plain: str
     tie: Tie | None = None
     made_by: str = ""
-
-    @property
-    def label(self) -> str:
-        """The title as the page writes it, where all labels begin with a capital."""
-        return _LABELS.get(self.title, self.title[:1].upper() + self.title[1:])
 
     def control(self, name: str) -> Control:
         return next(control for control in self.controls if control.name == name)
@@ -70,36 +63,33 @@ class CatalogEntry:
         return self.name == DEFAULT_RULE or self.title in ALONE
 
 
-_LABELS = {"η": "Eta (η)"}
-
-
 _ENTRIES = (
-    CatalogEntry("none", "no rule", (), "Keeps every token.", "Any word"),
     CatalogEntry(
-        "greedy", "greedy", (), "Keeps only the likeliest token.", "Only the likeliest word", made_by="greedy:Greedy"
+        "none",
+        "no rule",
+        (),
+        "Keeps every token.",
     ),
+    CatalogEntry("greedy", "greedy", (), "Keeps only the likeliest token.", made_by="greedy:Greedy"),
     CatalogEntry(
         "top-k",
         "top-k",
-        (Control("top_k", "k", "top-k", 50, 1, 1000, 1, "How many tokens are kept."),),
+        (Control("top_k", "top-k", 50, 1, 1000, 1, "How many tokens are kept."),),
         "Keeps the k likeliest tokens.",
-        "A fixed number of likely words",
         made_by="top_k:TopK",
     ),
     CatalogEntry(
         "top-p",
         "top-p",
-        (Control("top_p", "p", "top-p", 0.9, 0.0, 1.0, 0.01, "Nearer to 1: more unlikely tokens are kept."),),
+        (Control("top_p", "top-p", 0.9, 0.0, 1.0, 0.01, "Nearer to 1: more unlikely tokens are kept."),),
         "Keeps the likeliest tokens that together reach probability p.",
-        "Likely words, up to a share of all chances",
         made_by="top_p:TopP",
     ),
     CatalogEntry(
         "min-p",
         "min-p",
-        (Control("min_p", "p", "min-p", 0.1, 0.0, 1.0, 0.01, "Nearer to 0: more tokens are kept."),),
+        (Control("min_p", "min-p", 0.1, 0.0, 1.0, 0.01, "Nearer to 0: more tokens are kept."),),
         "Keeps tokens at least p times as likely as the likeliest one.",
-        "Words that are not much less likely than the best",
         made_by="min_p:MinP",
     ),
     CatalogEntry(
@@ -107,51 +97,43 @@ _ENTRIES = (
         "p-less",
         (),
         "Keeps tokens at least as likely as two draws are to be the same token; nothing to set.",
-        "Words that are likely for how open the text is",
         made_by="p_less:PLess",
     ),
     CatalogEntry(
         "top-n-sigma",
         "top-nσ",
-        (Control("n", "n", "n-sigma", 1.0, 0.0, 3.5, 0.05, "Higher: more tokens are kept."),),
+        (Control("n", "n-sigma", 1.0, 0.0, 3.5, 0.05, "Higher: more tokens are kept."),),
         "Keeps logits within n standard deviations of the largest: the same tokens at every temperature.",
-        "Words close to the best, at any temperature",
         made_by="top_n_sigma:TopNSigma",
     ),
     CatalogEntry(
         "top-h",
         "top-H",
-        (Control("alpha", "α", "top-h", 0.4, 0.01, 1.0, 0.01, "Higher: more tokens are kept."),),
+        (Control("alpha", "top-h", 0.4, 0.01, 1.0, 0.01, "Higher: more tokens are kept."),),
         "Keeps the likeliest tokens while their entropy stays within the share α of the whole.",
-        "More words where the text is open",
         made_by="top_h:TopH",
     ),
     CatalogEntry(
         "typical",
         "typical",
-        (Control("mass", "Mass", "mass", 0.9, 0.01, 1.0, 0.01, "Nearer to 1: more untypical tokens are kept."),),
+        (Control("mass", "mass", 0.9, 0.01, 1.0, 0.01, "Nearer to 1: more untypical tokens are kept."),),
         "Keeps tokens about as surprising as the model expects the next one to be.",
-        "Words as surprising as one would expect here",
         made_by="typical:Typical",
     ),
     CatalogEntry(
         "eta",
         "η",
-        (Control("epsilon", "ε", "epsilon", 9e-4, 1e-5, 0.1, 1e-4, "Higher: fewer tokens are kept."),),
+        (Control("epsilon", "epsilon", 9e-4, 1e-5, 0.1, 1e-4, "Higher: fewer tokens are kept."),),
         "Keeps tokens above a threshold, which is lower where the model is unsure.",
-        "No very unlikely words",
         made_by="eta:Eta",
     ),
     CatalogEntry(
         "dry",
         "DRY",
         (
-            Control(
-                "multiplier", "Strength", "dry-multiplier", 0.8, 0.0, 5.0, 0.05, "Higher: repetitions are less likely."
-            ),
+            Control("multiplier", "dry-multiplier", 0.8, 0.0, 5.0, 0.05, "Higher: repetitions are less likely."),
             Control(
                 "base",
-                "Base",
                 "dry-base",
                 1.75,
                 1.0,
@@ -159,12 +141,9 @@ _ENTRIES = (
                 0.05,
                 "How much each further token adds.",
             ),
-            Control(
-                "allowed", "Allowed", "dry-allowed", 2, 1, 20, 1, "The shortest repetition, in tokens, that counts."
-            ),
+            Control("allowed", "dry-allowed", 2, 1, 20, 1, "The shortest repetition, in tokens, that counts."),
         ),
         "Makes tokens unlikely that would continue a repetition. It drops none, so the charts do not show it.",
-        "No phrases that the text has already",
         made_by="dry:DRY",
     ),
     CatalogEntry(
@@ -173,7 +152,6 @@ _ENTRIES = (
         (
             Control(
                 "threshold",
-                "Threshold",
                 "xtc-threshold",
                 0.1,
                 0.01,
@@ -183,7 +161,6 @@ _ENTRIES = (
             ),
             Control(
                 "probability",
-                "Probability",
                 "xtc-probability",
                 0.5,
                 0.0,
@@ -193,18 +170,16 @@ _ENTRIES = (
             ),
         ),
         "Drops the likeliest tokens where there are several good choices, and keeps the least likely of these.",
-        "No obvious words, where there is a choice",
         made_by="xtc:XTC",
     ),
     CatalogEntry(
         "mirostat",
         "mirostat",
         (
-            Control("tau", "τ", "surprise", 5.0, 0.0, 15.0, 0.1, "The surprise to aim for, in bits per token."),
-            Control("eta", "η", "rate", 0.1, 0.0, 1.0, 0.01, "How fast the cut follows the drawn tokens."),
+            Control("tau", "surprise", 5.0, 0.0, 15.0, 0.1, "The surprise to aim for, in bits per token."),
+            Control("eta", "rate", 0.1, 0.0, 1.0, 0.01, "How fast the cut follows the drawn tokens."),
         ),
         "Keeps tokens up to a level of surprise, which follows the tokens drawn before.",
-        "A steady level of surprise",
         made_by="mirostat:Mirostat",
     ),
     CatalogEntry(
@@ -213,7 +188,6 @@ _ENTRIES = (
         (
             Control(
                 "beta",
-                "β",
                 "beta",
                 3.6,
                 0.0,
@@ -224,7 +198,6 @@ _ENTRIES = (
             ),
             Control(
                 "beta_by",
-                "β by",
                 "beta-by",
                 "value",
                 0,
@@ -232,12 +205,10 @@ _ENTRIES = (
                 0,
                 "value: β as set. temperature: β = 1.5 + 1.5·T, as in table 8 of its paper.",
                 ("value", TIED),
-                main=False,
             ),
-            Control("lam", "λ", "lam", 2.2, 0.0, 10.0, 0.1, "The price of entropy. Higher: fewer tokens are kept."),
+            Control("lam", "lam", 2.2, 0.0, 10.0, 0.1, "The price of entropy. Higher: fewer tokens are kept."),
             Control(
                 "geom_scale",
-                "Distance",
                 "geom-scale",
                 1.0,
                 0.0,
@@ -247,18 +218,15 @@ _ENTRIES = (
             ),
             Control(
                 "warm_start",
-                "Warm start",
                 "warm-start",
                 0.5,
                 0.0,
                 1.0,
                 0.001,
                 "The probability of the first set that distances are measured to. Near 1: distances hardly matter.",
-                main=False,
             ),
             Control(
                 "metric",
-                "Metric",
                 "metric",
                 "l2",
                 0,
@@ -266,24 +234,36 @@ _ENTRIES = (
                 0,
                 "How distances are measured. l2: as in the paper; whitened: its appendix A; cosine: its code.",
                 ("l2", "whitened", "cosine", "uniform"),
-                main=False,
             ),
-            Control("top_m", "Pool", "top-m", 1200, 1, 10000, 1, "How many likely tokens are considered.", main=False),
-            Control("alternations", "Rounds", "alternations", 9, 1, 50, 1, "The most rounds of choosing.", main=False),
+            Control(
+                "top_m",
+                "top-m",
+                1200,
+                1,
+                10000,
+                1,
+                "How many likely tokens are considered.",
+            ),
+            Control(
+                "alternations",
+                "alternations",
+                9,
+                1,
+                50,
+                1,
+                "The most rounds of choosing.",
+            ),
             Control(
                 "neighbours",
-                "Neighbours",
                 "neighbours",
                 1,
                 1,
                 50,
                 1,
                 "How many kept tokens each distance is averaged over.",
-                main=False,
             ),
         ),
         "Keeps likely tokens that lie close together in the model's space of meanings.",
-        "Likely words with related meanings",
         Tie("beta", "beta_by", 1.5, 1.5),
         made_by="top_w:TopW",
     ),
@@ -307,29 +287,19 @@ MODES = {
     "branching": "The likeliest first tokens, each followed by the likeliest tokens.",
     "sampled+superposed": "A few beginnings are drawn by chance, and superposed drafts continue them.",
 }
-# The labels on the page.
-MODE_LABELS = {
-    "superposed": "Superposed",
-    "sampled": "Sampled",
-    "beam": "Beam search",
-    "greedy": "Greedy",
-    "branching": "Branching",
-    "sampled+superposed": "Sampled + superposed",
-}
 
 DRAWN = SEED.modes  # modes that sample tokens
 
 # The controls of a mode besides k and the length.
 MODE_CONTROLS: dict[str, tuple[Control, ...]] = {
     "sampled+superposed": (
-        Control("samples", "n", "samples", 2, 1, 4, 1, "How many beginnings are drawn."),
-        Control("sampled_tokens", "m", "sampled-tokens", 2, 1, 8, 1, "How many tokens each beginning has."),
+        Control("samples", "samples", 2, 1, 4, 1, "How many beginnings are drawn."),
+        Control("sampled_tokens", "sampled-tokens", 2, 1, 8, 1, "How many tokens each beginning has."),
     )
 }
 
 _TREE = Control(
     "tree_size",
-    "Tree size",
     "tree-size",
     0,
     0,
@@ -347,7 +317,6 @@ SPECULATIONS: dict[str, tuple[str, tuple[Control, ...]]] = {
             _TREE,
             Control(
                 "theta",
-                "θ",
                 "theta",
                 0.3,
                 -1.0,
@@ -357,7 +326,6 @@ SPECULATIONS: dict[str, tuple[str, tuple[Control, ...]]] = {
             ),
             Control(
                 "lam",
-                "λ",
                 "prune-lambda",
                 1.0,
                 0.0,
@@ -367,7 +335,6 @@ SPECULATIONS: dict[str, tuple[str, tuple[Control, ...]]] = {
             ),
             Control(
                 "epsilon",
-                "ε",
                 "prune-epsilon",
                 0.05,
                 0.0,
@@ -441,7 +408,7 @@ class Preset:
                 (control if whole else control.without_beyond).checked(value)
         own = ("k", "length", "temperature")
         for name, value in self.drafting.items():
-            named("drafting", name, [o.name for o in DRAFTING.values() if o.name not in own and o.only != "command"])
+            named("drafting", name, [o.name for o in DRAFTING.values() if o.name not in own])
             DRAFTING[name].checked(value)
 
     def as_dict(self) -> dict[str, object]:
@@ -536,13 +503,6 @@ def complete(
             raise InputError(f"{name} given for {owner}; {of}.")
     return {name: control.checked(values.get(name, control.default)) for name, control in known.items()}
 
-
-# The presets that the page offers first, with their descriptions.
-STYLES = {
-    "Precise": "Likely words only. Sometimes there are fewer drafts.",
-    "Balanced": "Likely words first. This is the default.",
-    "Wild": "Drawn by chance: surprising words, and sometimes nonsense.",
-}
 
 # Superposed Decoding by its paper: section 3, and appendix B's α and τ for Llama-2-7B.
 PAPER_METHOD: Mapping[str, Value] = {

@@ -1,9 +1,10 @@
 """The options of drafting. Each is one field of `DraftOptions`: its name, type, default and, in its metadata, its
-control: range, step, label, a sentence, the methods that use it and the choices with which it has no effect.
+control: range, step, a sentence, the methods that use it and the choices with which it has no effect.
 
-`app.options.settings` makes the HTTP fields from them, the page its sliders, `app.cli.flags` the flags, and a test
-compares them with the table in docs/using.md. `core.drafting.drafts.Options` and `core.ask.Ask` inherit the
-fields. The options of rules, modes and speculation are in `core.controls`.
+`app.options.settings` makes the HTTP fields from them, `app.web.panel` the sliders, `app.cli.flags` the flags, and a
+test compares them with the table in docs/using.md. Their labels are in `app.options.labels`.
+`core.drafting.drafts.Options` and `core.ask.Ask` inherit the fields. The options of rules, modes and speculation are in
+`core.controls`.
 """
 
 from __future__ import annotations
@@ -64,15 +65,12 @@ class Control:
 
     Attributes:
         name: the argument that takes it.
-        label: as the page and the papers write it.
         flag: on the command line, without the dashes in front; unique.
         default, low, high, step: of a number; a whole one where `step` is an int. `choices` instead for words. A truth
             value has only its default.
         explain: what a change does.
-        main: shown at once; the page shows the others on request.
-        only: "page" or "command" if the other does not have it; a request may have it in any case.
-        slider: the largest value of the page's slider, where it is below `high`; links and presets reach that.
-        beyond: the flag of the option that values above `slider` need; "" for none. With it the slider reaches `high`.
+        beyond: the flag of the option that values above `high_alone` need; "" for none.
+        high_alone: the largest value without that option.
         library: the default of the library's functions, where it differs from the product's.
         modes: the draft modes that use it; () for all.
         used_by: the flag of an option that uses it in the other modes; "" for none.
@@ -83,7 +81,6 @@ class Control:
     """
 
     name: str
-    label: str
     flag: str
     default: Value
     low: float
@@ -91,10 +88,8 @@ class Control:
     step: float
     explain: str
     choices: tuple[str, ...] = ()
-    main: bool = True
-    only: Literal["", "page", "command"] = ""
-    slider: float | None = None
     beyond: str = ""
+    high_alone: float = math.inf
     library: float | None = None
     modes: tuple[str, ...] = ()
     used_by: str = ""
@@ -114,7 +109,7 @@ class Control:
     @property
     def without_beyond(self) -> Control:
         """The option with the range that it has without the one that `beyond` names."""
-        return replace(self, high=self.slider) if self.slider is not None and self.beyond else self
+        return replace(self, high=min(self.high, self.high_alone))
 
     def checked(self, value: object) -> Value:
         """The value in its own type. Raises OptionError."""
@@ -164,17 +159,17 @@ def useless_in(flag: str, mode: Value, modes: Iterable[str]) -> OptionError:
     return OptionError(sentence, flag, *others, mode=mode)
 
 
-def _number(default: float, reach: tuple[float, float, float], label: str, explain: str, **more: Any) -> Any:
+def _number(default: float, reach: tuple[float, float, float], explain: str, **more: Any) -> Any:
     """A number; `reach` is its lowest and highest value, and the step."""
-    return _option(Control("", label, "", default, *reach, explain, **more))
+    return _option(Control("", "", default, *reach, explain, **more))
 
 
-def _choice(choices: tuple[str, ...], label: str, explain: str, **more: Any) -> Any:
-    return _option(Control("", label, "", choices[0], 0, 0, 0, explain, choices, **more))
+def _choice(choices: tuple[str, ...], explain: str, **more: Any) -> Any:
+    return _option(Control("", "", choices[0], 0, 0, 0, explain, choices, **more))
 
 
-def _switch(default: bool, label: str, explain: str, **more: Any) -> Any:
-    return _option(Control("", label, "", default, 0, 1, 1, explain, **more))
+def _switch(default: bool, explain: str, **more: Any) -> Any:
+    return _option(Control("", "", default, 0, 1, 1, explain, **more))
 
 
 def _option(control: Control) -> Any:
@@ -193,27 +188,24 @@ _PAPERS_MIXING = NoEffect("mixing", "geometric", why="which uses the base store 
 
 @dataclass(frozen=True)
 class DraftOptions:
-    """What a person chooses about drafts, in the order of the page."""
+    """What a person chooses about drafts."""
 
     k: int = _number(
         3,
         (1, 9, 1),
-        "Drafts",
         "How many drafts are shown.",
         no_effect=(NoEffect("mode", "greedy", above=1, why="because there is only one"),),
     )
     length: int = _number(
         10,
         (1, 256, 1),
-        "How far ahead",
         "How far each draft looks ahead, in tokens. A token is a word or a piece of one.",
-        slider=LONGEST,
+        high_alone=LONGEST,
         beyond="reset-every",
     )
     reset_every: int = _number(
         0,
         (0, LONGEST, 1),
-        "Resets",
         f"After so many tokens one draft is drawn and becomes text. 0: no resets. Needed above {LONGEST} tokens.",
         modes=("superposed",),
         below="length",
@@ -221,30 +213,24 @@ class DraftOptions:
     temperature: float = _number(
         1.0,
         (0.05, 10.0, 0.05),
-        "Temperature",
         "Lower: safer words. Higher: more surprising words.",
-        slider=4.0,
         no_effect=(NoEffect("rule", "greedy"),),
         reader="app",
     )
     min_confidence: float = _number(
         0.0,
         (0.0, 0.95, 0.01),
-        "Minimum confidence",
         "Drafts that you would take less often than this are hidden.",
-        only="command",
         reader="app",
     )
     tau: float = _number(
         1.0,
         (0.05, 2.0, 0.01),
-        "Softmax τ",
         "A second temperature, applied after the sampling rule (τ in the paper).",
     )
     exact_steps: int = _number(
         2,
         (0, 31, 1),
-        "Exact steps",
         "How many tokens each draft computes on its own. More: better and slower. Not set: complete drafts choose by "
         "its cost.",
         library=1,
@@ -253,7 +239,6 @@ class DraftOptions:
     forks: int = _number(
         2,
         (0, 16, 1),
-        "Forks",
         "How many passes search for places where drafts should branch, two in each. Higher: better and slower.",
         modes=("superposed",),
         no_effect=(_NOT_DISTINCT,),
@@ -261,7 +246,6 @@ class DraftOptions:
     end_below: float = _number(
         0.3,
         (0.0, 0.9, 0.05),
-        "How sure",
         "Higher: fewer, shorter, surer drafts. Each ends before a word less likely than this; 0: only at its length.",
         library=0.0,
         modes=(*_GROWN, "greedy"),
@@ -270,24 +254,19 @@ class DraftOptions:
     min_branch: float = _number(
         0.01,
         (0.0, 0.5, 0.01),
-        "Least likely draft",
         "A row stays empty rather than show a draft that you would take less often than this.",
-        only="command",
         library=0.0,
         modes=_GROWN,
         no_effect=(_NOT_DISTINCT,),
     )
     refill: bool = _switch(
         True,
-        "Fresh at every key",
         "Every key requests drafts for the rows that no longer fit. Off: only when no row fits any more.",
-        only="page",
         reader="app",
     )
     verify: int = _number(
         0,
         (0, 32, 1),
-        "Checked tokens",
         "How many tokens of complete drafts one more pass checks and corrects. 0: no check.",
         modes=("superposed",),
         no_effect=(_NOT_DISTINCT, _RESETS),
@@ -295,20 +274,17 @@ class DraftOptions:
     )
     distinct: bool = _switch(
         True,
-        "Distinct beginnings",
         "Every draft is continued on its own and kept. Off: the best drafts replace the others, without forks.",
         modes=("superposed", "sampled+superposed"),
     )
     prose: bool = _switch(
         True,
-        "Prose",
         "Draft with the model as adapted to general prose, where there is such an adapter. Off: the model as it came.",
         reader="app",
     )
-    ngrams: bool = _switch(True, "Common phrases", "Favour common phrases, and yours.", modes=_MIXED)
+    ngrams: bool = _switch(True, "Favour common phrases, and yours.", modes=_MIXED)
     mixing: Literal["linear", "geometric"] = _choice(
         ("linear", "geometric"),
-        "Mixing of phrases",
         "linear: phrases only add probability. geometric: as in the paper, words outside common phrases are left out; "
         "yours are not used.",
         modes=_MIXED,
@@ -317,7 +293,6 @@ class DraftOptions:
     alpha: float = _number(
         0.9,
         (0.0, 1.0, 0.01),
-        "Weight of common phrases",
         "How much common phrases count (α in the paper).",
         modes=_MIXED,
         no_effect=(_NO_NGRAMS,),
@@ -325,16 +300,14 @@ class DraftOptions:
     personal_weight: float = _number(
         0.9,
         (0.0, 1.0, 0.05),
-        "Weight of your phrases",
         "How much the phrases in My writing count.",
         modes=_MIXED,
         no_effect=(_NO_NGRAMS, _PAPERS_MIXING),
         reader="session",
     )
-    seed: int = _number(  # of sampled drafts; the page has it beside the method
+    seed: int = _number(  # of sampled drafts
         0,
         (0, 2**32 - 1, 1),
-        "Seed",
         "The same seed draws the same drafts.",
         modes=("sampled", "sampled+superposed"),
         used_by="reset-every",
@@ -345,7 +318,6 @@ class DraftOptions:
 # Flags beside the options: the names of stores.
 STORE = Control(
     "stores",
-    "Stores",
     "store",
     "",
     0,
@@ -357,7 +329,6 @@ STORE = Control(
 )
 BASE_STORE = Control(
     "base_store",
-    "Base store",
     "base-store",
     "",
     0,

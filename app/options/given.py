@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from app.options.labels import OF_THE_PAGE
 from app.options.settings import DraftSettings
 from core.chains import JOIN, names_of
 from core.controls import (
@@ -57,7 +58,7 @@ def _owned(kind: str, controls: Iterable[tuple[str, Iterable[Control]]]) -> dict
     return flags
 
 
-DRAFT_FLAGS = {control.flag: Flag(control) for control in OPTIONS.values() if control.only != "page"}
+DRAFT_FLAGS = {control.flag: Flag(control) for control in OPTIONS.values() if control.flag not in OF_THE_PAGE}
 RULE_FLAGS = _owned("rule", ((name, entry.controls) for name, entry in CATALOG.items()))
 _CHOSEN_FLAGS = (
     RULE_FLAGS

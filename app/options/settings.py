@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
+from app.options.labels import shown
 from app.wire.bounds import LABEL, Counts, Label, Name, Numbers, Values
 from core.controls import (
     DEFAULT_DRAFTER,
@@ -25,15 +26,13 @@ from core.controls import (
 from core.errors import InputError, Mention, OptionError, plainly
 from core.options import DRAFTING, SEED, Control, DraftOptions, Value
 
-PAGE_CONTROLS = [control for control in DRAFTING.values() if control.only != "command"]  # in the page's order
-
 Checked = Callable[[str, Mapping[str, object]], dict[str, Value]]
 
 
 def _field(control: Control) -> Any:
     """The field of one option; pydantic checks its range."""
     limits: dict[str, Any] = {"ge": control.low, "le": control.high} if control.kind in ("int", "float") else {}
-    return Field(control.default, title=control.label, description=control.explain, **limits)
+    return Field(control.default, title=shown(control).label, description=control.explain, **limits)
 
 
 def _completed(given: dict[str, Any], chosen: str, values: str, checks: Checked) -> dict[str, Any]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Generator, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from core.controls import DRAFTERS, SPECULATING, SPECULATIONS, WITH_STORES
+from core.controls import DRAFTERS, WITH_STORES
 from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
     from core.modes.speculated import Speculation, Speculator
     from core.ngram.interpolation import Store
-    from core.options import Backend, Control, Precision
+    from core.options import Backend, Precision
     from core.speculative import Drafter
     from core.speculative.calibration import Calibration
     from core.speculative.cost import CostCurve
@@ -242,40 +241,19 @@ def prepare(autocomplete: Autocomplete, settings: DraftSettings, head: Path | No
             pass
 
 
-def control_fields(control: Control) -> dict[str, object]:
-    """A control for the page."""
-    return {**asdict(control), "whole": isinstance(control.step, int) and not control.choices}
-
-
-def catalogue(autocomplete: Autocomplete | None) -> dict[str, object]:
-    """The choices for the page: modes with their controls, drafters, and the reason if ARC is unavailable."""
-    missing = ""
+def missing(autocomplete: Autocomplete | None) -> dict[str, object]:
+    """Why a model lacks some choices, for the panel: of each drafter, and of ARC; "" for one that it has."""
+    arc = ""
     if autocomplete is not None and autocomplete.adapted:
-        missing = NOT_ADAPTED
+        arc = NOT_ADAPTED
     elif autocomplete is not None:  # while it is loading, that thread imports the same modules
         from core.speculative.calibration import CalibrationError, for_model
 
         try:
             for_model(autocomplete.model)
         except CalibrationError as error:
-            missing = str(error)
+            arc = str(error)
     return {
-        "modes": list(SPECULATING),
-        "ways": [
-            {
-                "name": name,
-                "description": description,
-                "controls": [control_fields(control) for control in controls],
-            }
-            for name, (description, controls) in SPECULATIONS.items()
-        ],
-        "drafters": [
-            {
-                "name": name,
-                "description": description,
-                "missing": "" if autocomplete is None else missing_for(name, autocomplete),
-            }
-            for name, description in DRAFTERS.items()
-        ],
-        "arc_missing": missing,
+        "drafters": {name: "" if autocomplete is None else missing_for(name, autocomplete) for name in DRAFTERS},
+        "arc": arc,
     }

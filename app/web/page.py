@@ -14,63 +14,20 @@ from typing import TYPE_CHECKING
 
 import gradio as gr
 from fastapi import FastAPI
-from gradio.themes import Base
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Mount
 
-from app.options.settings import PAGE_CONTROLS
+from app.web.panel import add_panel
 from app.web.security import csp
+from app.web.theme import PAPER, PAPER_DARK, theme
 from app.wire.refusals import no_route, of_programs
-from core.options import BY_FLAG
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from core.options import Control
-
 STATIC = Path(__file__).parents[1] / "static"
 # The path of those files on the server. Not /static: Gradio keeps its own files there.
 STATIC_URL = "/page"
-
-# The options that are shown at first, in the words of a writer.
-SIMPLE = ("k", "length", "end_below")
-# All others are for experts, in the order in which a draft is made: what is done to the model's logits, what is mixed
-# in, where drafts branch, how they grow and end, and when they are made anew. Each with its symbol and its source: a
-# place in the paper on Superposed Decoding (arXiv 2405.18400), or a page of docs/ if Polydraft adds it.
-EXPERTS = {
-    "temperature": "T · divides the logits before the rule",
-    "tau": "τ · Superposed Decoding, appendix B",
-    "ngrams": "p_ngram · Superposed Decoding, eq. 5",
-    "mixing": "p_f · Superposed Decoding, eqs. 6 and 7; linear: Polydraft’s, ngram-stores.md",
-    "alpha": "α · Superposed Decoding, eq. 6",
-    "personal_weight": "α of your stores · Polydraft’s, personal-stores.md",
-    "distinct": "Off: Superposed Decoding, eq. 2. On: Polydraft’s, superposed-decoding.md",
-    "forks": "Polydraft’s, superposed-decoding.md",
-    "exact_steps": "r · Polydraft’s, superposed-decoding.md. 0: Superposed Decoding, eqs. 3 and 4",
-    "verify": "Polydraft’s, superposed-decoding.md",
-    "reset_every": "s · Superposed Decoding, section 5.3",
-    "refill": "When rows are made anew",
-}
-TOKEN = 0.75  # words of English
-
-# How the page shows how likely drafts are; the server does not need this setting.
-CHANCES = (
-    '<div class="pd-option"><span><label for="pd-chances">How likely</label></span>'
-    '<select id="pd-chances" aria-describedby="pd-chances-how"><option value="ink">Darker ink</option>'
-    '<option value="number">Numbers</option>'
-    '<option value="bar">Bars</option><option value="off">Off</option></select>'
-    '<small id="pd-chances-how">Likely drafts are dark, others grey or faint; or numbers or bars.</small></div>'
-)
-
-# Opens the choice of the model.
-MODEL = (
-    '<div class="pd-option"><span><span id="pd-models-label">Model</span>'
-    '<button type="button" id="pd-models-open" data-do="models" aria-haspopup="dialog" '
-    'aria-labelledby="pd-models-label pd-models-name pd-models-open" '
-    'aria-describedby="pd-models-how">Change…</button></span>'
-    '<span class="pd-model-name" id="pd-models-name"></span>'
-    '<small id="pd-models-how">Load another model while this one goes on drafting.</small></div>'
-)
 
 # A click on one of these demonstrates the page, in three kinds of writing. Each ends with a space, so that typing goes
 # on with the next word. A test checks their drafts.
@@ -79,13 +36,6 @@ EXAMPLES = (
     "Thank you for your message. Please let me know if you ",
     "Heat the oil in a pan, add the onions and cook until ",
 )
-
-# Few components would show Gradio's own look (none at the moment); colours follow the editor's.
-SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
-MONO = ("ui-monospace", "SFMono-Regular", "Consolas", "monospace")
-
-# The editor's background, in editor.css too: also the window's while the page loads.
-PAPER, PAPER_DARK = "#fbfaf6", "#17181a"
 
 
 def modules(start: str = "editor/main.js") -> list[str]:
@@ -131,7 +81,7 @@ HEAD = f"""
 {AT_ROOT}
 {FRAMES}
 <link rel="stylesheet" href="{STATIC_URL}/editor/editor.css">
-<link rel="stylesheet" href="{STATIC_URL}/sampling/sampling.css">
+<link rel="stylesheet" href="{STATIC_URL}/panel/panel.css">
 <link rel="stylesheet" href="{STATIC_URL}/documents/documents.css">
 {PRELOADS}
 <link rel="manifest" href="/manifest.json" crossorigin="use-credentials">
@@ -160,14 +110,14 @@ def mount(app: FastAPI) -> FastAPI:
     """Mounts the page at / of an app, after its existing routes, with only the parts of Gradio that the page needs."""
     from gradio.queueing import Queue
 
-    page = build_page()
+    page, catalogue = build_page()
     queue = next(value for value in vars(page).values() if isinstance(value, Queue))
     queue.sleep_when_free = queue.progress_update_sleep_when_free = QUEUE_LOOKS_EVERY
     mounted = gr.mount_gradio_app(
         app,
         page,
         path="/",
-        theme=Base(font=SANS, font_mono=MONO).set(body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK),
+        theme=theme(),
         css=FRAME_CSS,
         favicon_path=str(STATIC / "icon-512.png"),
         footer_links=[],
@@ -176,7 +126,7 @@ def mount(app: FastAPI) -> FastAPI:
     )
     route = mounted.routes[-1]
     assert isinstance(route, Mount), f"Gradio mounted {route!r} last; a Mount expected."
-    route.app = OnlyNeeded(route.app)
+    route.app = OnlyNeeded(route.app, catalogue)
     return mounted
 
 
@@ -185,10 +135,16 @@ GRADIOS_MANIFEST = re.compile(r'<link rel="manifest" href="/manifest\.json" ?/?>
 
 
 class OnlyNeeded:
-    """Gradio's app with all paths closed except those of `NEEDED`, and a policy for its page."""
+    """Gradio's app with all paths closed except those of `NEEDED`, and a policy for its page.
 
-    def __init__(self, gradio: ASGIApp) -> None:
+    Args:
+        catalogue: what the panel's script has to know, as JSON.
+    """
+
+    def __init__(self, gradio: ASGIApp, catalogue: str) -> None:
         self.gradio = gradio
+        data = catalogue.replace("<", "\\u003c")
+        self.head = f'{HEAD}<script type="application/json" id="pd-catalogue">{data}</script></head>'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
@@ -223,78 +179,32 @@ class OnlyNeeded:
 
         plain = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]  # not compressed
         await self.gradio({**scope, "method": "GET", "headers": plain}, receive, collect)
-        html = GRADIOS_MANIFEST.sub("", body.decode(), count=1).replace("</head>", f"{HEAD}</head>", 1)
+        html = GRADIOS_MANIFEST.sub("", body.decode(), count=1).replace("</head>", self.head, 1)
         policy = {"Content-Security-Policy": csp.of_the_page(html), "Cache-Control": "no-cache"}
         await HTMLResponse(html, status, policy)(scope, receive, send)
 
 
-def build_page() -> gr.Blocks:
-    """The page with the editor in it; `mount` puts it on a server."""
+def build_page() -> tuple[gr.Blocks, str]:
+    """The page with the editor and the panel in it, which `mount` puts on a server; and what the panel's script has to
+    know, as JSON."""
     with gr.Blocks(title="Polydraft", analytics_enabled=False, fill_width=True, fill_height=True) as page:
-        gr.HTML(
+        editor = gr.HTML(
             elem_id="pd-component",  # not "polydraft": the browser would make that window.polydraft
             html_template=editor_markup(),
             # Chromium compiles the same code of two servers' pages once, and resolves a path in it at the first server.
-            js_on_load=f'import(location.origin + "{STATIC_URL}/editor/main.js")'
-            '.then((main) => { main.mount(element); dispatchEvent(new Event("pd-mounted")); });',
+            js_on_load=f'import(location.origin + "{STATIC_URL}/editor/main.js").then((main) => {{'
+            ' main.mount(element, () => trigger("fields")); dispatchEvent(new Event("pd-mounted")); });',
             apply_default_css=False,
         )
-    return page
+        return page, add_panel(editor)
 
 
 def editor_markup() -> str:
-    """`editor.html` with the options and the examples filled in."""
-    by_name = {control.name: control for control in PAGE_CONTROLS}
-    more = [by_name[name] for name in EXPERTS]
-    more += [control for control in PAGE_CONTROLS if control.name not in (*SIMPLE, *EXPERTS)]
-    controls = (
-        "".join(_control(by_name[name]) for name in SIMPLE)
-        + MODEL
-        + (
-            '<div class="pd-doors">'
-            '<button type="button" data-do="pair" aria-haspopup="dialog">Pair browser…</button>'
-            '<button type="button" data-do="more" aria-controls="pd-more" aria-expanded="false">For experts</button>'
-            "</div>"
-            f'<div class="pd-more" id="pd-more" hidden>{"".join(map(_control, more))}{CHANCES}'
-            '<button type="button" data-do="reset">Reset all</button></div>'
-        )
-    )
+    """`editor.html` with the examples filled in."""
     examples = "".join(f'<button type="button">{escape(text)}</button>' for text in EXAMPLES)
-    markup = (STATIC / "editor/editor.html").read_text(encoding="utf-8")
-    markup = markup.replace("<!-- options -->", controls).replace("<!-- examples -->", examples)
+    markup = (STATIC / "editor/editor.html").read_text(encoding="utf-8").replace("<!-- examples -->", examples)
     # Gradio reads the template as Handlebars inside a JavaScript template string.
     for special in ("{{", "${", "`", "\\"):
         if special in markup:
             raise ValueError(f"editor.html must not contain {special!r}: Gradio's template engine would read it.")
     return markup
-
-
-def _control(control: Control) -> str:
-    """One option as a labelled native input, which supports keyboard, touch and screen reader."""
-    name, label, explain = (escape(text) for text in (control.name, control.label, control.explain))
-    described = f'id="pd-{name}" name="{name}" title="{explain}" aria-describedby="pd-{name}-how"'
-    paper = f"<cite>{escape(EXPERTS[control.name])}</cite>" if control.name in EXPERTS else ""
-    how = f'<small id="pd-{name}-how">{explain}{paper}</small>'
-    if control.kind == "bool":
-        checked = " checked" if control.default else ""
-        return (
-            f'<div class="pd-option"><label for="pd-{name}">'
-            f'<input type="checkbox" role="switch" {described}{checked}>{label}</label>{how}</div>'
-        )
-    if control.kind == "choice":
-        choices = "".join(f"<option{' selected' * (c == control.default)}>{c}</option>" for c in control.choices)
-        return (
-            f'<div class="pd-option"><span><label for="pd-{name}">{label}</label></span>'
-            f"<select {described}>{choices}</select>{how}</div>"
-        )
-    low, high, most, step = control.low, control.slider or control.high, control.high, control.step
-    more = f' data-slider="{high:g}" data-most="{most:g}"' if most > high else ""
-    more += f' data-beyond="{BY_FLAG[control.beyond].name}"' if control.beyond else ""
-    more += f' data-word="{TOKEN}"' if control.name == "length" else ""
-    form = "%" if control.kind == "float" and low >= 0 and high <= 1 else str(len(f"{step:g}".partition(".")[2]))
-    return (
-        f'<div class="pd-option"><span><label for="pd-{name}">{label}</label>'
-        f'<output for="pd-{name}"></output></span>'
-        f'<input type="range" {described} min="{low:g}" max="{high:g}" step="{step:g}" value="{control.default:g}" '
-        f'data-format="{form}"{more}>{how}</div>'
-    )

@@ -38,9 +38,9 @@ export class DraftsController {
    *          view: import("./drafts_view.js").DraftsView, revisiting: import("./revisiting.js").Revisiting,
    *          notices: import("./notices.js").Notices, connection: import("./connection.js").Connection,
    *          showing: import("./showing.js").Showing}} parts
-   * @param {Record<string, number | boolean | string>} settings the settings below the text, as in requests
+   * @param {import("../panel/setting.js").Setting} setting
    */
-  constructor(root, { field, rows, view, revisiting, notices, connection, showing }, settings) {
+  constructor(root, { field, rows, view, revisiting, notices, connection, showing }, setting) {
     this.root = root;
     this.showing = showing;
     this.pace = showing.pace;
@@ -51,9 +51,7 @@ export class DraftsController {
     this.revisiting = revisiting;
     this.notices = notices;
     this.connection = connection;
-    this.settings = settings;
-    /** The settings of the sampling panel. @type {{sampling?: object}} */
-    this.sampling = {};
+    this.setting = setting;
     /** What the document decides in every request. @type {() => {base_stores?: string[], background?: string}} */
     this.documentFields = () => ({});
     this.timers = new Timers();
@@ -127,7 +125,7 @@ export class DraftsController {
 
   /** The number of rows. */
   get k() {
-    return Number(this.settings.k ?? 3);
+    return Number(this.setting.options.k);
   }
 
   /** Whether drafts are shown or requested. */
@@ -185,7 +183,7 @@ export class DraftsController {
       if (!this.waits) this.place(before, before, known, { settled: true });
     }
     this.draw();
-    if (this.settings.refill && this.showing.when === "always") this.timers.later("grow", GROW_AFTER, () => this.grow());
+    if (this.setting.options.refill && this.showing.when === "always") this.timers.later("grow", GROW_AFTER, () => this.grow());
     if (this.rows.open && pressed !== null) this.counters.alongMs.push(performance.now() - pressed);
     if (!this.requestsAtKeys) {
       this.abort();
@@ -193,7 +191,7 @@ export class DraftsController {
     } else if (known) this.along();
     else if (this.decides && this.isUseful(before)) /** @type {Request} */ (this.request).next = { pressed };
     else if (this.decides || this.waits) this.requestDrafts({ pressed });
-    else if (this.settings.refill) this.requestDrafts({ pressed, keep: true });
+    else if (this.setting.options.refill) this.requestDrafts({ pressed, keep: true });
     else this.requestIfNoneAgrees(before, pressed);
   }
 
@@ -293,8 +291,7 @@ export class DraftsController {
     this.included = { wanted };
     this.counters.requests++;
     this.rows.resize(this.k);
-    const { refill } = this.settings;
-    const settings = { ...this.settings, ...this.sampling };
+    const { refill } = this.setting.options;
     const stay = refill && (keep || grow) && !decides;
     const kept = stay ? { kept: this.rows.kept(), removed: this.removed } : {};
     const show = { ...this.pace.costs, offset: this.pace.offset, only: decides, shown: this.rows.shown };
@@ -305,7 +302,7 @@ export class DraftsController {
       ...(wanted ? {} : { unasked: true }), merge_alike: true,
       ...(ANDROID ? {} : { corrects: true }), // its keyboards correct slips themselves
     };
-    this.requests.send(before, settings, extra, { pressed, forSettings, wanted, freed, decides, k: this.k });
+    this.requests.send(before, this.setting.request(), extra, { pressed, forSettings, wanted, freed, decides, k: this.k });
     if (!this.waits) this.slow.waits();
   }
 
@@ -313,7 +310,7 @@ export class DraftsController {
   look() {
     const before = this.before();
     if (before === null) return;
-    const settings = { ...this.settings, ...this.sampling, k: 1, length: 1 };
+    const settings = { ...this.setting.request(), k: 1, length: 1 };
     const how = { pressed: null, forSettings: false, wanted: false, freed: 0, decides: false, k: 1, unseen: true };
     this.requests.send(before, settings, this.documentFields(), how);
   }

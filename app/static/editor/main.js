@@ -27,7 +27,6 @@
 import { setUpAppearance } from "./appearance.js";
 import { setUpBackground } from "../documents/background.js";
 import { CaretMap } from "./caret.js";
-import { setUpChances } from "./chances.js";
 import { Connection } from "./connection.js";
 import { setUpCounts } from "./counts.js";
 import { setUpDocumentBand } from "../documents/document_band.js";
@@ -45,7 +44,6 @@ import { setUpLarger } from "./larger.js";
 import { Layout } from "./layout.js";
 import { Learning } from "./learning.js";
 import { Notices } from "./notices.js";
-import { setUpSampling } from "./panel.js";
 import { PrivateText } from "./privacy.js";
 import { Pace } from "./pace.js";
 import { setUpPairing } from "./pairing.js";
@@ -56,18 +54,19 @@ import { Showing } from "./showing.js";
 import { Taking } from "./taking.js";
 import { TextField } from "./text_field.js";
 import { setUpTools } from "./tools.js";
-import { emit } from "../shared/dom.js";
-import { isIncognito } from "../shared/memory.js";
+import { SETTINGS, isIncognito, recall } from "../shared/memory.js";
 import { setUpModels } from "../shared/model.js";
-import { Options } from "../shared/options.js";
+import { Panel } from "../panel/panel.js";
+import { Setting } from "../panel/setting.js";
 import { setUpTabs } from "../shared/tabs.js";
 import { leave } from "../shared/transport.js";
 
 /**
  * Start the page inside `element`, once.
  * @param {HTMLElement} element
+ * @param {() => void} redraw lets Gradio ask for the panel's fields: see panel.js
  */
-export function mount(element) {
+export function mount(element, redraw) {
   const root = /** @type {HTMLElement} */ (element.querySelector(".polydraft"));
   if (root.dataset.mounted) return;
   root.dataset.mounted = "true";
@@ -78,7 +77,7 @@ export function mount(element) {
   const editor = startEditor(root);
   const documents = new Documents(root, editor.forDocuments);
   editor.drafts.documentFields = () => documents.requestFields();
-  const learning = startPanels(root, editor, documents);
+  const learning = startPanels(root, editor, documents, redraw);
   documents.start().then(() => publish(editor, documents.saving, learning));
 }
 
@@ -99,11 +98,8 @@ function startEditor(root) {
       if (!drafts.request) drafts.requestDrafts({});
     },
   });
-  const options = new Options(root, () => {
-    map.reset();
-    layout.reserveRoom();
-    drafts.settingsChanged();
-  });
+  const setting = new Setting(JSON.parse(document.querySelector("#pd-catalogue")?.textContent ?? ""));
+  setting.recall(recall(SETTINGS) ?? {});
   const keys = new Keys(root, textarea, (time) => field.keyDown(time));
   const field = new TextField(root, textarea, map, privacy, {
     changed: (pressed) => drafts.textChanged(pressed),
@@ -117,7 +113,7 @@ function startEditor(root) {
 
   const rows = new Rows();
   const list = new DraftList(root, textarea, (i, offset, pressed) => taking.click(i, offset, pressed));
-  const layout = new Layout(root, { textarea, map, ghost, below: list.below }, options.values, () => view.fit());
+  const layout = new Layout(root, { textarea, map, ghost, below: list.below }, setting.options, () => view.fit());
   const revisiting = new Revisiting(textarea, (start, end, taken) => drafts.showAgain(start, end, taken));
   const view = new DraftsView(
     field, rows, { ghost, list, layout }, () => revisiting.here(), (message) => notices.announce(message),
@@ -126,7 +122,7 @@ function startEditor(root) {
   const showing = new Showing(root, pace, () => drafts.showingChanged());
   pace.changed = () => showing.drawTime();
   const drafts = new DraftsController(
-    root, { field, rows, view, revisiting, notices, connection, showing }, options.values,
+    root, { field, rows, view, revisiting, notices, connection, showing }, setting,
   );
   ghost.dismiss = () => drafts.dismiss();
   const taking = new Taking(root, { field, view, revisiting, pace }, () => {
@@ -147,7 +143,7 @@ function startEditor(root) {
     setText: drafts.openText.bind(drafts),
   };
   return {
-    textarea, map, incognito, privacy, notices, connection, options, keys, field, rows, layout, revisiting, view, drafts,
+    textarea, map, incognito, privacy, notices, connection, setting, keys, field, rows, layout, revisiting, view, drafts,
     pace, showing, forDocuments,
   };
 }
@@ -157,9 +153,10 @@ function startEditor(root) {
  * @param {HTMLElement} root
  * @param {ReturnType<typeof startEditor>} editor
  * @param {Documents} documents
+ * @param {() => void} redraw lets Gradio draw the panel's fields
  */
-function startPanels(root, editor, documents) {
-  const { textarea, incognito, privacy, notices, connection, options, keys, field, layout, view, drafts } = editor;
+function startPanels(root, editor, documents, redraw) {
+  const { textarea, map, incognito, privacy, notices, connection, setting, keys, field, layout, view, drafts } = editor;
   const toast = notices.toast.bind(notices);
   const focusText = () => textarea.focus();
   const addKeys = keys.add.bind(keys);
@@ -168,12 +165,7 @@ function startPanels(root, editor, documents) {
     toast,
     insert: (text) => field.insert(text),
     requestHere: () => drafts.requestHere(),
-    reset: () => {
-      emit(root, "pd-reset");
-      options.reset();
-    },
   });
-  setUpChances(root);
   const learning = new Learning(root, { textarea, privacy, incognito }, {
     forgetAnswers: () => drafts.forgetAnswers(),
     forgetDrafts: () => drafts.forgetDrafts(),
@@ -189,20 +181,21 @@ function startPanels(root, editor, documents) {
     leave: () => drafts.abort(),
     toast,
   });
-  setUpModels(root, () => {
+  const openModels = setUpModels(root, () => {
     connection.check();
     drafts.settingsChanged(); // requests drafts of the new model
   }, toast);
   setUpLarger(root);
-  setUpPairing(root);
-  setUpSampling(root, {
-    options,
+  const panel = new Panel(root, {
     toast,
     focusText: () => textarea.focus({ preventScroll: true }),
-    setSampling: (fields, redraft) => {
-      drafts.sampling = fields;
-      if (redraft) drafts.settingsChanged();
+    changed: () => {
+      map.reset();
+      layout.reserveRoom();
+      drafts.settingsChanged();
     },
+    openModels,
+    openPairing: setUpPairing(root),
     refill: () => drafts.requestDrafts({ keep: true }),
     look: () => drafts.look(),
     isWriting: () => drafts.before() !== null,
@@ -210,7 +203,18 @@ function startPanels(root, editor, documents) {
     whyNothing: () => nothingNext(textarea),
     requests: () => ({ running: drafts.request, answered: drafts.answered }),
     drawList: () => view.drawList(),
+  }, setting, redraw);
+  Object.assign(window, { polydraftPanel: panel });
+  root.querySelector("[data-do=panel]")?.addEventListener("click", () => panel.toggle());
+  addKeys({
+    id: "panel", usual: "Alt+P", does: "Show or hide the panel", everywhere: true,
+    run() {
+      panel.toggle();
+      return true;
+    },
   });
+  addEventListener("hashchange", () => panel.followLink());
+  panel.followLink();
   setUpDocumentsPanel(root, documents, { text: () => textarea.value, focusText, toast });
   setUpDocumentBand(root, documents, { textarea, toast });
   setUpBackground(root, {
@@ -257,9 +261,9 @@ function nothingNext({ value, selectionStart, selectionEnd, readOnly }) {
  * @param {Learning} learning
  */
 function publish({ textarea, map, privacy, notices, field, rows, revisiting, drafts, pace, showing }, documents, learning) {
-  const { counters, requests, settings, timers } = drafts;
+  const { counters, requests, setting, timers } = drafts;
   const editor = {
-    textarea, map, privacy, notices, revisiting, requests, settings, timers,
+    textarea, map, privacy, notices, revisiting, requests, settings: setting.options, timers,
     get text() {
       return textarea.value;
     },

@@ -7,7 +7,10 @@
 import { finder, setText } from "../shared/dom.js";
 import { ConnectionLost, ServerError, postJson } from "../shared/transport.js";
 
-/** @param {HTMLElement} root */
+/**
+ * Returns a function that opens the dialog.
+ * @param {HTMLElement} root
+ */
 export function setUpPairing(root) {
   const find = finder(root);
   const dialog = /** @type {HTMLDialogElement} */ (find(".pd-pairing"));
@@ -48,13 +51,13 @@ export function setUpPairing(root) {
     }
   }
 
-  find("[data-do=pair]").addEventListener("click", () => {
-    dialog.showModal();
-    show();
-  });
   find("[data-do=new-code]").addEventListener("click", show);
   dialog.addEventListener("close", () => {
     newest += 1;
     withoutCode("");
   });
+  return () => {
+    dialog.showModal();
+    show();
+  };
 }

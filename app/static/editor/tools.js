@@ -1,7 +1,7 @@
 // @ts-check
-/** Simple buttons of the page: copy, keys, settings, reset; the examples below an empty page; and closing dialogs. */
+/** Simple buttons of the page: copy and keys; the examples below an empty page; and closing dialogs. */
 
-import { dialogIsOpen, disclose, finder } from "../shared/dom.js";
+import { finder } from "../shared/dom.js";
 
 /**
  * What the buttons do.
@@ -13,26 +13,12 @@ import { dialogIsOpen, disclose, finder } from "../shared/dom.js";
  * @param {HTMLElement} root
  * @param {HTMLTextAreaElement} textarea
  * @param {import("./privacy.js").PrivateText} privacy
- * @param {Actions & {reset: () => void}} actions
+ * @param {Actions} actions
  */
 export function setUpTools(root, textarea, privacy, actions) {
   const find = finder(root);
   find("[data-do=copy]").addEventListener("click", () => copy(textarea, privacy, actions));
   find("[data-do=keys]").addEventListener("click", () => /** @type {HTMLDialogElement} */ (find("#pd-keys")).showModal());
-  find("[data-do=reset]").addEventListener("click", actions.reset);
-  for (const name of ["settings", "more"]) {
-    const button = /** @type {HTMLButtonElement} */ (find(`[data-do=${name}]`));
-    button.addEventListener("click", () => disclose(button));
-  }
-  const settings = /** @type {HTMLButtonElement} */ (find("[data-do=settings]"));
-  // Esc closes the settings, if the text has not used it to dismiss drafts.
-  root.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || event.defaultPrevented || settings.getAttribute("aria-expanded") !== "true") return;
-    if (dialogIsOpen()) return;
-    event.preventDefault();
-    disclose(settings, false);
-    if (find("#pd-options").contains(document.activeElement) || document.activeElement === document.body) settings.focus();
-  });
   for (const button of root.querySelectorAll(".pd-invite button")) {
     button.addEventListener("click", () => actions.insert(button.textContent ?? ""));
   }

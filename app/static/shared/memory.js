@@ -4,8 +4,8 @@
  * unsaved text. sessionStorage belongs to one tab and survives a reload; localStorage is shared by all tabs.
  */
 
-export const SETTINGS = "polydraft.settings"; // the settings below the text
-export const SAMPLING = "polydraft.sampling"; // the choices of the sampling panel
+export const SETTINGS = "polydraft.settings"; // the settings of drafts
+export const PANEL = "polydraft.panel"; // whether the panel is open, and how it shows chances
 export const VIEW = "polydraft.view"; // font, size, width and spacing of the text
 export const KEYS = "polydraft.keys"; // the writer's own keys
 export const TAKES = "polydraft.takes"; // how many drafts were taken in this browser

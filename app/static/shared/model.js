@@ -64,7 +64,7 @@ async function load(model, place, loaded) {
 }
 
 /**
- * Set up the dialog and the buttons that open it.
+ * Set up the dialog. Returns a function that opens it.
  * @param {HTMLElement} root
  * @param {() => void} loaded called after the server has loaded another model
  * @param {(message: string, options: {long: boolean}) => void} toast
@@ -78,7 +78,7 @@ export function setUpModels(root, loaded, toast) {
       changed();
       setText(worth.querySelector("[role=status]"), `${title} drafts now, until Polydraft is closed. To start with it: polydraft --model ${quoted(path)}`);
     }),
-    ended: (title) => (dialog.open ? show() : toast(`${title} is downloaded. To use it: Settings, Model, Change…`, { long: true })),
+    ended: (title) => (dialog.open ? show() : toast(`${title} is downloaded. To use it: This page, Model, in the panel`, { long: true })),
   });
   const form = newField(() => changed());
   dialog.querySelector(".md-folder")?.after(form);
@@ -142,19 +142,13 @@ export function setUpModels(root, loaded, toast) {
   }
 
   dialog.addEventListener("close", () => reading.abort());
-  root.addEventListener("pd-status", (event) => {
-    const { model, backend } = /** @type {CustomEvent} */ (event).detail;
-    const name = /** @type {HTMLElement} */ (root.querySelector(".pd-model-name"));
-    setText(name, backend === "loading" || backend === "unavailable" ? "" : model);
-    name.title = name.textContent ?? "";
-  });
-  for (const button of root.querySelectorAll("[data-do=models], .lg-open")) {
-    button.addEventListener("click", () => {
-      for (const said of dialog.querySelectorAll("[role=status]")) setText(said, "");
-      dialog.showModal();
-      show();
-    });
+  function open() {
+    for (const said of dialog.querySelectorAll("[role=status]")) setText(said, "");
+    dialog.showModal();
+    show();
   }
+  root.querySelector(".lg-open")?.addEventListener("click", open);
+  return open;
 }
 
 /** A path as a shell takes it. @param {string} path */

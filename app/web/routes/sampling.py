@@ -1,6 +1,6 @@
 """HTTP routes for samplers: the available rules and modes, their effect at a position, and presets.
 
-    GET  /api/sampling           rules with their controls, modes, presets
+    GET  /api/sampling           the user's presets, and which ways to speculate this model has
     POST /api/chain              {"rule"}: notes on a chain of rules
     POST /api/view               {"tab", "temperature", "rules", "map"}: all rules on the tab's next token
     POST /api/sweep              {"tab", "rules"}: the number of tokens each keeps, by temperature
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,29 +27,18 @@ from starlette.concurrency import run_in_threadpool
 from app.options import speculation
 from app.options.presets import OwnPresets
 from app.options.settings import Strict
-from app.options.speculation import control_fields
 from app.service.jobs import Position
 from app.service.service import DraftService
 from app.wire.bounds import MOST_NAMES, Id, Label, Name, Real, Text, Values, Whole
 from app.wire.refusals import post, taking
 from core.chains import notes
 from core.controls import (
-    CATALOG,
-    DEFAULT_MODE,
-    DEFAULT_RULE,
-    DRAWN,
-    MODE_CONTROLS,
-    MODE_LABELS,
-    MODES,
-    PRESETS,
-    STYLES,
-    TIED,
     Preset,
     checked_rule,
     entries_of,
 )
 from core.errors import InputError
-from core.options import DRAFTING, SEED, Value
+from core.options import DRAFTING, Value
 
 if TYPE_CHECKING:
     from app.service.charts import Charts
@@ -117,7 +105,7 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
 
     @app.get("/api/sampling")
     def sampling() -> dict[str, object]:
-        return {**catalogue(), "speculation": speculation.catalogue(service.loaded), **_listed(own)}
+        return {"speculation": speculation.missing(service.loaded), **_listed(own)}
 
     @post(app, "/api/chain", ChainRequest)
     def chain(body: ChainRequest) -> dict[str, object]:
@@ -165,41 +153,6 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     @post(app, "/api/presets/import", Imported)
     def import_(body: Imported) -> dict[str, object]:
         return {"names": own.imported(body.text), **_listed(own)}
-
-
-def catalogue() -> dict[str, object]:
-    """Rules, modes, styles and the presets that come with Polydraft, from which the page builds its controls."""
-    return {
-        "rules": [
-            {
-                "name": e.name,
-                "title": e.label,
-                "plain": e.plain,
-                "description": e.description,
-                "alone": e.alone,
-                "controls": [control_fields(c) for c in e.controls],
-                "tie": e.tie and asdict(e.tie),
-            }
-            for e in CATALOG.values()
-        ],
-        "modes": [
-            {
-                "name": name,
-                "title": MODE_LABELS[name],
-                "description": description,
-                "controls": [control_fields(c) for c in MODE_CONTROLS.get(name, ())],
-            }
-            for name, description in MODES.items()
-        ],
-        "rule": DEFAULT_RULE,
-        "mode": DEFAULT_MODE,
-        "drawn": DRAWN,
-        "seed": control_fields(SEED),
-        "tied": TIED,
-        "temperature": {"default": _TEMPERATURE.default, "low": _TEMPERATURE.low, "high": _TEMPERATURE.high},
-        "styles": [{"name": name, "description": description} for name, description in STYLES.items()],
-        "presets": [preset.as_dict() for preset in PRESETS],
-    }
 
 
 def _listed(own: OwnPresets) -> dict[str, object]:

@@ -37,6 +37,8 @@ export const counted = (n) => n.toLocaleString("en");
 
 // ---------------------------------------------------------------- bars
 
+const BARS = 12;
+
 /**
  * Draw the most probable tokens, filled where `chosen` keeps them. The names of the other rules are beside the last token
  * that each keeps.
@@ -45,6 +47,7 @@ export const counted = (n) => n.toLocaleString("en");
  * @param {Choice} chosen
  */
 export function drawBars(box, view, chosen) {
+  const likeliest = view.tokens.slice(0, BARS);
   let table = /** @type {HTMLTableElement | null} */ (box.querySelector("table"));
   if (!table) {
     box.innerHTML =
@@ -54,18 +57,18 @@ export function drawBars(box, view, chosen) {
     table = /** @type {HTMLTableElement} */ (box.querySelector("table"));
   }
   const body = table.tBodies[0];
-  while (body.rows.length > view.tokens.length) body.deleteRow(-1);
-  while (body.rows.length < view.tokens.length) body.append(newBar());
-  const most = view.tokens[0]?.probability || 1;
-  const stops = view.tokens.map(() => /** @type {string[]} */ ([]));
+  while (body.rows.length > likeliest.length) body.deleteRow(-1);
+  while (body.rows.length < likeliest.length) body.append(newBar());
+  const most = likeliest[0]?.probability || 1;
+  const stops = likeliest.map(() => /** @type {string[]} */ ([]));
   const beyond = [];
   for (const choice of view.choices) {
     if (choice.rule === chosen.rule) continue;
-    const shown = choice.kept.filter(Boolean).length;
+    const shown = choice.kept.slice(0, BARS).filter(Boolean).length;
     if (choice.count > shown) beyond.push(`${choice.title} ${counted(choice.count)}`);
-    else if (choice.last >= 0) stops[choice.last].push(choice.title);
+    else if (choice.last >= 0 && choice.last < BARS) stops[choice.last].push(choice.title);
   }
-  view.tokens.forEach((token, i) => {
+  likeliest.forEach((token, i) => {
     const row = body.rows[i];
     const kept = chosen.kept[i];
     row.classList.toggle("sm-kept", kept);
@@ -78,7 +81,7 @@ export function drawBars(box, view, chosen) {
     setText(rules, stops[i].join(" · "));
     rules.title = stops[i].length ? `The last token that ${stops[i].join(", ")} would keep` : "";
   });
-  setText(box.querySelector(".sm-beyond"), beyond.length ? `Beyond these ${view.tokens.length}: ${beyond.join(" · ")}` : "");
+  setText(box.querySelector(".sm-beyond"), beyond.length ? `Beyond these ${likeliest.length}: ${beyond.join(" · ")}` : "");
 }
 
 function newBar() {

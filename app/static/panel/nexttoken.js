@@ -1,11 +1,11 @@
 // @ts-check
 /**
- * The part of the sampling panel that shows the effect of the rules on the next token: selects a drawing and requests its
- * data, one request at a time. The server computes it from the logits of the last drafts. chart.js draws.
+ * The part of the panel that shows the effect of the rules on the next token: selects a drawing and requests its data,
+ * one request at a time. The server computes it from the logits of the last drafts. chart.js draws.
  */
 
 import { counted, drawBars, drawMap, drawMultiples, drawSweep, share, tokens } from "./chart.js";
-import { finder, setText } from "../shared/dom.js";
+import { finder, newElement, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 import { ConnectionLost, ServerError, TAB, postJson } from "../shared/transport.js";
 
@@ -16,12 +16,12 @@ const WIDE = { wide: 940, high: 500 }; // the wide view of the temperatures
 const DRAWINGS = [["bars", "Tokens"], ["rules", "All rules"], ["sweep", "Temperatures"], ["map", "Map"]];
 
 export class NextToken {
-  /**
-   * @param {HTMLElement} box
-   * @param {import("./sampling.js").Sampling} panel
-   */
-  constructor(box, panel) {
-    this.box = box;
+  /** @param {import("./panel.js").Panel} panel */
+  constructor(panel) {
+    /** Stands in a component of the panel, as soon as Gradio has made it. */
+    this.box = newElement("section", "sm-see");
+    this.box.setAttribute("aria-labelledby", "sm-see-title");
+    const box = this.box;
     this.find = finder(box);
     this.panel = panel;
     this.page = panel.page;
@@ -65,10 +65,14 @@ export class NextToken {
       panel.root.addEventListener(event, () => this.positionChanged(event));
     }
     addEventListener("visibilitychange", () => this.refresh());
+    place(box).then(() => {
+      this.render();
+      this.refresh();
+    });
   }
 
   get rule() {
-    return this.panel.choice.rule;
+    return this.panel.setting.rule;
   }
 
   // ---------------------------------------------------------------- which drawing
@@ -110,7 +114,7 @@ export class NextToken {
 
   visible() {
     const { panel } = this;
-    return panel.isOpen() && panel.advanced && !document.hidden && panel.root.dataset.tab !== "stores";
+    return panel.open && this.box.isConnected && !document.hidden && panel.root.dataset.tab !== "stores";
   }
 
   /** @param {string} event of the page; see main.js */
@@ -126,7 +130,7 @@ export class NextToken {
       // The drafts are still valid, but the server has no logits for this position: request drafts to compute them.
       this.page.refill();
     } else if (!this.view || this.seenBefore !== this.page.requests().running?.before) {
-      this.refresh(); // for changed settings at the same place `Sampling.changed` has requested the view
+      this.refresh(); // for changed settings at the same place `Panel.changed` has requested the view
     }
   }
 
@@ -153,14 +157,14 @@ export class NextToken {
       return;
     }
     try {
-      const { choice, options } = this.panel;
-      const alone = [...choice.rules.keys()].filter((name) => name !== "none" || this.rule === "none");
-      const names = new Set([...alone, choice.rule]); // a chain is compared with every rule
-      const rules = Object.fromEntries([...names].map((name) => [name, choice.valuesOf(name)]));
+      const { setting } = this.panel;
+      const alone = [...setting.rules.keys()].filter((name) => name !== "none" || this.rule === "none");
+      const names = new Set([...alone, this.rule]); // a chain is compared with every rule
+      const rules = Object.fromEntries([...names].map((name) => [name, setting.valuesOf(name)]));
       this.counters.views++;
-      const request = { tab: TAB, temperature: options.values.temperature, rules, map: this.shown === "map" };
+      const request = { tab: TAB, temperature: setting.options.temperature, rules, map: this.shown === "map" };
       const view = await postJson("/api/view", request);
-      for (const entry of view.choices) entry.title = choice.titleOf(entry.rule);
+      for (const entry of view.choices) entry.title = setting.titleOf(entry.rule);
       this.view = view;
       // If the newest request has not reached the server yet, the view is of the position before it.
       const { running, answered } = this.page.requests();
@@ -189,8 +193,8 @@ export class NextToken {
     this.counters.sweeps++;
     try {
       const result = await postJson("/api/sweep", { tab: TAB, rules });
-      const titles = Object.fromEntries(Object.keys(rules).map((rule) => [rule, this.panel.choice.titleOf(rule)]));
-      const temperature = Number(this.panel.options.values.temperature);
+      const titles = Object.fromEntries(Object.keys(rules).map((rule) => [rule, this.panel.setting.titleOf(rule)]));
+      const temperature = Number(this.panel.setting.options.temperature);
       const now = { rule: this.rule, temperature, titles, possible: this.view?.possible ?? 1 };
       drawSweep(this.find(".sm-sweep-here"), result, now);
       this.drawWide = () => drawSweep(this.find(".sm-wide > div"), result, now, WIDE);
@@ -220,7 +224,7 @@ export class NextToken {
     if (this.shown === "rules") drawMultiples(this.find("#sm-rules"), view, this.rule, (rule) => this.panel.choose(rule));
     if (this.shown === "map" && view.map) drawMap(this.find("#sm-map"), view.map);
     this.timers.later("announce", ANNOUNCE_AFTER, () => {
-      if (this.panel.box.contains(document.activeElement)) setText(this.find(".sm-live"), summary.textContent ?? "");
+      if (this.box.closest("#pd-panel")?.contains(document.activeElement)) setText(this.find(".sm-live"), summary.textContent ?? "");
     });
   }
 
@@ -239,4 +243,14 @@ function geometryEffect({ gained, lost }) {
   if (!gained && !lost) return "Distances between tokens made no difference here.";
   const parts = [gained ? `${gained} in` : "", lost ? `${lost} out` : ""].filter(Boolean);
   return `Distances between tokens changed the choice here: ${parts.join(", ")}.`;
+}
+
+/**
+ * Put an element into the component that app/web/panel.py has for it. Gradio may make that later.
+ * @param {HTMLElement} box
+ */
+async function place(box) {
+  const there = () => document.querySelector("#pd-next .pd-next");
+  while (!there()) await new Promise((later) => addEventListener("pd-part", later, { once: true }));
+  there()?.append(box);
 }

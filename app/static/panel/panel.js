@@ -1,0 +1,352 @@
+// @ts-check
+/**
+ * The panel beside the text. Its sliders, lists and buttons are Gradio's: see app/web/panel.py. This connects them with
+ * the settings: what a person sets there goes into the next request for drafts, and what presets, links and the last
+ * visit set appears there.
+ *
+ *   Gradio ── given(name, value) ──► setting.js ──► request for drafts, charts of nexttoken.js
+ *      ▲                                 │
+ *      └── updates() ◄── the event "fields" of the editor's component, if fields have to change
+ */
+
+import { emit } from "../shared/dom.js";
+import { PANEL, SETTINGS, keep, recall } from "../shared/memory.js";
+import { ConnectionLost, ServerError, postJson } from "../shared/transport.js";
+import { NextToken } from "./nexttoken.js";
+import { Presets } from "./presets.js";
+import { CHOICES } from "./setting.js";
+
+/**
+ * The properties of a field that scripts change.
+ * @typedef {{value?: any, visible?: boolean, interactive?: boolean, info?: string, maximum?: number, choices?: [string, string][], open?: boolean}} Props
+ * @typedef {import("./setting.js").Value} Value
+ * @typedef {{accept_length: number, speedup: number, notice: string | null}} Figures of speculation
+ */
+
+/**
+ * What the panel needs of the page. `changed` requests drafts with the new settings; `refill` requests drafts at the caret
+ * for the rows that do not agree; `look` computes the next word there, without drafts; `isWriting`: whether drafts belong at
+ * the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none; `requests`: the
+ * running request and the newest one that was answered; `drawList` draws the rows.
+ * @typedef {{toast: (message: string, options?: {long?: boolean}) => void, focusText: () => void,
+ *            changed: () => void, refill: () => void, look: () => void, isWriting: () => boolean, before: () => string | null,
+ *            whyNothing: () => string, requests: () => {running: Position | null, answered: Position | null}, drawList: () => void,
+ *            openModels: () => void, openPairing: () => void}} Page
+ * @typedef {{n: number, before: string}} Position
+ */
+
+const MORE = "more"; // the button that shows the other rules
+const BESIDE = "(min-width: 1100px)"; // windows with room for the panel beside the text
+
+export class Panel {
+  /**
+   * @param {HTMLElement} root
+   * @param {Page} page
+   * @param {import("./setting.js").Setting} setting
+   * @param {() => void} trigger lets Gradio call `updates`
+   */
+  constructor(root, page, setting, trigger) {
+    this.root = root;
+    this.page = page;
+    this.setting = setting;
+    this.trigger = trigger;
+    const kept = recall(PANEL) ?? {};
+    /** Whether the panel is open, and how the page shows chances. */
+    this.open = matchMedia(BESIDE).matches && (kept.open ?? true);
+    this.chances = typeof kept.chances === "string" ? kept.chances : "ink";
+    this.coloured = false;
+    /** Whether the writer asked for the rules that are no buttons. */
+    this.more = false;
+    this.chainNotes = "";
+    /** Why the server refused a choice; "" once there is another one. */
+    this.refusal = "";
+    this.notice = "";
+    /** @type {Figures | null} */
+    this.figures = null;
+    /** Why this model lacks some choices; "" for one that it has. @type {{drafters: Record<string, string>, arc: string}} */
+    this.missing = { drafters: {}, arc: "" };
+    this.prose = true; // whether the model has an adapter to prose
+    this.model = "";
+    this.name = ""; // of the preset that is to be saved
+    /** What Gradio shows: the properties of each field that were set last. @type {Record<string, Props>} */
+    this.drawn = {};
+    /** What it is to show, and does not yet. @type {Record<string, Props>} */
+    this.due = {};
+    this.presets = new Presets(this);
+    this.next = new NextToken(this);
+
+    root.addEventListener("pd-status", (event) => this.learnModel(/** @type {CustomEvent} */ (event).detail));
+    root.addEventListener("pd-refused", (event) => this.refused(/** @type {CustomEvent} */ (event).detail));
+    root.addEventListener("pd-reset", () => this.reset());
+    root.addEventListener("pd-figures", (event) => {
+      this.figures = /** @type {CustomEvent<Figures | null>} */ (event).detail;
+      this.render();
+    });
+    root.dataset.chances = this.chances;
+    this.render();
+  }
+
+  // ---------------------------------------------------------------- from Gradio
+
+  /**
+   * A person has set a field.
+   * @param {string} name
+   * @param {any} value
+   */
+  given(name, value) {
+    (this.drawn[name] ??= {})[name === "panel" ? "open" : "value"] = value;
+    const { setting } = this;
+    if (name === "panel") return this.opened(value);
+    if (name === "chances" || name === "colour") return this.show(name, value);
+    if (name === "preset-name") return void (this.name = value.trim());
+    if (name === "style" || name === "preset") return this.presets.choose(name, value);
+    if (name === "unreadable") return void (this.presets.chosenUnreadable = value);
+    if (name === "rule") {
+      this.more = value === MORE;
+      if (!this.more) setting.setChain([value]);
+    } else if (name === "rules") {
+      setting.setChain(this.combined(value));
+    } else if (!setting.problem(name, value)) {
+      setting.set(name, value);
+    }
+    this.changed();
+  }
+
+  /** A button was pressed. @param {string} name */
+  press(name) {
+    if (name === "models") return this.page.openModels();
+    if (name === "pair") return this.page.openPairing();
+    if (name === "reset") return emit(this.root, "pd-reset");
+    if (name === "new-seed") {
+      this.setting.set("seed", Math.floor(Math.random() * 1_000_000));
+      return this.changed();
+    }
+    this.presets.press(name);
+  }
+
+  /** The changes of all fields, in their order; undefined for none. Gradio calls it after `trigger`. */
+  updates() {
+    const due = this.due;
+    this.due = {};
+    return this.setting.catalogue.fields.map((name) => due[name] && { __type__: "update", ...due[name] });
+  }
+
+  // ---------------------------------------------------------------- choices
+
+  /**
+   * The rules that a person chose in the list: a rule that cannot be combined replaces the others.
+   * @param {string[]} names in the order in which they were chosen
+   */
+  combined(names) {
+    const { rules, catalogue } = this.setting;
+    const newest = names.at(-1);
+    if (newest === undefined) return [];
+    if (rules.get(newest)?.alone) return newest === catalogue.usual.rule ? [] : [newest];
+    return names.filter((name) => !rules.get(name)?.alone);
+  }
+
+  /** A click on a chart chooses a rule. @param {string} rule */
+  choose(rule) {
+    this.more = false;
+    this.setting.values.rule = rule;
+    this.changed();
+  }
+
+  /** The settings have changed: request drafts and charts with them, and store them for the next visit. */
+  changed() {
+    this.refusal = "";
+    this.store();
+    this.render();
+    this.page.changed();
+    this.next.refresh();
+    this.noteChain();
+  }
+
+  store() {
+    const changed = this.setting.changed();
+    keep(SETTINGS, Object.keys(changed).length ? changed : null);
+  }
+
+  reset() {
+    this.setting.reset();
+    this.more = false;
+    this.show("chances", "ink");
+    this.changed();
+  }
+
+  /** @param {boolean} open */
+  opened(open) {
+    this.open = open;
+    if (matchMedia(BESIDE).matches) this.keepChoices();
+    this.next.refresh();
+    this.render();
+  }
+
+  toggle() {
+    this.opened(!this.open);
+  }
+
+  /** @param {"chances" | "colour"} name @param {any} value */
+  show(name, value) {
+    if (name === "colour") this.coloured = value;
+    else this.root.dataset.chances = this.chances = value;
+    this.keepChoices();
+    this.render();
+    this.page.drawList();
+  }
+
+  keepChoices() {
+    keep(PANEL, { open: this.open, chances: this.chances });
+  }
+
+  /** Request notes on surprising orders of the chain. */
+  async noteChain() {
+    const { rule, chain } = this.setting;
+    let notes = [];
+    try {
+      if (chain.length > 1) notes = (await postJson("/api/chain", { rule })).notes;
+    } catch (error) {
+      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+    }
+    if (this.setting.rule !== rule) return;
+    this.chainNotes = notes.join(" ");
+    this.render();
+  }
+
+  // ---------------------------------------------------------------- from the server
+
+  /** @param {{prose?: boolean, model?: string}} status */
+  learnModel({ prose = false, model = "" }) {
+    this.prose = prose;
+    this.model = model;
+    this.render();
+  }
+
+  /** @param {{drafters: Record<string, string>, arc: string}} missing */
+  learnSpeculation(missing) {
+    this.missing = missing;
+    this.render();
+  }
+
+  /**
+   * The server cannot draft with a choice: take it back, so that there are drafts now and at the next visit, and say why.
+   * @param {{setting: string, message: string}} refused
+   */
+  refused({ setting, message }) {
+    if (setting !== "speculation") return;
+    this.setting.set("speculate", "off");
+    this.changed();
+    this.refusal = `Speculation is off. ${message}`;
+    this.render();
+    if (!this.open) this.page.toast(this.refusal, { long: true });
+  }
+
+  // ---------------------------------------------------------------- to Gradio
+
+  /** Let Gradio show the present values, if it does not yet. */
+  render() {
+    this.root.toggleAttribute("data-coloured", this.coloured && this.setting.way !== "off");
+    this.root.querySelector("[data-do=panel]")?.setAttribute("aria-expanded", String(this.open));
+    for (const [name, props] of Object.entries(this.wanted())) {
+      const drawn = (this.drawn[name] ??= {});
+      for (const [key, value] of Object.entries(props)) {
+        const known = /** @type {any} */ (drawn)[key];
+        if (known === value || (typeof value === "object" && JSON.stringify(known) === JSON.stringify(value))) continue;
+        /** @type {any} */ (drawn)[key] = value;
+        /** @type {any} */ (this.due[name] ??= {})[key] = value;
+      }
+    }
+    if (Object.keys(this.due).length) this.trigger();
+  }
+
+  /** @returns {Record<string, Props>} by field */
+  wanted() {
+    const { setting, presets } = this;
+    const { values, rules, modes, ways, drafters, catalogue } = setting;
+    const shown = setting.shown();
+    const button = setting.chain.length === 1 && catalogue.buttons.includes(setting.rule);
+    const listed = this.more || !button;
+    const single = rules.get(setting.rule);
+    const speculates = catalogue.speculating.includes(setting.mode);
+    const [arc, off] = [this.missing.arc, setting.way === "off"];
+    /** @type {Record<string, Props>} */
+    const fields = {
+      ...presets.wanted(),
+      rule: { value: listed ? MORE : setting.rule, info: single?.description ?? setting.titleOf(setting.rule) },
+      rules: {
+        visible: listed, value: setting.rule === catalogue.usual.rule ? [] : setting.chain,
+        info: this.chainNotes || "The temperature comes first, then the rules from left to right.",
+      },
+      "rule-more": { visible: setting.chain.some((name) => rules.get(name)?.flags.some((flag) => !setting.controls[flag].main)) },
+      mode: { value: setting.mode, info: modes.get(setting.mode)?.description },
+      speculate: {
+        value: values.speculate, interactive: speculates,
+        info: speculates
+          ? [this.refusal, ways.get(String(values.speculate))?.description, arc && `ARC cannot be used yet: ${arc}`].filter(Boolean).join(" ")
+          : `Changes nothing in ${modes.get(setting.mode)?.title.toLowerCase()} drafts, which are several for one pass already. ` +
+            `The methods ${catalogue.speculating.map((name) => modes.get(name)?.title).join(" and ")} have it.`,
+      },
+      drafter: {
+        visible: !off, value: values.drafter,
+        info: this.missing.drafters[String(values.drafter)] || drafters.get(String(values.drafter))?.description,
+      },
+      colour: {
+        visible: !off, value: this.coloured, info: "Accepted, accepted by tolerance, corrected, and the pass’s own token.",
+      },
+      speculating: { visible: Boolean(this.figures?.accept_length || this.figures?.notice) && !off, value: speed(this.figures) },
+      "new-seed": { visible: setting.isDrawn },
+      chances: { value: this.chances },
+      models: { value: this.model ? `Model: ${this.model}…` : "Change the model…" },
+      panel: { open: this.open },
+    };
+    for (const flag of Object.keys(setting.controls)) fields[flag] = this.wantedOf(flag, shown);
+    if (!this.prose) fields.prose.visible = false;
+    return fields;
+  }
+
+  /** @param {string} flag @param {Set<string>} shown */
+  wantedOf(flag, shown) {
+    const { setting } = this;
+    const control = setting.controls[flag];
+    const tie = setting.tieOf(flag);
+    const idle = setting.idle(flag);
+    const visible = shown.has(flag);
+    const value = tie ? Number((tie.at + tie.per * Number(setting.values.temperature)).toFixed(2)) : setting.values[flag];
+    /** @type {Props} */
+    const props = { visible, value, interactive: !tie && !idle, info: tie ? `${value} = ${tie.at} + ${tie.per}·T` : idle || control.info };
+    if (control.kind === "int" || control.kind === "float") {
+      const high = control.beyond && !setting.values[control.beyond] ? control.high_alone : control.high;
+      props.maximum = Number(value) > control.most ? control.high : Math.min(control.most, high);
+    }
+    return props;
+  }
+
+  // ---------------------------------------------------------------- links
+
+  /** The address of this page with all settings. */
+  link() {
+    return `${location.origin}${location.pathname}#${this.setting.link()}`;
+  }
+
+  /** Apply the settings in the address, all or none of them, and open the panel. */
+  followLink() {
+    const text = location.hash.slice(1);
+    if (![...CHOICES, "temperature", "seed", "k", "length"].some((flag) => new URLSearchParams(text).has(flag))) return;
+    // Remove them from the address, so that a reload does not undo later choices.
+    history.replaceState(history.state, "", location.pathname + location.search);
+    const way = new URLSearchParams(text).get("speculate");
+    const wrong = (way === "arc" && this.missing.arc) || this.setting.follow(text);
+    this.notice = wrong ? `${wrong} The link was not followed.` : "";
+    this.open = true;
+    if (wrong) this.render();
+    else this.changed();
+  }
+}
+
+/** @param {Figures | null} figures */
+function speed(figures) {
+  const words = figures?.accept_length
+    ? `**${figures.accept_length.toFixed(2)}** tokens a pass · **${figures.speedup.toFixed(2)}** × as fast`
+    : "";
+  return [words, figures?.notice ?? ""].filter(Boolean).join("\n\n");
+}

@@ -1,0 +1,176 @@
+// @ts-check
+/** The presets of the panel: chooses, saves, renames, deletes, exports and imports them, and copies links. */
+
+import { getJson, postJson, ConnectionLost, ServerError } from "../shared/transport.js";
+
+/** @typedef {import("./setting.js").Preset} Preset */
+/** @typedef {{name: string, problem: string}} Unreadable a preset that the server cannot read, and why */
+
+const LARGEST = 200_000; // bytes of a file of presets
+const OWN = "own: "; // before the names of the writer's own presets, as values of the list
+
+export class Presets {
+  /** @param {import("./panel.js").Panel} panel */
+  constructor(panel) {
+    this.panel = panel;
+    this.known = panel.setting.catalogue.presets;
+    /** @type {Preset[]} */
+    this.own = [];
+    /** @type {Unreadable[]} */
+    this.unreadable = [];
+    this.chosenUnreadable = "";
+    this.load();
+  }
+
+  /** Learn the writer's own presets, and what speculation this server can do. */
+  async load() {
+    try {
+      const { own, unreadable, speculation } = await getJson("/api/sampling");
+      this.replace({ own, unreadable });
+      this.panel.learnSpeculation(speculation);
+    } catch (error) {
+      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      addEventListener("pd-connected", () => this.load(), { once: true });
+    }
+  }
+
+  /** @param {{own: Preset[], unreadable: Unreadable[]}} listed */
+  replace({ own, unreadable }) {
+    this.own = own;
+    this.unreadable = unreadable;
+  }
+
+  /** The own preset that equals the present settings. */
+  present() {
+    return this.own.find((preset) => this.panel.setting.isAt(preset, this.known));
+  }
+
+  /** The fields about presets, for `Panel.wanted`. @returns {Record<string, import("./panel.js").Props>} */
+  wanted() {
+    const { setting } = this.panel;
+    const known = this.known.find((preset) => setting.isAt(preset, this.known));
+    const own = this.present();
+    const styles = Object.keys(setting.catalogue.styles);
+    const style = styles.find((name) => name === known?.name);
+    /** @type {[string, string][]} */
+    const choices = [...this.own.map(({ name }) => /** @type {[string, string]} */ ([`${name} (yours)`, OWN + name])), ...this.known.map(({ name }) => /** @type {[string, string]} */ ([name, name]))];
+    return {
+      style: { value: style ?? null, info: style ? setting.catalogue.styles[style] : "Your own setting." },
+      preset: { choices, value: own ? OWN + own.name : known?.name ?? null },
+      delete: { interactive: Boolean(own) },
+      rename: { interactive: Boolean(own) },
+      export: { interactive: this.own.length > 0 },
+      unreadable: {
+        visible: this.unreadable.length > 0, choices: this.unreadable.map(({ name, problem }) => [problem, name]),
+        value: this.chosenUnreadable || null,
+      },
+      "remove-unreadable": { visible: this.unreadable.length > 0 },
+      notice: { visible: Boolean(this.panel.notice), value: this.panel.notice },
+    };
+  }
+
+  /** @param {"style" | "preset"} field @param {string} chosen */
+  choose(field, chosen) {
+    const own = field === "preset" && chosen.startsWith(OWN);
+    const preset = own
+      ? this.own.find(({ name }) => name === chosen.slice(OWN.length))
+      : this.known.find(({ name }) => name === chosen);
+    if (!preset) return;
+    this.panel.notice = "";
+    this.panel.more = false;
+    this.panel.setting.take(preset, this.known);
+    this.panel.changed();
+  }
+
+  /** @param {string} button */
+  press(button) {
+    if (button === "save") return this.save();
+    if (button === "rename") return this.rename();
+    if (button === "delete") return this.delete(this.present()?.name);
+    if (button === "remove-unreadable") return this.delete(this.chosenUnreadable);
+    if (button === "export") return this.export();
+    if (button === "import") return this.import();
+    return this.copyLink();
+  }
+
+  async save(name = this.panel.name) {
+    if (!name) return this.say("Write a name for the preset, then save it.");
+    await this.attempt(async () => {
+      this.replace(await postJson("/api/presets/save", this.panel.setting.asPreset(name)));
+      this.panel.page.toast(`Saved as ${name}.`);
+    });
+  }
+
+  async rename() {
+    const preset = this.present();
+    const { name } = this.panel;
+    if (!preset || !name || name === preset.name) return this.say("Choose a preset of yours and write its new name, then rename it.");
+    await this.attempt(async () => {
+      await postJson("/api/presets/save", { ...this.panel.setting.asPreset(name) });
+      this.replace(await postJson("/api/presets/delete", { name: preset.name }));
+      this.panel.page.toast(`${preset.name} is now ${name}.`);
+    });
+  }
+
+  /** @param {string | undefined} name */
+  async delete(name) {
+    if (!name) return;
+    await this.attempt(async () => {
+      this.replace(await postJson("/api/presets/delete", { name }));
+      this.chosenUnreadable = "";
+      this.panel.page.toast(`Deleted ${name}.`);
+    });
+  }
+
+  export() {
+    const link = document.createElement("a");
+    link.href = "/api/presets/export";
+    link.download = "polydraft-presets.json";
+    link.click();
+  }
+
+  import() {
+    const input = document.createElement("input");
+    Object.assign(input, { type: "file", accept: ".json,application/json" });
+    input.addEventListener("change", async () => {
+      const file = input.files?.[0];
+      if (!file) return;
+      if (file.size > LARGEST) return this.say("The file is too large for a file of presets. Choose one that was exported here.");
+      const text = await file.text();
+      await this.attempt(async () => {
+        const { names, ...listed } = await postJson("/api/presets/import", { text });
+        this.replace(listed);
+        this.panel.page.toast(names.length === 1 ? `Imported ${names[0]}.` : `Imported ${names.length} presets.`);
+      });
+    });
+    input.click();
+  }
+
+  async copyLink() {
+    const link = this.panel.link();
+    try {
+      await navigator.clipboard.writeText(link);
+      this.panel.page.toast("Link copied.");
+    } catch {
+      this.say(`The browser did not allow copying. The link: ${link}`);
+    }
+  }
+
+  /** @param {string} notice */
+  say(notice) {
+    this.panel.notice = notice;
+    this.panel.render();
+  }
+
+  /** Run an action and show the server's error, if it refuses. @param {() => Promise<void>} action */
+  async attempt(action) {
+    let notice = "";
+    try {
+      await action();
+    } catch (error) {
+      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      notice = error.message;
+    }
+    this.say(notice);
+  }
+}
