@@ -16,6 +16,7 @@
  *   pd-settled   the rows are final; detail: how many are worth showing
  *   pd-along     the drafts shown are valid for the new position too
  *   pd-cleared   there are no drafts
+ *   pd-word      the writer points at a word of a draft; detail: the draft's text before it
  *   pd-dropped   the drafts made so far may contain text that was removed, so nothing of them is kept
  *   pd-reset     all settings are set to their defaults
  *   pd-refused   the server refused a setting; detail: {setting, message}. It is taken back and not kept: "speculation"
@@ -197,7 +198,8 @@ function startPanels(root, editor, documents, redraw) {
     openModels,
     openPairing: setUpPairing(root),
     refill: () => drafts.requestDrafts({ keep: true }),
-    look: () => drafts.look(),
+    look: (part) => drafts.look(part),
+    startWith: (text) => drafts.startWith(text),
     isWriting: () => drafts.before() !== null,
     before: () => drafts.before(),
     whyNothing: () => nothingNext(textarea),
