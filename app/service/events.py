@@ -57,6 +57,7 @@ def stats_event(job: Job, completion: Completion, model: LanguageModel, now: flo
         "model": model.name,
         "backend": model.backend,
         "first_ms": round(first_ms, 2),
+        "all_ms": round(1000 * (now - job.arrived), 2),
         "per_token_ms": round(1000 * (now - first_at) / later if later else first_ms, 2),
         "reused": completion.reused,
         "fed": completion.fed,

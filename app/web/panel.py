@@ -89,7 +89,16 @@ def _add_presets(fields: Fields) -> None:
     styles = [(name, name) for name in labels.STYLES]
     fields.add("style", gr.Radio(styles, label="Style", elem_id=_id("style"), elem_classes="pd-buttons"))
     names = [preset.name for preset in PRESETS]
-    fields.add("preset", gr.Dropdown(names, value=None, label="Preset", elem_id=_id("preset"), filterable=False))
+    with gr.Row(equal_height=True):
+        preset = gr.Dropdown(
+            names, value=None, label="Preset", elem_id=_id("preset"), filterable=False, scale=3, min_width=120
+        )
+        fields.add("preset", preset)
+        fields.button("compare", "Compare", scale=1, min_width=90)
+    fields.add(
+        "against",
+        gr.Dropdown([], value=None, label="A is", visible=False, filterable=False, elem_id=_id("against")),
+    )
     fields.show("notice", gr.Markdown(visible=False, elem_id=_id("notice")))
 
 
