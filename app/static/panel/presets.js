@@ -148,16 +148,18 @@ export class Presets {
 
   import() {
     const input = document.createElement("input");
-    Object.assign(input, { type: "file", accept: ".json,application/json" });
+    Object.assign(input, { type: "file", accept: ".json,.yaml,.yml,application/json" });
     input.addEventListener("change", async () => {
       const file = input.files?.[0];
       if (!file) return;
       if (file.size > LARGEST) return this.say("The file is too large for a file of presets. Choose one that was exported here.");
       const text = await file.text();
       await this.attempt(async () => {
-        const { names, ...listed } = await postJson("/api/presets/import", { text });
+        const name = file.name.replace(/\.[^.]*$/, "").slice(0, 80) || "Imported";
+        const { names, left_out: leftOut, ...listed } = await postJson("/api/presets/import", { text, name });
         this.replace(listed);
         this.panel.page.toast(names.length === 1 ? `Imported ${names[0]}.` : `Imported ${names.length} presets.`);
+        return leftOut.length ? `Left out of ${names[0]}, because Polydraft has nothing of the same meaning: ${leftOut.join("; ")}.` : "";
       });
     });
     input.click();
@@ -179,11 +181,11 @@ export class Presets {
     this.panel.render();
   }
 
-  /** Run an action and show the server's error, if it refuses. @param {() => Promise<void>} action */
+  /** Run an action and show what it returns, or the server's error if it refuses. @param {() => Promise<string | void>} action */
   async attempt(action) {
     let notice = "";
     try {
-      await action();
+      notice = (await action()) ?? "";
     } catch (error) {
       if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
       notice = error.message;

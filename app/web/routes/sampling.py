@@ -7,7 +7,7 @@
     POST /api/presets/save       a preset
     POST /api/presets/delete     {"name"}
     GET  /api/presets/export     the user's presets as a file
-    POST /api/presets/import     {"text"}: an exported file
+    POST /api/presets/import     {"text", "name"}: an exported file, ours or another program's
 
 Errors are returned as {"message", "fix"}, with status 409.
 """
@@ -24,7 +24,8 @@ from fastapi.responses import Response
 from pydantic import Field, field_validator
 from starlette.concurrency import run_in_threadpool
 
-from app.options import speculation
+from app.clients import other_presets
+from app.options import presets, speculation
 from app.options.presets import OwnPresets
 from app.options.settings import Strict
 from app.service.jobs import Position
@@ -89,7 +90,14 @@ class NamedPreset(Strict):
 
 
 class Imported(Strict):
+    """A file of presets.
+
+    Attributes:
+        name: of its preset, where the file is another program's and has none.
+    """
+
     text: Text
+    name: Label = "Imported"
 
 
 def add_routes(app: FastAPI, service: DraftService) -> None:
@@ -152,7 +160,11 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
 
     @post(app, "/api/presets/import", Imported)
     def import_(body: Imported) -> dict[str, object]:
-        return {"names": own.imported(body.text), **_listed(own)}
+        if presets.is_ours(body.text):
+            return {"names": own.imported(body.text), "left_out": [], **_listed(own)}
+        preset, left_out = other_presets.read(body.text, body.name)
+        own.save(preset)
+        return {"names": [preset.name], "left_out": left_out, **_listed(own)}
 
 
 def _listed(own: OwnPresets) -> dict[str, object]:
