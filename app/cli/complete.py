@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from rich.console import Console
@@ -36,7 +36,7 @@ from core.controls import (
 )
 from core.errors import InputError
 from core.files import check_regular
-from core.options import DRAFTING
+from core.options import DRAFTING, SelectAt
 
 if TYPE_CHECKING:
     from core.present import TextDraft
@@ -226,6 +226,9 @@ def sample_view(
         list[str] | None,
         typer.Option("--rule", help="Given several times: print this chain of rules, too.", metavar="NAME"),
     ] = None,
+    select_at: Annotated[
+        SelectAt, typer.Option(help=DRAFTING["select_at"].explain, metavar="|".join(get_args(SelectAt)))
+    ] = "temperature",
     model: Model = "default",
     backend: Backend = "auto",
     as_json: Json = False,
@@ -242,7 +245,7 @@ def sample_view(
     from core.autocomplete import load_autocomplete
 
     autocomplete = load_autocomplete(model, backend, None)
-    view = sampling.view(autocomplete, text, temperature, together)
+    view = sampling.view(autocomplete, text, temperature, together, select_at)
     if as_json:
         say_json({"text": text} | view.as_dict())
     else:

@@ -24,6 +24,7 @@ from app.options.catalogue import catalogue
 from core.controls import CATALOG, DRAFTERS, MODE_CONTROLS, MODES, PRESETS, SPECULATIONS
 from core.options import DRAFTING, SEED, Control
 
+OF_THE_RULE = ("temperature", "select_at")  # options of drafting that stand below the rule's sliders
 MORE = "more"  # the button that shows the other rules
 
 # How the page shows how likely drafts are. The server does not need this setting.
@@ -123,7 +124,8 @@ def _add_rule(fields: Fields) -> None:
     with fields.section("rule-more", "More controls of the rule", visible=False):
         for control in expert:
             _add_control(fields, control, visible=False)
-    _add_control(fields, DRAFTING["temperature"])
+    for name in OF_THE_RULE:
+        _add_control(fields, DRAFTING[name])
 
 
 def _add_speculation(fields: Fields) -> None:
@@ -144,7 +146,7 @@ def _add_speculation(fields: Fields) -> None:
 def _add_drafts(fields: Fields) -> None:
     with fields.section("drafts", "Drafts", open=True):
         for control in labels.in_order([*DRAFTING.values()]):
-            if labels.shown(control).main and control.name != "temperature":
+            if labels.shown(control).main and control.name not in OF_THE_RULE:
                 _add_control(fields, control)
         modes = [(labels.MODES.get(name) or labels.named(name), name) for name in MODES]
         fields.add("mode", gr.Dropdown(modes, label="Method", info=" ", filterable=False, elem_id=_id("mode")))
