@@ -189,7 +189,7 @@ def rows_that_pay(
     roots = _tree(rows, costs, tuple(shown), fitted)
     search = _Search(costs)
     for root in roots:
-        search.judge(root)
+        search.compute_gains(root)
     chosen = search.best(roots)
     if not chosen:
         return PayingRows()
@@ -300,7 +300,7 @@ class _Search:
         self._costs = costs
         self._known: dict[tuple[_Node, float], list[tuple[float, tuple[_Node, ...]]]] = {}
 
-    def judge(self, node: _Node, depth: int = 0, saved: float = 0.0, worth: float = 0.0) -> bool:
+    def compute_gains(self, node: _Node, depth: int = 0, saved: float = 0.0, worth: float = 0.0) -> bool:
         """Computes gains, and which cuts pay alone; returns whether this one or a longer one does.
 
         Args:
@@ -314,7 +314,7 @@ class _Search:
         node.pays = worth + node.probability * (max(saved, node.gain) - saved) > node.cost
         reached = max(saved, node.by_word)
         worth += node.probability * (reached - saved)
-        below = [self.judge(child, depth + 1, reached, worth) for child in node.children]
+        below = [self.compute_gains(child, depth + 1, reached, worth) for child in node.children]
         node.useful = node.pays or any(below)
         return node.useful
 

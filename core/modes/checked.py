@@ -26,7 +26,7 @@ from core.drafting.candidates import log_total
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting
 from core.drafting.growth import begins_word
-from core.drafting.judge import Judge
+from core.drafting.verifier import Verifier
 from core.drafting.scored import finished, scored
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
@@ -42,7 +42,7 @@ class CheckOptions(TypedDict, total=False):
     """The options of `refine`."""
 
     target: Sequence | None
-    judge: Judge | None
+    verifier: Verifier | None
     nodes: int
     stop_ids: frozenset[int] | None
 
@@ -54,8 +54,8 @@ def checked(drafting: Drafting, sequence: Sequence, prefix_ids: list[int], optio
         yield [], drafts
         return
     open_rows = _open_rows(drafts, None, drafts.exact)
-    judge, stop = Judge(options.interpolation(prefix_ids), options.m), options.stops(sequence.model)
-    checking = check(open_rows, sequence, prefix_ids, judge=judge, nodes=nodes, stop_ids=stop)
+    verifier, stop = Verifier(options.interpolation(prefix_ids), options.m), options.stops(sequence.model)
+    checking = check(open_rows, sequence, prefix_ids, verifier=verifier, nodes=nodes, stop_ids=stop)
     waiting = replace(drafts, done=False, checked=True)
     try:
         rows = next(checking)
@@ -176,7 +176,7 @@ def check(
     prefix_ids: list[int],
     *,
     target: Sequence | None = None,
-    judge: Judge | None = None,
+    verifier: Verifier | None = None,
     nodes: int = NODES,
     stop_ids: frozenset[int] | None = None,
 ) -> Generator[list[Row], list[Tensor], None]:
@@ -184,7 +184,7 @@ def check(
     is done. For the arguments see `refine`."""
     if not prefix_ids or not rows:
         raise InputError("An empty text or no drafts given; at least one token id and one draft expected.")
-    prefix, checker, judge = list(prefix_ids), target or sequence, judge or Judge()
+    prefix, checker, verifier = list(prefix_ids), target or sequence, verifier or Verifier()
     if checker.model.tokenizer.fingerprint != sequence.model.tokenizer.fingerprint:
         raise InputError(
             f"{checker.model.name} and {sequence.model.name} have different tokenizers; a model that checks drafts "
@@ -207,8 +207,8 @@ def check(
             positions = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
             logits = [after[known[tuple(row.ids[:at])]] for row, at in positions]
             contexts, tokens = [prefix + row.ids[:at] for row, at in positions], [row.ids[at] for row, at in positions]
-            judged = judge(logits, contexts, tokens)
-            for (row, at), (own, own_logprob, logprob) in zip(positions, judged, strict=True):
+            choices = verifier(logits, contexts, tokens)
+            for (row, at), (own, own_logprob, logprob) in zip(positions, choices, strict=True):
                 if at >= len(row.ids):  # an earlier token of it failed
                     continue
                 if row.ids[at] == own:
@@ -227,8 +227,8 @@ def check(
             (after,) = yield [Row(sequence, torch.cat([_mixture(rows, i, sequence) for i in range(fed, at)]))]
             fed = at
             due = [row for row in waiting if len(row.ids) == at]
-            judged = judge([after] * len(due), [prefix + row.ids for row in due], [row.ids[-1] for row in due])
-            for row, (token, logprob, _) in zip(due, judged, strict=True):
+            choices = verifier([after] * len(due), [prefix + row.ids for row in due], [row.ids[-1] for row in due])
+            for row, (token, logprob, _) in zip(due, choices, strict=True):
                 row.ids.append(token)
                 row.logprobs.append(logprob)
         yield []
@@ -259,13 +259,13 @@ def _open_rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | No
 
 def depths_to_check(rows: list[_Row], nodes: int) -> list[int]:
     """The number of leading tokens of each draft to feed, at most `nodes` in total, chosen greedily by probability per
-    fed token. Judging token `at` requires feeding all tokens before it."""
+    fed token. Verifying token `at` requires feeding all tokens before it."""
     deep = [0] * len(rows)
     left = nodes
     while True:
         best, gain, costs = -1, 0.0, 0
         for i, row in enumerate(rows):
-            at = max(deep[i] + 1, row.sure)  # the next token to judge
+            at = max(deep[i] + 1, row.sure)  # the next token to verify
             cost = at - deep[i]
             if at < len(row.ids) and cost <= left and (worth := row.reach(at - 1) / cost) > gain:
                 best, gain, costs = i, worth, cost
@@ -317,7 +317,7 @@ def refine(
         length: of every draft afterwards, unless it has ended; None keeps its length.
         sure: leading tokens of each draft that need no check: the first, or the first r + 1 of exact ones. None: one.
         target: a sequence of the model that checks; None is the one that drafts.
-        judge: computes the next token.
+        verifier: computes the target's token at each position.
         nodes: n, tokens of the tree at most. The most probable ones are checked first.
         stop_ids: tokens that end a draft; None for the tokenizer's.
     Raises: InputError for an empty text, models with different tokenizers; ContextFull.
@@ -385,7 +385,7 @@ def verified(
                 length,
                 sure=latest.sure,
                 target=target,
-                judge=Judge(o.interpolation(prefix_ids), o.m),
+                verifier=Verifier(o.interpolation(prefix_ids), o.m),
                 nodes=nodes,
                 stop_ids=o.stop_ids,
             )
