@@ -72,7 +72,7 @@ class _Completing:
         self.rows: tuple[Drafts | None, list[TextDraft]] = None, []  # the newest drafts, and their rows
         self.now = Completion(
             [],
-            judged=self.after is None,
+            compared=self.after is None,
             exact_steps=options.exact_steps,
             mixes_ngrams=options.interpolation() is not None,
         )
@@ -214,9 +214,9 @@ class _Completing:
 
     def _completed(self, drafts: Drafts) -> Completion:
         """The state of the request with these drafts."""
-        rows, withdrawn, best, judged = self._shown(drafts), list[TextDraft](), drafts.best, self.now.judged
+        rows, withdrawn, best, compared = self._shown(drafts), list[TextDraft](), drafts.best, self.now.compared
         if drafts.done and (after := self.after) is not None:
-            judged, rows = True, after.ranked(rows)
+            compared, rows = True, after.ranked(rows)
             if known := [(row.gain, -row.id) for row in rows if row.gain is not None]:
                 best = -max(known)[1]
             if self.ask.unasked:
@@ -233,7 +233,7 @@ class _Completing:
             withdrawn=withdrawn,
             step=drafts.step,
             settled=drafts.settled,
-            judged=judged,
+            compared=compared,
             checked=drafts.checked,
             done=drafts.done,
             best=best,

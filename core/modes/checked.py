@@ -26,8 +26,8 @@ from core.drafting.candidates import log_total
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting
 from core.drafting.growth import begins_word
-from core.drafting.verifier import Verifier
 from core.drafting.scored import finished, scored
+from core.drafting.verifier import Verifier
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import LIBRARY
