@@ -355,8 +355,8 @@ class Coverage:
 
 def coverage(samples: Sequence[Sample], calibration: Calibration, theta: float) -> Coverage:
     """Applies constants to pairs. Shares of no pairs are nan."""
-    judged = [(s.js, calibration.constants(s.entropy, s.depth, s.emb), s) for s in samples]
-    pairs = [(js, constants.bound(s.emb, s.logit), constants.tau) for js, constants, s in judged]
+    bounded = [(s.js, calibration.constants(s.entropy, s.depth, s.emb), s) for s in samples]
+    pairs = [(js, constants.bound(s.emb, s.logit), constants.tau) for js, constants, s in bounded]
     accepted = [(js, u, tau) for js, u, tau in pairs if 1 - u / tau >= theta]
 
     def share(hits: Sequence[bool]) -> float:

@@ -94,11 +94,11 @@ def measure(options: SamplersEvalOptions, progress: Progress) -> Report:
         sequence.close()
     autocomplete.model.close()
     if options.matched is None:
-        _judge(report)
+        _add_targets(report)
     return report
 
 
-def _judge(report: Report) -> None:
+def _add_targets(report: Report) -> None:
     for name in ("top-n-sigma", "top-w (the paper's)", "top-w (ours)", "top-p", "min-p"):
         prefix = {row["T"]: number_in(row, "prefix") for row in report.rows if row["rule"] == name}
         if {1.0, 3.0} <= prefix.keys():

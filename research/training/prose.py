@@ -476,7 +476,7 @@ def _train(
         yield ProseOutcome(trainer.share, [], None, trainer.spent)
         return
     yield ProseStage("Evaluating on held-out text", 1.0)
-    rows, result = _judged(student, windows, base, trainer.tokens)
+    rows, result = _evaluate(student, windows, base, trainer.tokens)
     adapter = Adapter(student.maps(), recipe.adapter.alpha, model.fingerprint, result)
     curve_rows = [[tokens, {k: round(x, 4) for k, x in means.items()}] for tokens, means in curve.rows]
     provenance = {**run, "model_name": model.name, "seconds": round(trainer.spent), "rows": rows, "curve": curve_rows}
@@ -506,7 +506,7 @@ def average(
     student = Student(model.layers.module, AdapterRecipe(mean.rank, mean.alpha, places))
     student.begin_with(mean)
     tokens = max(adapter.result.tokens for adapter, _ in parts)
-    rows, result = _judged(student, _windows(held[1], model.tokenizer), base, tokens)
+    rows, result = _evaluate(student, _windows(held[1], model.tokenizer), base, tokens)
     provenance = {
         "model": model.fingerprint,
         "model_name": model.name,
@@ -577,7 +577,7 @@ class _Curve:
         write_whole(self._path, "".join(json.dumps(row) + "\n" for row in self.rows).encode(), private=False)
 
 
-def _judged(
+def _evaluate(
     student: Student, windows: dict[str, list[Tensor]], base: Store | None, tokens: int
 ) -> tuple[list[dict[str, Any]], Result]:
     """Returns the figures by kind and for all, and the adapter's result, whose gain is with the base store if there is
