@@ -2,7 +2,8 @@
 
 At places of the validation half of the text, the model's next-token logits are mixed with the store. One parameter of
 `Trust` is varied at a time, in turns, until no change improves the mean ln p of the writer's next token. The result is
-measured on the test half. With --adapter this is for the model with an adapter to general prose, whose distributions differ.
+measured on the test half. With --adapter this is for the model with an adapter to general prose, whose distributions
+differ.
 
 Then the simulated typist writes passages of the validation half with other values of `end_below` and `forks`, one
 changed at a time.
