@@ -196,8 +196,8 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
 def typing_times(passage: Passage, key_ms: float, sigma: float = SIGMA) -> list[float]:
     """Returns the time of each key of a passage, in ms: log-normal with this mean, and the same draws at every
     speed."""
-    chance = random.Random(passage.rest)
-    return [key_ms * math.exp(sigma * chance.gauss(0, 1) - sigma**2 / 2) for _ in passage.rest]
+    rng = random.Random(passage.rest)
+    return [key_ms * math.exp(sigma * rng.gauss(0, 1) - sigma**2 / 2) for _ in passage.rest]
 
 
 def write(rest: str, answers: Sequence[RowsAt], policy: Policy, costs: Costs, times: Sequence[float]) -> WrittenPassage:

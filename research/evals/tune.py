@@ -150,13 +150,13 @@ def places(
     cuts = [len(ids) * fold // FOLDS for fold in range(FOLDS + 1)]
     if cuts[1] < 2 * context + 2:
         raise InputError(f"{len(ids)} tokens of training text are too few for tuning; give a longer text with --past.")
-    chance, tuned = random.Random(0), []
+    rng, tuned = random.Random(0), []
     sequence = model.open()
     for fold, (low, high) in enumerate(pairwise(cuts)):
         others = Counts.of(len(model.tokenizer.pieces), [(ids[:low], 1), (ids[high:], 1)], ORDER)
         for number in range(count // FOLDS):
             progress(f"place {fold * (count // FOLDS) + number + 1} of {count}")
-            at = chance.randrange(low + context, high)
+            at = rng.randrange(low + context, high)
             logits = sequence.sync(ids[at - context : at])
             tuned.append(TunedPlace.at(ids[at - context : at], ids[at], logits, others))
     sequence.close()
