@@ -130,11 +130,11 @@ def expected(
         cropped = rule(None, logits)
     kept = cropped > -torch.inf
     q = cropped.softmax(1)  # (n, V)
-    chance = q[torch.arange(len(written)), torch.tensor(written)].double().numpy()
+    p_written = q[torch.arange(len(written)), torch.tensor(written)].double().numpy()
     surprise = -(q * logits.log_softmax(1)).sum(1)
-    paths = np.array([np.cumprod(chance[n : n + LENGTH]) for n in range(len(written) - LENGTH + 1)])
+    paths = np.array([np.cumprod(p_written[n : n + LENGTH]) for n in range(len(written) - LENGTH + 1)])
     return {
-        "match_1_percent": 100 * float(np.mean(1 - (1 - chance) ** DRAWS)),
+        "match_1_percent": 100 * float(np.mean(1 - (1 - p_written) ** DRAWS)),
         "prefix": float((1 - (1 - paths) ** DRAWS).sum(1).mean()),
         "different": float((1 - (1 - q) ** DRAWS).sum(1).mean()),
         "surprise": float(surprise.mean()),
