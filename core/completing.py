@@ -20,7 +20,6 @@ from torch import Tensor
 
 from core.after import TextAfter
 from core.ask import Ask
-from core.chances import Chances, TokenChances
 from core.completion import Completion
 from core.drafting.candidates import log_total
 from core.drafting.drafts import Drafts
@@ -28,6 +27,7 @@ from core.drafting.driver import Steps
 from core.drafting.scored import finished
 from core.healing import Healing, WordLogits
 from core.kept import KeptText
+from core.logprobs import LogprobsPass, ModelLogprobs
 from core.models.base import Row, Sequence
 from core.modes.start import start
 from core.ngram.interpolation import Linear
@@ -68,7 +68,7 @@ class _Completing:
         line = following(ask.after) if self.healer.fim is None else ""
         self.after = TextAfter(line, self.presentation, text.equipped.row_costs) if line else None
         self.corrects = ask.corrects and ask.keeps_rows and not following(ask.after)
-        self.chances: Chances = {}
+        self.model_logprobs: ModelLogprobs = {}
         self.rows: tuple[Drafts | None, list[TextDraft]] = None, []  # the newest drafts, and their rows
         self.now = Completion(
             [],
@@ -112,8 +112,8 @@ class _Completing:
             if self.after is not None:
                 yield from self._presented(self.after(drafts, self._shown(drafts), held, logits[0]))
             if ask.likeliest is not None:
-                chances = TokenChances(self.presentation, ask.likeliest, plain)
-                self.chances = yield from self._presented(chances(drafts, self._shown(drafts), held, logits))
+                logprobs = LogprobsPass(self.presentation, ask.likeliest, plain)
+                self.model_logprobs = yield from self._presented(logprobs(drafts, self._shown(drafts), held, logits))
             yield [], self._completed(drafts)
         finally:
             if branch is not None:
@@ -224,8 +224,8 @@ class _Completing:
             elif after.silent:
                 withdrawn = [row for row in rows if row.id not in self.presentation.kept]
                 rows = [row for row in rows if row.id in self.presentation.kept]
-        if self.chances:
-            rows = [replace(row, chances=self.chances.get(row.ids, ())) for row in rows]
+        if self.model_logprobs:
+            rows = [replace(row, model_logprobs=self.model_logprobs.get(row.ids, ())) for row in rows]
         self.text.remember(self.ask.before, [*rows, *withdrawn], self.presentation.earlier)
         self.now = replace(
             self.now,

@@ -32,13 +32,20 @@ Origin = tuple[int, int, str, float | None]  # start and end in the text, how sp
 
 
 @dataclass(frozen=True)
-class Chance:
-    """One token of a draft: its text, its ln p by the model alone, and the most probable tokens there with their ln
-    p."""
+class TokenLogprob:
+    """One token of a draft, by the model alone (`core.logprobs`).
+
+    Attributes:
+        text: its part of the row's text.
+        logprob: its ln q.
+        likeliest: the most probable tokens there, each with its ln q.
+        name: the token's text, also of a part of a character, for which `text` is empty or the whole character.
+    """
 
     text: str
     logprob: float
     likeliest: tuple[tuple[str, float], ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class TextDraft:
         path: for each token, its end in the draft's text, of which `text` is the beginning, and ln p of the draft up to
             it.
         ids: the draft's tokens after the prefix, including those of a half-typed word.
-        chances: the model's own probabilities of each visible token; () if they were not requested.
+        model_logprobs: ln q of each visible token by the model alone; () if they were not requested.
         tail: how its tokens were computed: "own", each in a row of the draft alone; "superposed", the later ones in a
             row with other drafts; "checked", the same, and the model found them plausible or corrected them.
         gain: the increase of ln P of the text after the caret by the draft; None if it was not computed.
@@ -72,7 +79,7 @@ class TextDraft:
     how: tuple[Origin, ...] = ()
     path: tuple[tuple[int, float], ...] = ()
     ids: tuple[int, ...] = ()
-    chances: tuple[Chance, ...] = ()
+    model_logprobs: tuple[TokenLogprob, ...] = ()
     gain: float | None = None
     replace: int = 0
     tail: Tail = "own"

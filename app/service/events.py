@@ -85,6 +85,6 @@ def _row(draft: TextDraft, detailed: bool) -> Event:
         row["how"] = [list(came) for came in draft.how]
     if detailed:
         row["tokens"] = [list(token) for token in draft.path]
-    if draft.chances:
-        row["chances"] = [asdict(chance) for chance in draft.chances]
+    if draft.model_logprobs:
+        row["chances"] = [asdict(token) for token in draft.model_logprobs]
     return row
