@@ -12,7 +12,7 @@ import numpy as np
 
 from core.ask import Ask, KeptRow
 from core.drafting.drafts import Draft, Drafts, Kept
-from core.drafting.rows import with_branches
+from core.drafting.rows import with_p_branch
 from core.ends import last_end
 from core.forms import begins_paragraph, suits
 from core.models.base import Tokenizer, common
@@ -55,8 +55,8 @@ class TextDraft:
     Attributes:
         id: the row's number; the draft keeps it while it grows.
         text: the characters that the page inserts at the caret when the writer picks the draft.
-        probability: of the draft's branch: of the first token that differs from the other drafts, given the typed text.
-        whole: the probability of all its tokens.
+        probability: `Draft.p_branch`, up to the first token that differs from the other drafts, given the typed text.
+        p_joint: the joint probability of all its tokens, exp(`Draft.logprob`).
         finished: whether the draft ended its line.
         personal: the ranges of `text` that a personal store decided, each with its start and the end after it.
         how: ranges of `text` likewise, with how speculation produced each token, and its LTS if it has one.
@@ -73,7 +73,7 @@ class TextDraft:
     id: int
     text: str
     probability: float
-    whole: float
+    p_joint: float
     finished: bool
     personal: tuple[tuple[int, int], ...] = ()
     how: tuple[Origin, ...] = ()
@@ -169,7 +169,7 @@ def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
         rows = [_row(draft, how, drafts) for draft in drafts.drafts if draft.slot < how.most]
         rows = sorted((_with_earlier(row, how) for row in rows), key=lambda row: row.id)
     else:  # finished drafts compete with the growing ones; several may share a lineage
-        competing = sorted(with_branches([*drafts.drafts, *drafts.finished]), key=lambda draft: -draft.logprob)
+        competing = sorted(with_p_branch([*drafts.drafts, *drafts.finished]), key=lambda draft: -draft.logprob)
         rows = [replace(_row(draft, how, drafts), id=i) for i, draft in enumerate(competing)]
     if ask.after:
         rows = [_shortened(row, without_repeated(row.text, ask.after, not drafts.done), how) for row in rows]
@@ -243,7 +243,7 @@ def _row(draft: Draft, how: Presentation, drafts: Drafts) -> TextDraft:
     return TextDraft(
         draft.slot,
         whole[:end],
-        draft.branch,
+        draft.p_branch,
         float(np.exp(draft.logprob)),
         draft.ended,
         tuple((a, min(b, end)) for a, b in _spans(ends[: most + 1], draft.personal) if a < end),

@@ -177,7 +177,7 @@ def complete(
                 {
                     "text": d.text,
                     "probability": d.probability,
-                    "whole": d.whole,
+                    "whole": d.p_joint,
                     "finished": d.finished,
                     "personal": d.personal,
                     "tail": d.tail,

@@ -72,7 +72,7 @@ def _row(draft: TextDraft, detailed: bool) -> Event:
         "id": draft.id,
         "text": draft.text,
         "probability": round(draft.probability, 4),
-        "whole": float(f"{draft.whole:.3g}"),
+        "whole": float(f"{draft.p_joint:.3g}"),
         "finished": draft.finished,
         "personal": [list(span) for span in draft.personal],
         "tail": draft.tail,

@@ -10,7 +10,7 @@ from collections.abc import Sequence as Ids
 from dataclasses import replace
 
 from core.drafting.drafts import Draft, Kept, Options
-from core.drafting.forks import Continuations, Node, Path, branches, choose, replaceable
+from core.drafting.forks import Continuations, Node, Path, branch_probabilities, choose, replaceable
 
 STAYS = 0.7  # least value of a kept row that stays, as a fraction of the best omitted path's
 UNSEEN = math.log(0.5)  # assumed ln p of a kept row's token that no pass has computed
@@ -36,7 +36,7 @@ def first_drafts(
             continue
         drafts.append(_draft([node], free.pop(0), [_is_personal(node, tree.roots, o.k)]))
         rows.append(node.row)
-    _set_branches(drafts, tree)
+    _set_p_branch(drafts, tree)
     return sorted(drafts, key=lambda draft: -_value(draft, tree)) if kept and o.forks else drafts, []
 
 
@@ -44,8 +44,8 @@ def worth_keeping(tree: Continuations, o: Options, kept: Ids[Kept]) -> list[Kept
     """The kept rows that stay: those with at least `min_branch` probability, unless another path has a much higher
     value."""
     nodes, stay = tree.nodes(), _without_beginnings(kept, tree)
-    p = branches(nodes, [tree.row(row.ids) for row in stay])
-    stay = [row for row, branch in zip(stay, p, strict=True) if branch >= o.min_branch]
+    p = branch_probabilities(nodes, [tree.row(row.ids) for row in stay])
+    stay = [row for row, p_branch in zip(stay, p, strict=True) if p_branch >= o.min_branch]
     while (
         o.forks and stay and (least := replaceable(nodes, o.k, [tree.row(row.ids) for row in stay], STAYS)) is not None
     ):
@@ -91,12 +91,12 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
 
     drafts = [_kept_draft(row, tree) for row in kept]
     drafts += [_draft(leaf.path, rows[n], marks(leaf)) for n, leaf in enumerate(chosen)]
-    _set_branches(drafts, tree)
+    _set_p_branch(drafts, tree)
     return sorted(drafts, key=lambda draft: -_value(draft, tree))
 
 
-def with_branches(drafts: Ids[Draft]) -> list[Draft]:
-    """Copies of drafts of the paper's rule with their `branch`, as `forked_drafts` sets it: there a draft is not one
+def with_p_branch(drafts: Ids[Draft]) -> list[Draft]:
+    """Copies of drafts of the paper's rule with their `p_branch`, as `forked_drafts` sets it: there a draft is not one
     lineage, so only the drafts of a step tell where each of them branches."""
     copies = []
     for draft in drafts:
@@ -106,7 +106,7 @@ def with_branches(drafts: Ids[Draft]) -> list[Draft]:
             for n in range(draft.tokens)
             if not any(o[: (end := draft.start + n + 1)] == draft.ids[:end] for o in others)
         )
-        copies.append(replace(draft, branch=math.exp(draft.totals[next(alone, draft.tokens - 1)])))
+        copies.append(replace(draft, p_branch=math.exp(draft.totals[next(alone, draft.tokens - 1)])))
     return copies
 
 
@@ -162,12 +162,12 @@ def _is_personal(node: Node, siblings: Ids[Node], slots: int) -> bool:
     return node in by_all and node not in sorted(siblings, key=lambda sibling: -sibling.without)[:slots]
 
 
-def _set_branches(drafts: list[Draft], tree: Continuations) -> None:
-    """Sets each draft's `branch`: the probability of the token at which it branches from the others."""
+def _set_p_branch(drafts: list[Draft], tree: Continuations) -> None:
+    """Sets each draft's `p_branch`: the probability of the token at which it branches from the others."""
     rows = [tree.row(draft.ids) for draft in drafts]
     for draft, row in zip(drafts, rows, strict=True):
         others = [other for other in rows if other is not row]
         ends = tree.ends(draft.ids)
         beginnings = [Path(draft.ids[: n + 1], row.text[: ends[n]]) for n in range(draft.start, len(ends))]
         alone = (n for n, beginning in enumerate(beginnings) if not any(other.passes(beginning) for other in others))
-        draft.branch = math.exp(draft.totals[next(alone, draft.tokens - 1)])
+        draft.p_branch = math.exp(draft.totals[next(alone, draft.tokens - 1)])

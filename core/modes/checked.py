@@ -248,7 +248,7 @@ def _open_rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | No
     rows = []
     for i, ids in enumerate(drafts.ids):
         total = min(drafts.logprobs[i], 0.0)
-        first = math.log(max(drafts.beginnings[i], 1e-30)) if isinstance(drafts, Drafts) else total / len(ids)
+        first = math.log(max(drafts.p_first[i], 1e-30)) if isinstance(drafts, Drafts) else total / len(ids)
         first = min(max(first, total), 0.0)
         later = (total - first) / max(len(ids) - 1, 1)
         logprobs = [first] + [later] * (len(ids) - 1)

@@ -49,7 +49,7 @@ def spliced(
         ended = [Draft([], [], 0, ended=True)]
         grown = [
             # By the paper's rule several drafts can have one lineage; they are numbered by their order instead.
-            ((stem, draft.slot if o.distinct else n), replace(draft.after(stem), branch=stem.branch))
+            ((stem, draft.slot if o.distinct else n), replace(draft.after(stem), p_branch=stem.p_branch))
             for stem in stems
             for n, draft in enumerate(running[stem].latest.drafts if stem in running else ended)
         ]

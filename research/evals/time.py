@@ -74,14 +74,14 @@ class RowsAt:
 
     Attributes:
         rows: as they are if all are shown.
-        branches: the probability at which each one branches.
+        p_branch: of each one.
         best: the number of the row with the longest expected match.
         farther: as they are if only those that save time are shown, with calibrated probabilities.
         made: the same with the probabilities that drafting gave them, and how each one was made.
     """
 
     rows: tuple[RowPath, ...]
-    branches: tuple[float, ...]
+    p_branch: tuple[float, ...]
     best: int | None
     farther: tuple[RowPath, ...]
     made: tuple[tuple[Making, RowPath], ...] = ()
@@ -116,8 +116,8 @@ def always(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Shown
 
 
 def threshold(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
-    likely = zip(answer.rows, answer.branches, strict=True)
-    return [Shown(row, len(row.text)) for row, branch in likely if branch >= THRESHOLD]
+    rows = zip(answer.rows, answer.p_branch, strict=True)
+    return [Shown(row, len(row.text)) for row, p_branch in rows if p_branch >= THRESHOLD]
 
 
 def paying(constants: Fitted = FITTED) -> Policy:
@@ -186,9 +186,9 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
         before = passage.before + passage.rest[:at]
         usual = session.complete(drafting(settings, before=before)).finish(autocomplete.model)
         farther = session.complete(drafting(settings, before=before, end_below=END_BELOW)).finish(autocomplete.model)
-        branches = tuple(draft.probability for draft in usual.drafts)
+        p_branch = tuple(draft.probability for draft in usual.drafts)
         pairs = tuple((farther.making(draft), RowPath.of(draft)) for draft in farther.drafts)
-        shown.append(RowsAt(tuple(usual.paths), branches, usual.best, tuple(farther.paths), pairs))
+        shown.append(RowsAt(tuple(usual.paths), p_branch, usual.best, tuple(farther.paths), pairs))
     session.close()
     return shown
 

@@ -129,7 +129,7 @@ def test_first_ids_are_the_only_beginnings(tiny_llama, prefix):
     allowed = np.array([100, 2000, 30000, 77])
     steps = list(superpose(tiny_llama, prefix, 3, 3, first_ids=allowed, forks=0))
     assert {ids[0] for ids in steps[-1].ids} <= set(allowed.tolist())
-    assert sum(steps[0].beginnings) <= 1 + 1e-6
+    assert sum(steps[0].p_first) <= 1 + 1e-6
 
 
 def test_resets_settle_on_one_draft(tiny_llama, prefix):

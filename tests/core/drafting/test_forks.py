@@ -13,7 +13,7 @@ from table_model import TableModel
 
 from core.drafting.drafts import Kept, Options
 from core.drafting.driver import Driven
-from core.drafting.forks import Continuations, Node, branches, choose
+from core.drafting.forks import Continuations, Node, branch_probabilities, choose
 from core.drafting.rows import first_drafts, forked_drafts
 from core.superposed import superpose, superposed
 
@@ -67,7 +67,7 @@ def test_beside_kept_rows_the_choice_adds_as_much_as_any_other(tree, k, data):
 @given(trees(), st.integers(2, 5))
 def test_branches_are_disjoint_events(tree, k):
     chosen = choose(tree.leaves(), k)
-    found = branches(tree.nodes(), [leaf.row for leaf in chosen])
+    found = branch_probabilities(tree.nodes(), [leaf.row for leaf in chosen])
     assert all(0 < p <= 1 for p in found)
     assert sum(found) <= 1 + 1e-9
 
@@ -86,7 +86,7 @@ def test_drafts_branch_where_a_word_differs_although_it_begins_alike():
     expand(a, {3: 0.1})
     expand(an, {4: 0.3})
     drafts = forked_drafts(tree, Options(k=2), [])
-    found = {tree.row(draft.ids).text: draft.branch for draft in drafts}
+    found = {tree.row(draft.ids).text: draft.p_branch for draft in drafts}
     assert found == {b"ing a story": pytest.approx(0.2), b"ing an essay": pytest.approx(0.1)}
 
 
@@ -137,7 +137,7 @@ def test_branches_are_the_models_probabilities(seed, forks, k):
     for i, ids in enumerate(last.ids):
         others = [other for j, other in enumerate(last.ids) if j != i]
         shared = max((_common(ids, other) for other in others), default=0)
-        assert last.drafts[i].branch == pytest.approx(exact(model, prefix, ids[: shared + 1]), rel=1e-4)
+        assert last.drafts[i].p_branch == pytest.approx(exact(model, prefix, ids[: shared + 1]), rel=1e-4)
     assert len({tuple(ids) for ids in last.ids}) == len(stems)
 
 

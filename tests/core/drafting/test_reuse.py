@@ -47,7 +47,7 @@ def test_the_drafts_are_those_of_fresh_passes_at_every_key(seed, typed, k, lengt
         mine, passes = drafted(session, typed[:end], options, known)
         fresh, all_passes = drafted(model.open(), typed[:end], options)
         assert (mine.ids, mine.logprobs) == (fresh.ids, fresh.logprobs)
-        assert [draft.branch for draft in mine.drafts] == [draft.branch for draft in fresh.drafts]
+        assert [draft.p_branch for draft in mine.drafts] == [draft.p_branch for draft in fresh.drafts]
         assert passes <= all_passes
 
 
