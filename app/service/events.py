@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def drafts_of(completion: Completion, request: DraftRequest) -> list[Event]:
     """The drafts that the request wants to see."""
-    rows = [_row(draft, request.detailed) for draft in completion.drafts if _likely(draft, request)]
+    rows = [_row(draft, request.detailed) for draft in completion.drafts if _is_probable(draft, request)]
     if request.show is None:
         return rows
     chances = chances_of(completion.paths, request.show)
@@ -63,7 +63,7 @@ def stats_event(job: Job, completion: Completion, model: LanguageModel, now: flo
     }
 
 
-def _likely(draft: TextDraft, request: DraftRequest) -> bool:
+def _is_probable(draft: TextDraft, request: DraftRequest) -> bool:
     return draft.probability >= request.settings.min_confidence
 
 

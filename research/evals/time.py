@@ -347,7 +347,7 @@ def cut_outcomes(drafted: Drafted, calibrated: bool = True) -> dict[Making, list
                     if text not in known and len(text) <= len(rest):
                         known.add(text)
                         right = rest.startswith(text) and word_ends(rest, len(text))
-                        outcomes.setdefault(making, []).append((calibration(math.exp(cut.logprob)), right))
+                        outcomes.setdefault(making, []).append((calibration(math.exp(cut.log_chance)), right))
     return outcomes
 
 
