@@ -79,7 +79,7 @@ class _Completing:
 
     def steps(self) -> Steps[Completion]:
         text, sequence, ask = self.text, self.sequence, self.ask
-        branch: Sequence | None = None  # drafts grow in it while the sequence keeps the half-typed word
+        fork: Sequence | None = None  # drafts grow in it while the sequence keeps the half-typed word
         try:
             if ask.mode.speculation is not None and ask.mode.speculation.by.drafter.layers:
                 sequence.reveal()
@@ -90,34 +90,36 @@ class _Completing:
             if len(logits) == 1:
                 logits = yield from self._read_word(logits[0], options)
             if len(logits) > 1:
-                branch = sequence.fork()
+                fork = sequence.fork()
             plain = boundaries = self.healer.boundaries(self.healing)
             self.now = replace(self.now, logits=logits, boundaries=plain, inside=bool(self.presentation.typed))
             if self.corrects:
                 boundaries = self.healer.with_slips(self.healing, logits, options.interpolation(), ask.before)
                 text.suspect = ask.before if boundaries.slips else ""
 
-            held = branch or sequence
+            drafts_in = fork or sequence
             short = options.length if options.grow else min(SHORT, options.length)
             kept = kept_rows(ask.kept, self.presentation, len(self.healing.word_ids), short) if ask.keeps_rows else ()
             verify = options.verify if ask.keeps_rows and not options.reset_every else 0
             same = self.presentation.say_the_same if options.merge_alike else None
             begin = start(
-                held, prefix, options, ask.mode, boundaries, kept, verify, self.checks_tails, text.known, same
+                drafts_in, prefix, options, ask.mode, boundaries, kept, verify, self.checks_tails, text.known, same
             )
             if self.after is None and ask.likeliest is None:
                 yield from self._presented(begin(logits))
                 return
             drafts = yield from self._presented(finished(begin(logits)))
             if self.after is not None:
-                yield from self._presented(self.after(drafts, self._shown(drafts), held, logits[0]))
+                yield from self._presented(self.after(drafts, self._shown(drafts), drafts_in, logits[0]))
             if ask.likeliest is not None:
                 logprobs = LogprobsPass(self.presentation, ask.likeliest, plain)
-                self.model_logprobs = yield from self._presented(logprobs(drafts, self._shown(drafts), held, logits))
+                self.model_logprobs = yield from self._presented(
+                    logprobs(drafts, self._shown(drafts), drafts_in, logits)
+                )
             yield [], self._completed(drafts)
         finally:
-            if branch is not None:
-                branch.close()
+            if fork is not None:
+                fork.close()
             sequence.settle()
 
     def _read_text(self) -> Reading[list[Tensor]]:
@@ -139,12 +141,12 @@ class _Completing:
             return text.word_logits.logits
         if unread < len(prefix) and (earned or word is not None):
             back = 0 if word is None else len(prefix) - len(word.prefix_ids)
-            lines = yield from self._read_and_tell(prefix, unread, back)
-            if word is None or not self._has_slips(word, lines):
-                return lines[-1:]
+            logits = yield from self._read_and_tell(prefix, unread, back)
+            if word is None or not self._has_slips(word, logits):
+                return logits[-1:]
             self.healing = word
             self.presentation = replace(self.presentation, typed=word.rests[0])
-            return lines
+            return logits
         known = sequence.resume(prefix)
         self.now = replace(self.now, reused=sequence.length)
         if known is None:
@@ -153,14 +155,14 @@ class _Completing:
             self._count(rest)
         return [known]
 
-    def _has_slips(self, word: Healing, lines: list[Tensor]) -> bool:
-        return bool(self.healer.with_slips(word, lines, self.options.interpolation(), self.ask.before).slips)
+    def _has_slips(self, word: Healing, logits: list[Tensor]) -> bool:
+        return bool(self.healer.with_slips(word, logits, self.options.interpolation(), self.ask.before).slips)
 
     def _read_and_tell(self, prefix: list[int], unread: int, back: int) -> Reading[list[Tensor]]:
         """Reads the prefix from its token `unread` on, with the probability of each token, by which the stores earn
         their weights. Returns the logits (V,) before each of the last `back` tokens, which are among those read, and
         after the prefix."""
-        sequence, lines = self.sequence, list[Tensor]()
+        sequence, logits = self.sequence, list[Tensor]()
         ahead = sequence.resume(prefix[:unread])
         self.now = replace(self.now, reused=sequence.length)
         if ahead is None and (before := prefix[sequence.length : unread - 1]):
@@ -174,8 +176,8 @@ class _Completing:
             if self.options.earned:
                 self.text.earned.read(unread, tokens, _told(new, tokens))
             unread, ahead = unread + len(tokens), after[-1].clone()
-            lines = [*lines[:-1], *new[:-1], ahead][-back - 1 :]
-        return lines
+            logits = [*logits[:-1], *new[:-1], ahead][-back - 1 :]
+        return logits
 
     def _read_word(self, known: Tensor, options: Ask) -> Reading[list[Tensor]]:
         """Reads the half-typed word after the logits before it, unless drafts begin there alone. Returns the logits at
@@ -242,6 +244,6 @@ class _Completing:
         return self.now
 
 
-def _told(lines: Ids[Tensor], tokens: Ids[int]) -> list[float]:
+def _told(logits: Ids[Tensor], tokens: Ids[int]) -> list[float]:
     """ln p of each token by the logits (V,) before it."""
-    return [float(x[i]) - log_total(x.numpy(), 1.0) for x, i in zip(lines, tokens, strict=False)]
+    return [float(x[i]) - log_total(x.numpy(), 1.0) for x, i in zip(logits, tokens, strict=False)]

@@ -28,7 +28,7 @@ from core.drafting.boundaries import Boundaries
 from core.drafting.candidates import Candidates
 from core.drafting.drafts import Draft, Drafts, Kept, Options, best_of
 from core.drafting.driver import Drafting, grown
-from core.drafting.feeding import before_mixtures, lines, own_row, row_of
+from core.drafting.feeding import before_mixtures, open_forks, own_row, row_of
 from core.drafting.forks import Continuations
 from core.drafting.growth import Growth
 from core.drafting.rows import first_drafts, forked_drafts, worth_keeping
@@ -101,8 +101,8 @@ def superposed(
                     nodes = tree.unexpanded(length, TOGETHER)
                     if not nodes:
                         break
-                    with lines(sequence, len(nodes)) as held:
-                        rows = [row_of(line, prefix, node.ids) for line, node in zip(held, nodes, strict=True)]
+                    with open_forks(sequence, len(nodes)) as forks:
+                        rows = [row_of(fork, prefix, node.ids) for fork, node in zip(forks, nodes, strict=True)]
                         logits = yield rows, so_far(settled=False)
                     step += 1
                     for node, after in zip(nodes, logits, strict=True):

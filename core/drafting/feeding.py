@@ -22,10 +22,11 @@ def row_of(sequence: Sequence, prefix: list[int], ids: list[int]) -> Row:
 
 
 @contextmanager
-def lines(sequence: Sequence, n: int) -> Iterator[list[Sequence]]:
-    """The sequence and n - 1 forks of it, for rows of one pass; the forks are closed afterwards."""
-    with ExitStack() as held:
-        yield [sequence, *(held.enter_context(closing(sequence.fork())) for _ in range(n - 1))]
+def open_forks(sequence: Sequence, n: int) -> Iterator[list[Sequence]]:
+    """Forks a sequence for n rows of one pass: gives the sequence and n - 1 forks of it, and closes the forks
+    afterwards."""
+    with ExitStack() as stack:
+        yield [sequence, *(stack.enter_context(closing(sequence.fork())) for _ in range(n - 1))]
 
 
 def own_row(draft: Draft, sequence: Sequence, prefix: list[int]) -> Row:

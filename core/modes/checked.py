@@ -111,17 +111,17 @@ def _exact_alone(drafts: Drafts) -> Drafts:
 
 
 def _read_alone(
-    lines: list[list[int]], sequence: Sequence, drafts: Drafts
+    paths: list[list[int]], sequence: Sequence, drafts: Drafts
 ) -> Generator[tuple[list[Row], Drafts], list[Tensor], list[Tensor]]:
-    """One pass over lines of tokens that continue the sequence. A tree reads the tokens that lines share once. Returns
-    logits (n, V) after each token of each line."""
+    """One pass over paths of tokens that continue the sequence. A tree reads the tokens that paths share once. Returns
+    logits (n, V) after each token of each path."""
     if not sequence.model.takes_trees:
-        return (yield from scored(lines, sequence, drafts))
-    tree = TokenTree.of_paths([(token, 1.0) for token in line] for line in lines)
+        return (yield from scored(paths, sequence, drafts))
+    tree = TokenTree.of_paths([(token, 1.0) for token in path] for path in paths)
     (after,) = yield [Row(sequence, tree.ids, parents=tree.parents)], drafts
     sequence.keep([])
     known = tree.indices()
-    return [after[[known[tuple(line[: n + 1])] for n in range(len(line))]] for line in lines]
+    return [after[[known[tuple(path[: n + 1])] for n in range(len(path))]] for path in paths]
 
 
 def _cut(draft: Draft, after: Tensor, pieces: Ids[bytes]) -> Draft:
@@ -191,10 +191,10 @@ def check(
             "must share theirs."
         )
     stop = sequence.model.tokenizer.eos_ids if stop_ids is None else stop_ids
-    for held in {id(s): s for s in (sequence, checker)}.values():
-        held.rewind(held.common_prefix(prefix))
-        if held.length < len(prefix):
-            held.feed(prefix[held.length :])
+    for each in {id(s): s for s in (sequence, checker)}.values():
+        each.rewind(each.common_prefix(prefix))
+        if each.length < len(prefix):
+            each.feed(prefix[each.length :])
     try:
         # 1. One pass over the tree of the most probable tokens; the target's token replaces the first that fails.
         deep = depths_to_check(rows, nodes)
@@ -368,18 +368,18 @@ def verified(
     # No forks by default: the superposed drafts are short, and checks correct them anyway.
     superposing = {"forks": 0, **options}
     own = sequence is None
-    held = model.open() if sequence is None else sequence
+    drafter = model.open() if sequence is None else sequence
     o = Options(k=k, length=length, **superposing)
     try:
         latest = Refined([], [], [], [], False)
-        for drafts in superpose(model, prefix_ids, k, min(first or length, length), sequence=held, **superposing):
+        for drafts in superpose(model, prefix_ids, k, min(first or length, length), sequence=drafter, **superposing):
             sure = [min(o.exact_steps + 1, len(ids)) for ids in drafts.ids]
             changed = [len(ids) - 1 for ids in drafts.ids]
             latest = Refined(drafts.ids, drafts.logprobs, sure, changed, False)
             yield latest
         for _ in range(rounds):
             latest = refine(
-                held,
+                drafter,
                 prefix_ids,
                 latest,
                 length,
@@ -392,4 +392,4 @@ def verified(
             yield latest
     finally:
         if own:
-            held.close()
+            drafter.close()

@@ -118,11 +118,11 @@ def speculated(
     temperature = None if sure else as_set.overall_temperature
 
     def begun(draft: Draft) -> Text:
-        held = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
+        behind = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
         ids = prefix + draft.ids
         p = speculating.sampling.probabilities(logits[draft.start], ids[:-1])
         noise = None if sure else SeededNoise(o.seed, draft.slot)
-        return Text(held, ids, len(ids) + o.length - 1, p, noise=noise)
+        return Text(behind, ids, len(ids) + o.length - 1, p, noise=noise)
 
     def extend(draft: Draft, tokens: list[Token]) -> Draft:
         for token in tokens:
