@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from core.drafting.drafts import Drafts
-from core.drafting.scored import scored
+from core.drafting.scored import score_paths
 from core.models.base import Row, Sequence, common
 from core.present import Presentation, TextDraft
 from core.text import spaced
@@ -69,7 +69,7 @@ class TextAfter:
         paths = [encode(typed + spaced(text, follows) + follows) for text in texts]
         if not self._affordable(sum(map(len, paths)), drafts):
             return
-        scores = yield from scored(paths, sequence, replace(drafts, done=False))
+        scores = yield from score_paths(paths, sequence, replace(drafts, done=False))
         reached = [
             float(token_logprobs(path, logits, after)[common(path, encode(typed + text)) :].sum())
             for text, path, after in zip(texts, paths, scores, strict=True)

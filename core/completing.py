@@ -24,7 +24,7 @@ from core.completion import Completion
 from core.drafting.candidates import log_total
 from core.drafting.drafts import Drafts
 from core.drafting.driver import Steps
-from core.drafting.scored import finished
+from core.drafting.scored import finish
 from core.healing import Healing, WordLogits
 from core.kept import KeptText
 from core.logprobs import LogprobsPass, ModelLogprobs
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 Reading = Generator[tuple[list[Row], Completion], list[Tensor], Result]
 
 
-def completing(text: KeptText, ask: Ask, options: Ask, healing: Healing, checks_tails: bool) -> Steps[Completion]:
+def complete(text: KeptText, ask: Ask, options: Ask, healing: Healing, checks_tails: bool) -> Steps[Completion]:
     """Yields the rows of each pass with the drafts so far, and receives their logits. It may be closed between two
     passes; the cache then contains only the text.
 
@@ -106,17 +106,17 @@ class _Completing:
                 drafts_in, prefix, options, ask.mode, boundaries, kept, verify, self.checks_tails, text.known, same
             )
             if self.after is None and ask.likeliest is None:
-                yield from self._presented(begin(logits))
+                yield from self._present(begin(logits))
                 return
-            drafts = yield from self._presented(finished(begin(logits)))
+            drafts = yield from self._present(finish(begin(logits)))
             if self.after is not None:
-                yield from self._presented(self.after(drafts, self._shown(drafts), drafts_in, logits[0]))
+                yield from self._present(self.after(drafts, self._rows_of(drafts), drafts_in, logits[0]))
             if ask.likeliest is not None:
                 logprobs = LogprobsPass(self.presentation, ask.likeliest, plain)
-                self.model_logprobs = yield from self._presented(
-                    logprobs(drafts, self._shown(drafts), drafts_in, logits)
+                self.model_logprobs = yield from self._present(
+                    logprobs(drafts, self._rows_of(drafts), drafts_in, logits)
                 )
-            yield [], self._completed(drafts)
+            yield [], self._update(drafts)
         finally:
             if fork is not None:
                 fork.close()
@@ -141,7 +141,7 @@ class _Completing:
             return text.word_logits.logits
         if unread < len(prefix) and (earned or word is not None):
             back = 0 if word is None else len(prefix) - len(word.prefix_ids)
-            logits = yield from self._read_and_tell(prefix, unread, back)
+            logits = yield from self._read_with_logprobs(prefix, unread, back)
             if word is None or not self._has_slips(word, logits):
                 return logits[-1:]
             self.healing = word
@@ -158,7 +158,7 @@ class _Completing:
     def _has_slips(self, word: Healing, logits: list[Tensor]) -> bool:
         return bool(self.healer.with_slips(word, logits, self.options.interpolation(), self.ask.before).slips)
 
-    def _read_and_tell(self, prefix: list[int], unread: int, back: int) -> Reading[list[Tensor]]:
+    def _read_with_logprobs(self, prefix: list[int], unread: int, back: int) -> Reading[list[Tensor]]:
         """Reads the prefix from its token `unread` on, with the probability of each token, by which the stores earn
         their weights. Returns the logits (V,) before each of the last `back` tokens, which are among those read, and
         after the prefix."""
@@ -174,7 +174,7 @@ class _Completing:
             new = [*after] if ahead is None else [ahead, *after]
             tokens = prefix[unread : sequence.length]
             if self.options.earned:
-                self.text.earned.read(unread, tokens, _told(new, tokens))
+                self.text.earned.read(unread, tokens, _logprobs(new, tokens))
             unread, ahead = unread + len(tokens), after[-1].clone()
             logits = [*logits[:-1], *new[:-1], ahead][-back - 1 :]
         return logits
@@ -189,34 +189,34 @@ class _Completing:
         self._count(word)
         logits = [known, *inside]
         if options.earned:
-            text.earned.read(len(healing.prefix_ids), word, _told(logits, word))
+            text.earned.read(len(healing.prefix_ids), word, _logprobs(logits, word))
         text.word_logits = WordLogits(healing.prefix_ids, word, logits)
         return logits
 
     def _count(self, tokens: Ids[int]) -> None:
         self.now = replace(self.now, fed=self.now.fed + len(tokens))
 
-    def _presented(self, steps: Generator[tuple[list[Row], Drafts], list[Tensor], Result]) -> Reading[Result]:
+    def _present(self, steps: Generator[tuple[list[Row], Drafts], list[Tensor], Result]) -> Reading[Result]:
         """Runs a generator of drafts, and yields what it yields with the drafts as rows."""
         try:
             rows, drafts = next(steps)
             while True:
-                logits = yield rows, self._completed(drafts)
+                logits = yield rows, self._update(drafts)
                 rows, drafts = steps.send(logits)
         except StopIteration as ended:
             return ended.value
         finally:
             steps.close()
 
-    def _shown(self, drafts: Drafts) -> list[TextDraft]:
+    def _rows_of(self, drafts: Drafts) -> list[TextDraft]:
         """The rows of these drafts, which are made once."""
         if drafts is not self.rows[0]:
             self.rows = drafts, present(drafts, self.presentation)
         return self.rows[1]
 
-    def _completed(self, drafts: Drafts) -> Completion:
-        """The state of the request with these drafts."""
-        rows, withdrawn, best, compared = self._shown(drafts), list[TextDraft](), drafts.best, self.now.compared
+    def _update(self, drafts: Drafts) -> Completion:
+        """Updates and returns the state of the request with these drafts."""
+        rows, withdrawn, best, compared = self._rows_of(drafts), list[TextDraft](), drafts.best, self.now.compared
         if drafts.done and (after := self.after) is not None:
             compared, rows = True, after.ranked(rows)
             if known := [(row.gain, -row.id) for row in rows if row.gain is not None]:
@@ -244,6 +244,6 @@ class _Completing:
         return self.now
 
 
-def _told(logits: Ids[Tensor], tokens: Ids[int]) -> list[float]:
+def _logprobs(logits: Ids[Tensor], tokens: Ids[int]) -> list[float]:
     """ln p of each token by the logits (V,) before it."""
     return [float(x[i]) - log_total(x.numpy(), 1.0) for x, i in zip(logits, tokens, strict=False)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from core.calibration import Making, calibration_of
-from core.drafting.boundaries import Boundaries, only
+from core.drafting.boundaries import Boundaries, mask_others
 from core.drafting.drafts import Figures
 from core.present import TextDraft
 from core.time_saved import RowPath
@@ -68,7 +68,7 @@ class Completion:
             return None
         boundary = self.boundaries.likeliest(list(self.logits))
         allowed = self.boundaries.allowed(boundary)
-        return self.logits[boundary] if allowed is None else only(self.logits[boundary], allowed)
+        return self.logits[boundary] if allowed is None else mask_others(self.logits[boundary], allowed)
 
     @property
     def whole_logits(self) -> Tensor | None:

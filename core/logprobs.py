@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from core.drafting.boundaries import Boundaries, only
+from core.drafting.boundaries import Boundaries, mask_others
 from core.drafting.drafts import Drafts
-from core.drafting.scored import scored
+from core.drafting.scored import score_paths
 from core.models.base import Row, Sequence
 from core.models.tokenizer import BYTES, written
 from core.present import Presentation, TextDraft, TokenLogprob
@@ -49,7 +49,7 @@ class LogprobsPass:
         rows = [row for row in shown if row.ids]
         if not rows:
             return {}
-        after = yield from scored([list(row.ids) for row in rows], sequence, replace(drafts, done=False))
+        after = yield from score_paths([list(row.ids) for row in rows], sequence, replace(drafts, done=False))
         return {row.ids: self._read(row, logits, x) for row, x in zip(rows, after, strict=True)}
 
     def _read(self, row: TextDraft, logits: list[Tensor], after: Tensor) -> tuple[TokenLogprob, ...]:
@@ -67,7 +67,7 @@ class LogprobsPass:
             else:  # of a half-typed word only its continuation counts
                 x = logits[n] if n < len(logits) else after[n - 1]
                 allowed = self.boundaries.allowed(n)
-                x = x if allowed is None else only(x, allowed)
+                x = x if allowed is None else mask_others(x, allowed)
                 typed = self.presentation.typed[sum(len(self.presentation.tokenizer.pieces[i]) for i in row.ids[:n]) :]
             logp = torch.log_softmax(x.float(), 0)
             top, ids = torch.topk(logp, min(self.likeliest, len(logp)))

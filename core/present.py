@@ -12,7 +12,7 @@ import numpy as np
 
 from core.ask import Ask, KeptRow
 from core.drafting.drafts import Draft, Drafts, Kept
-from core.drafting.rows import with_p_branch
+from core.drafting.rows import copy_with_p_branch
 from core.ends import last_end
 from core.forms import begins_paragraph, suits
 from core.models.base import Tokenizer, common
@@ -169,7 +169,7 @@ def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
         rows = [_row(draft, how, drafts) for draft in drafts.drafts if draft.slot < how.most]
         rows = sorted((_with_earlier(row, how) for row in rows), key=lambda row: row.id)
     else:  # finished drafts compete with the growing ones; several may share a lineage
-        competing = sorted(with_p_branch([*drafts.drafts, *drafts.finished]), key=lambda draft: -draft.logprob)
+        competing = sorted(copy_with_p_branch([*drafts.drafts, *drafts.finished]), key=lambda draft: -draft.logprob)
         rows = [replace(_row(draft, how, drafts), id=i) for i, draft in enumerate(competing)]
     if ask.after:
         rows = [_shortened(row, without_repeated(row.text, ask.after, not drafts.done), how) for row in rows]

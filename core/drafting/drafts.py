@@ -230,7 +230,7 @@ class Draft:
         self.sequence = None
 
 
-def still_alive(drafts: list[Draft], stop: frozenset[int]) -> list[Draft]:
+def end_stopped(drafts: list[Draft], stop: frozenset[int]) -> list[Draft]:
     """Sorts the drafts by score, ends those that reached a stop token, and returns the others."""
     for draft in drafts:
         draft.ended = draft.ended or draft.ids[-1] in stop

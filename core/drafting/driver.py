@@ -69,7 +69,7 @@ def advance_all(running: Iterable[Driven[State]], logits: Iterable[Tensor]) -> N
             drafting.advance([next(rest) for _ in drafting.rows()])
 
 
-def grown(
+def draft_all(
     model: LanguageModel,
     prefixes: list[list[int]],
     start: Callable[[Sequence, list[int]], Start],

@@ -173,7 +173,7 @@ def choose(leaves: Iterable[Node], k: int, kept: Sequence[Path] = (), least: flo
     return chosen
 
 
-def replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> int | None:
+def find_replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> int | None:
     """The index of the kept row with the lowest value, if another path would add more than 1 / `share` times as much;
     else None. A row that branches from the others beyond the known tree is not replaced."""
     alone = []

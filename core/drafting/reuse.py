@@ -41,7 +41,7 @@ class KnownLogits:
             self._bytes -= oldest.nbytes
 
 
-def reusing(drafting: Drafting, known: KnownLogits) -> Drafting:
+def reuse_logits(drafting: Drafting, known: KnownLogits) -> Drafting:
     """Yields the same drafts, without the rows whose logits are cached.
 
     Only for generators that feed whole paths (`core.drafting.feeding`): a sequence whose row was omitted lacks the

@@ -15,7 +15,7 @@ from core.drafting.driver import Drafting
 from core.models.base import Row, Sequence
 
 
-def finished(drafting: Drafting) -> Generator[tuple[list[Row], Drafts], list[Tensor], Drafts]:
+def finish(drafting: Drafting) -> Generator[tuple[list[Row], Drafts], list[Tensor], Drafts]:
     """Runs a generator of drafts to its end. Returns the last drafts, which it does not yield."""
     try:
         rows, drafts = next(drafting)
@@ -27,7 +27,7 @@ def finished(drafting: Drafting) -> Generator[tuple[list[Row], Drafts], list[Ten
         drafting.close()
 
 
-def scored(
+def score_paths(
     paths: list[list[int]], sequence: Sequence, drafts: Drafts
 ) -> Generator[tuple[list[Row], Drafts], list[Tensor], list[Tensor]]:
     """Yields one pass over paths of tokens that continue the sequence, which is not changed.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from core.drafting.candidates import likeliest, log_total
+from core.drafting.candidates import log_total, top_indices
 from core.ngram.interpolation import Interpolation
 
 
@@ -33,7 +33,7 @@ class Verifier:
         chooses, its log-probability, and the log-probability of the token to verify."""
         if not logits:
             return []
-        listed = [likeliest(after.numpy(), self.candidates) for after in logits]
+        listed = [top_indices(after.numpy(), self.candidates) for after in logits]
         totals = [log_total(after.numpy(), 1.0) for after in logits]
         if self.ngrams is not None:
             last = [np.exp(float(x[ids[-1]]) - total) for x, ids, total in zip(logits, listed, totals, strict=True)]

@@ -26,7 +26,7 @@ from core.drafting.candidates import log_total
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting
 from core.drafting.growth import begins_word
-from core.drafting.scored import finished, scored
+from core.drafting.scored import finish, score_paths
 from core.drafting.verifier import Verifier
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
@@ -49,7 +49,7 @@ class CheckOptions(TypedDict, total=False):
 
 def checked(drafting: Drafting, sequence: Sequence, prefix_ids: list[int], options: Options, nodes: int) -> Drafting:
     """Runs `drafting` to its end, then one check of its drafts with at most `nodes` tokens."""
-    drafts = yield from finished(drafting)
+    drafts = yield from finish(drafting)
     if not drafts.ids:
         yield [], drafts
         return
@@ -116,7 +116,7 @@ def _read_alone(
     """One pass over paths of tokens that continue the sequence. A tree reads the tokens that paths share once. Returns
     logits (n, V) after each token of each path."""
     if not sequence.model.takes_trees:
-        return (yield from scored(paths, sequence, drafts))
+        return (yield from score_paths(paths, sequence, drafts))
     tree = TokenTree.of_paths([(token, 1.0) for token in path] for path in paths)
     (after,) = yield [Row(sequence, tree.ids, parents=tree.parents)], drafts
     sequence.keep([])

@@ -24,7 +24,7 @@ import typer
 from torch import Tensor
 from torch._inductor import config as inductor
 
-from core.drafting.candidates import likeliest
+from core.drafting.candidates import top_indices
 from core.errors import BackendUnavailable
 from core.models import hf
 from core.models.base import Row
@@ -163,7 +163,7 @@ def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, floa
 
         def run(k: int = k) -> None:
             mixed = mixed_embedding(static, prefix[:k], np.full(k, 1 / k))
-            likeliest(static.forward([Row(sequence, mixed)])[0].numpy(), 3 * k)
+            top_indices(static.forward([Row(sequence, mixed)])[0].numpy(), 3 * k)
             sequence.rewind(len(prefix))
 
         runs[str(k)] = run

@@ -18,8 +18,8 @@ from typing import Annotated
 import numpy as np
 
 from core.drafting.drafts import Drafts, Options
-from core.drafting.driver import grown
-from core.drafting.tails import tails
+from core.drafting.driver import draft_all
+from core.drafting.tails import choose_tails
 from core.models import Sequence
 from core.modes.checked import IMPLAUSIBLE
 from core.modes.start import Mode, start
@@ -58,7 +58,7 @@ def measure(options: TailsOptions, progress: Progress) -> Report:
     )
     report, sequence = Report("eval tails"), model.open()
     for k in options.ks:
-        chosen_here = tails(autocomplete.row_costs, k, length, shown.exact_steps, shown.forks)
+        chosen_here = choose_tails(autocomplete.row_costs, k, length, shown.exact_steps, shown.forks)
         full = replace(shown, k=k, end_below=0.0)
         ways = {
             AT_EVERY_KEY: (replace(shown, k=k), False),
@@ -105,7 +105,7 @@ def with_stores(ngrams: Interpolation | None, prefix: list[int], draft: list[int
 
 def drafts_of(sequence: Sequence, prefix: list[int], options: Options, check: bool) -> list[list[int]]:
     """Returns the shown tokens of the drafts after a text that the sequence contains."""
-    drafting: Iterator[list[Drafts]] = grown(
+    drafting: Iterator[list[Drafts]] = draft_all(
         sequence.model, [prefix], lambda s, ids: start(s, ids, options, Mode(), check_tails=check), [sequence]
     )
     *_, (last,) = drafting
