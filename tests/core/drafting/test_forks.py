@@ -268,11 +268,3 @@ def test_a_draft_ends_before_an_unlikely_word_and_not_inside_one():
         else:
             assert len(ids) == 8
     assert shorter
-
-
-@pytest.mark.parametrize("wrong", [{"forks": -1}, {"end_below": 1.0}, {"end_below": -0.1}, {"min_branch": 1.5}])
-def test_values_out_of_range_are_named(wrong):
-    from core.errors import InputError
-
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        Options(**wrong)

@@ -41,7 +41,6 @@ from tests.table_model import TableModel, chain
 SEEDS, LENGTH = 40, 100  # texts of a rule and drafter, and their tokens
 PREFIX = [0, 1, 2, 0, 1]
 FLAT = CostCurve((1, 32), (10.0, 11.0))  # proposals cost next to nothing
-STEEP = CostCurve((1, 32), (10.0, 320.0))  # each costs as much as a step
 
 
 class Scripted(Drafter):
@@ -206,28 +205,6 @@ def test_rejection_gives_exactly_the_targets_distribution(size: int, count: int,
         if which is None:
             found += chance * reached * left
     assert np.allclose(found, p, atol=1e-6)
-
-
-def test_tokens_by_rejection_have_the_targets_distribution() -> None:
-    """χ² over 10⁵ tokens, with one to three proposals."""
-    random = np.random.default_rng(3)
-    noise, samples = SeededNoise(5), []
-    for count in (1, 2, 3):
-        p, q = random.dirichlet(np.ones(6)), random.dirichlet(np.ones(6))
-        seen, refused, runs = Counter[tuple[int, ...]](), Counter[tuple[int, ...]](), 33_334
-        lefts: dict[tuple[int, ...], np.ndarray] = {}
-        orders = np.argsort(-np.log(q) - random.gumbel(size=(runs, 6)))[:, :count]  # without replacement
-        uniform = noise.uniform(count, orders.size).reshape(orders.shape)  # one call, because each takes long
-        for order, u in zip(orders.tolist(), uniform.tolist(), strict=True):
-            which, left = rejection(p, q, order, u)
-            if which is not None:
-                seen[(order[which],)] += 1
-            else:
-                refused[tuple(order)], lefts[tuple(order)] = refused[tuple(order)] + 1, left
-        for order, times in refused.items():  # drawn together, because one draw takes longer than the rejection
-            seen.update((int(token),) for token in random.choice(6, times, p=lefts[order]))
-        samples.append((seen, {(token,): p[token] for token in range(6)}, runs))
-    assert chi_squared_together(samples) < 4
 
 
 def test_texts_by_rejection_have_the_distribution_of_plain_decoding() -> None:
@@ -534,14 +511,6 @@ def test_a_temperature_inside_the_rule_is_told_to_the_drafter(options: dict, tem
 
     list(generate(MODEL, Listening(), PREFIX, length=12, tree_size=3, **options))
     assert set(told) == {(temperature, rolls)}
-
-
-def test_a_chain_of_rules_is_the_targets_rule() -> None:
-    rule = Chain([Temperature(0.7), MinP(0.3)])
-    made = generate(MODEL, NgramDrafter(), PREFIX, length=200, rule=rule, curve=FLAT)
-    for at, token in enumerate(made):
-        ids = made.ids[: len(PREFIX) + at]
-        assert rule(None, MODEL.after(ids)[None])[0, token.id].isfinite()
 
 
 @pytest.mark.parametrize(

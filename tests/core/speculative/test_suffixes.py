@@ -70,13 +70,6 @@ def test_another_text_is_followed_by_its_longest_end_that_occurs(text: list[int]
         assert state == state_of(automaton, other[n - length : n])
 
 
-def test_a_count_ends_at_the_highest() -> None:
-    automaton = SuffixAutomaton([0] * (MOST + 10))
-    assert automaton.count[automaton.next[ROOT][0]] == MOST
-    automaton.cut(MOST - 1)
-    assert automaton.count[automaton.next[ROOT][0]] == MOST - 1
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=200))
 def test_memory_is_linear_in_the_text(text: list[int]) -> None:
