@@ -28,11 +28,10 @@ PART = f"tiny.Q8_0.gguf.{SHA256[:16]}.part"
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
-    """The Hub of this process, which gives up soon; the models folder is in `tmp_path`."""
+    """The Hub of this process; the models folder is in `tmp_path`."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr("core.models.on_machine.models_folder", lambda: tmp_path / "models")
     monkeypatch.setattr(download, "PAUSES", (0.01, 0.01))
-    monkeypatch.setattr(connection, "ANSWER", 0.3)
     with fake_hub() as server:
         monkeypatch.setattr(constants, "ENDPOINT", server.url)
         yield server
@@ -159,7 +158,10 @@ def test_a_hub_that_cannot_be_reached_is_said_in_a_sentence(hub: FakeHub, monkey
         (302, "status 302"),
     ],
 )
-def test_a_hub_that_does_not_list_its_files_is_said_in_a_sentence(hub: FakeHub, fails: Any, said: str) -> None:
+def test_a_hub_that_does_not_list_its_files_is_said_in_a_sentence(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch, fails: Any, said: str
+) -> None:
+    monkeypatch.setattr(connection, "ANSWER", 0.3)
     hub.fails = fails
     assert said in refused("owner/tiny-GGUF")
 
@@ -173,11 +175,13 @@ def test_a_hub_that_does_not_list_its_files_is_said_in_a_sentence(hub: FakeHub, 
     ],
 )
 def test_what_has_come_is_kept_whatever_the_network_does_later(
-    hub: FakeHub, folder: Path, spoils: Any, said: str
+    hub: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch, spoils: Any, said: str
 ) -> None:
     (folder / PART).write_bytes(FILE[:5_000_000])
     hub.spoils = spoils
-    assert said in refused("owner/tiny-GGUF:Q8_0")
+    with monkeypatch.context() as hasty:
+        hasty.setattr(connection, "ANSWER", 0.3)
+        assert said in refused("owner/tiny-GGUF:Q8_0")
     assert download.parts(folder) == {"tiny.Q8_0.gguf": 5_000_000}
     hub.spoils = ""
     assert got("owner/tiny-GGUF:Q8_0").exit_code == 0
