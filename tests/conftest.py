@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
     from core.models import LanguageModel
     from core.models.torch_model import TorchModel
+    from core.session import Session
     from tests.browser_profile import Profile
 
 
@@ -270,6 +271,12 @@ def autocomplete(request: pytest.FixtureRequest, default_gguf: Path) -> Autocomp
     from core.models.load import why_not_compiled
 
     return _with_base_store(request.getfixturevalue("llama_model" if why_not_compiled(default_gguf) else "torch_model"))
+
+
+@pytest.fixture
+def session(autocomplete: Autocomplete) -> Iterator[Session]:
+    with closing(autocomplete.open()) as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

@@ -24,13 +24,6 @@ def run(autocomplete, session, text, kept=(), **options):
     return complete(session, text, kept=kept, **options).finish()
 
 
-@pytest.fixture
-def session(autocomplete):
-    session = autocomplete.open()
-    yield session
-    session.close()
-
-
 @pytest.mark.parametrize(
     ("typed", "rest"),
     [("The weather is beauti", "ful"), ("The United Sta", "tes"), ("It was once part of Czechoslov", "ak")],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from core.autocomplete import Autocomplete
@@ -16,13 +14,6 @@ WRITTEN = (
     "Dear Anna,\n\nThank you for the list:\n\n- eggs\n- “milk”\n\n# Later\n\nWe  meet\tat noon.\r\n\r\n"
     "> So be it.\n\n1. Go"
 )
-
-
-@pytest.fixture
-def session(autocomplete: Autocomplete) -> Iterator[Session]:
-    session = autocomplete.open()
-    yield session
-    session.close()
 
 
 def most_probable(autocomplete: Autocomplete, before: list[int]) -> str:

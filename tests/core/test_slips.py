@@ -143,12 +143,6 @@ def test_the_row_of_a_finished_word_stays_while_the_writer_pauses(session: Sessi
         assert not any(d.replace for d in drafts(session, typed + end, corrects=True)), end
 
 
-def test_teh_is_the(session: Session) -> None:
-    drafts(session, "I saw teh", corrects=True)
-    found = ["I saw teh "[: -d.replace] + d.text for d in drafts(session, "I saw teh ", corrects=True) if d.replace]
-    assert any(text.startswith("I saw the ") for text in found), found
-
-
 def typed_quickly(session: Session, text: str, **options: Any) -> list[TextDraft]:
     """The drafts after a text of which every earlier request was cancelled before its first pass."""
     for end in range(text.rindex(" ", 0, -1) + 1, len(text)):

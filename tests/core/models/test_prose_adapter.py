@@ -193,11 +193,3 @@ def test_merged_into_the_weights_for_training_it_computes_the_same(
         merge(module, ours)
         torch.testing.assert_close(logits(module), logits(model), atol=1e-4, rtol=1e-4)
         assert module.fingerprint == ours.identity, "what is trained now is for the model with it"
-
-
-def test_its_identity_is_that_of_its_numbers(tmp_path: Path, model: LanguageModel, ours: Adapter) -> None:
-    read = prose.prose_of(model)
-    assert read is not None
-    assert read.identity == ours.identity
-    assert some_adapter(model, model.fingerprint, seed=9).identity != ours.identity
-    assert replace(ours, model="another").identity != ours.identity

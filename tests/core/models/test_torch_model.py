@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gguf
 import pytest
 import tokenizers
 import torch
@@ -25,7 +24,7 @@ from transformers import (
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
-from core.models import gguf_file, hf, torch_model
+from core.models import hf, torch_model
 from core.models.base import Row
 from core.models.hf_tokenizer import from_transformers
 from core.models.llama import NativeLlama
@@ -236,28 +235,6 @@ def test_padding_never_uses_a_position_that_the_model_has_not_learnt(
     assert close_to(last, model.open().feed([*ids, 9]))
 
 
-def test_only_the_requested_logits_are_computed(loaded: Callable[[str], Loaded]) -> None:
-    llama = loaded("llama").model
-    widths: list[int] = []
-    hook = llama.layers.module.get_output_embeddings().register_forward_hook(
-        lambda module, inputs, output: widths.append(inputs[0].shape[1])
-    )
-    llama.open().feed(list(range(30)))
-    llama.open().feed_every([1, 2, 3])
-    hook.remove()
-    assert widths == [1, 3]
-
-
-def test_sync_feeds_only_the_tail_that_changed(llama: TorchModel) -> None:
-    sequence = llama.open()
-    sequence.sync(list(range(20)))
-    before = llama.tokens_fed
-    changed = [*range(18), 40, 41, 42]
-    logits = sequence.sync(changed)
-    assert llama.tokens_fed - before == 3
-    assert close_to(logits, llama.open().feed(changed))
-
-
 def test_a_full_context_leaves_every_sequence_as_it_was(llama: TorchModel) -> None:
     assert llama.context_length == CONTEXT
     short, long = llama.open(), llama.open()
@@ -417,15 +394,6 @@ def test_pieces_and_start_of_a_sentencepiece_vocabulary() -> None:
 
 
 # --- the default model
-
-
-def test_the_embeddings_are_those_of_the_file(torch_model: TorchModel, default_gguf: Path) -> None:
-    tensor = gguf_file.read(default_gguf).tensors["token_embd.weight"]
-    table = torch.from_numpy(gguf.dequantize(tensor.data(), tensor.kind))
-    if torch_model.device == "cpu":
-        assert torch.equal(torch_model.embeddings, table)
-    assert torch_model.embeddings.dtype == torch.float32
-    assert torch_model.embeddings.shape == (torch_model.vocab_size, torch_model.dim) == (49152, 576)
 
 
 def test_the_default_models_special_tokens(torch_model: TorchModel) -> None:

@@ -108,12 +108,6 @@ def test_a_file_replaced_under_an_open_reader_is_read_on_or_said_to_be_replaced(
             read(opened[name])
 
 
-def test_ngrams_do_not_cross_documents(tmp_path):
-    store = build(tmp_path, [[1, 2], [3, 4], [1, 2], [3, 4]], min_count=1)
-    assert store.count([1, 2]) == 2
-    assert store.count([2, 3]) == store.count([1, 2, 3]) == 0
-
-
 def test_files_order_of_documents_and_threads_do_not_change_the_store(tmp_path):
     rng = random.Random(1)
     documents = [[rng.randrange(9) for _ in range(rng.randrange(1, 40))] for _ in range(60)]
@@ -230,11 +224,6 @@ def test_counts_are_exact_or_within_the_stated_error(pairs, exact):
     for i, pair in enumerate(pairs):
         for got, meant in zip(records[i], pair, strict=True):
             assert abs(got - meant) <= allowed * meant * (1 + 1e-9)
-
-
-def test_common_counts_stay_exact_when_quantised(tmp_path):
-    store = build(tmp_path, [[i % 7 for i in range(500)]] * 3)
-    assert store.manifest["records"]["max_relative_error"] == 0
 
 
 # Damage

@@ -175,7 +175,7 @@ def personal(llama_model: LanguageModel, autocomplete: Autocomplete, tmp_path: P
 
 def drafts(autocomplete: Autocomplete, text: str, **options: Any) -> list[TextDraft]:
     session = autocomplete.open()
-    completion = complete(session, text, **{"k": 3, "length": 8, **options})
+    completion = complete(session, text, **{"k": 3, "length": 5, **options})
     completion.finish()
     session.close()
     return completion.drafts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from core.samplers import (
     MinP,
     Mirostat,
     PLess,
-    Rule,
     Temperature,
     TopH,
     TopK,
@@ -126,15 +124,6 @@ def test_real_rows_are_cropped_as_by_transformers(real):
         if bool(differ.any()):
             rest = real[differ].double()
             assert torch.equal(ours(None, rest), theirs(None, rest))
-
-
-@every_rule
-def test_transformers_calls_a_rule_as_its_own(rule):
-    from transformers import LogitsProcessorList
-
-    ids, logits = torch.zeros(2, 3, dtype=torch.long), torch.randn(2, 50, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(LogitsProcessorList([deepcopy(rule)])(ids, logits), rule(ids, logits))
-    assert isinstance(rule, Rule)
 
 
 def test_generate_takes_a_rule():
@@ -482,16 +471,6 @@ def test_mirostat_knows_its_rows_by_their_ids():
 
 
 # --- chains ------------------------------------------------------------------------------------------------
-
-
-def test_a_chain_is_its_rules_in_their_order():
-    logits = torch.randn(4, 100, generator=torch.Generator().manual_seed(5)) * 3
-    rules = [Temperature(1.5), TopK(20), TopP(0.8), MinP(0.05)]
-    expected = logits
-    for rule in rules:
-        expected = rule(None, expected)
-    assert torch.equal(Chain(rules)(None, logits), expected)
-    assert torch.equal(Chain([])(None, logits), logits)
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,16 @@ def test_the_finest_bucket_that_fits_counts() -> None:
     assert calibration.constants(0.7, 0) is calibration.overall
 
 
+def test_embeddings_that_are_not_tied_to_the_output_are_the_input_ones() -> None:
+    """The table's logits have nothing to do with its embeddings: the bound follows the latter."""
+    near = TableModel()
+    near.embeddings = near.embeddings.clone()
+    near.embeddings[1] = near.embeddings[0]
+    p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
+    assert risk(p, near, made(), 1, 0).bound == 0
+    assert risk(p, near, made(), 2, 0).bound > 0
+
+
 # --- calibration (Algorithm 1)
 
 
@@ -444,28 +454,6 @@ def test_a_side_that_is_dropped_is_null_in_the_file(tmp_path: Path) -> None:
     p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
     assert risk(p, MODEL, made(alpha_kappa=np.inf), 1, 0).bound > 0
     assert risk(p, MODEL, made(c_s=np.inf, alpha_kappa=np.inf), 1, 0).bound == np.inf
-
-
-def test_untied_embeddings_of_a_real_model(tmp_path: Path) -> None:
-    """The output layer is another table; what the next step is fed decides."""
-    from tiny_models import save_model, tiny
-
-    from core.models import hf
-
-    config = tiny("llama")
-    config.tie_word_embeddings = False
-    model = hf.load(save_model(tmp_path, config), "untied")
-    calibration = calibrate(model, collect(model, [[1, 2, 3], [4, 5], [6]], per_prompt=16), budget=0.5)
-    p = np.full(model.vocab_size, 1e-4)
-    p[[65, 66]] = 0.5, 0.4
-    near = model.embeddings.clone()
-    near[66] = near[65]
-    assert risk(p, model, calibration, 66, 0).bound > 0
-    model.embeddings = near
-    assert risk(p, model, calibration, 66, 0).bound == 0
-    tokens = list(generate(model, NgramDrafter(), [65, 66] * 6, "arc", length=12, tree_size=4, calibration=calibration))
-    assert tokens
-    model.close()
 
 
 # --- tolerant rules in the loop

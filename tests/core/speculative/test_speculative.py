@@ -6,7 +6,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cache
 from itertools import permutations, product
 from typing import Any
@@ -136,13 +135,6 @@ def small_model() -> Drafter:
     return ModelDrafter(OTHER, MODEL)
 
 
-def near(distance: float) -> TableModel:
-    """A table that differs a little from the target's."""
-    made = TableModel()
-    made.table += torch.randn(made.table.shape, generator=torch.Generator().manual_seed(2)) * distance
-    return made
-
-
 class Knowing(Drafter):
     """Proposes what another table draws with the target's own noise."""
 
@@ -265,48 +257,6 @@ def test_a_seed_has_one_text_whatever_is_proposed(make: Callable[[], Drafter], t
         assert [t.id for t in made] == token_by_token(temperature, seed, cropped)
         others = token_by_token(temperature, seed + 1, cropped)
         assert token_by_token(temperature, seed, cropped) != others
-
-
-def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
-    """Another table's draws, with the target's noise and with other ones."""
-    close, found = near(0.7), {}
-    for knows in (True, False):
-
-        class Some(Knowing):
-            def draft(self, moment: Moment, depth: int) -> TokenTree:
-                assert moment.noise is not None
-                noise = moment.noise if knows else SeededNoise(moment.noise.seed + 1000)  # noqa: B023 - called within the loop
-                return super().draft(replace(moment, noise=noise), depth)
-
-        made = [
-            generate(MODEL, Some(close, TargetSampling(1.0)), PREFIX, seed=s, tree_size=3, length=60) for s in range(10)
-        ]
-        found[knows] = sum(1 for one in made for t in one if t.how == "accepted")
-    assert found[True] > 1.4 * found[False]
-
-
-def test_choosing_the_tree_size_does_not_change_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a proposal may be worth its cost or not, with what earlier texts taught about that. Drafting takes no time:
-    by the real clock it may be switched off at once."""
-    clock_of(MODEL, monkeypatch)
-    drafter, memory, sizes = ModelDrafter(near(0.7), MODEL), Memory(), set[int]()
-    for seed in range(6):
-        made = generate(
-            MODEL,
-            drafter,
-            PREFIX,
-            seed=seed,
-            length=LENGTH,
-            estimates=memory,
-            curve=CostCurve((1, 32), (10.0, 25.0)),
-        )
-        text, before = list[int](), 0
-        for token in made:
-            text.append(token.id)
-            sizes.add(made.statistics.proposed - before)
-            before = made.statistics.proposed
-        assert text == [token.id for token in generate(MODEL, None, PREFIX, "off", seed=seed, length=LENGTH)]
-    assert sizes >= {0, 1}
 
 
 def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.MonkeyPatch) -> None:
