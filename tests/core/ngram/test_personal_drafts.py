@@ -175,7 +175,7 @@ def personal(llama_model: LanguageModel, autocomplete: Autocomplete, tmp_path: P
 
 def drafts(autocomplete: Autocomplete, text: str, **options: Any) -> list[TextDraft]:
     session = autocomplete.open()
-    completion = complete(session, text, **{"k": 3, "length": 5, **options})
+    completion = complete(session, text, **{"k": 3, "length": 8, **options})
     completion.finish()
     session.close()
     return completion.drafts
@@ -227,7 +227,7 @@ def test_weights_and_names_decide_which_stores_speak(personal: Autocomplete) -> 
             store.learn(PHRASE if name == "me" else "The quarterly report is due.", times=4)
 
     def suggests(**options: object) -> bool:
-        return any("Feather" in draft.text for draft in drafts(personal, before, **options))
+        return any("Feather" in draft.text for draft in drafts(personal, before, length=4, **options))
 
     assert suggests()
     assert not suggests(personal_weight=0.0)

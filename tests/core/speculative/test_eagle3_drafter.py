@@ -291,8 +291,7 @@ def test_one_pass_of_the_head_for_each_level_serves_all_texts(model: LanguageMod
 def test_trees_drafted_together_are_those_of_each_text_alone(
     model: LanguageModel, plain_layers: LanguageModel, replayed: None, engine: str, data: st.DataObject
 ) -> None:
-    """For texts that grow at different speeds, end early, are cut back or are the same, at any depths, noise and
-    temperature."""
+    """For texts that grow at different speeds, end early, are cut back or are the same, at any depths."""
     target = {"plain": model, "compiled": model, "static": behind_a_static_cache(plain_layers)}[engine]
     head = head_for(model, width=COMPILED_WIDTH if engine == "compiled" else PLAIN_WIDTH)
     drafter = Eagle3Drafter(head, target, beam=4, depth=5, most=12)
@@ -304,12 +303,12 @@ def test_trees_drafted_together_are_those_of_each_text_alone(
         texts = [text[: len(text) - data.draw(st.integers(0, 2), label="cut")] for text in texts]
         texts = [[*text, *data.draw(st.lists(token, max_size=4), label="new")] for text in texts]
         depths = [data.draw(st.integers(0, 6), label="levels") for _ in texts]
+        noise, temperature = data.draw(
+            st.sampled_from([(False, 1.0), (True, 1.0), (True, 0.5)]), label="noise and temperature"
+        )
         whole = data.draw(st.booleans(), label="whole")
         moments = []
         for n, text in enumerate(texts):
-            noise, temperature = data.draw(
-                st.sampled_from([(False, 1.0), (True, 1.0), (True, 0.5)]), label="noise and temperature"
-            )
             sequence = target.open()
             sequence.feed(text[:-1])
             assert sequence.features is not None
@@ -331,6 +330,23 @@ def test_trees_drafted_together_are_those_of_each_text_alone(
                 for parent, q in tree.own.items():
                     assert q.over(VOCAB) == pytest.approx(alone.own[parent].over(VOCAB), abs=1e-4)
     drafter.close()
+
+
+def test_texts_that_are_sampled_differently_may_be_drafted_for_in_one_call(model: LanguageModel) -> None:
+    head = head_for(model, width=COMPILED_WIDTH)
+    sequence = model.open()
+    drafter = Eagle3Drafter(head, model, beam=3, depth=3)
+    sequence.feed(PREFIX[:-1])
+    ways: list[tuple[SeededNoise | None, float]] = [
+        (SeededNoise(1), 1.0),
+        (None, 1.0),
+        (SeededNoise(1), 0.5),
+        (SeededNoise(2), 1.0),
+    ]
+    moments = [Moment(PREFIX, sequence.features, noise, temperature) for noise, temperature in ways]
+    together = drafter.draft_all(moments, [3] * 4)
+    alone = [Eagle3Drafter(head, model, beam=3, depth=3).draft(moment, 3) for moment in moments]
+    assert [(tree.ids, tree.parents) for tree in together] == [(tree.ids, tree.parents) for tree in alone]
 
 
 # ---------------------------------------------------------------- on a static cache
