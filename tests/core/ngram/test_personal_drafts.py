@@ -227,7 +227,7 @@ def test_weights_and_names_decide_which_stores_speak(personal: Autocomplete) -> 
             store.learn(PHRASE if name == "me" else "The quarterly report is due.", times=4)
 
     def suggests(**options: object) -> bool:
-        return any("Feather" in draft.text for draft in drafts(personal, before, length=4, **options))
+        return any("Feather" in draft.text for draft in drafts(personal, before, **options))
 
     assert suggests()
     assert not suggests(personal_weight=0.0)
