@@ -92,7 +92,7 @@ SLOW := adapter app arc autocomplete base_choice base_store checked cli coded co
         gguf gguf_tokenizers guard hostile_files learn learner llamacpp lsp lsp_start model_file modes native \
         native_library ngram_cluster ngram_interruption ngram_store offline personal_drafts personal_large \
         personal_store probe proposals_exactly recurrent_models rounded samplers serve server silent_files \
-        speculative start static stores_routes superposed token_trees top_w torch_model trie_check
+        slips speculative start static stores_routes superposed token_trees top_w torch_model trie_check whole_words
 
 # Of the last three files only the tests of compiled code.
 ON_ARM := models/test_families.py models/test_coded.py models/test_native.py models/test_rounded.py models/test_embeddings.py \
