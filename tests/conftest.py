@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
     from core.models import LanguageModel
     from core.models.torch_model import TorchModel
+    from core.session import Session
     from tests.browser_profile import Profile
 
 
@@ -66,10 +67,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 LONGEST = """
     commands documents_page page sampling_page learn stores_page app access_page disk long_page
     ngram_interruption incognito native engine_errors guard_page speculative server lsp_start personal_store learner
-    start ngram_cluster gguf sleep_page rounded hostile_files gguf_tokenizers lsp cli torch_model taking_page
-    showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts larger_page samplers
-    recurrent_models silent_files model_file personal_large base_store trie_check probe pairing_page serve guard
-    superposed arc earned adapter coded families autocomplete structure contributing downloads hub
+    start slips ngram_cluster gguf sleep_page rounded whole_words hostile_files gguf_tokenizers lsp cli torch_model
+    taking_page showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts larger_page
+    samplers recurrent_models silent_files model_file personal_large base_store trie_check probe pairing_page serve
+    guard superposed arc earned adapter coded families autocomplete structure contributing downloads hub
 """
 
 
@@ -270,6 +271,12 @@ def autocomplete(request: pytest.FixtureRequest, default_gguf: Path) -> Autocomp
     from core.models.load import why_not_compiled
 
     return _with_base_store(request.getfixturevalue("llama_model" if why_not_compiled(default_gguf) else "torch_model"))
+
+
+@pytest.fixture
+def session(autocomplete: Autocomplete) -> Iterator[Session]:
+    with closing(autocomplete.open()) as session:
+        yield session
 
 
 @pytest.fixture(scope="session")
