@@ -133,20 +133,6 @@ def test_a_long_text_comes_in_stretches_between_resets() -> None:
     assert found == texts("--length", "60", "--reset-every", "10", "--k", "3", "--seed", "1")
 
 
-def test_a_seed_makes_them_repeatable() -> None:
-    runs = [texts("--speculate", "lossless", "--seed", seed, "--tree-size", "3") for seed in ("5", "5", "6")]
-    assert runs[0] == runs[1] != runs[2]
-
-
-def test_speculated_drafts_below_the_minimum_confidence_are_hidden() -> None:
-    flags = ("--speculate", "lossless", "--temperature", "4", "--k", "9")
-    found = {draft["text"]: draft["probability"] for draft in made(*flags)["drafts"]}
-    bound = sorted(found.values())[len(found) // 2]
-    assert min(found.values()) < bound
-    kept = {text for text, p in found.items() if p >= bound - 1e-6}
-    assert set(texts(*flags, "--min-confidence", str(bound - 1e-6))) == kept
-
-
 def test_plain_output_ends_with_the_tokens_of_a_pass() -> None:
     lines = complete("--speculate", "lossless", "--k", "2", "--tree-size", "3").stdout.splitlines()
     assert lines[0].split()[0] == "1"
@@ -188,59 +174,30 @@ def test_what_is_wrong_is_named(arguments: str, said: str, monkeypatch: pytest.M
             "--speculate lossless --mode superposed",
             "--speculate changes nothing in superposed drafts; leave it out, or",
         ),
-        ("--speculate lossless --exact-steps 1", "--exact-steps changes nothing in sampled drafts"),
         (
             "--speculate lossless --verify 4",
             "--verify changes nothing in sampled drafts; leave it out, or choose --mode",
         ),
-        ("--speculate lossless --forks 1", "--forks changes nothing in sampled drafts"),
         ("--speculate lossless --no-distinct", "--distinct changes nothing in sampled drafts"),
-        ("--speculate lossless --no-ngrams", "--ngrams changes nothing in sampled drafts"),
-        ("--speculate lossless --alpha 0.5", "--alpha changes nothing in sampled drafts"),
-        ("--speculate lossless --personal-weight 0.5", "--personal-weight changes nothing in sampled drafts"),
         ("--speculate lossless --store me", "--store changes nothing in sampled drafts"),
-        ("--speculate lossless --min-branch 0.1", "--min-branch changes nothing in sampled drafts"),
-        ("--speculate lossless --end-below 0.1", "--end-below changes nothing in sampled drafts"),
         ("--speculate lossless --mode greedy --end-below 0.1", "--end-below changes nothing with --speculate"),
         ("--speculate lossless --theta 0.5", "--theta is a flag of arc, and --speculate is lossless; add --speculate"),
         ("--tree-size 4", "--tree-size is a flag of lossless or arc, and there is no --speculate; add --speculate"),
-        ("--drafter ngram", "--drafter changes nothing without --speculate lossless or --speculate arc"),
         ("--speculate off --drafter ngram", "--drafter changes nothing without --speculate lossless"),
-        ("--head folder", "--head changes nothing without --speculate and --drafter eagle3; add them."),
-        ("--speculate lossless --head folder", "--head changes nothing without"),
+        ("--speculate lossless --head folder", "--head changes nothing without --speculate and --drafter eagle3; add"),
         ("--seed 4", "--seed changes nothing in superposed drafts; leave it out, or choose --mode sampled or --mode"),
-        ("--mode beam --exact-steps 1", "--exact-steps changes nothing in beam drafts"),
-        ("--mode branching --forks 1", "--forks changes nothing in branching drafts"),
         ("--mode greedy --k 3", "--k changes nothing in greedy drafts, because there is only one; leave it out."),
-        ("--mode greedy --min-branch 0.1", "--min-branch changes nothing in greedy drafts"),
-        ("--mode sampled+superposed --verify 2", "--verify changes nothing in sampled+superposed drafts"),
         ("--no-distinct --forks 2", "--forks changes nothing with --no-distinct; leave one of them out."),
-        ("--no-distinct --verify 2", "--verify changes nothing with --no-distinct"),
-        ("--no-distinct --end-below 0.2", "--end-below changes nothing with --no-distinct"),
-        ("--no-distinct --min-branch 0.2", "--min-branch changes nothing with --no-distinct"),
         ("--no-ngrams --alpha 0.5", "--alpha changes nothing with --no-ngrams; leave one of them out."),
-        ("--no-ngrams --personal-weight 0.5", "--personal-weight changes nothing with --no-ngrams"),
-        ("--no-ngrams --mixing geometric", "--mixing changes nothing with --no-ngrams; leave one of them out."),
-        ("--mode sampled --mixing geometric", "--mixing changes nothing in sampled drafts; leave it out, or choose"),
-        ("--mixing geometric --personal-weight 1", "--personal-weight changes nothing with --mixing geometric"),
-        ("--mixing geometric --store me", "--store changes nothing with --mixing geometric; leave one of them out."),
         ("--no-ngrams --base-store none", "--base-store changes nothing with --no-ngrams; leave one of them out."),
-        ("--mode sampled --base-store none", "--base-store changes nothing in sampled drafts; leave it out, or choose"),
-        ("--speculate lossless --drafter eagle3 --base-store none", "--base-store changes nothing in sampled drafts"),
-        ("--mixing cubic", "mixing 'cubic' given; one of linear, geometric expected."),
-        ("--no-ngrams --store me", "--store changes nothing with --no-ngrams; leave one of them out."),
+        ("--mixing geometric --personal-weight 1", "--personal-weight changes nothing with --mixing geometric"),
         ("--personal-weight 0 --store me", "--store changes nothing with --personal-weight 0; leave one of them out."),
         ("--rule greedy --temperature 2", "--temperature changes nothing with --rule greedy; leave one of them out."),
         ("--beta 3", "--beta is a flag of top-w, and the rule is none; add --rule top-w."),
         ("--samples 3", "--samples is a flag of sampled+superposed, and the mode is superposed; add --mode"),
         ("--length 200", "--length 200 given; at most 32 is accepted without --reset-every. Add --reset-every 10."),
-        (
-            "--reset-every 10",
-            "--reset-every changes nothing in drafts that are not longer; raise --length or lower it.",
-        ),
-        ("--mode beam --length 40 --reset-every 10", "--reset-every changes nothing in beam drafts"),
+        ("--reset-every 10", "--reset-every changes nothing in drafts that are not longer; raise --length or lower"),
         ("--length 40 --reset-every 10 --verify 3", "--verify changes nothing with --reset-every; leave one of them"),
-        ("--length 40 --reset-every 10 --end-below .2", "--end-below changes nothing with --reset-every"),
     ],
 )
 def test_a_flag_that_would_change_nothing_is_refused(arguments: str, said: str) -> None:

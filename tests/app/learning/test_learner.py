@@ -22,12 +22,12 @@ import psutil
 import pytest
 
 from app.learning import child as learner_child
-from app.learning.child import Commands, Order, Stopped, answers
-from app.learning.learner import COMMAND, KNOWN, QUIET, STOPPED, TOO_LITTLE, Learner
+from app.learning.child import Order, answers
+from app.learning.learner import KNOWN, QUIET, STOPPED, TOO_LITTLE, Learner
 from app.options import typist
 from app.service.background import learner_for, resume_learning
 from core.adapters import Adapters
-from core.errors import InputError, PolydraftError
+from core.errors import InputError
 from core.models import hf
 from core.models.adapter import load, read_tensors
 from core.ngram.personal import PersonalStore
@@ -226,14 +226,6 @@ def test_one_store_after_the_other(trained: Callable[..., Trained]) -> None:
     one.learner.start("work")
     one.learner.stop("me")
     one.until(lambda row: row["share"], "work")
-
-
-def test_too_little_text_is_refused_at_the_click(trained: Callable[..., Trained]) -> None:
-    one = trained(WAITS)
-    one.tokens = 100
-    with pytest.raises(InputError, match="too few"):
-        one.learner.start("me")
-    assert one.learner.trainings() == []
 
 
 def test_when_text_is_forgotten_it_learns_again_from_what_is_left(trained: Callable[..., Trained]) -> None:
@@ -435,29 +427,6 @@ def test_a_pause_stops_the_clock_and_the_end_of_the_input_stops_the_training(mon
     thread.join(10)
     assert got == [{"stopped": True}]
     assert closed == [True]
-
-
-def test_an_error_of_ours_is_a_sentence() -> None:
-    lines, _ = said(ORDER)
-
-    def training(*_: Any) -> Generator[Any]:
-        raise PolydraftError("There is too little text.")
-        yield
-
-    assert list(answers(lines, training)) == [{"refused": "There is too little text."}]
-
-
-def test_commands_end_in_an_exception_for_the_training() -> None:
-    commands = Commands()
-    commands.check_cancelled()
-    commands.listen(iter(["pause"]))
-    with pytest.raises(Stopped):
-        commands.check_cancelled()
-
-
-def test_the_servers_command_runs_the_process() -> None:
-    refused = subprocess.run(COMMAND, input='{"store": "me.sqlite", "unknown": 1}\n', capture_output=True, text=True)
-    assert "Order.__init__() got an unexpected keyword argument 'unknown'" in refused.stderr
 
 
 def test_an_order_of_the_server_makes_an_adapter_that_drafts_can_use(

@@ -97,13 +97,7 @@ def test_errors_anywhere_leave_other_tabs_drafts_unchanged(model: TorchModel, mo
         monkeypatch.setattr(owner, name, call)
 
     places = [(TorchModel, "_forward"), (TorchModel, "_place"), (Driven, "rows"), (Driven, "advance")]
-    places += [
-        (Driven, "close"),
-        (Healer, "plan"),
-        (Sequence, "fork"),
-        (Sequence, "_note"),
-        (engine, "stats_event"),
-    ]
+    places += [(Driven, "close"), (Healer, "plan"), (Sequence, "fork"), (Sequence, "_note"), (engine, "stats_event")]
     for owner, name in places:
         flaky(owner, name)
     errors = 0

@@ -218,12 +218,6 @@ def test_the_log_of_a_failed_route_repeats_no_text(caplog: pytest.LogCaptureFixt
     assert text not in caplog.text
 
 
-def test_status_and_leave(site: Site) -> None:
-    assert json.loads(site.ask("GET", "/api/status")[1])["ready"] is True
-    assert site.ask("POST", "/api/leave", {"tab": "x"})[0].status == 200
-    assert site.ask("POST", "/api/leave", {})[0].status == 422
-
-
 def test_the_page_and_its_files(site: Site) -> None:
     response, content = site.ask("GET", "/")
     assert response.status == 200

@@ -122,8 +122,7 @@ class Editor:
     def put(self, text: str, caret: int | None = None) -> None:
         """Text in one go, the caret at `caret` (default: the end)."""
         self.box.evaluate(
-            "(box, text) => { box.value = text; box.dispatchEvent(new Event('input', {bubbles: true})) }",
-            text,
+            "(box, text) => { box.value = text; box.dispatchEvent(new Event('input', {bubbles: true})) }", text
         )
         if caret is not None:
             self.box.evaluate("(box, at) => box.setSelectionRange(at, at)", caret)
@@ -655,8 +654,7 @@ def test_a_phone_is_told_to_tap_a_tap_takes_a_draft_or_its_words_up_to_one_and_w
         client = context.new_cdp_session(editor.page)
         for text in ("w", "we", "wen", "went"):
             client.send(
-                "Input.imeSetComposition",
-                {"text": text, "selectionStart": len(text), "selectionEnd": len(text)},
+                "Input.imeSetComposition", {"text": text, "selectionStart": len(text), "selectionEnd": len(text)}
             )
         editor.wait_for_drafts(MARKET, RIVER, HOME)
         editor.read()

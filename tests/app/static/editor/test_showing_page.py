@@ -175,8 +175,7 @@ def test_nothing_is_displayed_while_keys_come_if_the_writer_wants_drafts_on_dema
         page.write(text[-1])
         if when == "pause":  # drafts are computed at every key, and only their display waits
             page.wait(
-                lambda text=text: text in [each["before"] for each in page.fake.requests],
-                "the request of the last key",
+                lambda text=text: text in [each["before"] for each in page.fake.requests], "the request of the last key"
             )
             assert page.drafts() == []
             page.wait_for_drafts(HOUSE, HILL, ROAD)
@@ -290,9 +289,7 @@ def test_always_on_the_line_is_a_choice_that_stays(page: Editor) -> None:
     expect(page.page.get_by_label("Show drafts")).to_have_value("always")
 
 
-def test_the_writers_numbers_are_measured_seen_and_reset_and_in_incognito_nothing_is_measured(
-    page: Editor,
-) -> None:
+def test_the_writers_numbers_are_measured_seen_and_reset_and_in_incognito_nothing_is_measured(page: Editor) -> None:
     choose(page, "always")
     page.put(BEFORE[:-2])
     for letter in "nt":
