@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Locator, expect
+from playwright.sync_api import BrowserContext, Locator, expect
 
 from app.service.service import DraftService
 from app.web.site import create_app
@@ -69,62 +69,76 @@ def opened(editor: Editor) -> Locator:
     return dialog
 
 
-def test_the_first_screen_says_what_a_larger_model_would_change(editor: Editor, hub: FakeHub) -> None:
+def test_the_first_screen_says_what_a_larger_model_would_change_until_one_writes_or_closes_the_line(
+    editor: Editor, hub: FakeHub
+) -> None:
     expect(line(editor)).to_contain_text("A larger model makes fewer mistakes and takes a little longer.")
     expect(line(editor)).to_contain_text("Get one, 200 MB…")
     editor.write("a")
     expect(line(editor)).to_be_hidden()
     editor.press("Backspace")
     expect(line(editor)).to_be_visible()
-    assert not hub.asked and editor.errors == []
-
-
-def test_the_line_is_closed_once(editor: Editor) -> None:
     line(editor).get_by_role("button", name="Do not show this again").click()
     expect(line(editor)).to_be_hidden()
     with editor.page.expect_response("**/api/status"):
         editor.reload()
     time.sleep(0.3)
     expect(line(editor)).to_be_hidden()
+    assert not hub.asked and editor.errors == []
 
 
-def test_no_line_where_no_larger_model_suits(browser: Browser, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_where_no_larger_model_suits(
+    context: BrowserContext, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recommended, "RECOMMENDED", (HUGE,))
-    with browser.new_context() as context:
-        page = context.new_page()
-        with page.expect_response("**/api/models/recommended"):
-            editor = Editor(page, FakeDrafts()).open(url)
-        expect(line(editor)).to_be_hidden()
-        editor.open_settings()
-        page.locator("[data-do=more]").click()
-        page.get_by_role("button", name="Change…").click()
-        expect(page.get_by_text("None of the larger models that Polydraft knows suits this computer")).to_be_visible()
-        expect(page.get_by_role("button", name="Download")).to_have_count(0)
+    page = context.new_page()
+    with page.expect_response("**/api/models/recommended"):
+        editor = Editor(page, FakeDrafts()).open(url)
+    expect(line(editor)).to_be_hidden()
+    editor.open_settings()
+    page.locator("[data-do=more]").click()
+    page.get_by_role("button", name="Change…").click()
+    expect(page.get_by_text("None of the larger models that Polydraft knows suits this computer")).to_be_visible()
+    expect(page.get_by_role("button", name="Download")).to_have_count(0)
 
 
 def test_one_button_downloads_stops_resumes_and_uses_a_model(editor: Editor, hub: FakeHub) -> None:
-    hub.pause = 0.01
     dialog = opened(editor)
     row = dialog.get_by_role("listitem").filter(has_text="For tests.")
     expect(row).to_contain_text("200 MB · about 160 ms a key")
     expect(dialog).to_contain_text(f"connects to {hub.url.split('//')[1]} and gets the file")
     expect(dialog.get_by_text("Huge")).to_have_count(0)
     assert not hub.asked, "nothing connects before the click"
-    row.get_by_role("button", name="Download Tiny").click()
+    hub.fails = "page"
+    download = row.get_by_role("button", name="Download Tiny")
+    download.click()
+    expect(dialog.locator(".md-failed")).to_contain_text("answered with a web page")
+
+    hub.fails, hub.pause = "", 0.02
+    download.click()
+    expect(dialog.locator(".md-failed")).to_have_count(0)
     expect(row).to_contain_text(" of 24.0 MB")
     expect(row.get_by_role("progressbar", name="Download of Tiny")).to_be_visible()
+    editor.press("Escape")
+    expect(line(editor)).to_contain_text("Tiny is being downloaded.")
+    editor.page.reload()
+    opened(editor)
     row.get_by_role("button", name="Stop Tiny").click()
     resume = row.get_by_role("button", name="Resume Tiny")
     expect(resume).to_be_focused()
     expect(row).to_contain_text("are on this computer")
-    hub.pause = 0
+    hub.pause = 0.002
     resume.click()
-    use = row.get_by_role("button", name="Use Tiny")
-    expect(use).to_be_visible()
+    editor.press("Escape")
+    expect(editor.page.get_by_text("Tiny is downloaded. To use it: Settings, Model, Change…")).to_be_visible()
     assert hub.ranges[0] is None and str(hub.ranges[1]).startswith("bytes=")
     path = on_machine.models_folder() / "tiny.Q8_0.gguf"
     assert path.read_bytes() == FILE
-    use.click()
+
+    editor.open_settings()
+    editor.page.locator("[data-do=more]").click()
+    editor.page.get_by_role("button", name="Change…").click()
+    row.get_by_role("button", name="Use Tiny").click()
     expect(dialog).to_contain_text("Tiny drafts now, until Polydraft is closed.")
     expect(dialog).to_contain_text(f"To start with it: polydraft --model {path}")
     expect(dialog.locator(".md-serving")).to_contain_text("tiny.Q8_0")
@@ -133,44 +147,24 @@ def test_one_button_downloads_stops_resumes_and_uses_a_model(editor: Editor, hub
     assert editor.errors == []
 
 
-def test_a_download_goes_on_while_one_writes_and_says_when_it_is_there(editor: Editor, hub: FakeHub) -> None:
-    hub.pause = 0.005
-    opened(editor).get_by_role("button", name="Download Tiny").click()
-    expect(editor.page.get_by_role("button", name="Stop Tiny")).to_be_visible()
-    editor.press("Escape")
-    expect(line(editor)).to_contain_text("Tiny is being downloaded.")
-    editor.page.reload()
-    dialog = opened(editor)
-    expect(dialog.get_by_role("button", name="Stop Tiny")).to_be_visible()
-    editor.press("Escape")
-    expect(editor.page.get_by_text("Tiny is downloaded. To use it: Settings, Model, Change…")).to_be_visible()
-
-
-def test_what_fails_is_said_in_the_row_and_can_be_tried_again(editor: Editor, hub: FakeHub) -> None:
-    hub.fails = "page"
-    dialog = opened(editor)
-    dialog.get_by_role("button", name="Download Tiny").click()
-    expect(dialog.locator(".md-failed")).to_contain_text("answered with a web page")
-    hub.fails = ""
-    dialog.get_by_role("button", name="Download Tiny").click()
-    expect(dialog.get_by_role("button", name="Use Tiny")).to_be_visible()
-    expect(dialog.locator(".md-failed")).to_have_count(0)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 768, 1280])
-def test_it_fits_and_is_accessible(browser: Browser, url: str, hub: FakeHub, width: int, scheme: Any) -> None:
+def test_it_fits_and_is_accessible(editor: Editor, hub: FakeHub) -> None:
     hub.pause = 0.05
-    with browser.new_context(viewport={"width": width, "height": 740}, color_scheme=scheme) as context:
-        editor = Editor(context.new_page(), FakeDrafts()).open(url)
-        expect(line(editor)).to_be_in_viewport(ratio=1)
-        found = Axe().run(editor.page, context=".pd-below")
+    page = editor.page
+
+    def looked(part: str) -> None:
+        found = Axe().run(page, context=part)
         assert not found.response["violations"], found.generate_report()
-        dialog = opened(editor)
-        dialog.get_by_role("button", name="Download Tiny").click()
-        expect(dialog.get_by_role("progressbar")).to_be_visible()
-        dialog.locator("summary").click()
+
+    page.set_viewport_size({"width": 360, "height": 740})
+    expect(line(editor)).to_be_in_viewport(ratio=1)
+    looked(".pd-below")
+    dialog = opened(editor)
+    dialog.get_by_role("button", name="Download Tiny").click()
+    expect(dialog.get_by_role("progressbar")).to_be_visible()
+    dialog.locator("summary").click()
+    for width, scheme in ((360, "dark"), (1280, "light")):
+        page.set_viewport_size({"width": width, "height": 740})
+        page.emulate_media(color_scheme=cast(Any, scheme), reduced_motion="reduce")
         assert dialog.evaluate("dialog => dialog.scrollWidth <= dialog.clientWidth")
-        found = Axe().run(editor.page, context=".pd-models")
-        assert not found.response["violations"], found.generate_report()
-        dialog.get_by_role("button", name="Stop Tiny").click()
+        looked(".pd-models")
+    dialog.get_by_role("button", name="Stop Tiny").click()
