@@ -39,11 +39,11 @@ def test_no_taking_at_any_moment_inserts_another_text_than_stood_there_200_ms_be
 ) -> None:
     """With the real keys, clicks and answers; taking.test.mjs tries thousands without a page."""
     page.page.evaluate("(when) => polydraft.showing.choose(when)", when)
-    did = page.page.evaluate(TAKINGS, [7, 100, when == "time"])
+    did = page.page.evaluate(TAKINGS, [7, 40, when == "time"])
     assert did["wrong"] == [], did["wrong"][0]
     assert did["shrunk"] == [], did["shrunk"][0]
-    assert did["counts"]["inserted"] > 30, did["counts"]
-    assert did["counts"]["refused"] > 10, did["counts"]
+    assert did["counts"]["inserted"] > 12, did["counts"]
+    assert did["counts"]["refused"] > 4, did["counts"]
 
 
 # Presses a key as soon as the first row shows another text.
@@ -61,12 +61,11 @@ AT_CHANGE = """(key) => {
 }"""
 
 TAB = {"key": "Tab", "code": "Tab"}
-WORD = {"key": "ArrowRight", "code": "ArrowRight", "ctrlKey": True}
 FIRST = {"key": "1", "code": "Digit1", "altKey": True}
 
 
 def test_what_grows_when_the_key_comes_is_a_draft_afterwards_for_each_key(page: Editor) -> None:
-    for n, key in enumerate((TAB, WORD, FIRST)):
+    for n, key in enumerate((TAB, FIRST)):
         text = f"{n} {BEFORE}"
         drafting(page, text)
         page.page.evaluate(AT_CHANGE, key)
@@ -160,12 +159,6 @@ def test_after_two_seconds_without_an_answer_rows_are_dim_and_a_word_says_slow_u
     page.fake.held_after = None
     expect(slow).to_be_hidden()
     page.wait(lambda: opacity(page) == 1, "rows as usual")
-    page.fake.held_after = 0
-    page.write("x")
-    expect(slow).to_be_visible()
-    page.press("Escape")  # nobody waits any more
-    expect(slow).to_be_hidden()
-    page.fake.held_after = None
 
 
 def test_where_text_follows_the_word_stands_in_the_line_of_the_caret_also_while_the_text_scrolls(page: Editor) -> None:
