@@ -1,14 +1,20 @@
-"""Documents that a store refuses, in real Chromium: each is shown with the reason, no text is lost."""
+"""Documents that a store refuses, or whose server sleeps, in real Chromium: each is shown with the reason, no text is lost."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Request, Route, expect
+from playwright.sync_api import BrowserContext, Request, Route, expect
 
 from app.documents.folder import DocumentFolder, Entry
 from app.documents.notes import MOST_BACKGROUND
@@ -39,7 +45,8 @@ from tests.app.static.documents.test_documents_page import (
     write_new,
 )
 from tests.app.static.editor.test_page import Editor
-from tests.fake_drafts import Server
+from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server
+from tests.paths import ROOT
 
 __all__ = ["context", "editor", "fake", "folder", "server", "shared", "tab"]  # fixtures
 
@@ -322,3 +329,67 @@ def test_a_background_that_is_too_long_says_so_and_the_earlier_one_stays(editor:
     editor.reload()
     assert len(editor.page.evaluate("polydraft.documents.current.background")) == MOST_BACKGROUND
     assert titles(editor) == ["Dear Ms Hollis,"]
+
+
+# ---------------------------------------------------------------- a server that sleeps
+
+WALKED = "The keeper walked"
+IDLE = 1  # seconds after which the server closes idle connections; all its timers are due when it wakes
+
+SERVES = """
+    import functools, sys
+    from pathlib import Path
+    from tests import fake_drafts
+    from tests.fake_drafts import FakeDrafts, Server, create_app
+
+    fake_drafts.configured = functools.partial(fake_drafts.configured, timeout_keep_alive=int(sys.argv[2]))
+    server = Server(create_app(FakeDrafts(step_s=0.2), documents=Path(sys.argv[1])))
+    print(server.url, flush=True)
+    server.thread.join()
+"""
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A server in a process of its own, which writes its address. A draft takes more than a second."""
+    command = [sys.executable, "-c", textwrap.dedent(SERVES), str(tmp_path / "documents"), str(IDLE)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot stop a process")
+def test_after_a_sleep_in_the_middle_of_a_stream_the_page_goes_on_and_loses_nothing(
+    sleeper: subprocess.Popen[str], context: BrowserContext, tmp_path: Path
+) -> None:
+    assert sleeper.stdout
+    editor = Editor(context.new_page(), FakeDrafts()).open(sleeper.stdout.readline().strip())
+    write_new(editor, WALKED)
+    keep_as(editor, "as files on this computer")
+    editor.page.get_by_role("button", name="Close").first.click()
+    editor.press("Control+End")
+    editor.write("e")
+    editor.wait(lambda: editor.drafts(), "the first words")
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    editor.page.wait_for_timeout(500)
+    before = editor.drafts()
+    os.kill(sleeper.pid, signal.SIGCONT)
+    editor.wait_for_drafts(MARKET, RIVER, HOME)  # the same stream went on
+    assert before != editor.drafts()
+    editor.write("d")
+    editor.wait(lambda: editor.drafts(), "the first words")
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    editor.write(" on and on")
+    assert editor.text == WALKED + "ed on and on"
+    editor.page.wait_for_timeout(2000 * IDLE)
+    os.kill(sleeper.pid, signal.SIGCONT)
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    saved(editor)
+    file = tmp_path / "documents" / f"{WALKED}ed on and on.txt"
+    editor.wait(
+        lambda: file.exists() and file.read_text("utf-8") == WALKED + "ed on and on", "the whole text in its file"
+    )
+    expect(editor.page.get_by_role("alert")).to_be_hidden()
+    assert editor.errors == []

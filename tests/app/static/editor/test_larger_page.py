@@ -1,7 +1,9 @@
-"""The line about larger models on the first screen, and their download in the choice of the model, in Chromium."""
+"""The choice of the model in Chromium: the line about larger ones on the first screen, their download, the models of this
+computer, and the field for one where none is loaded."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +15,19 @@ from playwright.sync_api import BrowserContext, Locator, expect
 
 from app.service.service import DraftService
 from app.web.site import create_app
+from core.autocomplete import Autocomplete
+from core.errors import ModelNotFound
 from core.models import on_machine, recommended
 from core.models.costs import CostCurve
 from core.models.recommended import Recommended
 from tests.app.static.editor.test_page import Editor
+from tests.app.web.routes.test_model_file import GOOD, alone, server
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import FakeDrafts, Server
 from tests.fake_hub import FILE, FakeHub, hub_of_the_page
+from tests.tiny_gguf import tiny
 
+__all__ = ["alone", "server"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 ABOUT = 200_000_000  # bytes that the list states: larger than the default model
@@ -35,16 +42,18 @@ def hub(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> Iterator[FakeHub]
         yield hub
 
 
+def timed() -> FakeAutocomplete:
+    """A model whose rows were timed."""
+    drafting = FakeAutocomplete()
+    drafting.row_costs = CostCurve((1, 4), (5.0, 8.0))
+    return drafting
+
+
 @pytest.fixture
 def url(hub: FakeHub) -> Iterator[str]:
     """The real server over a scripted model, as a new user starts it."""
 
-    def load(name: str, precision: str = "auto") -> Any:
-        drafting = FakeAutocomplete()
-        drafting.row_costs = CostCurve((1, 4), (5.0, 8.0))
-        return drafting.real()
-
-    service = DraftService(load, "default", pace=0)
+    service = DraftService(lambda *_: timed().real(), "default", pace=0)
     service.start()
     server = Server(create_app(service))
     yield server.url
@@ -67,6 +76,14 @@ def opened(editor: Editor) -> Locator:
     dialog = editor.page.get_by_role("dialog", name="Model")
     expect(dialog.get_by_role("heading", name="Larger models")).to_be_visible()
     return dialog
+
+
+def by_settings(editor: Editor) -> Locator:
+    """The same, by the settings."""
+    editor.open_settings()
+    editor.page.locator("[data-do=more]").click()
+    editor.page.get_by_role("button", name="Change…").click()
+    return editor.page.get_by_role("dialog", name="Model")
 
 
 def test_the_first_screen_says_what_a_larger_model_would_change_until_one_writes_or_closes_the_line(
@@ -95,9 +112,7 @@ def test_no_line_where_no_larger_model_suits(
     with page.expect_response("**/api/models/recommended"):
         editor = Editor(page, FakeDrafts()).open(url)
     expect(line(editor)).to_be_hidden()
-    editor.open_settings()
-    page.locator("[data-do=more]").click()
-    page.get_by_role("button", name="Change…").click()
+    by_settings(editor)
     expect(page.get_by_text("None of the larger models that Polydraft knows suits this computer")).to_be_visible()
     expect(page.get_by_role("button", name="Download")).to_have_count(0)
 
@@ -135,9 +150,7 @@ def test_one_button_downloads_stops_resumes_and_uses_a_model(editor: Editor, hub
     path = on_machine.models_folder() / "tiny.Q8_0.gguf"
     assert path.read_bytes() == FILE
 
-    editor.open_settings()
-    editor.page.locator("[data-do=more]").click()
-    editor.page.get_by_role("button", name="Change…").click()
+    by_settings(editor)
     row.get_by_role("button", name="Use Tiny").click()
     expect(dialog).to_contain_text("Tiny drafts now, until Polydraft is closed.")
     expect(dialog).to_contain_text(f"To start with it: polydraft --model {path}")
@@ -168,3 +181,71 @@ def test_it_fits_and_is_accessible(editor: Editor, hub: FakeHub) -> None:
         assert dialog.evaluate("dialog => dialog.scrollWidth <= dialog.clientWidth")
         looked(".pd-models")
     dialog.get_by_role("button", name="Stop Tiny").click()
+
+
+# ---------------------------------------------------------------- a model of this computer
+
+
+def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(context: BrowserContext, alone: Path) -> None:
+    (alone / "newer.gguf").write_bytes(tiny().written())
+    (alone / "broken.gguf").write_bytes(b"x")
+    (alone.parent / "ollama").mkdir()
+    (alone.parent / "ollama" / "other.gguf").write_bytes(b"x")
+    ready = threading.Event()
+
+    def by_name(name: str, precision: str = "auto") -> Autocomplete:
+        if precision == "file":
+            raise ModelNotFound(f"{name} is not there with exact numbers.")
+        if name == "default":
+            return timed().real()
+        if name.endswith("broken.gguf"):
+            raise ModelNotFound(f"{name} is no model file.")
+        ready.wait(20)
+        newer = FakeAutocomplete()
+        newer.model.name = "Newer"
+        return newer.real()
+
+    service = DraftService(by_name, "default", pace=0)
+    service.start()
+    server = Server(create_app(service))
+    editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
+    dialog = by_settings(editor)
+    listed = dialog.get_by_role("list", name="Models", exact=True).get_by_role("listitem")
+    expect(listed).to_have_count(4)
+    expect(listed.last).to_contain_text("of Ollama")
+    expect(listed.first).to_contain_text("drafting now")
+    expect(listed.first).to_contain_text("Q4_1 · llama · compiled · about 77 ms a key")
+    expect(listed.nth(1)).to_contain_text("It is not a GGUF file")
+    expect(listed.nth(2)).to_contain_text("Q8_0 · llama · compiled")
+    dialog.get_by_role("button", name="Load broken").click()
+    expect(dialog.get_by_text("broken.gguf is no model file.")).to_be_visible()
+    dialog.get_by_role("checkbox", name="Exact numbers").check()
+    dialog.get_by_role("button", name="Load newer").click()
+    expect(dialog.get_by_text("newer.gguf is not there with exact numbers.")).to_be_visible()
+    dialog.get_by_role("checkbox", name="Exact numbers").uncheck()
+    dialog.get_by_role("button", name="Load newer").click()
+    expect(dialog.get_by_text("The model is being loaded.")).to_be_visible()
+    assert service.status()["model"] == "Scripted"  # it goes on drafting
+    ready.set()
+    expect(listed.nth(2)).to_contain_text("drafting now")
+    expect(editor.page.locator(".pd-model")).to_contain_text("Newer")
+    assert editor.errors == []
+    server.stop()
+    service.close()
+
+
+def test_the_field_loads_another_model_and_goes(context: BrowserContext, server: Server) -> None:
+    editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
+    field = editor.page.get_by_role("textbox", name="Model file")
+    expect(field).to_be_visible()
+    expect(editor.page.get_by_role("group", name="Status")).to_contain_text("There is no model at gone.gguf.")
+    field.fill("/models/bad.gguf")
+    field.press("Enter")
+    expect(editor.page.get_by_text("There is no model at /models/bad.gguf.")).to_be_visible()
+    field.fill(GOOD)
+    editor.page.get_by_role("button", name="Load").click()
+    expect(field).to_have_count(0)
+    editor.box.focus()
+    editor.write("Once")
+    editor.wait(lambda: len(editor.drafts()) == 3, "drafts of the new model")
+    assert editor.errors == []
