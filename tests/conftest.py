@@ -64,12 +64,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Files that take longest: begun first, they do not keep one process busy when the others are done. Those of browsers
 # and servers, which often wait, alternate with those that compute.
 LONGEST = """
-    commands documents_page page sampling_page learn stores_page app access_page disk long_page
-    ngram_interruption incognito native engine_errors guard_page speculative server lsp_start personal_store learner
-    start ngram_cluster gguf rounded hostile_files gguf_tokenizers lsp cli torch_model taking_page
-    showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts larger_page samplers
-    recurrent_models silent_files personal_large base_store trie_check probe serve guard
-    superposed arc earned adapter coded families autocomplete structure contributing downloads hub
+    commands documents_page page sampling_page learn stores_page refused_page app access_page disk long_page
+    ngram_interruption incognito native engine_errors guard_page larger_page speculative server lsp_start
+    personal_store learner start ngram_cluster gguf rounded hostile_files gguf_tokenizers lsp cli torch_model
+    taking_page showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts samplers
+    recurrent_models silent_files personal_large base_store trie_check probe serve guard superposed arc earned
+    adapter coded families autocomplete structure contributing downloads hub
 """
 
 

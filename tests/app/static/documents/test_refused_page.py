@@ -1,4 +1,4 @@
-"""Documents that a store refuses, or whose server sleeps, in real Chromium: each is shown with the reason, no text is lost."""
+"""Documents that a store refuses, or whose server sleeps, in real Chromium: the page says why, and no text is lost."""
 
 from __future__ import annotations
 

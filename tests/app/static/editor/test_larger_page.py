@@ -1,5 +1,5 @@
-"""The choice of the model in Chromium: the line about larger ones on the first screen, their download, the models of this
-computer, and the field for one where none is loaded."""
+"""The choice of the model in Chromium: the line about larger ones on the first screen, their download, the models of
+this computer, and the field for one where none is loaded."""
 
 from __future__ import annotations
 

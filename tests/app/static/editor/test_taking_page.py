@@ -139,29 +139,16 @@ def test_grey_text_and_rows_that_no_longer_fit_are_hidden_before_the_next_frame_
     assert page.ghost() == HOME.removeprefix(" h")  # back where it agrees
 
 
-def test_after_two_seconds_without_an_answer_rows_are_dim_and_a_word_says_slow_until_one_comes(page: Editor) -> None:
-    slow = page.page.get_by_text("Slow …")
+def test_while_the_server_is_slow_rows_are_dim_and_where_text_follows_a_word_stands_in_the_line_of_the_caret(
+    page: Editor,
+) -> None:
+    """slow.test.mjs has when; here also while the text scrolls."""
     page.enter(BEFORE)
     page.wait_for_drafts(MARKET, RIVER, HOME)
-    page.fake.held_after = 0
-    began = page.page.evaluate("performance.now()")
-    page.page.evaluate(
-        "new MutationObserver(() => window.slowAt ??= performance.now())"
-        ".observe(document.querySelector('.pd-slow'), { attributes: true })"
-    )
-    for letter in " to the":  # each replaces the request, and none is answered
-        page.write(letter)
-        page.page.wait_for_timeout(150)
-    expect(slow).to_be_visible()
-    assert page.page.evaluate("slowAt") - began >= 1900
-    assert page.drafts() == [MARKET.removeprefix(" to the"), RIVER.removeprefix(" to the")]
+    page.page.evaluate("polydraft.editor.slow.show(true)")
     assert opacity(page) == 0.5
-    page.fake.held_after = None
-    expect(slow).to_be_hidden()
-    page.wait(lambda: opacity(page) == 1, "rows as usual")
-
-
-def test_where_text_follows_the_word_stands_in_the_line_of_the_caret_also_while_the_text_scrolls(page: Editor) -> None:
+    page.page.evaluate("polydraft.editor.slow.show(false)")
+    assert opacity(page) == 1
     lines = "It was late when the bell rang, and nobody came.\n" * 40
     page.put(lines + BEFORE + "\n" + lines, caret=len(lines + BEFORE))
     page.box.evaluate("box => { box.blur(); box.focus() }")  # which scrolls to the caret

@@ -1,5 +1,5 @@
-"""The token, the page's policy, and the code that pairs an extension, in real Chromium: who gets in, what the page requests,
-and what the policy blocks."""
+"""The token, the page's policy, and the code that pairs an extension, in real Chromium: who gets in, what the page
+requests, and what the policy blocks."""
 
 from __future__ import annotations
 
