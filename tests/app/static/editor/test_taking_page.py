@@ -145,10 +145,10 @@ def test_while_the_server_is_slow_rows_are_dim_and_where_text_follows_a_word_sta
     """slow.test.mjs has when; here also while the text scrolls."""
     page.enter(BEFORE)
     page.wait_for_drafts(MARKET, RIVER, HOME)
-    page.page.evaluate("polydraft.editor.slow.show(true)")
-    assert opacity(page) == 0.5
-    page.page.evaluate("polydraft.editor.slow.show(false)")
-    assert opacity(page) == 1
+    page.page.evaluate("document.querySelector('#pd').toggleAttribute('data-slow', true)")
+    page.wait(lambda: opacity(page) == 0.5, "dim rows")
+    page.page.evaluate("document.querySelector('#pd').toggleAttribute('data-slow', false)")
+    page.wait(lambda: opacity(page) == 1, "rows as usual")
     lines = "It was late when the bell rang, and nobody came.\n" * 40
     page.put(lines + BEFORE + "\n" + lines, caret=len(lines + BEFORE))
     page.box.evaluate("box => { box.blur(); box.focus() }")  # which scrolls to the caret
