@@ -234,10 +234,10 @@ def test_a_tab_that_left_leaves_nothing_of_its_text(tiny_file: Path) -> None:
     assert json.loads(done.stdout) == [[], []]
 
 
-def test_200_live_tabs_are_all_answered_and_the_cache_stays_within_its_limit_while_their_texts_grow(
+def test_100_live_tabs_are_all_answered_and_the_cache_stays_within_its_limit_while_their_texts_grow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tabs, positions = 200, 20_000  # room for all of the short texts, and for forty of the long ones
+    tabs, positions = 100, 10_000  # room for all of the short texts, and for twenty of the long ones
     path = tmp_path / "tiny.gguf"
     path.write_bytes(tiny(context=1024).written())
     monkeypatch.setattr("core.models.memory.CACHE_POSITIONS", positions)
