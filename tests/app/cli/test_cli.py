@@ -75,26 +75,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeAutocomplete:
     return made
 
 
-def polydraft(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The program itself, in a process of its own."""
-    command = [sys.executable, "-m", "app.cli.main", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=240, env={**os.environ, **environment}, check=False
-    )
-
-
 def said(result: Any) -> str:
     """What the user reads of an error, without the frame around it."""
     return re.sub(r"[│╭╮╰╯─\s]+", " ", result.stderr)
 
 
 # --- help --------------------------------------------------------------------------------------------------
-
-
-def test_python_m_has_the_measurements_of_a_checkout() -> None:
-    result = polydraft("bench", "--help", COLUMNS="200")
-    assert result.returncode == 0
-    assert "keystroke" in result.stdout
 
 
 def test_the_first_help_names_every_command() -> None:
@@ -201,12 +187,6 @@ def test_notices_go_to_stderr(fake: FakeAutocomplete) -> None:
     result = runner.invoke(app, ["complete", "T", "--json"])
     assert result.stderr == "llama.cpp is not available.\n"
     json.loads(result.stdout)
-
-
-@pytest.mark.parametrize("text", ["a\x00b", "שלום", "👩‍👩‍👧", "\n" * 1000, ""])
-def test_any_text_is_passed_on_as_it_is(fake: FakeAutocomplete, text: str) -> None:
-    assert runner.invoke(app, ["complete", text, "--json"]).exit_code == 0
-    assert fake.asked["before"] == text
 
 
 def test_lone_surrogates_are_replaced_and_reported(fake: FakeAutocomplete) -> None:

@@ -155,12 +155,3 @@ def test_switches() -> None:
     listed = rows("stats", "--store", "me")[0]
     assert (listed["enabled"], listed["learning"]) == (False, True)
     assert "on or off" in ngram("switch", "maybe", "--store", "me", status=1)
-
-
-def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("1 2 3 4")
-    ngram("add", str(tmp_path / "a.txt"), "--store", "me")
-    said = ngram("export", "--store", "me", "--out", str(tmp_path / "a.txt" / "me.zst"), status=1)
-    assert said.startswith("Error: ")
-    assert said.count("\n") == 1
-    assert "a.txt" in said

@@ -14,11 +14,9 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.options import speculation
-from app.options.given import refuse_stores, settings_of
 from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.controls import DRAFTERS, SPECULATIONS
-from core.errors import OptionError
 from core.speculative import cost
 from core.speculative.calibration import Calibration, Constants, fingerprint
 from core.speculative.cost import CostCurve
@@ -133,12 +131,6 @@ def test_a_long_text_comes_in_stretches_between_resets() -> None:
     assert found == texts("--length", "60", "--reset-every", "10", "--k", "3", "--seed", "1")
 
 
-def test_plain_output_ends_with_the_tokens_of_a_pass() -> None:
-    lines = complete("--speculate", "lossless", "--k", "2", "--tree-size", "3").stdout.splitlines()
-    assert lines[0].split()[0] == "1"
-    assert "tokens a pass" in lines[-1]
-
-
 def test_costs_that_are_not_known_are_measured_first(loaded: Autocomplete, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[CostCurve] = []
     monkeypatch.setattr(cost, "known_curve", lambda _: None)
@@ -221,24 +213,6 @@ def test_settings_are_refused_by_name() -> None:
             DraftSettings.model_validate({"sampling": {"mode": "sampled", "speculation": speculation_}})
 
 
-def test_what_was_learnt_is_kept_by_setting_and_the_curve_measured_once(
-    loaded: Autocomplete, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: asked.append(1) or CostCurve((1,), (1.0,)))
-
-    def chosen(**sampling: Any) -> Any:
-        spec = {"mode": "lossless", "values": {"tree_size": 3}}
-        settings = DraftSettings.model_validate({"sampling": {"mode": "sampled", "speculation": spec} | sampling})
-        return speculation.chosen_by(loaded, settings)
-
-    first, again, other = chosen(), chosen(), chosen(rule="top-p")
-    assert first.by is again.by
-    assert other.by is not first.by
-    assert other.by.drafter is first.by.drafter
-    assert (first.tree_size, first.mode, len(asked)) == (3, "lossless", 1)
-
-
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -272,11 +246,3 @@ def test_the_catalogue_of_the_page_names_ways_drafters_and_what_is_missing(
     assert not missing["ngram"]
     assert missing["eagle3"]  # its head is for another model
     assert SimpleNamespace(**speculation.catalogue(None)).arc_missing == ""
-
-
-def test_personal_stores_have_an_effect_where_the_drafter_reads_them() -> None:
-    refuse_stores(settings_of({}, speculate="lossless", drafter="suffix"))
-    with pytest.raises(OptionError):
-        refuse_stores(settings_of({}, speculate="lossless", drafter="ngram"))
-    with pytest.raises(OptionError):
-        refuse_stores(settings_of({}, mode="sampled"))

@@ -122,12 +122,6 @@ def test_llama_vscode_gets_an_array_to_cycle_through(site: Editor) -> None:
     assert len(site.infill(prompt="Once", n_cmpl=9, n_predict=1)) == 9
 
 
-def test_the_whole_answer_is_had_where_no_fields_are_named(site: Editor) -> None:
-    answer = site.infill(prompt="Once", n_predict=3)
-    assert {"content", "stop", "model", "timings", "tokens_cached", "truncated"} <= set(answer)
-    assert answer["timings"]["predicted_n"] == 3
-
-
 def test_time_limits_cut_nothing_as_in_llama_server(site: Editor) -> None:
     """llama-server applies the second limit after a line break, with which a draft ends, and the first one not at all.
     The editor would cache a text that is cut to nothing."""

@@ -135,12 +135,6 @@ def test_a_text_ends_before_the_first_stop(site: Site, stream: bool) -> None:
     assert [choice.finish_reason for choice in found.choices] == ["stop", "stop"]
 
 
-def test_the_best_of_more_drafts(site: Site) -> None:
-    assert len(texts(site.complete(n=2, best_of=5, max_tokens=1))) == 2
-    assert site.autocomplete.latest.k == 5
-    assert "best_of is 1; at least n, 3" in site.refused(n=3, best_of=1).message
-
-
 def test_more_tokens_than_a_draft_can_have_give_the_longest(site: Site) -> None:
     assert len(site.complete(max_tokens=500).choices[0].text.split()) == 32
 
@@ -161,10 +155,6 @@ def test_logprobs_are_those_of_the_model(table: Site) -> None:
             exact = torch.log_softmax(model.after(model.tokenizer.encode(text)), 0)[ord(token) - FIRST]
             assert logprob == pytest.approx(float(exact), abs=1e-4)
             text += token
-
-
-def test_a_length_that_is_reached_is_told(table: Site) -> None:
-    assert {c.finish_reason for c in table.complete("abca", n=2, max_tokens=3, end_below=0.0).choices} == {"length"}
 
 
 def test_drawn_drafts_repeat_with_their_seed_alone(table: Site) -> None:
@@ -354,13 +344,3 @@ def test_a_stream_takes_nothing_back() -> None:
         assert now.startswith(sent)
         sent = now
         assert sent == ["", " a cat", " a cat", " a cat", text][step]
-
-
-def test_the_page_serves_the_same_routes() -> None:
-    made = Site(FakeAutocomplete(), page=True)
-    try:
-        assert texts(made.complete(n=2, max_tokens=1)) == [" one", " two"]
-        error = made.refused(n=0)
-        assert "n is 0; at least 1 is accepted." in error.message
-    finally:
-        made.close()

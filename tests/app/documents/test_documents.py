@@ -19,7 +19,6 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.documents import folder as documents
 from app.documents.folder import Changed, DocumentFolder, Entry
 from app.documents.notes import MOST_BACKGROUND, MOST_TITLE
 from app.web.routes.documents import add_routes
@@ -477,21 +476,6 @@ def test_a_document_goes_over_http_and_comes_back(client: TestClient) -> None:
     assert (gone.status_code, gone.json()["message"][:16]) == (404, "This document is")
 
 
-def test_a_document_is_read_and_written_without_the_notes_of_the_others(
-    folder: DocumentFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    entries = [folder.write(Entry(f"3fa9c2d1-{n:04}", title=f"Letter {n}"), f"Letter {n}.", None) for n in range(12)]
-    read: list[Path] = []
-    read_note, read_regular = documents.read_note, documents.read_regular
-    monkeypatch.setattr(documents, "read_note", lambda path: (read.append(path), read_note(path))[1])
-    monkeypatch.setattr(documents, "read_regular", lambda path, most: (read.append(path), read_regular(path, most))[1])
-    assert [folder.read(entry.id)[1] for entry in entries] == [f"Letter {n}." for n in range(12)]
-    assert len(read) == 2 * len(entries)
-    for entry in entries:
-        folder.write(entry, "Another.", entry.digest)
-    assert len(read) == 4 * len(entries)
-
-
 @pytest.mark.parametrize("letter", ["a", "語", "🦊", "\x01"])
 def test_a_background_has_one_limit_in_the_pages_unit(client: TestClient, letter: str) -> None:
     client.post("/api/documents/keep", json={"where": "files"})
@@ -508,15 +492,3 @@ def test_a_title_of_any_files_name_fits(client: TestClient) -> None:
     assert client.post("/api/documents/write", json={**RECORD, "title": "x" * MOST_TITLE}).status_code == 200
     refused = client.post("/api/documents/write", json={**RECORD, "title": "x" * (MOST_TITLE + 1)})
     assert (refused.status_code, refused.json()["message"]) == (422, "title is longer than 1000 characters.")
-
-
-def test_five_megabytes_fit_and_forty_arerefused(client: TestClient) -> None:
-    big = {**RECORD, "text": "word " * 1_000_000}
-    assert client.post("/api/documents/write", json=big).json()["words"] == 1_000_000
-    refused = client.post("/api/documents/write", json={**RECORD, "text": "x" * (33 << 20)})
-    assert (refused.status_code, refused.json()["message"]) == (413, "The request is larger than 32,768 kB.")
-
-
-def test_a_field_that_is_missing_is_named(client: TestClient) -> None:
-    refused = client.post("/api/documents/write", json={key: RECORD[key] for key in RECORD if key != "base"})
-    assert (refused.status_code, refused.json()["message"]) == (422, "base is missing.")

@@ -87,29 +87,6 @@ def test_nothing_connects_to_the_hub_before_the_click(hub: FakeHub, client: Test
     assert client.get("/api/models/download").json() is None and not hub.asked
 
 
-def test_the_speed_of_the_machine_is_measured_when_the_page_asks_for_it(hub: FakeHub) -> None:
-    class Timed(FakeAutocomplete):
-        def time_rows(self) -> Iterator[None]:
-            yield
-            self.row_costs = CostCurve((1, 4), (5.0, 8.0))
-
-    drafting = Timed()
-    drafting.model.compiled_as = "scripted"
-    service = DraftService(lambda *_: drafting.real(), "default", pace=0)
-    service.start()
-    with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
-        until(lambda: service.loaded)
-
-        def asked() -> Any:
-            return client.get("/api/models/recommended").json()
-
-        first = asked()
-        assert first["measuring"] and first["recommended"][0]["ms"] is None
-        later = until(lambda: found if not (found := asked())["measuring"] else None)
-        assert later["ms"] and later["recommended"][0]["ms"]
-    service.close()
-
-
 def default_bytes() -> int:
     from core.models.load import default_model_path
 

@@ -166,13 +166,6 @@ else:
         assert (one.ended()["message"], cleaned) == ("", ["me", "me"])
 
 
-def test_a_program_that_cannot_be_started_is_said(trained: Callable[..., Trained]) -> None:
-    one = trained("")
-    one.learner = Learner(one.order, one.gave_up.append, ["/nowhere/python"])
-    one.learner.start("me")
-    assert "cannot be started: No such file" in one.ended()["message"]
-
-
 def test_it_pauses_while_somebody_types_and_a_key_never_waits(trained: Callable[..., Trained]) -> None:
     one = trained(
         SAYS + "for line in sys.stdin:\n    say(stage=dict(description=line.strip(), share=0, left=None, curve=[]))"
@@ -191,15 +184,6 @@ def test_it_pauses_while_somebody_types_and_a_key_never_waits(trained: Callable[
     row = one.until(lambda row: row["description"] == "go")
     assert not row["paused"]
     assert time.monotonic() - began > 0.3
-
-
-def test_it_does_not_begin_while_somebody_types(trained: Callable[..., Trained]) -> None:
-    one = trained(WAITS, quiet=0.3)
-    one.learner.typed()
-    one.learner.start("me")
-    time.sleep(0.1)
-    assert one.now()["state"] == "waiting"
-    one.until(lambda row: row["state"] == "running")
 
 
 def test_one_click_stops_it_and_another_goes_on(trained: Callable[..., Trained]) -> None:
@@ -244,36 +228,6 @@ def test_when_text_is_forgotten_it_learns_again_from_what_is_left(trained: Calla
     one.learner.stop("me")
     one.ended()
     assert one.gave_up == ["me"]
-
-
-def test_text_that_another_program_removes_starts_the_training_anew(trained: Callable[..., Trained]) -> None:
-    one = trained(SAYS + "sys.stdin.readline()\nsay(refused='Text was forgotten.')")
-    one.learner.start("me")
-    one.until(lambda row: row["state"] == "running")
-    one.removals["me"] = 1
-    one.learner.typed()  # the script ends
-    one.until(lambda row: row["again"])
-    assert one.gave_up == []
-
-
-def test_too_little_text_left_is_said_and_not_tried_again(trained: Callable[..., Trained]) -> None:
-    one = trained(WAITS)
-    one.tokens = 100
-    one.learner.follow([one.row(relearning=True)])
-    row = one.ended()
-    assert (row["message"], row["again"]) == ("The store me has too few tokens.", True)
-    assert one.gave_up == ["me"]
-
-
-def test_a_store_that_is_deleted_is_no_longer_trained(trained: Callable[..., Trained]) -> None:
-    one = trained(WAITS)
-    one.learner.start("me")
-    one.learner.start("work")
-    one.until(lambda row: row["share"])
-    one.learner.drop("work")
-    one.learner.drop("me")
-    one.until(lambda row: not row)
-    assert one.learner.trainings() == []
 
 
 def test_the_server_takes_the_process_with_it(trained: Callable[..., Trained]) -> None:

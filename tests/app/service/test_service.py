@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,9 +18,8 @@ from app.service.jobs import Job
 from app.service.requests import DraftRequest, KeptDraft
 from app.service.service import DraftService
 from app.service.tabs import RESTED
-from core.ask import Ask
 from core.errors import ContextFull, InputError, ModelNotFound
-from tests.fake_autocomplete import FakeAutocomplete, FakeRow
+from tests.fake_autocomplete import FakeAutocomplete
 
 
 @contextmanager
@@ -288,14 +287,6 @@ def test_a_short_text_takes_no_long_one_out_of_the_cache() -> None:
         assert [c.before for c in fake.sessions[0].completions] == [long, long + "more"]
 
 
-def test_tabs_keep_their_sessions_to_themselves() -> None:
-    fake = FakeAutocomplete()
-    with running(fake) as service:
-        run(all_of(service.stream(ask("a", 1, "Once upon a time", length=1))))
-        run(all_of(service.stream(by_text("client", "Once upon a time", length=1))))
-        assert (fake.opened, fake.forked) == (2, 0)
-
-
 def test_closing_the_stream_stops_the_request() -> None:
     fake = FakeAutocomplete()
     fake.model.step_s = 0.005
@@ -432,22 +423,6 @@ def test_the_log_of_a_model_that_cannot_be_loaded_has_no_control_characters(capl
     assert "All is well." not in caplog.text.splitlines()
 
 
-def test_a_new_notice_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A server for programs has no page that shows it."""
-
-    async def scenario() -> None:
-        fake = FakeAutocomplete()
-        with running(fake) as service:
-            for n in range(1, 4):
-                if n == 2:
-                    fake.notice = "The store a\x1b[31m is not used: it is damaged."
-                await all_of(service.stream(ask("a", n)))
-
-    run(scenario())
-    said = [record.getMessage() for record in caplog.records if "is not used" in record.getMessage()]
-    assert said == [r"The store a\x1b[31m is not used: it is damaged."]
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -545,30 +520,6 @@ def test_a_session_that_has_not_been_used_for_long_frees_its_logits() -> None:
         return [session.rested for session in fake.sessions]
 
     assert run(rested()) == [True, True] + [False] * RESTED
-    engine.close()
-
-
-def test_a_pass_reads_a_part_of_a_long_text_while_others_wait() -> None:
-    fake = FakeAutocomplete()
-    engine = Engine(fake.real(), 0)
-
-    async def parts() -> list[int]:
-        long = Job(ask("a", 1))
-        engine.begin("a", long)
-        engine.begin("b", Job(ask("b", 1, length=30)))
-        read, left = [], list(range(200))
-        long.rows = cast(Any, [FakeRow("Once", left)])
-        long.drafting = cast(Any, fake.open().complete(Ask(before="Once", k=3, length=4)))
-        (tab,) = engine._tabs.named("a")
-        tab.running = True
-        while long.rows and len(long.rows[0].inputs) == len(left):
-            before = len(left)
-            engine.step()
-            left = list(long.rows[0].inputs) if long.rows else []
-            read.append(before - len(left))
-        return read
-
-    assert run(parts()) == [32] * 6 + [8]
     engine.close()
 
 

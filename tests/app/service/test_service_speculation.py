@@ -16,7 +16,6 @@ from app.service import engine
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
 from core.autocomplete import Autocomplete
-from core.errors import ContextFull
 from core.models import hf
 from core.models.adapter import Adapter, Result
 from core.models.base import LanguageModel
@@ -98,20 +97,6 @@ def test_costs_are_measured_between_the_drafts_and_kept(service: DraftService, c
         "corrected",
         "bonus",
     }
-
-
-def test_a_measurement_that_fails_is_begun_again(service: DraftService, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, failures = speculation.chore, iter([True])
-
-    def chore(autocomplete: Autocomplete) -> Iterator[None]:
-        if next(failures, False):
-            yield
-            raise ContextFull("There is no room, for a test.")
-        yield from real(autocomplete)
-
-    monkeypatch.setattr(speculation, "chore", chore)
-    events = settled(service, 1, asked({"mode": "lossless", "drafter": "ngram"}))
-    assert events[-2]["speculation"]["notice"] is None or "switched off" in events[-2]["speculation"]["notice"]
 
 
 def test_a_head_drafts_after_a_text_that_was_fed_before_it_was_chosen(

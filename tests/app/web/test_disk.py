@@ -193,8 +193,6 @@ class Disk:
 DRAFT = {"tab": "a", "n": 1, "before": "abc", "settings": {"length": 2}}
 PRESET = {"name": "mine", "rule": "top-p", "values": {"top_p": 0.5}, "drafting": {"tau": 0.5}}
 DOCUMENT = {"id": ID, "title": "a", "text": "b", "base": None, "caret": [0, 0], "private": [], "keys": {}}
-ARC = {"sampling": {"mode": "sampled", "speculation": {"mode": "arc"}}}
-
 # By route, in this order: those that remove come last. None: covered by tests of its own, because it takes seconds.
 BODIES: dict[str, Any] = {
     "/api/drafts": DRAFT,

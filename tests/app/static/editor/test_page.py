@@ -234,29 +234,6 @@ def test_an_example_starts_with_one_click_and_an_unfinished_word_is_finished_exa
     assert editor.text == "I am writing a long letter"
 
 
-def test_the_page_talks_to_its_own_server_only_and_shows_its_model_backend_times_and_notice(
-    context: BrowserContext, server: Server, fake: FakeDrafts
-) -> None:
-    fake.notice = "llama.cpp is not available; running on torch."
-    editor = Editor(context.new_page(), fake)
-    hosts = editor.watch_hosts()
-    editor.open(server.url)
-    editor.enter(BEFORE)
-    status = editor.page.get_by_role("group", name="Status")
-    expect(status).to_contain_text(fake.notice)
-    expect(status).to_contain_text("Scripted · none")
-    expect(status).to_contain_text("first draft 4 ms")
-    expect(status).to_contain_text("per token 4.0 ms")
-    expect(status).to_contain_text(f"reused {len(BEFORE)} of {len(BEFORE) + 1} tokens")
-    editor.wait_for_drafts(MARKET, RIVER, HOME)
-    editor.press("Tab")
-    for tool in ("Settings", "Documents", "New"):
-        editor.page.get_by_role("button", name=tool, exact=True).click()
-    expect(editor.box).to_have_value("")
-    editor.settle()
-    assert hosts == {server.url.removeprefix("http://")}
-
-
 # ---------------------------------------------------------------- keys, mouse, touch
 
 
@@ -785,32 +762,6 @@ def test_typing_along_trims_the_drafts_before_any_answer_and_if_the_writer_wants
     drafting.wait(
         lambda: drafting.fake.requests[-1]["before"] == BEFORE + " to the market and", "the request at a pause"
     )
-
-
-def test_every_key_sends_a_request_with_tab_number_settings_and_the_rest_of_the_rows_that_stay_if_any(
-    drafting: Editor,
-) -> None:
-    first, *_, last = drafting.fake.requests
-    assert first["tab"] == last["tab"]
-    assert last["n"] > first["n"]
-    assert last["settings"] == {control.name: control.default for control in PAGE_CONTROLS} | {"refill": True}
-    asked = len(drafting.fake.requests)
-    drafting.write(" to")
-    drafting.wait(lambda: drafting.fake.requests[-1]["before"] == BEFORE + " to", "a request at the last key")
-    sent = [each for each in drafting.fake.requests[asked:] if not each.get("grow")]  # sent at a pause
-    assert len(sent) <= 3
-    assert sent[-1]["kept"] == [
-        {"id": 0, "text": MARKET.removeprefix(" to")},
-        {"id": 1, "text": RIVER.removeprefix(" to")},
-    ]
-
-    # A letter that no draft has: places that its answer leaves out are empty.
-    begin_again(drafting)
-    drafting.fake.script["x"] = (" and so on",)
-    drafting.write("x")
-    drafting.wait_for_drafts(" and so on")
-    assert next(each["kept"] for each in drafting.fake.requests if each["before"] == BEFORE + "x") == []
-    assert drafting.page.locator(".pd-list").evaluate("list => list.childElementCount") == 3
 
 
 def test_two_tabs_do_not_disturb_each_other_and_a_closed_one_notifies_the_server(

@@ -30,13 +30,6 @@ PRESS = """() => {
   document.querySelector(".polydraft").addEventListener("pd-settled", press, { once: true });
 }"""
 
-# Notes the ghost of an answer that is complete after further keys.
-LATE_GHOST = """() => document.querySelector(".polydraft").addEventListener("pd-settled", () => {
-  if (!polydraft.editor.request?.next) return;
-  window.late = document.querySelector(".pd-ghost:not([hidden]) .pd-ghost-text")?.textContent ?? "";
-})"""
-
-
 # From the end of each draft to its number, in pixels.
 GAPS = """rows => rows.map((row) => {
     const [draft, number] = [".pd-draft", ".pd-chance"].map((part) => row.querySelector(part).getBoundingClientRect());
@@ -127,29 +120,6 @@ def asked(page: Editor, text: str) -> list[str]:
     """What was typed after this text, in the requests for it."""
     texts = [each["before"] for each in page.fake.requests]
     return [each.removeprefix(text) for each in texts if each.startswith(text)]
-
-
-def test_rows_that_come_after_the_next_key_are_displayed_if_they_agree_with_it_and_enough_is_left(page: Editor) -> None:
-    page.fake.pays = {}
-    slow(page, BEFORE, steps=1)
-    page.fake.pays = {1: " up the"}
-    page.write(" u")
-    assert asked(page, BEFORE) == [""]  # it runs on
-    page.page.evaluate(LATE_GHOST)
-    page.fake.held_after = None
-    page.wait(lambda: asked(page, BEFORE) == ["", " u"], "the request for the present text")
-    assert page.page.evaluate("window.late").removeprefix("\u200b") == "p the"
-    assert sum(numbers(page)["judged"]) == 0  # its chance was that of the earlier text
-
-    clear(page)
-    page.fake.pays = {0: " to the"}
-    page.fake.saved_ms = 157  # at a chance of one half and 157 ms a key, two letters later nothing is left
-    slow(page, LATER, steps=1)
-    page.write(" t")
-    page.page.evaluate("window.late = undefined")
-    page.fake.held_after = None
-    page.wait(lambda: asked(page, LATER) == ["", " t"], "the request for the present text")
-    assert page.page.evaluate("window.late") == ""
 
 
 def test_a_request_whose_drafts_disagree_with_the_next_key_is_replaced(page: Editor) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from playwright.sync_api import BrowserContext, FilePayload, Locator, Page, Route, expect
+from playwright.sync_api import BrowserContext, FilePayload, Locator, Page, expect
 
 import ngram_builder
 from app.learning.personal import PersonalStores
@@ -162,35 +162,6 @@ def test_a_click_trains_a_store_and_another_one_stops_it(editor: Editor, stores:
     page.evaluate("dispatchEvent(new Event('focus'))")
     expect(me.get_by_role("button", name="Go on learning")).to_be_visible()
     expect(me.locator(".ps-adapter")).to_have_text("The model has begun to learn this text, and has not finished.")
-
-
-def test_learning_says_its_step_and_moves_from_its_first_second(page: Page, stores: PersonalStores) -> None:
-    stores.create("me")
-    page.emulate_media(reduced_motion="no-preference")
-    row = {"store": "me", "again": False, "state": "waiting", "paused": False, "stopping": False, "left": None}
-    row |= {"description": "Loading the model", "share": 0, "curve": [], "message": "", "failed": False}
-
-    def answer(route: Route) -> None:
-        real = route.fetch()
-        route.fulfill(response=real, json={**real.json(), "trainings": [row]})
-
-    page.route("**/api/stores", answer)
-    page.route("**/api/stores/trainings", lambda route: route.fulfill(json={"trainings": [row]}))
-    bar = store(page, "me").get_by_role("progressbar")
-
-    def says(text: str, **changed: Any) -> None:
-        row.update(changed)
-        page.evaluate("dispatchEvent(new Event('focus'))")  # now, not a second later
-        expect(store(page, "me").locator(".ps-doing")).to_have_text(text)
-
-    says("Step 1 of 4: begins in a moment, at most 10 min left")
-    assert bar.evaluate("e => e.getAnimations().length") == 1
-    says("Step 2 of 4: Evaluating the model, at most 10 min left", state="running", description="Evaluating the model")
-    says("Step 3 of 4: Training, 25%, 3 min left", description="Training", share=0.25, left=200)
-    expect(bar).to_have_attribute("value", "0.25")
-    says("Paused while you type", paused=True)
-    last = "Typing held-out text with and without it"
-    says(f"Step 4 of 4: {last}, almost done", paused=False, description=last, share=1, left=None)
 
 
 def test_the_tab_says_what_an_adapter_brought_sets_its_strength_if_it_helps_and_learns_again_after_forgetting(
