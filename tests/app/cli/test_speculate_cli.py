@@ -82,20 +82,6 @@ def test_a_draft_model_is_the_users_and_fits_the_model(smaller: list[Any]) -> No
         assert "--draft-model changes nothing without --speculate and --drafter model; add them." in useless.stderr
 
 
-def test_the_page_is_told_why_there_is_no_draft_model(loaded: Autocomplete, smaller: list[Any]) -> None:
-    def missing() -> str:
-        (model,) = [one for one in speculation.catalogue(loaded)["drafters"] if one["name"] == "model"]
-        return model["missing"]
-
-    assert "start with --draft-model FILE, a smaller model with the tokenizer of table" in missing()
-    speculation.add_draft_model(loaded, "small.gguf")
-    assert missing() == ""
-    settings = {"mode": "sampled", "speculation": {"mode": "lossless", "drafter": "model"}}
-    chosen = speculation.chosen_by(loaded, DraftSettings.model_validate({"sampling": settings}))
-    assert chosen is not None
-    assert chosen.by.drafter.name == "model table"
-
-
 def test_a_draft_model_that_does_not_fit_the_apps_model_is_a_notice(loaded: Autocomplete, smaller: list[Any]) -> None:
     speculation.offer_draft_model(loaded, "other")
     loaded.adapt()  # computes the notice again

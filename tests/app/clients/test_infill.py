@@ -107,13 +107,6 @@ def test_the_text_after_the_caret_counts(site: Editor) -> None:
     assert site.infill(prompt="Once", input_suffix="and then", n_predict=2)["content"] == " one one "
 
 
-def test_warming_up_reads_the_text_and_drafts_nothing(site: Editor) -> None:
-    warm = VIM | {"n_predict": 0, "t_max_predict_ms": 1, "response_fields": [""]}
-    assert site.infill(input_prefix="To be read", prompt="", **warm) == {}
-    latest = site.autocomplete.latest
-    assert (latest.before, latest.k, latest.length, latest.ask.forks) == ("To be read", 1, 1, 0)
-
-
 def test_llama_vscode_gets_an_array_to_cycle_through(site: Editor) -> None:
     found = site.infill(prompt="Once", n_cmpl=3, n_predict=2)
     assert [one["content"] for one in found] == [" one one", " two two", " three three"]

@@ -9,9 +9,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
@@ -21,7 +20,6 @@ from typing import Any
 import psutil
 import pytest
 
-from app.learning import child as learner_child
 from app.learning.child import Order, answers
 from app.learning.learner import KNOWN, QUIET, STOPPED, TOO_LITTLE, Learner
 from app.options import typist
@@ -340,47 +338,6 @@ def said(*lines: str) -> tuple[Iterator[str], Callable[[str | None], None]]:
     for line in lines:
         queue.put(line)
     return iter(queue.get, None), queue.put
-
-
-ORDER = json.dumps({"store": "me.sqlite", "minutes": 2.0})
-
-
-def test_a_pause_stops_the_clock_and_the_end_of_the_input_stops_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner_child, "PATIENCE", 1e6)
-    lines, add = said(ORDER)
-    reached, closed, passed = threading.Semaphore(0), [], []
-
-    def training(order: Order, clock: Callable[[], float], check_cancelled: Callable[[], None]) -> Generator[Any]:
-        assert order == Order("me.sqlite", minutes=2.0)
-        began = clock()
-        try:
-            while True:
-                reached.release()
-                time.sleep(0.001)
-                check_cancelled()
-                passed.append(clock() - began)
-        finally:
-            closed.append(True)
-        yield
-
-    got: list[dict[str, Any]] = []
-    thread = threading.Thread(target=lambda: got.extend(answers(lines, training)))
-    thread.start()
-    for _ in range(3):
-        reached.acquire()
-    add("pause")
-    while reached.acquire(timeout=0.2):
-        pass
-    before = passed[-1]
-    add("go")
-    reached.acquire()
-    reached.acquire()
-    assert passed[-1] - before < 0.15
-    add("pause")
-    add(None)  # also while it is paused
-    thread.join(10)
-    assert got == [{"stopped": True}]
-    assert closed == [True]
 
 
 def test_an_order_of_the_server_makes_an_adapter_that_drafts_can_use(

@@ -26,7 +26,7 @@ from core.drafting.driver import Driven
 from core.errors import ContextFull
 from core.healing import Healer
 from core.models import hf
-from core.models.base import Row, Sequence
+from core.models.base import Sequence
 from core.models.memory import CACHE_POSITIONS, CACHE_SHARE, room_in_cache, usual_limit
 from core.models.torch_model import TorchModel
 from tests.tiny_gguf import tiny
@@ -115,48 +115,6 @@ def test_errors_anywhere_leave_other_tabs_drafts_unchanged(model: TorchModel, mo
     assert service.status()["ready"]
     service.close()
     assert not service._thread.is_alive()
-
-
-def test_a_pass_that_fails_anywhere_leaves_every_sequence_as_it_was(
-    model: TorchModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = model.open(), model.open()
-    expected = [s.feed([1, 2, 3]) for s in (one, two)]
-    noted = Sequence._note
-
-    def fails_on_the_second(self: Sequence, *args: Any) -> None:
-        noted(self, *args)
-        if self is two:
-            raise RuntimeError("after it was noted")
-
-    monkeypatch.setattr(Sequence, "_note", fails_on_the_second)
-    with pytest.raises(RuntimeError, match="after it was noted"):
-        model.forward([Row(one, [4]), Row(two, [5])])
-    monkeypatch.setattr(Sequence, "_note", noted)
-    assert one.inputs == two.inputs == [1, 2, 3]
-    known = [s.resume([1, 2, 3]) for s in (one, two)]
-    assert all(torch.equal(a, b) for a, b in zip(known, expected, strict=True) if a is not None)
-    fresh = model.open()
-    assert torch.allclose(fresh.feed([1, 2, 3, 6]), two.feed([6]), atol=1e-5)
-
-
-@pytest.mark.parametrize("compiled", [True, False])
-def test_a_text_at_rest_keeps_one_line_of_the_cache(tiny_folder: Callable[[str], Path], compiled: bool) -> None:
-    """In compiled code every text has its own block; with transformers' layers six share one."""
-    model = hf.load(tiny_folder("compiled llama"), "tiny", plain=not compiled)
-    assert model.layers.compiled == compiled
-    sequences = [model.open() for _ in range(6)]
-    model.forward([Row(s, [1, 2, 3]) for s in sequences])
-    all_of_them = model.cache_bytes
-    keeper = sequences.pop(0)
-    for other in sequences:
-        other.close()
-    del other, sequences
-    keeper.settle()
-    assert model.cache_bytes <= all_of_them / 4
-    fresh = model.open()
-    assert torch.allclose(fresh.feed([1, 2, 3, 4]), keeper.feed([4]), atol=1e-5)
-    model.close()
 
 
 def test_the_cache_takes_its_share_of_free_memory_and_no_more() -> None:

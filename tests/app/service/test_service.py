@@ -13,11 +13,9 @@ import pytest
 from app.clients.requests import draft_request
 from app.options.settings import DraftSettings
 from app.service import engine
-from app.service.engine import INPUTS, Engine
-from app.service.jobs import Job
+from app.service.engine import INPUTS
 from app.service.requests import DraftRequest, KeptDraft
 from app.service.service import DraftService
-from app.service.tabs import RESTED
 from core.errors import ContextFull, InputError, ModelNotFound
 from tests.fake_autocomplete import FakeAutocomplete
 
@@ -378,35 +376,6 @@ def test_a_full_cache_makes_room_or_lets_a_request_wait() -> None:
         run(two())
 
 
-def test_requests_wait_for_the_model() -> None:
-    fake, loaded = FakeAutocomplete(), threading.Event()
-
-    def load(_: str) -> Any:
-        loaded.wait(10)
-        return fake.real()
-
-    service = DraftService(load, "scripted", pace=0)
-    service.start()
-
-    async def wait() -> None:
-        task = asyncio.create_task(all_of(service.stream(ask("a", 1, length=1))))
-        await asyncio.sleep(0.02)
-        assert service.status()["ready"] is False
-        loaded.set()
-        assert len(await task) == 2
-        assert service.status() == {
-            "model": "Scripted",
-            "backend": "none",
-            "device": "cpu",
-            "ready": True,
-            "notice": None,
-            "prose": False,
-        }
-
-    run(wait())
-    service.close()
-
-
 def test_the_log_of_a_model_that_cannot_be_loaded_has_no_control_characters(caplog: pytest.LogCaptureFixture) -> None:
     name = "one.gguf\x1b[2J\r\nAll is well."
 
@@ -506,21 +475,6 @@ def test_the_longest_wait_comes_first_and_a_pass_is_bounded() -> None:
         answered = run(crowd())
     assert max(fake.model.passes) <= INPUTS["cpu"]
     assert min(answered) >= 2  # the last one, and some before
-
-
-def test_a_session_that_has_not_been_used_for_long_frees_its_logits() -> None:
-    fake = FakeAutocomplete()
-    engine = Engine(fake.real(), 0)
-
-    async def rested() -> list[bool]:
-        for i in range(RESTED + 2):
-            engine.begin(f"t{i}", Job(ask(f"t{i}", 1, length=1)))
-            while engine.busy:
-                engine.step()
-        return [session.rested for session in fake.sessions]
-
-    assert run(rested()) == [True, True] + [False] * RESTED
-    engine.close()
 
 
 async def load_another(service: DraftService, name: str) -> dict[str, Any]:

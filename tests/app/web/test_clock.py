@@ -1,4 +1,4 @@
-"""The clock set back and forward by a day: what is stored, looked up and trained does not depend on it."""
+"""The clock set back and forward by a day: what is stored and looked up does not depend on it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from core.adapters import Adapters
-from core.models.adapter import save
 from core.ngram import stored_texts
 from core.ngram.shelf import Shelf
-from tests.core.models.test_adapter import SHAPES, adapter_for
 from tests.ngram_tools import WordTokenizer
 
 TOKENIZER: Any = WordTokenizer()
@@ -73,19 +70,3 @@ def test_a_store_created_under_another_clock_is_seen(tmp_path: Path, clock: Cloc
         clock.set(days, tmp_path)
         assert len(shelf.active()) == at + 1
     shelf.close()
-
-
-def test_a_new_adapter_replaces_the_old_one_whatever_their_dates(tmp_path: Path, clock: Clock) -> None:
-    class Model:
-        used: Any = None
-
-        def adapt(self, adapters: Any) -> None:
-            self.used = adapters
-
-    model: Any = Model()
-    adapters = Adapters(model)
-    for at, days in enumerate(DAYS):
-        save(adapter_for(SHAPES, ["q_proj"], seed=at), tmp_path)
-        clock.set(days, *tmp_path.iterdir())
-        assert adapters.use([(tmp_path, None)])
-        assert model.used[0][0] is not None

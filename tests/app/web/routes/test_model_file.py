@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from tiny_gguf import tiny
 
 from app.service.service import DraftService
@@ -19,7 +18,6 @@ from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.errors import ModelNotFound
 from core.models import listed, on_machine
-from core.models.costs import CostCurve
 from core.models.load import default_model_path
 from core.models.on_machine import read_about
 from tests.fake_autocomplete import FakeAutocomplete
@@ -143,27 +141,6 @@ def test_details_are_those_of_the_command_and_no_file_is_read_twice(
     other.write_bytes(made.written() + b"x")
     assert details(server).keys() == found.keys()
     assert set(read) == {other, alone / "folder"}
-
-
-def test_the_model_that_drafts_gives_the_time_of_a_key(alone: Path) -> None:
-    serving, larger = alone / "serving.gguf", alone / "larger.gguf"
-    made = tiny().written()
-    serving.write_bytes(made)
-    larger.write_bytes(made + bytes(len(made)))
-    drafting = FakeAutocomplete()
-    drafting.row_costs = CostCurve((1, 4), (5.0, 8.0))
-    service = DraftService(drafting.real, str(serving), pace=0)
-    service.start()
-    app = create_app(service)
-    with TestClient(app, base_url="http://127.0.0.1") as client:
-        while not service.loaded:
-            client.get("/api/status")
-        lines = [json.loads(line) for line in client.get("/api/models/details").text.splitlines()]
-        drafting.row_costs = None
-        without = [json.loads(line) for line in client.get("/api/models/details").text.splitlines()]
-    service.close()
-    assert {line["name"]: line["ms"] for line in lines[1:]} == {"serving": 5 + 9 * 8, "larger": 2 * (5 + 9 * 8)}
-    assert {line["ms"] for line in without} == {None}
 
 
 def test_the_route_names_the_model_that_drafts_and_the_one_being_loaded(server: Server) -> None:
