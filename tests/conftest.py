@@ -227,18 +227,6 @@ def context(browser: Browser, _profile: Profile | None) -> Iterator[BrowserConte
             yield context
 
 
-@pytest.fixture(scope="module")
-def whole_chromium(browser: Browser) -> Iterator[Browser]:
-    """Chromium with what belongs to a window, for what its shell lacks: installing the page as an app."""
-    kind = browser.browser_type
-    from app.web.browser import FLAGS, find_browser
-
-    path = find_browser()
-    whole = kind.launch(executable_path=str(path), args=list(FLAGS))
-    yield whole
-    whole.close()
-
-
 @pytest.fixture(scope="session")
 def llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
     """The default model on llama.cpp. Where that was not built, its tests fail: CI must not pass without it."""

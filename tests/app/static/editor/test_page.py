@@ -1154,22 +1154,6 @@ def test_everything_is_reached_by_keyboard_and_a_screen_reader_hears_the_best_dr
     expect(live).to_have_text("")  # it names no draft that is gone
 
 
-def test_it_installs_as_an_app(whole_chromium: Browser, server: Server) -> None:
-    page = whole_chromium.new_page(java_script_enabled=False)  # its scripts have no part in this, and cost most
-    page.goto(server.url)
-    client = page.context.new_cdp_session(page)
-    manifest = client.send("Page.getAppManifest")
-    assert manifest["errors"] == []
-    assert manifest["manifest"]["name"] == "Polydraft"
-    for size in (192, 512):
-        icon = page.request.get(f"{server.url}/page/icon-{size}.png")
-        assert Image.open(io.BytesIO(icon.body())).size == (size, size)
-    assert client.send("Page.getInstallabilityErrors")["installabilityErrors"] in (
-        [],
-        [{"errorId": "in-incognito", "errorArguments": []}],
-    )
-
-
 # ---------------------------------------------------------------- small windows, forced colours, messages beside panels
 
 
