@@ -88,8 +88,8 @@ wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-r
 
 # Test files that take longer than 2 s: they load models, start servers or kill processes.
 SLOW := adapter app arc autocomplete base_choice base_store checked cli coded connections contributing \
-        custom_generate disk doctor documents_damage domain_text eagle3_drafter earned engine_errors families \
-        gguf gguf_tokenizers guard hostile_files learn learner llamacpp lsp lsp_start model_file modes native \
+        custom_generate disk doctor documents_damage eagle3_drafter earned engine_errors families \
+        gguf gguf_tokenizers guard hostile_files learn learner llamacpp lsp lsp_start modes native \
         native_library ngram_cluster ngram_interruption ngram_store offline personal_drafts personal_large \
         personal_store probe proposals_exactly recurrent_models rounded samplers serve server silent_files \
         slips speculative start static stores_routes superposed token_trees top_w torch_model trie_check whole_words
