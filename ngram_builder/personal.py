@@ -33,6 +33,8 @@ LONGEST_NAME, LONGEST_TIME = 1 << 14, 40  # characters of an origin, and of the 
 PLAIN = 1 << 20  # characters of a line outside strings: a document with 500,000 passages
 HELD = 512  # bytes that a document, and each passage, take in memory besides their text
 
+_FORGET_FIRST = "forget the document first to replace it"
+
 Progress = Callable[[float, str], None]
 
 
@@ -50,11 +52,17 @@ class Added:
     damage: list[Damage] = field(default_factory=list)
 
 
-def add(store: PersonalStore, sources: Iterable[str | Path], progress: Progress = lambda *_: None) -> Added:
+def add(
+    store: PersonalStore,
+    sources: Iterable[str | Path],
+    progress: Progress = lambda *_: None,
+    own: Iterable[str] = (),
+) -> Added:
     """Adds the documents of files, folders and glob patterns to a store. A file that the store already has is replaced;
     each file is added as a whole or not at all.
 
     Args:
+        own: the names and addresses of the writer: of a chat, only these people's messages are added.
         progress: called with the share done (0 to 1) and the current file.
     Raises: InputError when a source contains no file; StoreError when the store cannot be written.
     """
@@ -62,7 +70,7 @@ def add(store: PersonalStore, sources: Iterable[str | Path], progress: Progress 
     for number, file in enumerate(files):
         begun, each = number / len(files), 1 / len(files)
         of_file = add_file(
-            store, file, origin_of(file), lambda share, a=begun, b=each, f=str(file): progress(a + b * share, f)
+            store, file, origin_of(file), lambda share, a=begun, b=each, f=str(file): progress(a + b * share, f), own
         )
         added.files += of_file.files
         added.tokens += of_file.tokens
@@ -72,16 +80,21 @@ def add(store: PersonalStore, sources: Iterable[str | Path], progress: Progress 
 
 
 def add_file(
-    store: PersonalStore, file: File, origin: str, progress: Callable[[float], None] = lambda _: None
+    store: PersonalStore,
+    file: File,
+    origin: str,
+    progress: Callable[[float], None] = lambda _: None,
+    own: Iterable[str] = (),
 ) -> Added:
-    """Adds one file to a store and replaces the text of the same origin; but a file of which nothing can be read
-    replaces nothing.
+    """Adds one file to a store and replaces the text of the same origin; but what is worse than that replaces nothing:
+    a file of which nothing can be read, and a damaged one of which less can be read than the store has.
 
     Args:
         progress: called with the share of the file that was read (0 to 1), at the start and then repeatedly, also
             within a document. If it raises, nothing is added and the store stays unchanged.
     """
     added, done = Added(), 0
+    stored = sum(document["characters"] for document in store.documents() if document["origin"] == origin)
 
     def consumed(size: int = 0) -> None:
         nonlocal done
@@ -89,22 +102,26 @@ def add_file(
         progress(min(done / file.size, 1.0) if file.size else 0.0)
 
     def texts() -> Iterator[str]:
-        any_text = False
+        characters = 0
         progress(0.0)
-        for document in read_file(file, Reading(added.damage.append, consumed)):
-            any_text = True
+        for document in read_file(file, Reading(added.damage.append, consumed, own=frozenset(own))):
+            characters += len(document.text)
             yield document.text
-        if added.damage and not any_text:
-            raise _NothingRead
+        if added.damage and not characters:
+            raise _Worse
+        if characters < stored and (added.damage or not characters):
+            reason = f"less of it can be read than before, so the store keeps what it has; {_FORGET_FIRST}"
+            added.damage.append(Damage(str(file), 0, reason))
+            raise _Worse
 
-    with suppress(_NothingRead):
+    with suppress(_Worse):
         added.tokens = store.add(origin, texts(), consumed)
         added.files = 1
     return added
 
 
-class _NothingRead(Exception):
-    """Raised to roll the store's transaction back."""
+class _Worse(Exception):
+    """Raised so that a reading adds nothing to the store."""
 
 
 def origin_of(file: File | str) -> str:

@@ -215,7 +215,7 @@ def build(
         raise InputError(f"{out} is one of the sources; give another file for the store.")
     if signals:
         for file in files:
-            signals.file_for(file)  # fail before hours of counting, not after
+            signals.files_for(file)  # fail before hours of counting, not after
     packing = Packing(orders[-1], len(tokenizer.pieces))
     machines = machines or ThisMachine(tokenizer)
     parts = machines.divide(files)

@@ -14,7 +14,7 @@ LONGEST_TEXT = 1 << 21  # characters; a longer document is split into several
 # A packed file may unpack to FREE bytes, and beyond that to RATIO times its size: text packs to a third or a tenth.
 FREE, RATIO = 1 << 26, 100
 
-_PLAIN = str.maketrans({"\u00a0": " ", "\u200b": "", "\u2060": "", "\ufeff": ""})
+_BROKEN = re.compile(r" ?(?<!\S)[^\s\ufffd]*+\ufffd\S*+")  # a word that has lost a character
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 Answer = TypeVar("Answer")
@@ -61,11 +61,13 @@ class Source:
         path: its name in messages.
         report: called with each place that cannot be read.
         check_cancelled: called repeatedly, also within a document; if it raises, reading ends.
+        own: the names and addresses of the writer, whose messages alone a chat is read for.
     """
 
     path: str
     report: ReportDamage
     check_cancelled: Callable[[], None] = lambda: None
+    own: frozenset[str] = frozenset()
 
     def damaged(self, reason: str, line: int = 0) -> None:
         self.report(Damage(self.path, line, reason))
@@ -102,10 +104,9 @@ def sound(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def plain(text: str) -> str:
-    """A text with spaces for no-break spaces and without characters that have no width. Both come from layout. The
-    joiners U+200C and U+200D stay: scripts and emoji need them."""
-    return text.translate(_PLAIN)
+def whole_words(text: str) -> tuple[str, int]:
+    """A text without the words that have lost a character (U+FFFD), and their number."""
+    return _BROKEN.subn("", text) if "\ufffd" in text else (text, 0)
 
 
 def spelled(path: str) -> str:

@@ -7,7 +7,7 @@ import io
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from glob import has_magic
@@ -39,7 +39,14 @@ KINDS = {
     ".docx": "docx",
 }
 _SEEKING = ("parquet", "docx")  # packed formats that are read from their end
-_SIGNALS = ".signals"  # quality signals lie beside documents and are not documents
+# RedPajama-V2 keeps these beside documents, by a part of the name or in folders of these names.
+_SIDECARS = (".signals", ".duplicates", ".minhash")
+_SIDECAR_FOLDERS = ("quality_signals", "duplicates", "minhash")
+# Folders of deleted files, and of files that programs brought along.
+_NOT_WRITTEN = {
+    "trash", "$recycle.bin", "recycler", "lost+found", "__macosx", "system volume information", "node_modules",
+    "site-packages", "__pycache__",
+}  # fmt: skip
 _ATTEMPTS = 4
 _PAUSE = 0.5  # seconds before the second attempt, doubled before each further one
 # Keys that identify the version of a remote file in the various file systems.
@@ -51,7 +58,7 @@ def kind_of(name: str) -> tuple[str, str] | None:
     suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
     packing = suffixes.pop() if suffixes and suffixes[-1] in PACKED else ""
     kind = KINDS.get(suffixes[-1]) if suffixes else None
-    if kind is None or (packing and kind in _SEEKING) or suffixes[-2:-1] == [_SIGNALS]:
+    if kind is None or (packing and kind in _SEEKING) or (suffixes[-2:-1] and suffixes[-2] in _SIDECARS):
         return None
     return kind, packing
 
@@ -98,36 +105,58 @@ def expand(sources: Iterable[str | Path | File]) -> list[File]:
     """Lists the files of files, folders, glob patterns and URLs: in the given order, each folder's sorted by name, each
     once.
 
-    A folder or a pattern yields every file of a supported kind. Raises InputError when a source contains no such file.
+    A folder or a pattern yields every file of a supported kind that a person keeps there: no hidden files and folders,
+    no trash, no locks of programs. Raises InputError when a source does not exist, or none contains such a file.
     """
+    sources = list(sources)
     files: dict[str, File] = {}
     for source in sources:
         if isinstance(source, File):
             matching = [source]
         else:
             matching = _remote(source) if isinstance(source, str) and "://" in source else _local(Path(source))
-        if not matching:
-            raise InputError(f"Nothing to read in {spelled(str(source))}: no file of a supported kind.")
         for file in matching:
             files.setdefault(file.address, file)
+    if not files and sources:
+        where = ", ".join(spelled(str(source)) for source in sources)
+        raise InputError(f"Nothing to read in {where}: no file of a supported kind.")
     return list(files.values())
 
 
 def _local(path: Path) -> list[File]:
     if path.is_dir():
-        return [File.at(f) for f in sorted(path.rglob("*")) if _wanted(f)]
+        return [File.at(f) for f in sorted(path.rglob("*")) if _wanted(f, path)]
     if path.is_file():
+        if _is_lock(path.name):
+            return []
         _check_kind(str(path), path.name)
         return [File.at(path)]
     if has_magic(str(path)):
         plain = next(i for i, part in enumerate(path.parts) if has_magic(part))
-        pattern = str(Path(*path.parts[plain:]))
-        return [File.at(f) for f in sorted(Path(*path.parts[:plain]).glob(pattern)) if f.is_file() and kind_of(f.name)]
+        root, pattern = Path(*path.parts[:plain]), Path(*path.parts[plain:])
+        hidden = any(part.startswith(".") for part in pattern.parts)  # the pattern asks for hidden files
+        return [File.at(f) for f in sorted(root.glob(str(pattern))) if _wanted(f, root, hidden)]
     raise InputError(f"{spelled(str(path))} does not exist.")
 
 
-def _wanted(path: Path) -> bool:
-    return not path.name.startswith(".") and kind_of(path.name) is not None and path.is_file()
+def _wanted(path: Path, root: Path, hidden: bool = False) -> bool:
+    below = path.relative_to(root).parts
+    if _left_out(below, hidden) or kind_of(path.name) is None or not path.is_file():
+        return False
+    sidecars = [at for at, part in enumerate(below[:-1]) if part in _SIDECAR_FOLDERS]
+    return not any((root.joinpath(*below[:at]) / "documents").is_dir() for at in sidecars)
+
+
+def _left_out(parts: Sequence[str], hidden: bool = False) -> bool:
+    """Whether a file, by its path below a folder that was given, is hidden, in the trash, or a lock."""
+    return _is_lock(parts[-1]) or any(
+        (part.startswith(".") and not hidden) or part.casefold() in _NOT_WRITTEN for part in parts
+    )
+
+
+def _is_lock(name: str) -> bool:
+    """Whether a program keeps a file while another is open: Word, LibreOffice, Emacs."""
+    return name.startswith(("~$", ".~lock.", ".#")) or (name.startswith("#") and name.endswith("#"))
 
 
 def _check_kind(source: str, name: str) -> None:
@@ -157,9 +186,18 @@ def _remote(url: str) -> list[File]:
     except (ValueError, LookupError, TypeError, *_failures()) as error:
         raise InputError(f"{url} cannot be read: {_said(error)}.") from error
     listed = sorted(
-        (str(system.unstrip_protocol(p)), info) for p, info in entries if kind_of(PurePosixPath(urlsplit(p).path).name)
+        (str(system.unstrip_protocol(p)), info)
+        for p, info in entries
+        if kind_of(PurePosixPath(urlsplit(p).path).name) and not _left_out(_below(p, path))
     )
     return [File(address, int(info.get("size") or 0), _stamp(info)) for address, info in listed]
+
+
+def _below(path: str, root: str) -> Sequence[str]:
+    """The parts of a remote file's path below a folder or a pattern; its name if it is the source itself."""
+    fixed = PurePosixPath(root.split("*")[0].split("?")[0].split("[")[0]).parts
+    parts = PurePosixPath(urlsplit(path).path).parts
+    return parts[len(fixed) :] if parts[: len(fixed)] == fixed and len(parts) > len(fixed) else parts[-1:]
 
 
 def _stamp(info: dict[str, Any]) -> str:

@@ -1,23 +1,42 @@
-"""Word documents: the body, including tables; headers, footers and comments are left out.
+"""Word documents: the body, including tables, as a reader of the page sees it; headers, footers and comments are left
+out.
 
-A .docx file is a ZIP archive. Only the member with the body is unpacked, and it is parsed as a stream. Pictures cost
-nothing, nor do damaged or huge members.
+A .docx file is a ZIP archive. Only the members with the body and its styles are unpacked, and they are parsed as
+streams. Pictures cost nothing, nor do damaged or huge members. (python-docx reads text that was moved away, deleted or
+hidden, and holds the whole archive.)
 """
 
 from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from ngram_builder.readers import base
 from ngram_builder.readers.base import Document, Source, Unreadable, guarded, sound
 
 _BODY = re.compile(r"word/document\d*\.xml")  # some programs number it
+_STYLES = re.compile(r"word/styles\d*\.xml")
 _MOST = 1 << 28  # bytes of XML in a body
 _LISTED = 1 << 23  # bytes of an archive's list of members: some hundred thousand
 _PIECE = 1 << 16
+# What is not on the page: text deleted or moved away, copies for old programs, readings above letters.
+_UNSEEN = ("Fallback", "del", "moveFrom", "rt", "delText", "delInstrText")
+_OFF = ("0", "false", "off")
+# What a program writes: placeholders, tables of contents, lists of sources; by the names of styles, which Word keeps in
+# English, by their ids, by parts, and by fields.
+_GENERATED_STYLE = re.compile(
+    r"placeholder text|(?:toc|contents|index) (?:\d|heading)|table of (?:figures|authorities)|toa heading"
+)
+_GENERATED_ID = re.compile(r"PlaceholderText|TOC\d|TOCHeading|TableofFigures")
+_GENERATED_PARTS = ("Table of Contents", "Bibliographies")
+_GENERATED_FIELD = re.compile(
+    r"\s*(?:TOC|INDEX|TOA|BIBLIOGRAPHY|ADDIN\s+(?:ZOTERO_BIBL|EN\.REFLIST|Mendeley Bibliography)|MACROBUTTON)\b",
+    re.IGNORECASE,
+)
 _WRONG = "not an intact Word document"
 
 
@@ -25,24 +44,16 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
     """The document, as one text."""
     body = _Body()
     try:
-        # Imported here, because most readers never need these.
-        import lxml.etree
-
         archive = guarded(_WRONG, _archive, file)
-        document = next((entry for entry in archive.infolist() if _BODY.fullmatch(entry.filename)), None)
+        document = _member(archive, _BODY)
         if document is None:
             raise Unreadable(f"{_WRONG}: it has no body")
-        # No entity is replaced and nothing is fetched; libxml2 limits depth and length.
-        parser = lxml.etree.XMLParser(target=body, resolve_entities=False, no_network=True)
-        taken = 0
-        member = guarded(_WRONG, archive.open, document)
-        while piece := guarded(_WRONG, member.read, _PIECE):
-            taken += len(piece)
-            if taken > _MOST or taken > max(base.FREE, base.RATIO * document.compress_size):
-                raise Unreadable(f"unpacks to more than {taken >> 20} MiB of XML, which is too much for a document")
-            guarded(_WRONG, parser.feed, piece)
-            source.check_cancelled()
-        guarded(_WRONG, parser.close)
+        styles = _Styles()
+        if about := _member(archive, _STYLES):
+            with suppress(Unreadable):
+                _parse(archive, about, styles, source)
+        body = _Body(styles.unseen)
+        _parse(archive, document, body, source)
     except Unreadable as error:
         source.damaged(str(error))
         return
@@ -51,6 +62,28 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
     consumed(size)
     if text := sound("".join(body.out)).strip():
         yield Document(text, source.path)
+
+
+def _member(archive: zipfile.ZipFile, name: re.Pattern[str]) -> zipfile.ZipInfo | None:
+    return next((entry for entry in archive.infolist() if name.fullmatch(entry.filename)), None)
+
+
+def _parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: _Styles | _Body, source: Source) -> None:
+    """Passes the XML of a member to `target`. Raises Unreadable."""
+    # Imported here, because most readers never need it.
+    import lxml.etree
+
+    # No entity is replaced and nothing is fetched; libxml2 limits depth and length.
+    parser = lxml.etree.XMLParser(target=target, resolve_entities=False, no_network=True)
+    taken = 0
+    member = guarded(_WRONG, archive.open, entry)
+    while piece := guarded(_WRONG, member.read, _PIECE):
+        taken += len(piece)
+        if taken > _MOST or taken > max(base.FREE, base.RATIO * entry.compress_size):
+            raise Unreadable(f"unpacks to more than {taken >> 20} MiB of XML, which is too much for a document")
+        guarded(_WRONG, parser.feed, piece)
+        source.check_cancelled()
+    guarded(_WRONG, parser.close)
 
 
 def _archive(file: BinaryIO) -> zipfile.ZipFile:
@@ -75,57 +108,183 @@ class _Sips:
         return data
 
 
-class _Body:
-    """Collects the text of a body: one line per paragraph; the cells of a row are separated by tabs."""
+class _Styles:
+    """Collects the styles whose text is not the writer's: those that vanish, of placeholders, of tables of contents."""
 
     def __init__(self) -> None:
+        self.unseen: set[str] = set()
+        self._id = self._based = ""
+        self._based_on: dict[str, str] = {}
+        self._shown: set[str] = set()
+
+    def start(self, tag: str, attributes: Any) -> None:
+        name, value = _local(tag), _value(attributes)
+        if name == "style":
+            self._id = next((attributes[key] for key in attributes if _local(key) == "styleId"), "")
+        elif name == "basedOn":
+            self._based_on[self._id] = value
+        elif name == "vanish":
+            (self._shown if value in _OFF else self.unseen).add(self._id)
+        elif name == "name" and _GENERATED_STYLE.fullmatch(value.lower()):
+            self.unseen.add(self._id)
+
+    def end(self, tag: str) -> None:
+        pass
+
+    def data(self, data: str) -> None:
+        pass
+
+    def close(self) -> None:
+        """Adds the styles that inherit from them."""
+        for style in self._based_on:
+            chain = list[str]()
+            while style and style not in chain and style not in self.unseen | self._shown:
+                chain.append(style)
+                style = self._based_on.get(style, "")
+            if style in self.unseen:
+                self.unseen.update(chain)
+
+
+@dataclass
+class _Frame:
+    """An open element: its name, and whether its text is not on the page."""
+
+    name: str
+    unseen: bool = False
+
+
+@dataclass
+class _Field:
+    """A field of Word: its instruction, and whether that is over and its result follows."""
+
+    instruction: str = ""
+    result: bool = False
+
+    @property
+    def unseen(self) -> bool:
+        return not self.result or bool(_GENERATED_FIELD.match(self.instruction))
+
+
+class _Body:
+    """Collects the text of a body as a reader of the page sees it: one line per paragraph; the cells of a row are
+    separated by tabs."""
+
+    def __init__(self, unseen_styles: Collection[str] = ()) -> None:
         self.out: list[str] = []
         self.begun = False
         self._due = ""  # the separator between the collected text and the next text
-        self._in_text = False
-        self._left_out = 0  # depth inside content that is a duplicate for old programs
+        self._unseen_styles = unseen_styles
+        self._open = [_Frame("")]
+        self._fields: list[_Field] = []
+        self._joined = False  # whether the paragraph's mark is deleted or not shown: the next one goes on with it
 
     def start(self, tag: str, attributes: Any) -> None:
-        name = _local(tag)
-        if name == "Fallback" or self._left_out:
-            self._left_out += 1
-        elif name == "body":
+        name, value = _local(tag), _value(attributes)
+        self._open.append(_Frame(name, self._open[-1].unseen or name in _UNSEEN or name.endswith("Change")))
+        if name == "body":
             self.begun = True
-        elif name == "t":
-            self._in_text = True
-        elif name == "tab":
-            self._say("\t")
-        elif name in ("br", "cr"):
-            self._say("\n")
-        elif name == "noBreakHyphen":
-            self._say("-")
+        if name == "vanish" and value in _OFF and [frame.name for frame in self._open[-3:-1]] == ["r", "rPr"]:
+            self._show("r")
+        if self._open[-1].unseen and name not in ("del", "moveFrom"):
+            return
+        match name:
+            case "vanish" | "specVanish":
+                if self._within("pPr"):
+                    self._joined |= value not in _OFF
+                elif value not in _OFF:
+                    self._hide("r")
+            case "del" | "moveFrom" if self._open[-2].name == "rPr":
+                self._joined |= self._within("pPr")
+            case "del" if self._open[-2].name == "trPr":
+                self._hide("tr")
+            case "cellDel":
+                self._hide("tc")
+            case "rStyle" | "pStyle" if value in self._unseen_styles or _GENERATED_ID.fullmatch(value):
+                if name == "pStyle":
+                    self._hide("p")
+                elif not self._within("pPr"):
+                    self._hide("r")
+            case "showingPlcHdr" if value not in _OFF:
+                self._hide("sdt")
+            case "docPartGallery" if value in _GENERATED_PARTS:
+                self._hide("sdt")
+            case "fldChar":
+                self._field(next((attributes[key] for key in attributes if _local(key) == "fldCharType"), ""))
+            case "fldSimple":
+                instruction = next((attributes[key] for key in attributes if _local(key) == "instr"), "")
+                self._open[-1].unseen = bool(_GENERATED_FIELD.match(instruction))
+            case "tab" if self._open[-2].name != "tabs":
+                self._say("\t")
+            case "ptab":
+                self._say("\t")
+            case "br" | "cr":
+                self._say("\n")
+            case "noBreakHyphen":
+                self._say("-")
 
     def end(self, tag: str) -> None:
-        name = _local(tag)
-        if self._left_out:
-            self._left_out -= 1
-        elif name == "t":
-            self._in_text = False
-        elif name == "p":
-            self._due += "\n"
-        elif name == "tc":
+        frame = self._open.pop()
+        if frame.name == "p":
+            self._due += "" if self._joined or frame.unseen else "\n"
+            self._joined = False
+            # A field that has shown nothing by the end of its paragraph is broken; the text after it is text.
+            self._fields = [field for field in self._fields if field.result]
+        elif frame.unseen:
+            return
+        elif frame.name == "tc":
             self._due = self._due.removesuffix("\n") + "\t"
-        elif name == "tr":
+        elif frame.name == "tr":
             self._due = self._due.removesuffix("\t") + "\n"
 
     def data(self, data: str) -> None:
-        if self._in_text and not self._left_out:
+        frame = self._open[-1]
+        if frame.name == "instrText" and self._fields and not self._fields[-1].result:
+            self._fields[-1].instruction += data
+        elif frame.name == "t" and not frame.unseen:
             self._say(data)
 
     def close(self) -> None:
         pass
 
     def _say(self, text: str) -> None:
-        if self.begun:
+        if self.begun and not any(field.unseen for field in self._fields):
             self.out += [self._due, text]
             self._due = ""
+
+    def _field(self, mark: str) -> None:
+        if mark == "begin":
+            self._fields.append(_Field())
+        elif mark == "separate" and self._fields:
+            self._fields[-1].result = True
+        elif mark == "end" and self._fields:
+            self._fields.pop()
+
+    def _within(self, name: str) -> bool:
+        return any(frame.name == name for frame in self._open[-4:])
+
+    def _hide(self, name: str) -> None:
+        """Hides the innermost open element of this name, and those open within it."""
+        self._mark(name, True)
+
+    def _show(self, name: str) -> None:
+        """Shows a run again whose style is hidden, unless an element around it is."""
+        at = self._innermost(name)
+        if at and not self._open[at - 1].unseen:
+            self._mark(name, False)
+
+    def _mark(self, name: str, unseen: bool) -> None:
+        if at := self._innermost(name):
+            for frame in self._open[at:]:
+                frame.unseen = unseen
+
+    def _innermost(self, name: str) -> int:
+        return next((at for at in reversed(range(len(self._open))) if self._open[at].name == name), 0)
 
 
 def _local(tag: str) -> str:
     """A tag's name without its namespace, of which Word has two."""
     return tag.rpartition("}")[2]
+
+
+def _value(attributes: Any) -> str:
+    return next((attributes[key] for key in attributes if _local(key) == "val"), "")

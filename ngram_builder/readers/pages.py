@@ -8,26 +8,40 @@ of a tag's attributes, and nothing can stop it meanwhile.)
 
 from __future__ import annotations
 
-import codecs
 import html
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from ngram_builder.readers.base import Document, Source, sound
+from ngram_builder.readers import charsets
+from ngram_builder.readers.base import Document, Source, Unreadable, sound
+from ngram_builder.readers.charsets import charset
 from ngram_builder.readers.packed import whole
 
-# Tags with invisible content, tags inside a line, and tags with space around them; all others begin a new line.
+# Tags with invisible content, tags without content, tags inside a line, and tags with space around them; all others
+# begin a new line. The readings of ruby (`rt`) repeat its base.
 _SILENT = {
     "script", "style", "title", "noscript", "template", "svg", "math", "object", "iframe", "select", "textarea",
+    "datalist", "audio", "video", "canvas", "noframes", "noembed", "rt", "rp", "rtc",
+}  # fmt: skip
+_VOID = {
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
 }  # fmt: skip
 _INLINE = {
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img",
     "input", "ins", "kbd", "label", "mark", "meta", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup",
-    "time", "tt", "u", "var", "wbr",
+    "time", "tt", "u", "var", "wbr", "ruby", "rb",
 }  # fmt: skip
 _PARAGRAPHS = {
     "article", "blockquote", "div", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre", "section", "table",
     "ul",
+}  # fmt: skip
+# The tags that end an element whose own end is left out, and the elements that one may leave open.
+_ENDED_BY = {
+    "p": _PARAGRAPHS | {"li", "hr", "form", "address", "main", "header", "footer", "nav", "aside", "figure"},
+    "li": {"li"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"}, "tr": {"tr", "tbody", "tfoot"},
+    "td": {"td", "th", "tr", "tbody", "tfoot"}, "th": {"td", "th", "tr", "tbody", "tfoot"},
+    "rt": {"rt", "rp", "rb", "rtc"}, "rp": {"rt", "rp", "rb", "rtc"}, "rtc": {"rb", "rtc"},
 }  # fmt: skip
 # A comment, a tag (its slash, its name), or a declaration; an unclosed one extends to the end of the page. Every
 # repetition is possessive: no part of the page is matched twice.
@@ -39,6 +53,17 @@ _MARKUP = re.compile(
 )
 # The ends of these elements; their content contains no markup.
 _RAW = {tag: re.compile(rf"</{tag}(?![^\s/>])", re.IGNORECASE) for tag in ("script", "style", "title", "textarea")}
+_ATTRIBUTE = re.compile(r"([^\s=\"'>/]++)(?:\s*+=\s*+(\"[^\"]*+|'[^']*+|[^\s>]*+))?")
+# Styles with which nothing is seen. `max-height: 0` and `mso-hide` hide the preview line of mails.
+_UNSEEN = re.compile(
+    r"(?:^|[;\s{])(?:display\s*+:\s*+none|visibility\s*+:\s*+(?:hidden|collapse)|mso-hide\s*+:\s*+all"
+    r"|(?:opacity|max-height)\s*+:\s*+0(?:\.0*+)?(?:px|pt|r?em|%)?\s*+(?:!important\s*+)?(?:$|;))",
+    re.IGNORECASE,
+)
+_SEEN = re.compile(r"(?:^|[;\s{])(?:display|visibility)\s*+:", re.IGNORECASE)
+_RULE = re.compile(r"([^{}]*+)([{}])")
+_CSS_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_SELECTOR = re.compile(r"[a-z][a-z0-9]*|[a-z0-9]*[.#][\w-]+", re.IGNORECASE)
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _NO_CHARACTER = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{7,});?")
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
@@ -47,14 +72,21 @@ _OFTEN = 1 << 10  # tags between two calls of `check_cancelled`
 
 def html_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document]:
     data = whole(pieces, source)
-    if data and (text := text_of_html(data, source.check_cancelled)):
-        yield Document(text, source.path)
+    try:
+        if data and (text := text_of_html(data, source.check_cancelled)):
+            yield Document(text, source.path)
+    except Unreadable as error:
+        source.damaged(str(error))
 
 
 def text_of_html(data: bytes | str, check_cancelled: Callable[[], None] = lambda: None) -> str:
     """The visible text of a page, however malformed: blocks on separate lines, white space as in a browser.
 
-    `check_cancelled` is called repeatedly; if it raises, the work ends.
+    What a screen reader alone leaves out (`aria-hidden`) is visible.
+
+    Args:
+        check_cancelled: called repeatedly; if it raises, the work ends.
+    Raises: Unreadable for bytes that are no text.
     """
     text = data if isinstance(data, str) else decoded(data)
     page, at, tags = _Page(), 0, 0
@@ -62,10 +94,12 @@ def text_of_html(data: bytes | str, check_cancelled: Callable[[], None] = lambda
         page.text(text[at : match.start()])
         at = match.end()
         if tag := (match[2] or "").lower():
-            page.tag(tag, bool(match[1]))
+            page.tag(tag, bool(match[1]), match[0])
             if tag in _RAW and not match[1]:
                 end = _RAW[tag].search(text, at)
-                at = end.start() if end else len(text)
+                before, at = at, end.start() if end else len(text)
+                if tag == "style":
+                    page.style(text[before:at])
         tags += 1
         if tags % _OFTEN == 0:
             check_cancelled()
@@ -73,32 +107,104 @@ def text_of_html(data: bytes | str, check_cancelled: Callable[[], None] = lambda
     return sound("".join(page.out).replace("\xad", "").strip())
 
 
+def decoded(data: bytes) -> str:
+    """Decodes a page or a mail whose declared encoding may be missing or wrong. Raises Unreadable for what is no
+    text."""
+    match = _CHARSET.search(data[:4096])
+    text = charsets.decoded(data, charset(match[1].decode("ascii", "replace")) if match else None)
+    if text is None:
+        raise Unreadable(charsets.NO_TEXT)
+    return text
+
+
 class _Page:
-    """Collects the visible text. It builds no tree, so tags that are never closed, or nest without end, do no harm."""
+    """Collects the visible text. It builds no tree, so tags that are never closed, or nest without end, do no harm.
+
+    Inside an element that is not shown it knows which elements are open there, and so where that one ends.
+    """
 
     def __init__(self) -> None:
         self.out: list[str] = []
-        self._silent = ""  # the outermost tag with invisible content
-        self._within = 0  # how many tags of its name are open
+        self._open = Counter[str]()  # the elements around, by tag
+        self._hidden: list[str] = []  # the element that is not shown, and the open ones within it
+        self._within = Counter[str]()  # those, by tag
+        self._unseen: dict[str, bool] = {}  # whether a selector of the page's own style hides
         self._verbatim = 0
         self._newlines = 2  # at the end of the text so far
         self._space = False  # whether a space is due before the next word
 
-    def tag(self, tag: str, ends: bool) -> None:
-        if self._silent:
-            if tag == self._silent:
-                self._within += -1 if ends else 1
-                self._silent = tag if self._within else ""
-        elif tag in _SILENT:
-            if not ends:
-                self._silent, self._within = tag, 1
-        elif not (ends and tag == "br"):
+    def tag(self, tag: str, ends: bool, markup: str) -> None:
+        if self._hidden and self._stays_hidden(tag, ends, markup):
+            return
+        if ends:
+            self._open[tag] = max(self._open[tag] - 1, 0)
+        elif tag not in _VOID and not (tag in ("svg", "math") and markup.endswith("/>")):
+            if tag in _SILENT or self._is_hidden(tag, markup):
+                self._hidden, self._within = [tag], Counter((tag,))
+                if tag in _PARAGRAPHS:
+                    self._break(tag, ends)
+                return
+            self._open[tag] += 1
+        if not (ends and tag == "br") and tag not in _SILENT:
             if tag == "pre":
                 self._verbatim = max(self._verbatim + (-1 if ends else 1), 0)
             self._break(tag, ends)
 
+    def style(self, css: str) -> None:
+        """Reads the rules of a page's own style that hide elements by one class, id or tag, outside conditions."""
+        depth, selectors = 0, ""
+        for match in _RULE.finditer(_CSS_COMMENT.sub("", css)):
+            if match[2] == "{":
+                depth += 1
+                selectors = match[1].rpartition(";")[2] if depth == 1 else ""
+            else:
+                depth = max(depth - 1, 0)
+                if not depth and (hides := bool(_UNSEEN.search(match[1]))) | bool(_SEEN.search(match[1])):
+                    for selector in map(str.strip, selectors.split(",")):
+                        if _SELECTOR.fullmatch(selector):
+                            self._unseen[selector] = hides
+
+    def _stays_hidden(self, tag: str, ends: bool, markup: str) -> bool:
+        """Whether the element that is not shown is still open before this tag, which is part of it then."""
+        hidden, within = self._hidden, self._within
+        if ends:
+            if within[tag]:
+                while (last := hidden.pop()) != tag:
+                    within[last] -= 1
+                within[tag] -= 1
+                return True
+            if not self._open[tag]:
+                return True
+            hidden.clear()  # an element around ends, and with it those within that were left open
+            return False
+        if tag in _VOID or markup.endswith("/>"):
+            return True
+        while hidden and tag in _ENDED_BY.get(hidden[-1], ()):
+            within[hidden.pop()] -= 1
+        if hidden:
+            hidden.append(tag)
+            within[tag] += 1
+        return bool(hidden)
+
+    def _is_hidden(self, tag: str, markup: str) -> bool:
+        if tag == "dialog":
+            return not any(name[1].lower() == "open" for name in _ATTRIBUTE.finditer(markup, len(tag) + 1))
+        if self._unseen.get(tag):
+            return True
+        if not self._unseen and "hidden" not in (lower := markup.lower()) and "style" not in lower:
+            return False
+        for match in _ATTRIBUTE.finditer(markup, len(tag) + 1):
+            name, value = match[1].lower(), (match[2] or "").strip("\"'")
+            if name == "hidden" or (name == "style" and _UNSEEN.search(html.unescape(value))):
+                return True
+            if name in ("class", "id") and self._unseen:
+                mark = "." if name == "class" else "#"
+                if any(self._unseen.get(f"{of}{mark}{each}") for each in value.split() for of in ("", tag)):
+                    return True
+        return False
+
     def text(self, data: str) -> None:
-        if self._silent or not data:
+        if self._hidden or not data:
             return
         if "&" in data:
             # Numbers beyond all characters; Python refuses to convert thousands of digits.
@@ -129,35 +235,3 @@ class _Page:
         while self.out and self.out[-1] == "\t":
             self.out.pop()  # tabs after the last cell of a row
         self._say("\n" * (min(wanted, 2) - self._newlines), max(min(wanted, 2), self._newlines))
-
-
-def decoded(data: bytes) -> str:
-    """Decodes a page or a mail whose declared encoding may be missing or wrong."""
-    for mark, encoding in (
-        (codecs.BOM_UTF8, "utf-8-sig"),
-        (codecs.BOM_UTF16_LE, "utf-16"),
-        (codecs.BOM_UTF16_BE, "utf-16"),
-    ):
-        if data.startswith(mark):
-            return data.decode(encoding, "replace")
-    try:
-        return data.decode("utf-8")  # text in another encoding is practically never valid UTF-8
-    except UnicodeDecodeError:
-        pass
-    match = _CHARSET.search(data[:4096])
-    return data.decode(charset(match[1].decode("ascii", "replace") if match else "") or "cp1252", "replace")
-
-
-def charset(name: str) -> str | None:
-    """The codec that a page or a mail names, or None if it is not a text encoding.
-
-    Python also has codecs that are not: `unicode_escape` and `idna` decode programs and host names, others unpack.
-    """
-    try:
-        "".encode(name)  # refuses codecs that are no text encodings
-        codec = codecs.lookup(name)
-    except (LookupError, ValueError):  # a zero byte in the name is a ValueError
-        return None
-    named = codec.name.replace("-", "_")
-    no_text = named in ("unicode_escape", "raw_unicode_escape", "idna", "punycode", "undefined")
-    return None if no_text else codec.name

@@ -7,7 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ngram_builder.readers.base import Damage, Document, ReportDamage, Source, divided, plain, spelled
+from core.ngram.plain import plain
+from ngram_builder.readers.base import Damage, Document, ReportDamage, Source, divided, spelled, whole_words
 from ngram_builder.readers.files import File, kind_of
 from ngram_builder.readers.letters import docx_documents
 from ngram_builder.readers.mail import eml_documents, mbox_documents
@@ -24,6 +25,8 @@ _READERS = {
     "mbox": mbox_documents,
     "html": html_documents,
 }
+_TEXT = ("text", "")  # of a file of no known kind
+_CORPORA = ("json", "parquet")  # where a broken word in a document of many is no news
 
 
 @dataclass
@@ -36,12 +39,14 @@ class Reading:
             documents, too. If it raises, reading ends.
         signals: which documents to read; None is all.
         left_out: number of documents that `signals` excluded so far.
+        own: the names and addresses of the writer: of a chat, only these people's messages are read.
     """
 
     report: ReportDamage
     consumed: Callable[[int], None] = lambda _: None
     signals: Signals | None = None
     left_out: int = 0
+    own: frozenset[str] = frozenset()
 
 
 def documents(file: File | str | Path, report: ReportDamage) -> Iterator[str]:
@@ -55,15 +60,21 @@ def read_file(file: File, reading: Reading) -> Iterator[Document]:
     path = spelled(file.address)
     try:
         for document in _documents(file, reading):
-            for part in divided(plain(document.text)):
+            text, broken = whole_words(plain(document.text))
+            if broken and (kind_of(file.name) or _TEXT)[0] not in _CORPORA:
+                reason = f"{broken:,} words with characters that cannot be read were left out"
+                reading.report(Damage(path, document.line, reason))
+            if broken and not text.strip():
+                continue
+            for part in divided(text):
                 yield replace(document, text=part)
     except OSError as error:
         reading.report(Damage(path, 0, f"cannot be read: {error.strerror or error}"))
 
 
 def _documents(file: File, reading: Reading) -> Iterator[Document]:
-    kind, packing = kind_of(file.name) or ("text", "")
-    source = Source(spelled(file.address), reading.report, lambda: reading.consumed(0))
+    kind, packing = kind_of(file.name) or _TEXT
+    source = Source(spelled(file.address), reading.report, lambda: reading.consumed(0), reading.own)
     selection = reading.signals.selection(file, reading.report) if reading.signals else None
     with closing(file.open()) as opened:
         pieces = unpacked(opened, packing, source, reading.consumed)

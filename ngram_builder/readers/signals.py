@@ -3,6 +3,9 @@
     documents/SNAPSHOT/SHARD/en_head.json.gz
     quality_signals/SNAPSHOT/SHARD/en_head.signals.json.gz      line i is about document i
 
+    duplicates/SNAPSHOT/SHARD/en_head.duplicates.parquet              "doc_id": the documents that others repeat
+    minhash/SNAPSHOT/SHARD/en_head.minhash.parquet                    not used
+
 A line is {"id": "SNAPSHOT/SHARD/en_head.json.gz/i", "metadata": {"language": …}, "quality_signals": {name: [[start,
 end, value], …]}}. Signals of a whole document have one entry.
 """
@@ -10,13 +13,14 @@ end, value], …]}}. Signals of a whole document have one entry.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from core.errors import InputError
-from ngram_builder.readers.base import Damage, ReportDamage, Source
+from ngram_builder.readers.base import Damage, ReportDamage, Source, Unreadable, guarded
 from ngram_builder.readers.files import File, kind_of
 from ngram_builder.readers.packed import lines, unpacked
 from ngram_builder.readers.shards import parse
@@ -28,6 +32,8 @@ _NAMES = {
     "words": "rps_doc_word_count",
     "language_score": "ccnet_language_score",
 }
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})?\s*-\s*({_NUMBER})?")  # a minus sign first begins an open range: "-500", "-1000-"
 _BUCKETS = ("head", "middle", "tail")  # ccnet_bucket is 0, 1, 2; some copies have the words
 
 
@@ -48,30 +54,43 @@ class Bound:
 
 @dataclass(frozen=True)
 class Signals:
-    """Selects documents by their quality signals; all bounds must hold."""
+    """Selects documents by their quality signals; all bounds must hold.
+
+    Attributes:
+        unique: leave out documents that RedPajama lists as duplicates.
+    """
 
     bounds: tuple[Bound, ...]
+    unique: bool = False
 
     @classmethod
     def parse(cls, wanted: Sequence[str]) -> Signals:
-        """Parses "language=en,de", "bucket=head,middle", "words=50-100000", "perplexity=-500", or any signal by its
-        name.
+        """Parses "language=en,de", "bucket=head,middle", "words=50-100000", "perplexity=-500", "duplicates=no", or
+        any signal by its name with a range such as "-1000-", "-1000--500" or "0.5-".
 
         Raises InputError for anything else.
         """
-        return cls(tuple(_bound(text) for text in wanted))
+        unique = [text for text in wanted if text.replace(" ", "") == "duplicates=no"]
+        return cls(tuple(_bound(text) for text in wanted if text not in unique), bool(unique))
 
-    def file_for(self, file: File) -> File:
-        """The file of signals of a shard of documents. Raises InputError when there is none."""
+    def files_for(self, file: File) -> tuple[File | None, File | None]:
+        """The files of signals and of duplicates of a shard of documents, each if it is needed. Raises InputError when
+        there is none."""
+        return (
+            self._beside(file, "quality_signals", ".signals", "quality signals") if self.bounds else None,
+            self._beside(file, "duplicates", ".duplicates", "list of duplicates") if self.unique else None,
+        )
+
+    def _beside(self, file: File, folder: str, infix: str, what: str) -> File:
         kind = kind_of(file.name)
-        places = _places(file.address) if kind and kind[0] == "json" else []
+        places = _places(file.address, folder, infix) if kind and kind[0] == "json" else []
         for place in places:
             try:
                 return _file_at(place)
             except (InputError, OSError):
                 continue
         looked = f": looked for {' and '.join(places)}" if places else ""
-        raise InputError(f"{file} has no quality signals{looked}. Omit --quality-signals, or download them.")
+        raise InputError(f"{file} has no {what}{looked}. Omit --quality-signals, or download them.")
 
     def accepts(self, line: dict[str, Any]) -> bool:
         """Whether the document of this line of signals is selected; a missing signal fails its bound."""
@@ -90,22 +109,25 @@ class Signals:
         return True
 
     def selection(self, file: File, report: ReportDamage) -> SelectedDocuments:
-        return SelectedDocuments(self, self.file_for(file), report)
+        signals, listed = self.files_for(file)
+        return SelectedDocuments(self, signals, report, _duplicates(listed) if listed else ())
 
 
 class SelectedDocuments:
-    """Reads a file of signals in step with its documents."""
+    """Reads a file of signals, if there is one, in step with its documents."""
 
-    def __init__(self, signals: Signals, file: File, report: ReportDamage) -> None:
-        self._signals, self._file, self._report = signals, file, report
+    def __init__(
+        self, signals: Signals, file: File | None, report: ReportDamage, duplicates: Collection[int] = ()
+    ) -> None:
+        self._signals, self._file, self._report, self._duplicates = signals, file, report, duplicates
         self._verdicts = self._read()
         self._ended = False
         self.left_out = 0
 
     def wanted(self, position: int) -> bool:
         """Whether to read document number `position`; called once for each, in order."""
-        verdict = next(self._verdicts, None)
-        if verdict is None and not self._ended:
+        verdict = True if self._file is None else next(self._verdicts, None)
+        if verdict is None and not self._ended and self._file:
             self._ended = True
             self._report(
                 Damage(
@@ -114,10 +136,13 @@ class SelectedDocuments:
                     f"ends before document {position + 1}; this and all later documents were left out",
                 )
             )
+        verdict = bool(verdict) and position not in self._duplicates
         self.left_out += not verdict
-        return bool(verdict)
+        return verdict
 
     def _read(self) -> Iterator[bool]:
+        if self._file is None:
+            return
         kind = kind_of(self._file.name.replace(".signals", ""))
         path, position = self._file.address, 0
         try:
@@ -140,6 +165,20 @@ class SelectedDocuments:
             self._report(Damage(path, 0, f"cannot be read: {error.strerror or error}"))
 
 
+def _duplicates(listed: File) -> frozenset[int]:
+    """The numbers of the documents that are listed as duplicates. Raises InputError."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InputError(f"{listed}: reading Parquet needs pyarrow: pip install 'polydraft[parquet]'.") from error
+    try:
+        with closing(listed.open()) as opened:
+            table = guarded("no list", partial(pyarrow.parquet.read_table, columns=["doc_id"]), opened)
+    except (Unreadable, OSError) as error:
+        raise InputError(f"{listed} cannot be read: {error}. Omit duplicates=no, or download it again.") from error
+    return frozenset(_index(value, -1) for value in table.column("doc_id").to_pylist())
+
+
 def _file_at(address: str) -> File:
     """The file at this path or URL. Raises InputError or OSError when there is none."""
     if "://" not in address:
@@ -150,15 +189,16 @@ def _file_at(address: str) -> File:
     return File(address, int(system.info(path).get("size") or 0), "")
 
 
-def _places(address: str) -> list[str]:
+def _places(address: str, beside: str, infix: str) -> list[str]:
+    """Where a file may lie that belongs to a shard: in a folder `beside` that of the documents, or next to it."""
     folder, _, name = address.replace("\\", "/").rpartition("/")
     stem, dot, rest = name.partition(".json")
-    signals = f"{stem}.signals{dot}{rest}"
+    signals = f"{stem}{infix}{dot}{rest}" if infix == ".signals" else f"{stem}{infix}.parquet"
     parts = folder.split("/")
     places = []
     for i in reversed(range(len(parts))):
         if parts[i] == "documents":
-            places.append("/".join([*parts[:i], "quality_signals", *parts[i + 1 :], signals]))
+            places.append("/".join([*parts[:i], beside, *parts[i + 1 :], signals]))
             break
     return [*places, f"{folder}/{signals}" if folder else signals]
 
@@ -182,13 +222,14 @@ def _bound(text: str) -> Bound:
     known = name == "language" or name in _NAMES or name.startswith(("ccnet_", "rps_"))
     if not known or not equals or not wanted:
         raise InputError(
-            f"Quality signal {text!r} given; language=en, bucket=head,middle, words=50-100000, perplexity=-500 or the "
-            "name of a signal and a range expected."
+            f"Quality signal {text!r} given; language=en, bucket=head,middle, words=50-100000, perplexity=-500, "
+            "duplicates=no or the name of a signal and a range expected."
         )
-    number = r"\d+(?:\.\d+)?"
-    if match := re.fullmatch(rf"({number})?-({number})?", wanted):
-        low, high = match.groups()
-        return Bound(signal, low=float(low or "-inf"), high=float(high or "inf"))
+    if (match := _RANGE.fullmatch(wanted)) and any(match.groups()):
+        low, high = float(match[1] or "-inf"), float(match[2] or "inf")
+        if low > high:
+            raise InputError(f"Quality signal {text!r} given; the range is empty: {low:g} is more than {high:g}.")
+        return Bound(signal, low=low, high=high)
     values = tuple(part.strip() for part in wanted.split(","))
     if signal == "ccnet_bucket" and not set(values) <= set(_BUCKETS):
         raise InputError(f"Bucket {wanted!r} given; some of {', '.join(_BUCKETS)} expected.")

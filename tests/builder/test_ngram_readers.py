@@ -52,8 +52,7 @@ def test_documents_say_where_they_are_from(tmp_path):
 def test_halves_of_surrogate_pairs_do_no_harm(tmp_path):
     (tmp_path / "a.jsonl").write_text(r'{"text": "whole \ud83d\ude00 half \ud83d end"}' + "\n")
     (text,) = texts(tmp_path)
-    assert text == "whole 😀 half \ufffd end"
-    text.encode()
+    assert text == "whole 😀 half end"
 
 
 # Mail
