@@ -8,7 +8,8 @@ from typing import Any
 from core.ask import Ask
 from core.completing import complete
 from core.completion import Completion
-from core.drafting.driver import Driven
+from core.composed import composed, decomposed, is_decomposed
+from core.drafting.driver import Driven, Steps
 from core.drafting.reuse import KnownLogits
 from core.drafting.tails import choose_tails
 from core.equipped import EquippedModel
@@ -33,6 +34,8 @@ class Session(KeptText):
 
         Raises: InputError for a weight out of range; StoreError for a named store that cannot be used.
         """
+        as_decomposed = is_decomposed(ask.before)
+        ask = composed(ask)
         a, changes = self.equipped, dict[str, Any]()
         if ask.ngrams is None and ask.mixing == "geometric":
             changes["ngrams"] = a.base_stores_with(ask.base_stores) or None
@@ -61,7 +64,8 @@ class Session(KeptText):
         options = replace(ask, **changes)
         if across and (ngrams := options.interpolation()) is not None:
             options = replace(options, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
-        return Driven(complete(self, ask, options, healing, checks_tails))
+        steps = complete(self, ask, options, healing, checks_tails)
+        return Driven(_decomposed(steps) if as_decomposed else steps)
 
     def _background_ids(self, text: str) -> list[int]:
         """The tokens of a background and of the empty line after it, from its end as many as half of the window: the
@@ -85,6 +89,19 @@ class Session(KeptText):
 
     def close(self) -> None:
         self.sequence.close()
+
+
+def _decomposed(steps: Steps[Completion]) -> Steps[Completion]:
+    """The same steps, with decomposed letters in the drafts."""
+    try:
+        rows, completion = next(steps)
+        while True:
+            logits = yield rows, decomposed(completion)
+            rows, completion = steps.send(logits)
+    except StopIteration:
+        return
+    finally:
+        steps.close()
 
 
 def background_ids(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core.errors import InputError
+from core.ngram.plain import plain
 from core.ngram.tally import BREAK
 from core.ngram.windows import ORDER
 
@@ -35,13 +37,13 @@ class StoredPassage:
 
 def encoded(text: str, tokenizer: Tokenizer, check_cancelled: Callable[[], None] = lambda: None) -> StoredPassage:
     """The passage of a text that has words. `check_cancelled` is called every few thousand characters."""
-    text = _SURROGATE.sub("\ufffd", text)  # halves of pairs, which no file can hold
+    text = plain(_SURROGATE.sub("\ufffd", text))  # halves of pairs, which no file can hold
     ids = array("I")  # an id as a number of Python would take nine times the memory
     for portion in _portions(text):
         check_cancelled()
         ids.extend(tokenizer.encode(portion))
     stored: Sequence[int] = ids
-    if len(text) <= SHORT and not text[0].isspace():
+    if 0 < len(text) <= SHORT and not text[0].isspace():
         # A phrase may also occur within a line, where its first token begins with the space before it. So its
         # beginning is stored once more in that form, as far as n-grams that contain the first token reach.
         stored = [*ids, BREAK, *tokenizer.encode(" " + text)[:ORDER]]
@@ -60,11 +62,13 @@ def occurrences(ids: bytes, wanted: Sequence[int]) -> int:
 
 
 def whole_words(phrase: str) -> re.Pattern[str]:
-    """Finds a phrase in any case, with any space between its words, where no longer word begins or ends with it."""
-    words = phrase.split()
+    """Finds a phrase in any case and form of its letters, with any space between its words, where no longer word begins
+    or ends with it."""
+    forms = dict.fromkeys((phrase, plain(phrase), unicodedata.normalize("NFD", plain(phrase))))  # also of older stores
+    words = [words for form in forms if (words := r"\s+".join(map(re.escape, form.split())))]
     if not words:
         raise InputError("No words given; give a phrase or a document.")
-    return re.compile(r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)", re.IGNORECASE)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)", re.IGNORECASE)
 
 
 def word_after(phrase: str) -> re.Pattern[str]:

@@ -22,6 +22,7 @@ from core.ngram.errors import StoreError
 from core.ngram.passages import SHORT, StoredPassage, occurrences, runs, whole_words, word_after
 from core.ngram.personal_counts import PersonalCounts
 from core.ngram.personal_file import PersonalFile
+from core.ngram.plain import plain
 from core.ngram.removed import Extent, Forgotten, Removed, Undone
 from core.ngram.store import CandidateIds, Contexts, TypedEvidence
 from core.ngram.stored_texts import TYPED, StoredTexts, check_length
@@ -378,7 +379,7 @@ class PersonalStore(Switches):
         """Adds one phrase or paragraph with multiplicity `times`, and commits it. Returns its tokens."""
         if not 1 <= times <= MOST_TIMES:
             raise InputError(f"{times} times given; 1 to {MOST_TIMES} expected.")
-        if not text.strip():
+        if not plain(text).strip():
             return 0
         ready = self._texts.passage(text)
         with self._writing():
@@ -575,4 +576,4 @@ def remove_files(path: Path) -> None:
 
 
 def _mark(text: StoredText) -> tuple[str, str, tuple[str, ...]]:
-    return text.origin, text.added, text.passages
+    return text.origin, text.added, tuple(map(plain, text.passages))

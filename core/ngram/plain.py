@@ -14,12 +14,14 @@ _NOTHING = "\u00ad\u180e\u200b\u2060\u2061\u2062\u2063\u2064\ufeff" + "".join(
     map(chr, (*range(9), 11, *range(14, 32), 127))
 )
 _PLAIN = str.maketrans(dict.fromkeys(_SPACES, " ") | dict.fromkeys(_LINES, "\n") | dict.fromkeys(_NOTHING, ""))
+_OTHER = regex.compile(f"[{''.join(map(regex.escape, map(chr, _PLAIN)))}]")
 _MANY_MARKS = regex.compile(r"\p{M}{31}")  # the time of composing grows with the square of the marks on one letter
 
 
 def plain(text: str) -> str:
     """A text with composed letters (NFC), spaces of one width, and no characters without width nor controls."""
-    if text.isascii() and text.isprintable():
+    if _OTHER.search(text):
+        text = text.translate(_PLAIN)
+    if unicodedata.is_normalized("NFC", text) or _MANY_MARKS.search(text):
         return text
-    text = text.translate(_PLAIN)
-    return text if _MANY_MARKS.search(text) else unicodedata.normalize("NFC", text)
+    return unicodedata.normalize("NFC", text)

@@ -12,6 +12,7 @@ from core.errors import InputError
 from core.ngram.errors import StoreError
 from core.ngram.passages import StoredPassage, encoded
 from core.ngram.personal_file import PersonalFile
+from core.ngram.plain import plain
 from core.ngram.removed import Extent, RemovedDocument
 
 if TYPE_CHECKING:  # its module imports torch
@@ -98,7 +99,7 @@ class StoredTexts:
         """Passages to insert, in addition to `tokens` that remain. Raises InputError as soon as they are too many."""
         characters = 0
         for text in texts:
-            if not text.strip():
+            if not plain(text).strip():
                 continue
             characters += len(text)
             check_length(characters)

@@ -474,7 +474,7 @@ CHATS = {
     "ChatGPT": CHATGPT,
     "ChatGPT, one conversation": CHATGPT[0],
     "Claude": [{"chat_messages": [
-        {"sender": "human", "text": "One."}, {"sender": "assistant", "text": "no"}, {"sender": "human", "text": "Two."}]}],
+        {"sender": s, "text": t} for s, t in (("human", "One."), ("assistant", "no"), ("human", "Two."))]}],
     "Telegram": {"name": "Bob", "messages": [
         {"type": "service", "actor": "Zoë", "text": "no"}, {"type": "message", "from": "Bob", "text": "no"},
         {"type": "message", "from": "Zoë", "text": ["On", {"type": "bold", "text": "e"}, "."]},

@@ -1,0 +1,69 @@
+"""Drafts in the form of the document's letters.
+
+Drafts are made of text as stores hold it (`core.ngram.plain`): composed letters (é is one character), plain spaces and
+nothing without width, so that a personal phrase is found whatever form the document has. A document whose letters are
+decomposed (é is e and a mark, as in texts from macOS) gets its drafts so, too.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import replace
+
+from core.ask import Ask
+from core.completion import Completion
+from core.ngram.plain import plain
+from core.present import TextDraft
+
+READ = 4096  # characters of the document that decide
+_WORD = 64  # characters before the caret in which a half-typed word is corrected
+
+
+def composed(ask: Ask) -> Ask:
+    """The request on its text as stores hold it. A word with characters that go is not corrected: its length is
+    another."""
+    before = plain(ask.before)
+    return replace(
+        ask,
+        before=before,
+        after=plain(ask.after),
+        kept=tuple(replace(row, text=plain(row.text)) for row in ask.kept),
+        corrects=ask.corrects and ask.before[-_WORD:] == before[-_WORD:],
+    )
+
+
+def is_decomposed(before: str) -> bool:
+    """Whether a document has decomposed letters and no composed ones, by its last characters."""
+    end = before[-READ:]
+    return unicodedata.is_normalized("NFD", end) and not unicodedata.is_normalized("NFC", end)
+
+
+def decomposed(completion: Completion) -> Completion:
+    """The drafts with decomposed letters."""
+    return replace(
+        completion,
+        drafts=[_decomposed(draft) for draft in completion.drafts],
+        withdrawn=[_decomposed(draft) for draft in completion.withdrawn],
+    )
+
+
+def _decomposed(draft: TextDraft) -> TextDraft:
+    if draft.text.isascii():
+        return draft
+    ends = [0]  # in the new text, by those in the old
+    for character in draft.text:
+        ends.append(ends[-1] + len(unicodedata.normalize("NFD", character)))
+
+    def end(at: int) -> int:
+        return ends[at] if at < len(ends) else ends[-1] + at - len(ends) + 1
+
+    return replace(
+        draft,
+        text=unicodedata.normalize("NFD", draft.text),
+        personal=tuple((end(a), end(b)) for a, b in draft.personal),
+        how=tuple((end(a), end(b), by, lts) for a, b, by, lts in draft.how),
+        path=tuple((end(at), total) for at, total in draft.path),
+        model_logprobs=tuple(
+            replace(token, text=unicodedata.normalize("NFD", token.text)) for token in draft.model_logprobs
+        ),
+    )
