@@ -94,12 +94,14 @@ def add_file(
             within a document. If it raises, nothing is added and the store stays unchanged.
     """
     added, done = Added(), 0
-    stored = sum(document["characters"] for document in store.documents() if document["origin"] == origin)
 
     def consumed(size: int = 0) -> None:
         nonlocal done
         done += size
         progress(min(done / file.size, 1.0) if file.size else 0.0)
+
+    def stored() -> int:
+        return sum(document["characters"] for document in store.documents() if document["origin"] == origin)
 
     def texts() -> Iterator[str]:
         characters = 0
@@ -109,7 +111,7 @@ def add_file(
             yield document.text
         if added.damage and not characters:
             raise _Worse
-        if characters < stored and (added.damage or not characters):
+        if (added.damage or not characters) and characters < stored():
             reason = f"less of it can be read than before, so the store keeps what it has; {_FORGET_FIRST}"
             added.damage.append(Damage(str(file), 0, reason))
             raise _Worse

@@ -2,10 +2,11 @@
 
     RedPajama-1T, RedPajama-V2, any JSON lines with "text"   .jsonl .json .ndjson      shards.py, signals.py
     Parquet with a column of text                            .parquet                  parquet.py
-    plain text                                               .txt .md .markdown .rst   plain.py
+    plain text, notes                                        .txt .md .markdown .rst   plain.py, notes.py
     mail                                                     .eml .mbox                mail.py
     pages                                                    .html .htm                pages.py
     Word documents                                           .docx                     letters.py
+    chats                                                    .txt .json                chats.py
 
 All but Parquet and .docx also packed, as .gz or .zst. A source is a file, a folder, a glob pattern or an fsspec URL
 (files.py). Everything streams. Damage never stops a reader: it reads all readable parts and passes each damaged place

@@ -20,6 +20,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_LOST_MARKS = tuple(mark.encode() for mark in ("ÿþ", "þÿ"))  # UTF-16 that a program took for Latin-1
 _WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _OTHERS = (
     "cp1250", "iso8859_2", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp932", "euc_jp",
@@ -65,6 +66,8 @@ def encoding_of(data: bytes, declared: str | None = None) -> str | None:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return encoding
+    if data.startswith(_LOST_MARKS):
+        return None
     head = data[:_SAMPLE].rstrip(b"\0")  # a disk that was full leaves zeros at the end
     few = len(_CONTROLS.findall(head)) * 20 <= len(head)
     is_utf8 = _is_utf8(data)

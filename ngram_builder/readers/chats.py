@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from ngram_builder.readers.base import Document, Source, sound
@@ -33,6 +34,13 @@ _STAMP = re.compile(
     r"[^\d\n\[\]]{1,14}?\d{1,2}[:.]\d{2}(?:[:.]\d{2})?[^\d\n\[\]]{0,14}?(?(open)\] ?| [-–] )"
     r"|\d{4}년 \d{1,2}월 \d{1,2}일 \w+ \d{1,2}:\d{2}, )",
     re.MULTILINE,
+)
+_NAMED = re.compile(r"whatsapp|^_?chat\b", re.IGNORECASE)
+# The program's own words in the first message, and its marks.
+_ENCRYPTED = re.compile(
+    r"\u200e|whatsapp|end-to-end|ende-zu-ende|bout en bout|extremo a extremo|de ponta a ponta|end-to-end-versleuteld"
+    r"|сквозн|端到端|エンドツーエンド|종단간|uçtan uca|koniec końcami|end-till-end|päästä päähän",
+    re.IGNORECASE,
 )
 _SENDER = re.compile(r"([^\n:]{1,80}?) ?: ?(?=[^\s/]|\n|$| )")
 # What the program writes in the place of a message, or in it.
@@ -56,7 +64,7 @@ _OMITTED = re.compile(
     r"|(?:location|Standort|position|ubicación|localização|posizione|locatie): https?://\S*",
     re.IGNORECASE,
 )
-_EDITED = re.compile(r" ?<[^<>\n/]* [^<>\n/]*>\s*\Z")  # "<This message was edited>"
+_EDITED = re.compile(r" ?<(?=[^<>\n]* )[^<>\n/]{1,100}>\Z")  # "<This message was edited>"
 _ATTACHED = re.compile(r"<[^<>\n:]{2,20}: [^<>\n]*\.\w{2,5}>")
 
 
@@ -69,12 +77,15 @@ class Said:
     own: bool = False
 
 
-def is_whatsapp(text: str) -> bool:
-    """Whether a text begins as an export of WhatsApp: a stamp first, and few people that sent much."""
+def is_whatsapp(text: str, path: str = "") -> bool:
+    """Whether a text begins as an export of WhatsApp: a stamp first, and its own words or name, or few people that sent
+    much. A diary with a stamp on each entry has neither."""
     head = text[: 1 << 14].lstrip("\ufeff\n")
     if not _STAMP.match(head):
         return False
     senders = Counter(message.sender for message in of_whatsapp(head))
+    if senders and (_NAMED.search(PurePath(path).name) or _ENCRYPTED.search(head)):
+        return True
     return 0 < len(senders) <= max(2, sum(senders.values()) / 2)
 
 

@@ -23,6 +23,7 @@ _STYLES = re.compile(r"word/styles\d*\.xml")
 _MOST = 1 << 28  # bytes of XML in a body
 _LISTED = 1 << 23  # bytes of an archive's list of members: some hundred thousand
 _PIECE = 1 << 16
+_NESTED = 64  # fields in fields
 # What is not on the page: text deleted or moved away, copies for old programs, readings above letters.
 _UNSEEN = ("Fallback", "del", "moveFrom", "rt", "delText", "delInstrText")
 _OFF = ("0", "false", "off")
@@ -228,7 +229,8 @@ class _Body:
             self._due += "" if self._joined or frame.unseen else "\n"
             self._joined = False
             # A field that has shown nothing by the end of its paragraph is broken; the text after it is text.
-            self._fields = [field for field in self._fields if field.result]
+            while self._fields and not self._fields[-1].result:
+                self._fields.pop()
         elif frame.unseen:
             return
         elif frame.name == "tc":
@@ -247,7 +249,7 @@ class _Body:
         pass
 
     def _say(self, text: str) -> None:
-        if self.begun and not any(field.unseen for field in self._fields):
+        if self.begun and not any(field.unseen for field in self._fields[-_NESTED:]):
             self.out += [self._due, text]
             self._due = ""
 

@@ -71,8 +71,10 @@ def _without_front_matter(text: str) -> str:
         ("---", ("---", "..."), _YAML_LINE, _YAML_KEY),
         ("+++", ("+++",), _TOML_LINE, _TOML_KEY),
     ):
+        if not text.startswith(fence):
+            continue
         at, keys, lines = 0, False, text.splitlines(keepends=True)
-        if not lines or lines[0].rstrip() != fence:
+        if lines[0].rstrip() != fence:
             continue
         for line in lines[1:]:
             at += len(line)

@@ -61,7 +61,7 @@ _UNSEEN = re.compile(
     re.IGNORECASE,
 )
 _SEEN = re.compile(r"(?:^|[;\s{])(?:display|visibility)\s*+:", re.IGNORECASE)
-_RULE = re.compile(r"([^{}]*+)([{}])")
+_BRACE = re.compile(r"([{}])")
 _CSS_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _SELECTOR = re.compile(r"[a-z][a-z0-9]*|[a-z0-9]*[.#][\w-]+", re.IGNORECASE)
 _SPACE = re.compile(r"[ \t\r\n\f]+")
@@ -153,13 +153,14 @@ class _Page:
     def style(self, css: str) -> None:
         """Reads the rules of a page's own style that hide elements by one class, id or tag, outside conditions."""
         depth, selectors = 0, ""
-        for match in _RULE.finditer(_CSS_COMMENT.sub("", css)):
-            if match[2] == "{":
+        parts = _BRACE.split(_CSS_COMMENT.sub("", css))
+        for before, brace in zip(parts[::2], parts[1::2], strict=False):
+            if brace == "{":
                 depth += 1
-                selectors = match[1].rpartition(";")[2] if depth == 1 else ""
+                selectors = before.rpartition(";")[2] if depth == 1 else ""
             else:
                 depth = max(depth - 1, 0)
-                if not depth and (hides := bool(_UNSEEN.search(match[1]))) | bool(_SEEN.search(match[1])):
+                if not depth and (hides := bool(_UNSEEN.search(before))) | bool(_SEEN.search(before)):
                     for selector in map(str.strip, selectors.split(",")):
                         if _SELECTOR.fullmatch(selector):
                             self._unseen[selector] = hides

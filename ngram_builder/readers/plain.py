@@ -19,7 +19,7 @@ def text_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document
     held, first, chat = "", True, False
     for text in _decoded(pieces, source):
         held += text
-        if first and not chat and chats.is_whatsapp(held):
+        if first and not chat and chats.is_whatsapp(held, source.path):
             chat = True
         if chat:
             if len(held) > base.LONGEST:

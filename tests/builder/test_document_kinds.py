@@ -9,12 +9,15 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from core.errors import InputError
 from core.ngram.personal import PersonalStore
 from core.ngram.plain import plain
 from ngram_builder import personal, readers
 from ngram_builder.readers import Damage, Reading, Signals, charsets, chats, notes, pages
+from tests.builder.test_hostile_files import seconds
 from tests.builder.test_ngram_readers import shard_of_v2, signals_of
 from tests.ngram_tools import WordTokenizer
 
@@ -145,8 +148,6 @@ def test_what_a_person_put_into_a_note_is_read(tmp_path: Path, note: str) -> Non
     "piece", ["---\n", "<!--", "data:a;base64,", "```a\n", "![](data:", "A" * 59 + "-", "a: b\n", "`="]
 )
 def test_the_time_for_a_note_grows_with_its_length(piece: str) -> None:
-    from tests.builder.test_hostile_files import seconds
-
     once, often = ("---\n" + piece * n for n in (2_000, 16_000))
     assert seconds(lambda: notes.written(often, "a.md")) < 8 * 4 * seconds(lambda: notes.written(once, "a.md")) + 0.05
 
@@ -199,9 +200,10 @@ def test_text_of_every_encoding_is_read(tmp_path: Path, text: str, encoding: str
         b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01" * 40,
         bytes(range(256)) * 4,
         "\ufffd\ufffdT\0h\0e\0 \0e\0n\0d\0".encode(),
+        "The end".encode("utf-16").decode("latin-1").encode(),
         b"\x7fELF\x02\x01\x01" + bytes(60),
     ],
-    ids=["a picture", "all bytes", "UTF-16 read as UTF-8", "a program"],
+    ids=["a picture", "all bytes", "UTF-16 read as UTF-8", "UTF-16 read as Latin-1", "a program"],
 )
 @pytest.mark.parametrize("ending", ["txt", "md", "html"])
 def test_what_is_no_text_is_refused_in_one_sentence(tmp_path: Path, data: bytes, ending: str) -> None:
@@ -338,6 +340,21 @@ def test_a_letter_is_read_as_its_page_is_seen(tmp_path: Path, body: str) -> None
     assert read(path) == ("Yes.", [])
 
 
+@pytest.mark.parametrize("kind", ["begin", "separate"])
+def test_the_time_for_fields_in_fields_grows_with_their_number(tmp_path: Path, kind: str) -> None:
+    mark = '<w:r><w:fldChar w:fldCharType="begin"/></w:r>'
+    mark += '<w:r><w:fldChar w:fldCharType="separate"/></w:r>' if kind == "separate" else ""
+
+    def write(n: int) -> Path:
+        path = tmp_path / f"{n}.docx"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("word/document.xml", f"<w:document {W}><w:body>{par(mark, YES) * n}</w:body></w:document>")
+        return path
+
+    once, often = write(500), write(4_000)
+    assert seconds(lambda: read(often)) < 8 * 4 * seconds(lambda: read(once)) + 0.05
+
+
 # ---------------------------------------------------------------- pages
 
 PAGES = {
@@ -370,13 +387,22 @@ def test_a_page_is_read_as_it_is_seen(page: str) -> None:
     assert pages.text_of_html(page) == "Yes."
 
 
+@pytest.mark.parametrize("before", ["", "<style>"])
 @pytest.mark.parametrize(
-    "piece", ["<p hidden>", "<i hidden><b>", "<i hidden></b>", "<a style=display:none ", "<li hidden><p>"]
+    "piece",
+    [
+        "<p hidden>",
+        "<i hidden><b>",
+        "<i hidden></b>",
+        "<a style=display:none ",
+        "<li hidden><p>",
+        "a{",
+        "display ",
+        "/*",
+    ],
 )
-def test_the_time_for_hidden_parts_grows_with_their_length(piece: str) -> None:
-    from tests.builder.test_hostile_files import seconds
-
-    once, often = (piece * n for n in (1_000, 8_000))
+def test_the_time_for_hidden_parts_grows_with_their_length(before: str, piece: str) -> None:
+    once, often = (before + piece * n for n in (1_000, 8_000))
     assert seconds(lambda: pages.text_of_html(often)) < 8 * 4 * seconds(lambda: pages.text_of_html(once)) + 0.05
 
 
@@ -438,6 +464,13 @@ def test_what_whatsapp_writes_in_place_of_a_message_is_not_read(tmp_path: Path, 
     assert text_of(tmp_path / "_chat.txt", chat, "Zoë") == "Hello\nBye"
 
 
+@pytest.mark.parametrize("name", ["WhatsApp Chat with Friends.txt", "_chat.txt", "a.txt"])
+def test_a_chat_in_which_each_person_wrote_once_is_a_chat(tmp_path: Path, name: str) -> None:
+    first = "Nachrichten sind Ende-zu-Ende-verschlüsselt.\n" if name == "a.txt" else "Ann joined\n"
+    lines = "".join(f"31.12.23, 23:59 - {who}\n" for who in ("Ann: a", "Bob: b", "Zoë: One.", "Eve: c"))
+    assert text_of(tmp_path / name, f"31.12.23, 23:58 - {first}{lines}", "Zoë") == "One."
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -496,6 +529,26 @@ def test_own_messages_of_exported_chats_are_read(tmp_path: Path, chat: object, i
     assert text_of(tmp_path / "a.json", json.dumps(chat, indent=indent), "Zoë;Someone") == "One.\nTwo."
 
 
+NAMES = [
+    "chats", "list", "mapping", "current_node", "a", "message", "author", "role", "content", "content_type", "parts",
+    "metadata", "chat_messages", "messages", "sender", "sender_name", "from", "text", "type", "user", "name",
+]  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.integers() | st.sampled_from(["a", "user", "text", "message", "", "\ud800"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),
+    max_leaves=30,
+)
+
+
+@given(value=VALUES)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_chat_of_any_shape_is_read_or_refused(tmp_path: Path, value: object) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(value, indent=1))
+    text, damage = read(tmp_path / "a.json", "a")
+    text.encode()
+    assert len(damage) <= 2
+
+
 @pytest.mark.parametrize("name", ["Telegram", "Instagram", "Slack"])
 def test_a_chat_without_a_name_says_which_there_are(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.json").write_text(json.dumps(CHATS[name], indent=1))
@@ -545,10 +598,10 @@ def test_documents_in_json_are_read(tmp_path: Path, data: str) -> None:
     assert (text, len(damage)) == ("one\ntwo", int("broken" in data))
 
 
-@pytest.mark.parametrize("piece", ["1/1/20, 1:00 - ", "[1/1/20, 1:00] a: ", "<", "1.", "\u200e", ": "])
+@pytest.mark.parametrize(
+    "piece", ["1/1/20, 1:00 - ", "[1/1/20, 1:00] a: ", "<", "< ", "<a: .b", "1.", "\u200e", ": ", "a "]
+)
 def test_the_time_for_a_chat_grows_with_its_length(piece: str) -> None:
-    from tests.builder.test_hostile_files import seconds
-
     once, often = ("1/1/20, 1:00 - a: b\n" + piece * n for n in (1_000, 8_000))
     least = seconds(lambda: list(chats.of_whatsapp(once)))
     assert seconds(lambda: list(chats.of_whatsapp(often))) < 8 * 4 * least + 0.05

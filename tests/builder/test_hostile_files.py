@@ -32,7 +32,7 @@ from ngram_builder import personal, readers
 from ngram_builder.readers import Damage, Document, File, Reading, letters, pages
 
 ENDINGS = [
-    ".txt", ".jsonl", ".html", ".eml", ".mbox", ".docx", ".parquet",
+    ".txt", ".md", ".json", ".jsonl", ".html", ".eml", ".mbox", ".docx", ".parquet",
     ".txt.gz", ".jsonl.zst", ".html.zst", ".mbox.gz", ".eml.gz",
 ]  # fmt: skip
 
@@ -57,6 +57,8 @@ def magic(ending: str) -> bytes:
     """How a file of this kind begins, so that random bytes get past the first check."""
     return {
         ".jsonl": b'{"text": ',
+        ".json": b'{"messages": [{"from": "a", "text":',
+        ".md": b"---\na: b\n",
         ".html": b"<p><a x=",
         ".eml": b"Content-Type: text/plain; charset=utf-7\nContent-Transfer-Encoding: base64\n\n",
         ".mbox": b"From a\nContent-Type: multipart/mixed; boundary=b\n\n--b\nSubject: x\n\n",
