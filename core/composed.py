@@ -28,7 +28,7 @@ def composed(ask: Ask) -> Ask:
         before=before,
         after=plain(ask.after),
         kept=tuple(replace(row, text=plain(row.text)) for row in ask.kept),
-        corrects=ask.corrects and ask.before[-_WORD:] == before[-_WORD:],
+        corrects=ask.corrects and ask.before[-_WORD:].split()[-1:] == before[-_WORD:].split()[-1:],
     )
 
 

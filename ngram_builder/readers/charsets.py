@@ -26,13 +26,14 @@ _OTHERS = (
     "cp1250", "iso8859_2", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp932", "euc_jp",
     "gb18030", "big5", "cp949",
 )  # fmt: skip
-_SIGNS = "“”‘’‚„…–—•€£§°«»‹›¡¿ºª·©®™´¨½¼¾×²³µ†±¹\xa0\xad"
+_SIGNS = "“”‘’‚„…–—•€£§°«»‹›¡¿ºª·©®™´¨½¼¾×²³µ†±¹÷¬¦¶‰ƒ\xa0\xad"
 _WEST = "àâäáãåæçéèêëíìîïñóòôöõøœßúùûüýÿ"
 _ANY = re.compile("")
 # Encodings by their letters beyond ASCII, and what must be among them; the first that holds is taken.
 _KNOWN = (
     ("cp1250", "áéíóöőúüű", re.compile("[őű].*[öü]|[öü].*[őű]", re.DOTALL | re.IGNORECASE)),
     ("cp1252", _WEST, _ANY),
+    ("iso8859_15", _WEST + "šž", re.compile("€")),
     ("cp1254", "âîûçöüğışi̇", _ANY),
     ("cp1252", "äåöšžõü", _ANY),
     ("cp1252", "áéíóúýæöðþ", _ANY),

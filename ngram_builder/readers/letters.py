@@ -32,7 +32,11 @@ _OFF = ("0", "false", "off")
 _GENERATED_STYLE = re.compile(
     r"placeholder text|(?:toc|contents|index) (?:\d|heading)|table of (?:figures|authorities)|toa heading"
 )
-_GENERATED_ID = re.compile(r"PlaceholderText|TOC\d|TOCHeading|TableofFigures")
+_GENERATED_ID = re.compile(  # in some languages of Word, for documents without their styles
+    r"(?:TOC|TM|TDC|Verzeichnis|Sommario|Inhopg|Sumrio|Spistreci|Innehll|Indholdsfortegnelse|INNH)\d"
+    r"|TOCHeading|Inhaltsverzeichnis\w*|TableofFigures|Abbildungsverzeichnis|PlaceholderText|Platzhaltertext"
+    r"|Textedelespacerserv|Textodelmarcadordeposicin|Testosegnaposto|Tekstvantijdelijkeaanduiding|TextodoEspaoReservado"
+)
 _GENERATED_PARTS = ("Table of Contents", "Bibliographies")
 _GENERATED_FIELD = re.compile(
     r"\s*(?:TOC|INDEX|TOA|BIBLIOGRAPHY|ADDIN\s+(?:ZOTERO_BIBL|EN\.REFLIST|Mendeley Bibliography)|MACROBUTTON)\b",

@@ -176,6 +176,8 @@ def _duplicates(listed: File) -> frozenset[int]:
             table = guarded("no list", partial(pyarrow.parquet.read_table, columns=["doc_id"]), opened)
     except (Unreadable, OSError) as error:
         raise InputError(f"{listed} cannot be read: {error}. Omit duplicates=no, or download it again.") from error
+    if "doc_id" not in table.column_names:
+        raise InputError(f"{listed} has no column doc_id. Omit duplicates=no, or download it again.")
     return frozenset(_index(value, -1) for value in table.column("doc_id").to_pylist())
 
 

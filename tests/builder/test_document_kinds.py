@@ -166,6 +166,7 @@ ENCODED = {
     "one word": ("café", "cp1252"),
     "Latin-1": ("Mañana iré al médico. ¿Vienes tú?", "latin-1"),
     "German": ("Grüße aus Köln, Straße 5, ÜBER ALLES", "latin-1"),
+    "ISO with the euro": ("Das kostet 5 € für die Straße.", "iso8859-15"),
     "Finnish": ("Hyvää päivää, näkemiin šakki", "cp1252"),
     "Icelandic": ("Það er gott veður í dag, þú ættir að koma.", "cp1252"),
     "Mac": ("Un café crème. Déjà vu à l’hôtel.", "mac_roman"),
@@ -315,6 +316,7 @@ BODIES = {
     "contents as a field": par(field(' TOC \\o "1-3" ', run("no") + field("PAGEREF a", run("3")))) + par(YES),
     "contents of several paragraphs": par(field(" TOC ", run("no") + "</w:p><w:p>" + run("no"))) + par(YES),
     "contents by style": par(run("no"), about='<w:pStyle w:val="Verzeichnis1"/>') + par(YES),
+    "contents without their styles": par(run("no"), about='<w:pStyle w:val="TM2"/>') + par(YES),
     "an index": par(f'<w:fldSimple w:instr=" INDEX \\c 2">{run("no")}</w:fldSimple>') + par(YES),
     "sources": par(field("ADDIN ZOTERO_BIBL {}", run("no"))) + par(YES),
     "a link": par(field('HYPERLINK "http://no"', YES)),
@@ -662,6 +664,18 @@ def test_a_list_of_duplicates_that_is_missing_is_refused(tmp_path: Path) -> None
     path = shard_of_v2(tmp_path, [signals_of(0)])
     with pytest.raises(InputError, match="has no list of duplicates"):
         Signals.parse(["duplicates=no"]).files_for(readers.File.at(path))
+
+
+@pytest.mark.parametrize("damage", ["bytes", "columns"])
+def test_a_damaged_list_of_duplicates_is_refused(tmp_path: Path, damage: str) -> None:
+    path = sidecars(tmp_path, [1])
+    listed = tmp_path / "duplicates" / "2023-06" / "0000" / "en_head.duplicates.parquet"
+    if damage == "bytes":
+        listed.write_bytes(listed.read_bytes()[:40])
+    else:
+        pyarrow.parquet.write_table(pyarrow.table({"other": [1]}), listed)
+    with pytest.raises(InputError, match="Omit duplicates=no"):
+        list(readers.read_file(readers.File.at(path), Reading(print, signals=Signals.parse(["duplicates=no"]))))
 
 
 # ---------------------------------------------------------------- forms of letters
