@@ -19,17 +19,31 @@ READ = 4096  # characters of the document that decide
 _WORD = 64  # characters before the caret in which a half-typed word is corrected
 
 
-def composed(ask: Ask) -> Ask:
-    """The request on its text as stores hold it. A word with characters that go is not corrected: its length is
-    another."""
-    before = plain(ask.before)
-    return replace(
-        ask,
-        before=before,
-        after=plain(ask.after),
-        kept=tuple(replace(row, text=plain(row.text)) for row in ask.kept),
-        corrects=ask.corrects and ask.before[-_WORD:].split()[-1:] == before[-_WORD:].split()[-1:],
-    )
+class Composer:
+    """Puts requests on the text as stores hold it, and remembers the part that the next key leaves as it is."""
+
+    def __init__(self) -> None:
+        # The lines before the caret's, and the text after the caret: each as given, and as stores hold it.
+        self._lines = self._after = "", ""
+
+    def composed(self, ask: Ask) -> Ask:
+        """The request on its text as stores hold it. A word with characters that go is not corrected: its length is
+        another."""
+        caret = ask.before.rfind("\n") + 1
+        self._lines = _made(ask.before[:caret], self._lines)
+        self._after = _made(ask.after, self._after)
+        before = self._lines[1] + plain(ask.before[caret:])
+        return replace(
+            ask,
+            before=before,
+            after=self._after[1],
+            kept=tuple(replace(row, text=plain(row.text)) for row in ask.kept),
+            corrects=ask.corrects and ask.before[-_WORD:].split()[-1:] == before[-_WORD:].split()[-1:],
+        )
+
+
+def _made(text: str, known: tuple[str, str]) -> tuple[str, str]:
+    return known if text == known[0] else (text, plain(text))
 
 
 def is_decomposed(before: str) -> bool:

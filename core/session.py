@@ -8,7 +8,7 @@ from typing import Any
 from core.ask import Ask
 from core.completing import complete
 from core.completion import Completion
-from core.composed import composed, decomposed, is_decomposed
+from core.composed import Composer, decomposed, is_decomposed
 from core.drafting.driver import Driven, Steps
 from core.drafting.reuse import KnownLogits
 from core.drafting.tails import choose_tails
@@ -27,6 +27,7 @@ class Session(KeptText):
 
     def __init__(self, equipped: EquippedModel, sequence: Sequence | None = None) -> None:
         super().__init__(equipped, sequence)
+        self._composer = Composer()
         self._background: tuple[str, list[int]] = "", []  # its text, and its tokens
 
     def complete(self, ask: Ask) -> Driven[Completion]:
@@ -35,7 +36,7 @@ class Session(KeptText):
         Raises: InputError for a weight out of range; StoreError for a named store that cannot be used.
         """
         as_decomposed = is_decomposed(ask.before)
-        ask = composed(ask)
+        ask = self._composer.composed(ask)
         a, changes = self.equipped, dict[str, Any]()
         if ask.ngrams is None and ask.mixing == "geometric":
             changes["ngrams"] = a.base_stores_with(ask.base_stores) or None

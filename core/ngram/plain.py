@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import regex
@@ -14,7 +15,7 @@ _NOTHING = "\u00ad\u180e\u200b\u2060\u2061\u2062\u2063\u2064\ufeff" + "".join(
     map(chr, (*range(9), 11, *range(14, 32), 127))
 )
 _PLAIN = str.maketrans(dict.fromkeys(_SPACES, " ") | dict.fromkeys(_LINES, "\n") | dict.fromkeys(_NOTHING, ""))
-_OTHER = regex.compile(f"[{''.join(map(regex.escape, map(chr, _PLAIN)))}]")
+_OTHER = re.compile(f"[{''.join(map(re.escape, map(chr, _PLAIN)))}]")
 _MANY_MARKS = regex.compile(r"\p{M}{31}")  # the time of composing grows with the square of the marks on one letter
 
 
