@@ -17,7 +17,7 @@ from core.errors import BackendUnavailable, InputError
 from core.files import replacing, scratch
 from core.models.prose import prose_of
 from ngram_builder.pipeline import BuildReport, merge
-from ngram_builder.readers import Damage, File, Reading, base, expand, packed, read_file, spelled
+from ngram_builder.readers import Damage, File, Reading, Senders, base, expand, packed, read_file, spelled
 from ngram_builder.readers.base import Source, sound
 from ngram_builder.readers.shards import parse
 
@@ -43,36 +43,55 @@ class Added:
     Attributes:
         files, tokens: numbers of both that were read.
         damage: everything that could not be read.
+        notes: sound documents that contain nothing to learn.
+        senders: of the mails that were read.
     """
 
     files: int = 0
     tokens: int = 0
     damage: list[Damage] = field(default_factory=list)
+    notes: list[Damage] = field(default_factory=list)
+    senders: Senders = field(default_factory=Senders)
 
 
-def add(store: PersonalStore, sources: Iterable[str | Path], progress: Progress = lambda *_: None) -> Added:
+def add(
+    store: PersonalStore,
+    sources: Iterable[str | Path],
+    progress: Progress = lambda *_: None,
+    senders: Iterable[str] = (),
+) -> Added:
     """Adds the documents of files, folders and glob patterns to a store. A file that the store already has is replaced;
     each file is added as a whole or not at all.
 
     Args:
         progress: called with the share done (0 to 1) and the current file.
+        senders: the addresses, or names, whose mails are read; of all, if none is given.
     Raises: InputError when a source contains no file; StoreError when the store cannot be written.
     """
-    files, added = expand(sources), Added()
+    files, added = expand(sources), Added(senders=Senders.of(senders))
     for number, file in enumerate(files):
         begun, each = number / len(files), 1 / len(files)
         of_file = add_file(
-            store, file, origin_of(file), lambda share, a=begun, b=each, f=str(file): progress(a + b * share, f)
+            store,
+            file,
+            origin_of(file),
+            lambda share, a=begun, b=each, f=str(file): progress(a + b * share, f),
+            added.senders,
         )
         added.files += of_file.files
         added.tokens += of_file.tokens
         added.damage += of_file.damage
+        added.notes += of_file.notes
     progress(1.0, "")
     return added
 
 
 def add_file(
-    store: PersonalStore, file: File, origin: str, progress: Callable[[float], None] = lambda _: None
+    store: PersonalStore,
+    file: File,
+    origin: str,
+    progress: Callable[[float], None] = lambda _: None,
+    senders: Senders | None = None,
 ) -> Added:
     """Adds one file to a store and replaces the text of the same origin; but a file of which nothing can be read
     replaces nothing.
@@ -81,7 +100,8 @@ def add_file(
         progress: called with the share of the file that was read (0 to 1), at the start and then repeatedly, also
             within a document. If it raises, nothing is added and the store stays unchanged.
     """
-    added, done = Added(), 0
+    added, done, any_text = Added(senders=senders or Senders()), 0, False
+    others = added.senders.others
 
     def consumed(size: int = 0) -> None:
         nonlocal done
@@ -89,17 +109,18 @@ def add_file(
         progress(min(done / file.size, 1.0) if file.size else 0.0)
 
     def texts() -> Iterator[str]:
-        any_text = False
+        nonlocal any_text
         progress(0.0)
-        for document in read_file(file, Reading(added.damage.append, consumed)):
+        reading = Reading(added.damage.append, consumed, note=added.notes.append, senders=added.senders)
+        for document in read_file(file, reading):
             any_text = True
             yield document.text
-        if added.damage and not any_text:
+        if (added.damage or added.notes) and not any_text:
             raise _NothingRead
 
     with suppress(_NothingRead):
         added.tokens = store.add(origin, texts(), consumed)
-        added.files = 1
+        added.files = int(any_text or added.senders.others == others)
     return added
 
 

@@ -3,7 +3,7 @@
     RedPajama-1T, RedPajama-V2, any JSON lines with "text"   .jsonl .json .ndjson      shards.py, signals.py
     Parquet with a column of text                            .parquet                  parquet.py
     plain text                                               .txt .md .markdown .rst   plain.py
-    mail                                                     .eml .mbox                mail.py
+    mail, also files without an ending                       .eml .emlx .mbox          mail.py, mbox.py
     pages                                                    .html .htm                pages.py
     Word documents                                           .docx                     letters.py
 
@@ -13,7 +13,7 @@ to `report` with file, line and reason; a bad document does not affect the other
 document, whatever it contains, and reading can be stopped at any moment. Readers do not tokenise.
 """
 
-from ngram_builder.readers.base import Damage, Document, ReportDamage, spelled
+from ngram_builder.readers.base import Damage, Document, ReportDamage, Senders, spelled
 from ngram_builder.readers.files import File, expand
 from ngram_builder.readers.read import Reading, documents, read_file
 from ngram_builder.readers.signals import Signals
@@ -24,6 +24,7 @@ __all__ = [
     "File",
     "Reading",
     "ReportDamage",
+    "Senders",
     "Signals",
     "documents",
     "expand",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 PIECE = 1 << 20  # bytes read, and at most about as many decompressed, at once
@@ -53,6 +54,32 @@ class Damage:
 ReportDamage = Callable[[Damage], None]
 
 
+@dataclass
+class Senders:
+    """The senders whose mails are read.
+
+    Attributes:
+        wanted: addresses, or names, in any case; empty if all.
+        found: how many mails each address sent, of all that were looked at.
+        others: how many mails were left out because of `wanted`.
+    """
+
+    wanted: frozenset[str] = frozenset()
+    found: Counter[str] = field(default_factory=Counter)
+    others: int = 0
+
+    @classmethod
+    def of(cls, wanted: Iterable[str]) -> Senders:
+        return cls(frozenset(each.strip().casefold() for each in wanted))
+
+    def takes(self, senders: Sequence[tuple[str, str]]) -> bool:
+        """Whether to read a mail of these senders: (name, address)."""
+        self.found.update(address.casefold() for _, address in senders[:1])
+        takes = not self.wanted or any(part.casefold() in self.wanted for sender in senders for part in sender)
+        self.others += not takes
+        return takes
+
+
 @dataclass(frozen=True)
 class Source:
     """The file being read, as the readers of all kinds use it.
@@ -61,11 +88,15 @@ class Source:
         path: its name in messages.
         report: called with each place that cannot be read.
         check_cancelled: called repeatedly, also within a document; if it raises, reading ends.
+        note: called with each document that is sound and contains nothing to read.
+        senders: those whose mails are read.
     """
 
     path: str
     report: ReportDamage
     check_cancelled: Callable[[], None] = lambda: None
+    note: ReportDamage = lambda _: None
+    senders: Senders = field(default_factory=Senders)
 
     def damaged(self, reason: str, line: int = 0) -> None:
         self.report(Damage(self.path, line, reason))

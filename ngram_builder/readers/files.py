@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from glob import has_magic
@@ -19,6 +21,7 @@ import fsspec
 
 from core.errors import InputError
 from ngram_builder.readers.base import PIECE, spelled
+from ngram_builder.readers.mbox import FIRST, kind_of_mail
 
 PACKED = (".gz", ".zst")
 KINDS = {
@@ -32,6 +35,7 @@ KINDS = {
     ".text": "text",
     ".parquet": "parquet",
     ".eml": "eml",
+    ".emlx": "emlx",
     ".mbox": "mbox",
     ".html": "html",
     ".htm": "html",
@@ -54,6 +58,16 @@ def kind_of(name: str) -> tuple[str, str] | None:
     if kind is None or (packing and kind in _SEEKING) or suffixes[-2:-1] == [_SIGNALS]:
         return None
     return kind, packing
+
+
+def mail_at(path: Path) -> str:
+    """The kind of mail in a local file, by its first bytes: many programs give their mailboxes no ending. "" if it is
+    none, or if its Maildir says that it is in the trash."""
+    if re.search(r":2,[A-Z]*T", path.name):
+        return ""
+    with suppress(OSError), path.open("rb") as file:
+        return kind_of_mail(file.read(FIRST))
+    return ""
 
 
 @dataclass(frozen=True)
@@ -117,17 +131,18 @@ def _local(path: Path) -> list[File]:
     if path.is_dir():
         return [File.at(f) for f in sorted(path.rglob("*")) if _wanted(f)]
     if path.is_file():
-        _check_kind(str(path), path.name)
+        if not mail_at(path):
+            _check_kind(str(path), path.name)
         return [File.at(path)]
     if has_magic(str(path)):
         plain = next(i for i, part in enumerate(path.parts) if has_magic(part))
         pattern = str(Path(*path.parts[plain:]))
-        return [File.at(f) for f in sorted(Path(*path.parts[:plain]).glob(pattern)) if f.is_file() and kind_of(f.name)]
+        return [File.at(f) for f in sorted(Path(*path.parts[:plain]).glob(pattern)) if _wanted(f)]
     raise InputError(f"{spelled(str(path))} does not exist.")
 
 
 def _wanted(path: Path) -> bool:
-    return not path.name.startswith(".") and kind_of(path.name) is not None and path.is_file()
+    return not path.name.startswith(".") and path.is_file() and (kind_of(path.name) is not None or mail_at(path) != "")
 
 
 def _check_kind(source: str, name: str) -> None:

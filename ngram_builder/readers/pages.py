@@ -161,3 +161,21 @@ def charset(name: str) -> str | None:
     named = codec.name.replace("-", "_")
     no_text = named in ("unicode_escape", "raw_unicode_escape", "idna", "punycode", "undefined")
     return None if no_text else codec.name
+
+
+RAW_ELEMENTS = frozenset(_RAW)
+
+
+def elements(page: str, check_cancelled: Callable[[], None]) -> Iterator[tuple[int, int, str, bool]]:
+    """Yields the tags of a page: start, end, name, and whether it is an end tag. Nothing inside scripts."""
+    at, tags = 0, 0
+    while match := _MARKUP.search(page, at):
+        at = match.end()
+        if tag := (match[2] or "").lower():
+            yield match.start(), at, tag, bool(match[1])
+            if tag in _RAW and not match[1]:
+                end = _RAW[tag].search(page, at)
+                at = end.start() if end else len(page)
+        tags += 1
+        if tags % _OFTEN == 0:
+            check_cancelled()

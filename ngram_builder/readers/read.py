@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass, replace
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
-from ngram_builder.readers.base import Damage, Document, ReportDamage, Source, divided, plain, spelled
-from ngram_builder.readers.files import File, kind_of
+from ngram_builder.readers.base import Damage, Document, ReportDamage, Senders, Source, divided, plain, spelled
+from ngram_builder.readers.files import File, kind_of, mail_at
 from ngram_builder.readers.letters import docx_documents
-from ngram_builder.readers.mail import eml_documents, mbox_documents
-from ngram_builder.readers.packed import unpacked
+from ngram_builder.readers.mail import eml_documents, emlx_documents
+from ngram_builder.readers.mbox import kind_of_mail, mbox_documents
+from ngram_builder.readers.packed import CutOff, unpacked
 from ngram_builder.readers.pages import html_documents
 from ngram_builder.readers.parquet import parquet_documents
 from ngram_builder.readers.plain import text_documents
@@ -21,6 +23,7 @@ from ngram_builder.readers.signals import Signals
 _READERS = {
     "text": text_documents,
     "eml": eml_documents,
+    "emlx": emlx_documents,
     "mbox": mbox_documents,
     "html": html_documents,
 }
@@ -36,12 +39,16 @@ class Reading:
             documents, too. If it raises, reading ends.
         signals: which documents to read; None is all.
         left_out: number of documents that `signals` excluded so far.
+        note: called with each document that is sound and contains nothing to read.
+        senders: those whose mails are read.
     """
 
     report: ReportDamage
     consumed: Callable[[int], None] = lambda _: None
     signals: Signals | None = None
     left_out: int = 0
+    note: ReportDamage = lambda _: None
+    senders: Senders = field(default_factory=Senders)
 
 
 def documents(file: File | str | Path, report: ReportDamage) -> Iterator[str]:
@@ -62,8 +69,9 @@ def read_file(file: File, reading: Reading) -> Iterator[Document]:
 
 
 def _documents(file: File, reading: Reading) -> Iterator[Document]:
-    kind, packing = kind_of(file.name) or ("text", "")
-    source = Source(spelled(file.address), reading.report, lambda: reading.consumed(0))
+    mail = "" if file.remote or kind_of(file.name) else mail_at(Path(file.address))
+    kind, packing = kind_of(file.name) or (mail or "text", "")
+    source = Source(spelled(file.address), reading.report, lambda: reading.consumed(0), reading.note, reading.senders)
     selection = reading.signals.selection(file, reading.report) if reading.signals else None
     with closing(file.open()) as opened:
         pieces = unpacked(opened, packing, source, reading.consumed)
@@ -74,6 +82,11 @@ def _documents(file: File, reading: Reading) -> Iterator[Document]:
         elif kind == "json":
             yield from json_documents(pieces, source, selection.wanted if selection else None)
         else:
+            if kind == "text":  # archives of mailing lists are mailboxes with this ending
+                with suppress(CutOff):
+                    first = next(pieces, b"")
+                    pieces = chain([first], pieces)
+                    kind = "mbox" if kind_of_mail(first) == "mbox" else kind
             yield from _READERS[kind](pieces, source)
     if selection:
         reading.left_out += selection.left_out
