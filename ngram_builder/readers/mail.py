@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from email.message import Message
 from typing import cast
 
-import charset_normalizer
-
 from ngram_builder.readers import base
 from ngram_builder.readers.base import Damage, Document, Source, Unreadable, guarded, sound
+from ngram_builder.readers.charsets import decoded
 from ngram_builder.readers.mail_html import own_html
 from ngram_builder.readers.packed import whole
 from ngram_builder.readers.pages import charset, text_of_html
@@ -28,20 +27,8 @@ _MULTIPART = re.compile(rb"multipart/", re.IGNORECASE)
 _MOST_PARTS = 50
 _ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime", "application/pgp-encrypted")
 
-# Encodings that are considered for text that names none, or a wrong one: those that mail was written in.
-_LIKELY = [
-    "cp1252", "cp1250", "cp1251", "koi8_r", "shift_jis", "euc_jp", "gb18030", "big5", "euc_kr", "cp1253", "cp1254",
-    "cp1255", "cp1256",
-]  # fmt: skip
 _NO_NAMES = ("unknown-8bit", "unknown", "x-unknown", "8bit", "binary", "default", "none")
 _LOOK = 64  # bytes of a mail by which UTF-16 is told
-_SAMPLE = 1 << 14  # bytes of a text by which its encoding is found
-# Of what is neither ASCII, all that Western languages use: text in another encoding has other characters too.
-_WESTERN = re.compile(r"[À-ÖØ-öø-ÿŒœŠšŽžŸ‘’“”„‚«»‹›–—…€£§°·•©®™¡¿\xa0\x00-\x7f]*")
-_LETTER = re.compile(r"[^\W\d_]")
-_FOREIGN_LETTER = re.compile(r"[^\W\d_a-zA-Z]")
-_WRONG = re.compile("\ufffd+")
-_LATIN = ("latin_1", "iso8859-1", "cp1252")  # what programs name, whatever the encoding is
 
 
 def eml_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document]:
@@ -209,34 +196,3 @@ def _senders(message: Message) -> list[tuple[str, str]]:
 def _is_attached(part: Message, within: str) -> bool:
     named = within and within != "multipart/alternative" and part.get_filename()
     return part.get_content_disposition() == "attachment" or bool(named)
-
-
-def decoded(data: bytes, codec: str) -> str:
-    """Text in the encoding that a mail names, or in another one if it cannot be in that: programs name ASCII, Latin-1
-    or UTF-8 for any text. What cannot be decoded is U+FFFD."""
-    for mark, encoding in (
-        (codecs.BOM_UTF8, "utf-8-sig"),
-        (codecs.BOM_UTF16_LE, "utf-16"),
-        (codecs.BOM_UTF16_BE, "utf-16"),
-    ):
-        if data.startswith(mark):
-            return data.decode(encoding, "replace")
-    if not codec.startswith("utf-16") and not codec.startswith("utf-32") and data.count(0) * 4 > len(data):
-        return data.decode("utf-16-be" if data[::2].count(0) > data[1::2].count(0) else "utf-16-le", "replace")
-    latin = codec in _LATIN
-    for encoding in ("utf-8",) if latin or codec == "ascii" else (codec, "utf-8"):
-        try:
-            return data.decode(encoding)
-        except UnicodeError:
-            continue
-    text = data.decode("utf-8" if latin or codec == "ascii" else codec, "replace")
-    if len(_WRONG.findall(text)) <= len(_FOREIGN_LETTER.findall(text)):
-        return text  # a few wrong bytes
-    first = next((number for number, byte in enumerate(data) if byte > 127), 0)
-    sample = data[max(first - _SAMPLE // 2, 0) :][:_SAMPLE]
-    letters = _LETTER.findall(sample.decode("cp1252", "replace"))
-    western = data.decode("cp1252", "replace")
-    if sum(map(str.isascii, letters)) * 3 >= len(letters) * 2 and (latin or _WESTERN.fullmatch(western)):
-        return western
-    found = charset_normalizer.from_bytes(sample, cp_isolation=_LIKELY).best()
-    return data.decode(found.encoding if found else "cp1252" if latin else codec, "replace")

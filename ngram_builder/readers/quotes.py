@@ -97,8 +97,8 @@ _SENT = re.compile(
     rf"\W*(?:{_SENT_FROM}\b[^?]{{0,60}}?\b{_DEVICES}[^?]{{0,80}}"
     rf"|(?:Von|Mit) (?:mein\w+ )?(?:\w+ ){{0,2}}{_DEVICES}\S* (?:aus )?(?:gesendet|geschickt|verschickt)\W*"
     rf"|{_DEVICES}.{{0,20}}(?:から送信|で送信).{{0,20}}"
-    r"|\S+(?: Sie sich)?(?: o)? Outlook (?:for|für|pour|para|per|voor|dla|для|til|på) "
-    r"(?:iOS|Android|Mac|Windows).{0,120}"
+    r"|(?:\S+ (?:Sie sich |o )?)?Outlook (?:for|für|pour|para|per|voor|dla|для|til|på) "
+    r"(?:iOS|Android|Mac|Windows)(?: beziehen| herunterladen)?\W{0,4}(?:https?:\S{1,120})?"
     r"|(?:Virus-free|Virenfrei)\.? ?\S{0,40}|This e-?mail has been (?:checked|scanned) for viruses by .{1,60})",
     re.IGNORECASE,
 )
