@@ -19,7 +19,7 @@ _EMPTY = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "m
 # By class, id or name; programs put prefixes of their own before those of others (x_, ydp123).
 _QUOTED = re.compile(
     r"yahoo_quoted|zmail_extra|tutanota_quote|moz-cite-prefix|moz-forward-container|moz-email-headers-table|gmail_attr"
-    r"|gmail_quote_attribution|olk_src_body_section|reference-message|__quoted_text__|__headers__|isreplycontent"
+    r"|gmail_quote_attribution|olk_src_body_section|reference-message|ios-reference|__quoted_text__|__headers__|isreplycontent"
     r"|reply-intro|quoted-content|messagereplysection|includetail|(?<![a-z])quote(?:d|s|[-_]?text|[-_]?header)?(?![a-z])"
 )
 _REST = re.compile(r"divrplyfwdmsg|appendonsend|zwchr|stopspelling|__divider__")  # all that follows is another mail
@@ -29,7 +29,7 @@ _SIGNATURE = re.compile(r"pre-?header|preview-?text|signature|(?<![a-z])(?:sig|s
 _AROUND_QUOTES = re.compile(r"(?:gmail|protonmail)_quote")
 _FORWARDED = re.compile(r"(?:\s|<[^>]{0,200}>){0,8}\s*-{4,}")
 _HIDDEN = re.compile(
-    r"(?<![\w-])(?:display:none|visibility:hidden|mso-hide:all|max-height:0(?:px)?|font-size:[01]px|font-size:0(?:pt|em)?|opacity:0(?![.\d]))"
+    r"(?<![\w-])(?:display:none|visibility:hidden|mso-hide:all|(?:max-)?height:0(?:px)?|font-size:[01]px|font-size:0(?:pt|em)?|opacity:0(?![.\d]))"
     r"(?![\w.])"
 )
 
@@ -99,7 +99,7 @@ def own_html(page: str, check_cancelled: Callable[[], None]) -> tuple[str, bool]
 def _kind(tag: str, markup: str) -> str:
     """What an element is: "quote", "around" quotes, "rest", "hidden" (signatures too), "signature line",
     "blockquote" (a quotation, if an attribution is before it), or "" (the writer's own)."""
-    if "=" not in markup and tag != "blockquote":
+    if "=" not in markup and tag not in ("blockquote", "signature"):
         return "hidden" if tag not in _EMPTY and re.search(r"\shidden[\s>]", markup) else ""
     names, style, cites = "", "", False
     for match in _ATTRIBUTE.finditer(markup):
@@ -114,16 +114,16 @@ def _kind(tag: str, markup: str) -> str:
         return "" if tag in _EMPTY else "hidden"
     if _REST.search(names) or (style and _OUTLOOK_RULE.search(style)):
         return "rest"
+    bordered = re.search(r"border-left:(?!none|0)", style) is not None
     if tag == "blockquote":
-        bordered = "border-left" in style and not re.search(r"border-left:(?:none|0)", style)
         indented = re.search(r"border(?:-left)?:(?:none|0)", style)  # a paragraph, by the writer
         if cites or bordered or _QUOTED.search(names) or "quote" in names:
             return "quote"
         return "" if indented else "blockquote"
     if _AROUND_QUOTES.search(names) and "attr" not in names:
         return "around"
-    if _QUOTED.search(names):
+    if _QUOTED.search(names) or (bordered and tag == "div"):
         return "" if tag in _EMPTY else "quote"
-    if _SIGNATURE.search(names):
+    if tag == "signature" or _SIGNATURE.search(names):
         return "signature line" if tag in _EMPTY else "hidden"
     return ""

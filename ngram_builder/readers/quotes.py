@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 # ---------------------------------------------------------------- phrases
 
@@ -23,7 +24,7 @@ _WROTE = re.compile(
     re.IGNORECASE,
 )
 _OPENS = re.compile(
-    r"\W*(?:(?:On|Am|Le|El|Il|Em|Op|Den|Dnia|Wiadomość napisana|W dniu|Il giorno|Dne|\d{1,4})\b|\w{2,4}\.?, \d)"
+    r"\W*(?:(?:On|Am|Le|El|Il|Em|Op|Den|Dnia|Wiadomość napisana|W dniu|Il giorno|Dne|\d{1,4})\b|\w{2,12}\.?, \d)"
 )
 _MONTH = (
     r"(?:jan|feb|fév|fev|mar|mär|maa|mrt|apr|avr|abr|may|mai|mag|mei|maj|jun|jui|giu|lip|cze|jul|lug|aug|ago|aoû|sie"
@@ -91,15 +92,21 @@ _DEVICES = (
 _SENT_FROM = (
     r"(?:Sent (?:from|with|via|using)|Gesendet (?:von|mit|über)|Diese Nachricht wurde von"
     r"|Envoyé (?:de|depuis|à partir|avec)|Enviado (?:desde|do|de|a partir|pelo|con)|Inviato (?:da|dal|con)"
-    r"|(?:Verstuurd|Verzonden) (?:vanaf|met|via|vanuit)|Wysłan[eoy] (?:z|za)|Отправлено (?:с|из|через)|Skicka[td] från)"
+    r"|(?:Verstuurd|Verzonden) (?:vanaf|met|via|vanuit)|Wysłan[eoy] (?:z|za)|Отправлено (?:с|из|через)"
+    r"|Skicka(?:t|d|des) från)"
 )
 _SENT = re.compile(
     rf"\W*(?:{_SENT_FROM}\b[^?]{{0,60}}?\b{_DEVICES}[^?]{{0,80}}"
-    rf"|(?:Von|Mit) (?:mein\w+ )?(?:\w+ ){{0,2}}{_DEVICES}\S* (?:aus )?(?:gesendet|geschickt|verschickt)\W*"
-    rf"|{_DEVICES}.{{0,20}}(?:から送信|で送信).{{0,20}}"
+    rf"|(?:Von|Mit) (?:mein\w+ )?(?:\w+ ){{0,2}}{_DEVICES}\S* (?:Gerät |aus )?(?:gesendet|geschickt|verschickt)\W*"
+    rf"|.{{0,12}}?{_DEVICES}.{{0,20}}(?:から送信|で送信).{{0,20}}"
     r"|(?:\S+ (?:Sie sich |o )?)?Outlook (?:for|für|pour|para|per|voor|dla|для|til|på) "
     r"(?:iOS|Android|Mac|Windows)(?: beziehen| herunterladen)?\W{0,4}(?:https?:\S{1,120})?"
     r"|(?:Virus-free|Virenfrei)\.? ?\S{0,40}|This e-?mail has been (?:checked|scanned) for viruses by .{1,60})",
+    re.IGNORECASE,
+)
+_DISCLAIMER = re.compile(
+    r"confidential|privileged|intended|vertraulich|confidentiel|confidencial|riservat|vertrouwelijk|poufn"
+    r"|конфиденциал|konfidentiell|機密",
     re.IGNORECASE,
 )
 _FOOTER_RULE = re.compile(r"-- ?|[_#*=~-]{10,}|(?:-=|=-){5,}[-=]?")
@@ -118,7 +125,7 @@ _UNSUBSCRIBE = re.compile(
 
 _ATTRIBUTION_LINES = 4
 _HEADER_LINES = 14
-_SIGNATURE_LINES = 12
+_SIGNATURE_LINES = 24
 _FOOTER_LINES = 8
 _LONG = 400  # characters of a line that the tables are compared with
 
@@ -307,24 +314,20 @@ def _header(line: str) -> tuple[str, str]:
 def _is_signature(lines: Sequence[str], at: int) -> bool:
     """Whether a signature begins with this line: RFC 3676, section 4.3, asks for "-- "; some programs lose the space,
     and some writers divide a letter by the same line."""
+    if re.fullmatch(r"[-_]{2,40} ?", lines[at]) and _is_device(_next(lines, at + 1)):
+        return True
     if lines[at] not in ("-- ", "--"):
         return False
-    if _is_device(_next(lines, at + 1)):
+    first = _next(lines, at + 1).strip()
+    if not first or _quoted(first):
         return True
-    block = list[str]()
-    for line in lines[at + 1 : at + 2 + 2 * _SIGNATURE_LINES]:
-        if _quoted(line):
-            break
-        block.append(line.strip())
-    said = [line for line in block if line]
-    if not said:
-        return True
-    if said[0][0].islower() and not _ADDRESS.match(said[0]) and not said[0].startswith(("http", "www.")):
+    address = _ADDRESS.match(first) or first.startswith(("http", "www."))
+    lower = first[0].islower() and len(first.split()) > 1 and not address
+    if lower or (_is_sentence(first) and first[0] not in "\"'“„«‘»"):  # mottos are quoted
         return False
-    if not _is_sentence(said[0]):
-        return True
-    one_paragraph = "" not in "\n".join(block).strip().split("\n")
-    return lines[at] == "-- " and len(said) <= 4 and one_paragraph
+    block = takewhile(lambda line: not _quoted(line), lines[at + 1 : at + 1 + _SIGNATURE_LINES])
+    prose = [line for line in block if _is_sentence(line[:_LONG])]
+    return len(prose) < 3 or any(_DISCLAIMER.search(line[:_LONG]) for line in prose)
 
 
 def _is_sentence(line: str) -> bool:

@@ -90,6 +90,9 @@ HTML = {
     "&lt;b@x.org&gt; wrote:</p><blockquote class='iosymail'><p>Shall we?</p></blockquote>",
     "outlook, of gmail": "<p>{own}</p><blockquote style='border:none;border-left:solid #CCCCCC 1.0pt'>Shall we?"
     "</blockquote>",
+    "outlook, indented": "<p>{own}</p><div style='border:none;border-left:solid blue 1.5pt'>Shall we?</div>",
+    "mailspring": "<p>{own}</p><signature id='1'>Ann</signature><div class='gmail_quote_attribution'>On Jun 3 2024, "
+    "Bob wrote:</div><blockquote class='gmail_quote'>Shall we?</blockquote>",
     "hey": "<div>{own}</div><div>On June 3, 2024, Bob &lt;b@x.org&gt; wrote:</div><blockquote>Shall we?</blockquote>",
     "roundcube": "<p>{own}</p><p id='reply-intro'>On 2024-06-03 10:00, Bob wrote:</p><blockquote type='cite' "
     "style='padding: 0 0.4em; border-left: #1010ff 2px solid;'>Shall we?</blockquote><div id='_rc_sig'>Ann</div>",
@@ -118,7 +121,7 @@ def test_the_quotations_and_signatures_of_html_mail_are_not_learned(tmp_path: Pa
         "<div class='gmail_quote'><blockquote class='gmail_quote'>Shall we?</blockquote><div>{own}</div><blockquote "
         "class='gmail_quote'>When?</blockquote></div><p>{again}</p>",
         "<blockquote type='cite'>Shall we?</blockquote>{own}<blockquote type=cite>When?</blockquote>{again}",
-        "<p style='font-size:12px;max-height:100px;opacity:0.9'>{own}</p><p class='designated quoter'>{again}</p>",
+        "<p style='font-size:12px;max-height:9px;line-height:0;opacity:0.9'>{own}</p><p class='designated'>{again}</p>",
         "<p>{own}</p><p>Your quote:</p><div style='display:block'>{again}</div>",
     ],
 )
@@ -251,6 +254,9 @@ KEPT = {
     "a rule within a letter": "The first part of my letter.\n--\nsecond part",
     "a rule before a new paragraph": "The first part.\n\n--\n\nThe second part of it begins here.\n\nAnd it goes on.",
     "a rule with its space": "The first part.\n-- \nThe second part of it begins here.\n\nAnd it goes on, and on.",
+    "a rule with its space, and little": "The first part of my letter.\n-- \nThe second part of my letter.",
+    "a heading below a rule": "The end of it.\n--\nPart Two\n\nIt was a dark night, as ever.\n\nThe wind blew from "
+    "the west.\n\nNobody slept in that old house.",
     "dashes": "The first part. -- second part\n\n-----\n\nThe third part.",
     "from here on": "From here on the road is bad.\n\nFrom there on it is worse.",
     "trains": "A list of trains wrote itself:\n8:15 to Rome\n9:30 to Paris",
@@ -288,7 +294,10 @@ def test_own_words_before_a_quotation_are_learned(said: str) -> None:
 ENDS = {
     "signature": "-- \nAnn Lee\nExample Ltd\n+44 1632 960000\n\nThis mail is secret. If you do not read it, stop.",
     "signature without its space": "--\nAnn",
-    "signature with a motto": "-- \nThe best way to predict the future is to invent it.",
+    "signature with a motto": '-- \n"The best way to predict the future is to invent it." (Alan Kay)',
+    "signature with a disclaimer": "-- \nAnn\n\nThis mail is confidential, as you know.\n\nIf you got it by "
+    "mistake, write to us.\n\nAny use of it is not allowed here.",
+    "signature in lower case": "-- \nann\nann@example.org",
     "signature above a quotation": "-- \nAnn\n\nOn Mon, 3 Jun 2024 at 10:00, Bob <b@x.org> wrote:\n> Shall we?",
     "english": "Sent from my iPhone",
     "english, android": "Sent from my Android device with K-9 Mail. Please excuse my brevity.",
@@ -320,6 +329,9 @@ ENDS = {
     "horde": "Quoting Bob Lee <b@x.org>:\n\n> Shall we?",
     "french, outlook": "Télécharger Outlook pour iOS",
     "swedish, outlook": "Skickat från Outlook för Android",
+    "german, samsung": "Von meinem Samsung Gerät gesendet.\n\n-------- Ursprüngliche Nachricht --------\nVon: Bob",
+    "swedish, windows": "Skickades från E-post för Windows",
+    "antivirus below a rule": "---\nThis email has been checked for viruses by AVG.\nhttps://www.avg.com",
     "antivirus": "Virus-free. www.avast.com",
 }
 
