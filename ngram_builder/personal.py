@@ -115,7 +115,7 @@ def add_file(
         for document in read_file(file, reading):
             any_text = True
             yield document.text
-        if (added.damage or added.notes) and not any_text:
+        if (added.damage or added.notes) and not any_text and added.senders.others == others:
             raise _NothingRead
 
     with suppress(_NothingRead):

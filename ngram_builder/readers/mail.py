@@ -83,6 +83,7 @@ class _Mail:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._left_out = "it contains no text"
         self.damage: list[str] = []
         self.without_words = ""
 
@@ -97,10 +98,13 @@ class _Mail:
             raise Unreadable("not a mail: it has no header")
         if _is_no_letter(message) or not self._source.senders.takes(guarded("no mail", _senders, message)):
             return ""
-        self.without_words = "it contains only quotations or forwarded mail"
         text = self._text(message).text
         if "-----BEGIN PGP MESSAGE-----" in text:
             self.without_words = "it is encrypted"
+        elif text.strip():
+            self.without_words = "it contains only quotations, forwarded mail or a signature"
+        else:
+            self.without_words = self._left_out
         if len(text) > base.LONGEST_TEXT:
             raise Unreadable(f"a mail with more than {base.LONGEST_TEXT:,} characters of text")
         return own_words(text)
@@ -121,17 +125,20 @@ class _Mail:
         self._source.check_cancelled()
         kind = guarded("no mail", part.get_content_type)
         if kind in _ENCRYPTED:
-            self.without_words = "it is encrypted, or signed as a whole"
+            self._left_out = "it is encrypted, or signed as a whole"
             return _Text()
         if part.is_multipart() and kind.startswith("multipart/"):
             children = cast("list[Message]", part.get_payload())
             if kind == "multipart/alternative":
                 return self._best(children)
-            texts = [text for child in children if (text := self._text(child, kind)).text]
-            own = [text for number, text in enumerate(texts) if not (number and is_footer(text.text))]
-            return _Text("\n\n".join(text.text for text in own), any(text.marked for text in own))
+            own: dict[str, _Text] = {}  # some programs send a text twice, and lists add a footer
+            for child in children:
+                text = self._text(child, kind)
+                if text.text.strip() and not (own and is_footer(text.text)):
+                    own.setdefault(" ".join(text.text.split()), text)
+            return _Text("\n\n".join(text.text for text in own.values()), any(text.marked for text in own.values()))
         if guarded("no mail", _is_attached, part, within):
-            self.without_words = "it contains only attachments"
+            self._left_out = "it contains only attachments"
             return _Text()
         if kind not in ("text/plain", "text/html"):
             return _Text()
@@ -166,7 +173,8 @@ class _Mail:
             return text
         lines = text.split("\n")
         whole = [line for line in lines if "\ufffd" not in line]
-        self.damage.append(f"{len(lines) - len(whole)} lines of it cannot be decoded and were left out")
+        wrong = len(lines) - len(whole)
+        self.damage.append(f"{wrong} line{'' if wrong == 1 else 's'} left out, which cannot be decoded")
         return "\n".join(whole)
 
 

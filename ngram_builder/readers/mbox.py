@@ -74,9 +74,9 @@ def mbox_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document
 
 def _begins_mail(envelope: bytes, following: bytes) -> bool:
     """Whether a line "From …" begins a mail, and is not of one: writers begin lines with that word, and some programs
-    do not mark these. A header follows; without a date in the line, one that mail has."""
+    do not mark these. It has a date, or nothing but an address, and a header follows."""
     if _PATCH.match(envelope):
         return False
-    if _OF_MAIL.match(following) or following.startswith(b">From "):
-        return True
-    return bool(_ENVELOPE.match(envelope) and _HEADER.match(following))
+    if _ENVELOPE.match(envelope):
+        return bool(_HEADER.match(following)) or following.startswith(b">From ")
+    return len(envelope.split()) == 2 and _OF_MAIL.match(following) is not None

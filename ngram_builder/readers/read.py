@@ -12,7 +12,7 @@ from ngram_builder.readers.base import Damage, Document, ReportDamage, Senders, 
 from ngram_builder.readers.files import File, kind_of, mail_at
 from ngram_builder.readers.letters import docx_documents
 from ngram_builder.readers.mail import eml_documents, emlx_documents
-from ngram_builder.readers.mbox import kind_of_mail, mbox_documents
+from ngram_builder.readers.mbox import FIRST, kind_of_mail, mbox_documents
 from ngram_builder.readers.packed import CutOff, unpacked
 from ngram_builder.readers.pages import html_documents
 from ngram_builder.readers.parquet import parquet_documents
@@ -86,7 +86,7 @@ def _documents(file: File, reading: Reading) -> Iterator[Document]:
                 with suppress(CutOff):
                     first = next(pieces, b"")
                     pieces = chain([first], pieces)
-                    kind = "mbox" if kind_of_mail(first) == "mbox" else kind
+                    kind = "mbox" if kind_of_mail(first[:FIRST]) == "mbox" else kind
             yield from _READERS[kind](pieces, source)
     if selection:
         reading.left_out += selection.left_out

@@ -415,6 +415,7 @@ PARTS = {
     ),
     "text with a name": (parts(plain(OWN), 'Content-Type: text/html; name="page.html"\n\nShall we?'), OWN),
     "a picture between": (parts(plain(OWN), "Content-Type: image/png\n\nAAAA", plain(AGAIN)), f"{OWN}\n\n{AGAIN}"),
+    "twice": (parts(plain(f"{OWN}\n"), f"Content-Type: text/html; charset=utf-8\n\n<p>{OWN}</p>"), OWN),
     "another mail": (parts(plain(OWN), "Content-Type: message/rfc822\n\nSubject: x\n\nShall we?"), OWN),
     "calendar": (parts(plain(OWN), "Content-Type: text/calendar\n\nShall we?", kind="alternative"), OWN),
 }
@@ -433,7 +434,7 @@ EMPTY = {
     "encrypted by S/MIME": (("AAAA", "application/pkcs7-mime; smime-type=enveloped-data; name=smime.p7m"), "encrypted"),
     "encrypted inline": ((ENCODED["encrypted"], "text/plain"), "encrypted"),
     "attachment": (parts("Content-Type: text/plain; name=n.txt\n\nShall we?"), "attachments"),
-    "forwarded": ((HEADS["german, outlook"], "text/plain; charset=utf-8"), "only quotations or forwarded mail"),
+    "forwarded": ((HEADS["german, outlook"], "text/plain; charset=utf-8"), "only quotations, forwarded mail"),
 }
 
 
@@ -568,6 +569,7 @@ def test_other_files_without_an_ending_are_no_mail(tmp_path: Path, content: str)
     [
         "From here on the road is bad.",
         "From here on: 3 miles.\nNote: it rains.",
+        "From all of us,\nTo: everybody at home",
         "From 10:00 to 12:30 in 2024 I wrote.",
         "From my heart,\n\nFrom all of us",
         "From",
