@@ -12,7 +12,9 @@ _LIKELY = [
 ]  # fmt: skip
 _SAMPLE = 1 << 14  # bytes of a text by which its encoding is found
 # Of what is neither ASCII, all that Western languages use: text in another encoding has other characters too.
-_WESTERN = re.compile(r"[À-ÖØ-öø-ÿŒœŠšŽžŸ‘’“”„‚«»‹›–—…€£§°·•©®™¡¿\xa0\x00-\x7f]*")
+_WESTERN = re.compile(
+    r"(?:[À-ÏÑ-ÖØ-Üß-ïñ-öø-üÿŒœŠšŽžŸ‘’“”„‚«»‹›–—…€£§°·•©®™¡¿\xa0\x00-\x7f]|(?<![^\W\d_])[½¼¾²³µ±×÷ºª´](?![^\Wm\d_]))*+"
+)
 _LETTER = re.compile(r"[^\W\d_]")
 _FOREIGN_LETTER = re.compile(r"[^\W\d_a-zA-Z]")
 _WRONG = re.compile("\ufffd+")

@@ -74,14 +74,15 @@ _BEGINS_OTHER_MAIL = {  # Apple Mail, on a line of their own
 _HEADERS = {
     "from": "from von de da van od от från fra absender expéditeur remitente mittente remetente afzender nadawca "
     "отправитель avsändare 差出人 送信者 发件人",
-    "sent": "sent gesendet envoyé enviado inviato verzonden wysłano wysłane отправлено skickat 送信日時 送信日 发送",
+    "sent": "sent enviado_el enviado_em enviada_em enviada_el envoyé_le inviato_il gesendet_am "
+    "gesendet envoyé enviado inviato verzonden wysłano wysłane отправлено skickat 送信日時 送信日 发送",
     "date": "date datum fecha data dato дата 日付 日時 日期",
     "to": "to an à para a aan do кому till til 宛先 收件人",
     "cc": "cc kopie copie копия kopia dw bcc reply-to antwort-an répondre-à responder-a 返信先",
     "subject": "subject betreff objet sujet asunto oggetto assunto onderwerp temat тема ämne emne 件名 主题",
 }
 _ROLES = {word: role for role, words in _HEADERS.items() for word in words.split()}
-_HEADER = re.compile(r"[*_\s]{0,4}([\w-]{1,12})[*_]{0,2} {0,2}[::][*_]{0,2}\s*(.*)", re.DOTALL)
+_HEADER = re.compile(r"[*_\s]{0,4}([\w-]{1,12}(?: \w{1,3})?)[*_]{0,2} {0,2}[::][*_]{0,2}\s*(.*)", re.DOTALL)
 
 _DEVICES = (
     r"(?:i ?(?:Phone|Pad|Pod)|Mac|Apple|Android|Samsung|Galaxy|BlackBerry|Huawei|Xiaomi|Redmi|Pixel|Nokia|Sony|Xperia"
@@ -119,7 +120,7 @@ _FOOTER = re.compile(
 )
 _UNSUBSCRIBE = re.compile(
     r"To unsubscribe(?: from this \w+\b.{0,40})?[:,]"
-    r"|You (?:receive|received|are receiving) this (?:message|e-?mail) because\b",
+    r"|You (?:receive|received|are receiving) this (?:message|e-?mail) because you\b",
     re.IGNORECASE,
 )
 
@@ -279,13 +280,14 @@ def _other_mail(lines: Sequence[str], at: int) -> int:
 
 def _head_of_mail(lines: Sequence[str], at: int) -> int:
     """The line after a block of headers such as Outlook's; 0 if none begins here. "From: Rome" and "To: Paris" are no
-    mail: there is an address, a subject, or the time when it was sent."""
+    mail: there is an address, the time when it was sent, or a subject among others."""
     if _header(lines[at])[0] not in ("from", "sent", "date", "subject"):
         return 0
     roles, end = _headers(lines, at)
     if "from" not in roles or len(roles) < 2:
         return 0
-    return end if {"sent", "subject"} & roles.keys() or "@" in roles["from"] else 0
+    told = "sent" in roles or "@" in roles["from"] or {"subject", "to", "date"} <= roles.keys()
+    return end if told else 0
 
 
 def _headers(lines: Sequence[str], at: int) -> tuple[dict[str, str], int]:
@@ -304,7 +306,7 @@ def _headers(lines: Sequence[str], at: int) -> tuple[dict[str, str], int]:
 
 def _header(line: str) -> tuple[str, str]:
     match = _HEADER.match(line[:_LONG])
-    role = _ROLES.get(match[1].casefold(), "") if match else ""
+    role = _ROLES.get(match[1].casefold().replace(" ", "_"), "") if match else ""
     return (role, match[2]) if match and role else ("", "")
 
 

@@ -212,6 +212,8 @@ HEADS = {
     "french, apple": "Début du message transféré :\n\nDe: Bob\nObjet: Le plan",
     "french, thunderbird": "-------- Message transféré --------\nSujet : Le plan\nDe : Bob",
     "spanish, outlook": "De: Bob Lee\nEnviado: lunes, 3 de junio de 2024 10:00\nPara: Ann\nAsunto: El plan",
+    "spanish, outlook of a desk": "De: Bob Lee\nEnviado el: lunes, 3 de junio\nPara: Ann\nAsunto: El plan",
+    "portuguese, outlook of a desk": "De: Bob Lee\nEnviada em: segunda-feira, 3 de junho\nPara: Ann\nAssunto: O plano",
     "spanish, apple": "Inicio del mensaje reenviado:\n\nDe: Bob\nAsunto: El plan",
     "spanish, thunderbird": "-------- Mensaje reenviado --------\nAsunto: El plan\nDe: Bob",
     "italian, outlook": "Da: Bob Lee\nInviato: lunedì 3 giugno 2024 10:00\nA: Ann\nOggetto: Il piano",
@@ -264,6 +266,8 @@ KEPT = {
     "at ten": "Yesterday at 10:00 she wrote to me:\n\nand I was glad, of course.",
     "a journey": "From: Rome\nTo: Paris\n\nThe train leaves at ten.",
     "a dated journey": "From: Rome\nTo: Paris\nDate: 3 June\n\nThe train leaves at ten.",
+    "things to do": "To: do\nFrom: now on\nSubject: to change",
+    "a reason": "You received this message because I like you.",
     "the subject of a talk": "Subject: trains\nDate: 3 June\n\nWho comes?",
     "a title between dashes": "------ Part two ------\n\nIt was a dark night.",
     "an address": "Write to bob@example.org, please, at this address:\n\nhe will answer.",
@@ -449,10 +453,13 @@ def test_a_mail_of_which_nothing_is_learned_is_said(tmp_path: Path, mail: tuple[
 
 WORDS = "Grüße aus Köln, schöne Tage und bis bald; wir freuen uns."
 RUSSIAN = "Привет, как дела? Мы встретимся на следующей неделе, если будет время."
+POLISH = "Zażółć gęślą jaźń, spotkamy się w przyszłym tygodniu. Dziękuję bardzo!"
 JAPANESE = "こんにちは、来週お会いしましょう。"
 ENCODINGS = {
     "utf-8 as ascii": ("us-ascii", WORDS.encode(), WORDS),
     "cp1252 as ascii": ("us-ascii", WORDS.encode("cp1252"), WORDS),
+    "signs": ("us-ascii", "½ cup, 3 µm, 20 °C – fine".encode("cp1252"), "½ cup, 3 µm, 20 °C – fine"),
+    "polish as ascii": ("us-ascii", POLISH.encode("cp1250"), POLISH),
     "a word": ("us-ascii", "café crème".encode("cp1252"), "café crème"),
     "cp1252 as utf-8": ("utf-8", WORDS.encode("cp1252"), WORDS),
     "utf-8 as latin-1": ("iso-8859-1", WORDS.encode(), WORDS),
