@@ -17,7 +17,7 @@ from core.errors import BackendUnavailable, InputError
 from core.files import replacing, scratch
 from core.models.prose import prose_of
 from ngram_builder.pipeline import BuildReport, merge
-from ngram_builder.readers import Damage, File, Reading, base, expand, packed, read_file, spelled
+from ngram_builder.readers import Damage, File, Reading, Senders, base, expand, packed, read_file, spelled
 from ngram_builder.readers.base import Source, sound
 from ngram_builder.readers.shards import parse
 
@@ -45,36 +45,45 @@ class Added:
     Attributes:
         files, tokens: numbers of both that were read.
         damage: everything that could not be read.
+        notes: sound documents that contain nothing to learn.
+        senders: of the mails that were read.
     """
 
     files: int = 0
     tokens: int = 0
     damage: list[Damage] = field(default_factory=list)
+    notes: list[Damage] = field(default_factory=list)
+    senders: Senders = field(default_factory=Senders)
 
 
 def add(
     store: PersonalStore,
     sources: Iterable[str | Path],
     progress: Progress = lambda *_: None,
-    own: Iterable[str] = (),
+    senders: Iterable[str] = (),
 ) -> Added:
     """Adds the documents of files, folders and glob patterns to a store. A file that the store already has is replaced;
     each file is added as a whole or not at all.
 
     Args:
-        own: the names and addresses of the writer: of a chat, only these people's messages are added.
         progress: called with the share done (0 to 1) and the current file.
+        senders: the names and addresses of those whose mails and messages are added; if there are none, mails of all.
     Raises: InputError when a source contains no file; StoreError when the store cannot be written.
     """
-    files, added = expand(sources), Added()
+    files, added = expand(sources), Added(senders=Senders.of(senders))
     for number, file in enumerate(files):
         begun, each = number / len(files), 1 / len(files)
         of_file = add_file(
-            store, file, origin_of(file), lambda share, a=begun, b=each, f=str(file): progress(a + b * share, f), own
+            store,
+            file,
+            origin_of(file),
+            lambda share, a=begun, b=each, f=str(file): progress(a + b * share, f),
+            added.senders,
         )
         added.files += of_file.files
         added.tokens += of_file.tokens
         added.damage += of_file.damage
+        added.notes += of_file.notes
     progress(1.0, "")
     return added
 
@@ -84,7 +93,7 @@ def add_file(
     file: File,
     origin: str,
     progress: Callable[[float], None] = lambda _: None,
-    own: Iterable[str] = (),
+    senders: Senders | None = None,
 ) -> Added:
     """Adds one file to a store and replaces the text of the same origin; but what is worse than that replaces nothing:
     a file of which nothing can be read, and a damaged one of which less can be read than the store has.
@@ -93,7 +102,8 @@ def add_file(
         progress: called with the share of the file that was read (0 to 1), at the start and then repeatedly, also
             within a document. If it raises, nothing is added and the store stays unchanged.
     """
-    added, done = Added(), 0
+    added, done, characters = Added(senders=senders or Senders()), 0, 0
+    others = added.senders.others
 
     def consumed(size: int = 0) -> None:
         nonlocal done
@@ -103,13 +113,20 @@ def add_file(
     def stored() -> int:
         return sum(document["characters"] for document in store.documents() if document["origin"] == origin)
 
+    def narrowed() -> bool:
+        """Whether mails of others were left out; those that the store has go."""
+        return added.senders.others > others
+
     def texts() -> Iterator[str]:
-        characters = 0
+        nonlocal characters
         progress(0.0)
-        for document in read_file(file, Reading(added.damage.append, consumed, own=frozenset(own))):
+        reading = Reading(added.damage.append, consumed, note=added.notes.append, senders=added.senders)
+        for document in read_file(file, reading):
             characters += len(document.text)
             yield document.text
-        if added.damage and not characters:
+        if narrowed():
+            return
+        if (added.damage or added.notes) and not characters:
             raise _Worse
         if (added.damage or not characters) and characters < stored():
             reason = f"less of it can be read than before, so the store keeps what it has; {_FORGET_FIRST}"
@@ -118,7 +135,7 @@ def add_file(
 
     with suppress(_Worse):
         added.tokens = store.add(origin, texts(), consumed)
-        added.files = 1
+        added.files = int(characters > 0 or not narrowed())
     return added
 
 

@@ -76,8 +76,8 @@ def build(
 ) -> None:
     """Count the n-grams of documents and write a store.
 
-    Reads RedPajama shards (.jsonl, .json, .parquet), text (.txt, .md), mail (.eml, .mbox), pages (.html) and letters
-    (.docx), most of them also packed (.gz, .zst): files, folders, patterns, or URLs such as https://, hf:// and s3://.
+    Reads RedPajama shards (.jsonl, .json, .parquet), text (.txt, .md), mail (.eml, .emlx, .mbox), pages (.html) and
+    letters (.docx), most also packed (.gz, .zst): files, folders, patterns, or URLs such as https://, hf:// and s3://.
     To resume after an interruption, run the same command again.
     """
     refuse_to_replace(out, yes, begins_with(MAGIC))

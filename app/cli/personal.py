@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from core.ngram import NgramStore
     from core.ngram.personal import PersonalStore
     from core.ngram.summaries import StoreSummary
+    from ngram_builder.readers import Senders
 
 Store = Annotated[str, typer.Option("--store", help="The personal store, by name.", metavar="NAME")]
 ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tokenizer to use.", metavar="NAME")]
@@ -64,6 +65,14 @@ def add(
     phrase: Annotated[
         list[str] | None, typer.Option("--phrase", help="A phrase to suggest from now on.", metavar="TEXT")
     ] = None,
+    senders: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            help="Your name or address: of mail and chats, add only what you wrote. May be given several times.",
+            metavar="NAME",
+        ),
+    ] = None,
     tokenizer: ModelName = "default",
     as_json: Json = False,
 ) -> None:
@@ -85,17 +94,37 @@ def add(
             def progress(share: float, file: str) -> None:
                 bar.update(task, completed=share, description=visible(Path(file).name) or "Done")
 
-            added = personal.add(opened, paths, progress) if paths else personal.Added()
+            added = personal.add(opened, paths, progress, senders or ()) if paths else personal.Added()
         for text in phrase or []:
             added.tokens += opened.learn(text, times=PHRASE)
         adapted = adapted and not opened.learned.exists()
     for place in added.damage[:_SHOWN]:
         say(f"Warning: {place}", err=True)
+    for place in added.notes[:_SHOWN]:
+        say(f"Note: {place}.", err=True)
+    if len(added.notes) > _SHOWN:
+        say(f"Note: {len(added.notes) - _SHOWN} further mails contain nothing to learn.", err=True)
+    if said := about_senders(added.senders):
+        say(f"Note: {said}", err=True)
     row = {"store": store, "files": added.files, "tokens": added.tokens, "damaged": len(added.damage)}
     message = f"Added {added.files} files ({added.tokens:,} tokens) to {store}; {len(added.damage)} damaged places."
     if adapted:
         message += f" A text was replaced. {UNLEARNED.format(store)}"
     _print(as_json, "ngram add", row, message)
+
+
+def about_senders(senders: Senders) -> str:
+    """One sentence about mails of several senders; "" if nothing is to be said."""
+    if not senders.found:
+        return ""
+    (most, mails), *others = senders.found.most_common()
+    if senders.wanted and senders.others == senders.found.total():
+        wanted = " or ".join(sorted(senders.wanted))
+        return f"None of the {senders.others} mails is from {wanted}; most are from {most}."
+    if senders.wanted or not others:
+        return ""
+    share = f"{mails} of {senders.found.total()} from {most}"
+    return f"The mails are from {len(senders.found)} senders, {share}: --from {most} learns only these."
 
 
 def forget(

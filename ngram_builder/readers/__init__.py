@@ -3,7 +3,7 @@
     RedPajama-1T, RedPajama-V2, any JSON lines with "text"   .jsonl .json .ndjson      shards.py, signals.py
     Parquet with a column of text                            .parquet                  parquet.py
     plain text, notes                                        .txt .md .markdown .rst   plain.py, notes.py
-    mail                                                     .eml .mbox                mail.py
+    mail, also files without an ending                       .eml .emlx .mbox          mail.py, mbox.py
     pages                                                    .html .htm                pages.py
     Word documents                                           .docx                     letters.py
     chats                                                    .txt .json                chats.py
@@ -17,6 +17,7 @@ document, whatever it contains, and reading can be stopped at any moment. Reader
 from ngram_builder.readers.base import Damage, Document, ReportDamage, spelled
 from ngram_builder.readers.files import File, expand
 from ngram_builder.readers.read import Reading, documents, read_file
+from ngram_builder.readers.senders import Senders
 from ngram_builder.readers.signals import Signals
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "File",
     "Reading",
     "ReportDamage",
+    "Senders",
     "Signals",
     "documents",
     "expand",

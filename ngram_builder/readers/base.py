@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
+
+from ngram_builder.readers.senders import Senders
 
 PIECE = 1 << 20  # bytes read, and at most about as many decompressed, at once
 LONGEST = 1 << 26  # bytes of a line of JSON, a mail or a page; a longer one is damage, not a document
@@ -61,13 +63,15 @@ class Source:
         path: its name in messages.
         report: called with each place that cannot be read.
         check_cancelled: called repeatedly, also within a document; if it raises, reading ends.
-        own: the names and addresses of the writer, whose messages alone a chat is read for.
+        note: called with each document that is sound and contains nothing to read.
+        senders: those whose mails and messages are read.
     """
 
     path: str
     report: ReportDamage
     check_cancelled: Callable[[], None] = lambda: None
-    own: frozenset[str] = frozenset()
+    note: ReportDamage = lambda _: None
+    senders: Senders = field(default_factory=Senders)
 
     def damaged(self, reason: str, line: int = 0) -> None:
         self.report(Damage(self.path, line, reason))

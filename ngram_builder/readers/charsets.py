@@ -56,33 +56,42 @@ NO_TEXT = "no text in an encoding that is known; save it as UTF-8, and add it ag
 _SAMPLE = 1 << 14  # bytes that decide
 _MOST_FOREIGN = 0.4  # of the letters of a Western text are not of ASCII at most
 _MOST_WRONG = 0.2  # of the characters beyond ASCII are wrong at most in text that is UTF-8 all the same
+_LATIN = ("iso8859-1", "cp1252")
+_CLAIMED = (*_LATIN, "ascii", "utf-8")  # programs name these for text in any encoding
+_IN_ASCII = ("utf-7", "hz", "iso2022")  # encodings that write all characters in ASCII begin so
 
 
 def encoding_of(data: bytes, declared: str | None = None) -> str | None:
     """The codec of a text from its first bytes, which may end within a character; None for what is no text.
 
     Args:
-        declared: the codec that the text itself names; it counts if the text is not UTF-8.
+        declared: the codec that the text itself names. It counts if the text is not UTF-8, and if it is no codec that
+            programs name for any text.
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return encoding
     if data.startswith(_LOST_MARKS):
         return None
+    if declared and declared.startswith(_IN_ASCII) and data.isascii():
+        return declared
+    named = None if declared in _CLAIMED else declared
     head = data[:_SAMPLE].rstrip(b"\0")  # a disk that was full leaves zeros at the end
     few = len(_CONTROLS.findall(head)) * 20 <= len(head)
-    is_utf8 = _is_utf8(data)
+    is_utf8 = _is_utf8(data, 1 if declared == "utf-8" else _MOST_WRONG)
     if not few or (b"\0" in head and not is_utf8):
-        return _wide(data[:_SAMPLE])
+        return _wide(data[:_SAMPLE]) or named
     if b"\x1b$" in data or b"\x1b(" in data:
         return "iso2022_jp"
-    return "utf-8" if is_utf8 else declared or _narrow(_sample(data))
+    if is_utf8:
+        return "utf-8"
+    return named or _narrow(_sample(data)) or ("cp1252" if declared in _LATIN else None)
 
 
-def _is_utf8(data: bytes) -> bool:
+def _is_utf8(data: bytes, most_wrong: float) -> bool:
     """Whether bytes are UTF-8, but for a cut character at the end and a few wrong bytes among many of its letters."""
     try:
-        data.decode("utf-8")
+        data.decode("utf-8", "surrogatepass")  # halves of pairs, which some programs write
         return True
     except UnicodeDecodeError as error:
         if error.reason == "unexpected end of data" and error.end == len(data) and not data[: error.start].isascii():
@@ -90,7 +99,7 @@ def _is_utf8(data: bytes) -> bool:
     text = data.decode("utf-8", "backslashreplace")
     wrong = text.count("\\x") - data.count(b"\\x")
     beyond = len(text) - len(text.encode("ascii", "ignore"))
-    return wrong <= _MOST_WRONG * beyond
+    return wrong <= most_wrong * beyond
 
 
 def decoded(data: bytes, declared: str | None = None) -> str | None:

@@ -4,14 +4,13 @@
     ChatGPT, Claude                        .json   conversations.json; the writer is the one who is no assistant
     Telegram, Instagram, Messenger, Discord, Slack, Google Chat   .json   lists of messages with a sender
 
-A chat contains the words of others. So its reader is told the writer's names (`Source.own`), and without them it reads
-nothing and says which names there are. A chat is one document.
+A chat contains the words of others. So its reader is told the writer's names (`Source.senders`), and without them it
+reads nothing and says which names there are. A chat is one document.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,16 +19,15 @@ from typing import Any
 
 from ngram_builder.readers.base import Document, Source, sound
 from ngram_builder.readers.charsets import undoubled
+from ngram_builder.readers.senders import DIRECTIONS, undirected
 
 _SHOWN = 8  # names in a sentence
 
 # ---------------------------------------------------------------- WhatsApp
 
-_DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-_NO_DIRECTIONS = str.maketrans(dict.fromkeys(_DIRECTIONS, ""))
 # "12/31/20, 11:59 PM - ", "[31.12.2020, 23:59:59] ", "2020년 12월 31일 오후 11:59, ", "31.12.2020 klo 23.59 - "
 _STAMP = re.compile(
-    rf"^[{_DIRECTIONS}\ufeff]*+(?:"
+    rf"^[{DIRECTIONS}\ufeff]*+(?:"
     r"(?P<open>\[)?\d{1,4}[./\-\u200f]{1,2} ?\d{1,2}[./\-\u200f]{1,2} ?\d{1,4}\.?"
     r"[^\d\n\[\]]{1,14}?\d{1,2}[:.]\d{2}(?:[:.]\d{2})?[^\d\n\[\]]{0,14}?(?(open)\] ?| [-–] )"
     r"|\d{4}년 \d{1,2}월 \d{1,2}일 \w+ \d{1,2}:\d{2}, )",
@@ -96,7 +94,7 @@ def of_whatsapp(text: str) -> Iterator[Said]:
     while last is not None:
         following = next(stamps, None)
         body = text[last.end() : following.start() if following else len(text)]
-        if sender := _SENDER.match(body.translate(_NO_DIRECTIONS)):
+        if sender := _SENDER.match(undirected(body)):
             said = body.partition(":")[2]
             yield Said(sender[1].strip(" ~\u202f\xa0"), _said(said))
         last = following
@@ -107,7 +105,7 @@ def _said(text: str) -> str:
     text = _EDITED.sub("", _ATTACHED.sub("", text.rstrip()))
     lines = []
     for line in text.split("\n"):
-        plain = line.translate(_NO_DIRECTIONS).strip()
+        plain = undirected(line).strip()
         of_program = line.lstrip(" ").startswith("\u200e")  # iOS marks its own words so
         if not of_program and not _OMITTED.fullmatch(plain):
             lines.append(plain)
@@ -203,10 +201,10 @@ def _of_people(chat: dict[str, Any]) -> Iterator[Said]:
 
 def documents(messages: Iterable[Said], source: Source) -> Iterator[Document]:
     """The writer's own messages as one document. Reports who takes part if the writer's name is not known."""
-    own, wanted, senders, any_own = list[str](), {_key(name) for name in source.own}, Counter[str](), False
+    own, senders, any_own = list[str](), Counter[str](), False
     for message in messages:
         senders[message.sender] += 1
-        mine = message.own or _key(message.sender) in wanted
+        mine = message.own or source.senders.has(message.sender)
         any_own |= mine
         if mine and (text := sound(message.text).strip()):
             own.append(text)
@@ -215,15 +213,8 @@ def documents(messages: Iterable[Said], source: Source) -> Iterator[Document]:
     elif senders and not any_own:
         names = [name for name, _ in senders.most_common(_SHOWN)]
         more = f" and {len(senders) - _SHOWN} more" if len(senders) > _SHOWN else ""
-        asked = "; none of these is in --from" if wanted else ""
+        asked = "; none of these is in --from" if source.senders.wanted else ""
         source.damaged(
             f"a chat, of which only your own messages are learned: say which of these you are with --from NAME: "
             f"{', '.join(names)}{more}{asked}"
         )
-
-
-def _key(name: str) -> str:
-    """What names are compared by: without case, spaces at the ends, and the marks of a telephone number."""
-    name = " ".join(unicodedata.normalize("NFC", name.translate(_NO_DIRECTIONS)).strip(" ~").casefold().split())
-    digits = re.sub(r"[\s()+./-]", "", name)
-    return digits if digits.isdigit() else name

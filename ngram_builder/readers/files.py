@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from glob import has_magic
@@ -19,6 +21,7 @@ import fsspec
 
 from core.errors import InputError
 from ngram_builder.readers.base import PIECE, spelled
+from ngram_builder.readers.mbox import FIRST, kind_of_mail
 
 PACKED = (".gz", ".zst")
 KINDS = {
@@ -32,6 +35,7 @@ KINDS = {
     ".text": "text",
     ".parquet": "parquet",
     ".eml": "eml",
+    ".emlx": "emlx",
     ".mbox": "mbox",
     ".html": "html",
     ".htm": "html",
@@ -44,8 +48,8 @@ _SIDECARS = (".signals", ".duplicates", ".minhash")
 _SIDECAR_FOLDERS = ("quality_signals", "duplicates", "minhash")
 # Folders of deleted files, and of files that programs brought along.
 _NOT_WRITTEN = {
-    "trash", "$recycle.bin", "recycler", "lost+found", "__macosx", "system volume information", "node_modules",
-    "site-packages", "__pycache__",
+    "trash", "deleted items", "deleted messages", "$recycle.bin", "recycler", "lost+found", "__macosx",
+    "system volume information", "node_modules", "site-packages", "__pycache__",
 }  # fmt: skip
 _ATTEMPTS = 4
 _PAUSE = 0.5  # seconds before the second attempt, doubled before each further one
@@ -61,6 +65,16 @@ def kind_of(name: str) -> tuple[str, str] | None:
     if kind is None or (packing and kind in _SEEKING) or (suffixes[-2:-1] and suffixes[-2] in _SIDECARS):
         return None
     return kind, packing
+
+
+def mail_at(path: Path) -> str:
+    """The kind of mail in a local file, by its first bytes: many programs give their mailboxes no ending. "" if it is
+    none, or if its Maildir says that it is in the trash."""
+    if re.search(r":2,[A-Z]*T", path.name):
+        return ""
+    with suppress(OSError), path.open("rb") as file:
+        return kind_of_mail(file.read(FIRST))
+    return ""
 
 
 @dataclass(frozen=True)
@@ -129,7 +143,8 @@ def _local(path: Path) -> list[File]:
     if path.is_file():
         if _is_lock(path.name):
             return []
-        _check_kind(str(path), path.name)
+        if not mail_at(path):
+            _check_kind(str(path), path.name)
         return [File.at(path)]
     if has_magic(str(path)):
         plain = next(i for i, part in enumerate(path.parts) if has_magic(part))
@@ -141,16 +156,19 @@ def _local(path: Path) -> list[File]:
 
 def _wanted(path: Path, root: Path, hidden: bool = False) -> bool:
     below = path.relative_to(root).parts
-    if _left_out(below, hidden) or kind_of(path.name) is None or not path.is_file():
+    if _left_out(below, hidden) or not path.is_file() or (kind_of(path.name) is None and not mail_at(path)):
         return False
     sidecars = [at for at, part in enumerate(below[:-1]) if part in _SIDECAR_FOLDERS]
     return not any((root.joinpath(*below[:at]) / "documents").is_dir() for at in sidecars)
 
 
-def _left_out(parts: Sequence[str], hidden: bool = False) -> bool:
-    """Whether a file, by its path below a folder that was given, is hidden, in the trash, or a lock."""
+def _left_out(parts: tuple[str, ...], hidden: bool = False) -> bool:
+    """Whether a file, by its path below a folder that was given, is hidden, in the trash, or a lock. The folders of a
+    Maildir begin with a dot, and are not hidden: `.Sent/cur/1`."""
+    of_mail = len(parts) - 3 if parts[-2:-1] in (("cur",), ("new",)) else None
     return _is_lock(parts[-1]) or any(
-        (part.startswith(".") and not hidden) or part.casefold() in _NOT_WRITTEN for part in parts
+        (part.startswith(".") and not hidden and at != of_mail) or part.lstrip(".").casefold() in _NOT_WRITTEN
+        for at, part in enumerate(parts)
     )
 
 
@@ -193,7 +211,7 @@ def _remote(url: str) -> list[File]:
     return [File(address, int(info.get("size") or 0), _stamp(info)) for address, info in listed]
 
 
-def _below(path: str, root: str) -> Sequence[str]:
+def _below(path: str, root: str) -> tuple[str, ...]:
     """The parts of a remote file's path below a folder or a pattern; its name if it is the source itself."""
     fixed = PurePosixPath(root.split("*")[0].split("?")[0].split("[")[0]).parts
     parts = PurePosixPath(urlsplit(path).path).parts

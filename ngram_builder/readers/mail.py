@@ -1,147 +1,208 @@
-"""Mail: the text that its sender wrote. Only text parts; quoted replies, forwarded mail and signatures are dropped."""
+"""Mail: the text that its sender wrote, and nothing else: no attachment, quotation, forwarded mail or signature
+(quotes.py, mail_html.py). Text in a wrong encoding is decoded or left out."""
 
 from __future__ import annotations
 
+import codecs
+import email.header
 import email.parser
 import email.policy
+import email.utils
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from email.message import Message
 from typing import cast
 
 from ngram_builder.readers import base
-from ngram_builder.readers.base import Document, Source, Unreadable, guarded, sound
-from ngram_builder.readers.packed import lines, whole
-from ngram_builder.readers.pages import charset, decoded, text_of_html
+from ngram_builder.readers.base import Damage, Document, Source, Unreadable, guarded, sound
+from ngram_builder.readers.charsets import NO_TEXT, charset, decoded
+from ngram_builder.readers.mail_html import own_html
+from ngram_builder.readers.packed import whole
+from ngram_builder.readers.pages import text_of_html
+from ngram_builder.readers.quotes import is_footer, own_words, unflowed
 
 _PIECE = 1 << 16  # bytes parsed at a time
 _MULTIPART = re.compile(rb"multipart/", re.IGNORECASE)
 _MOST_PARTS = 50
+_ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime", "application/pgp-encrypted")
 
-# "On Monday, 3 June 2024 at 10:00, Ann Lee <ann@x.org> wrote:" in the languages of the large mail programs; mail
-# programs break it over two or three lines.
-_ATTRIBUTION = re.compile(
-    r"^[ \t]*(?:On|Am|Le|El|Il|Em|Op|Den|W dniu|Dnia)\b[^\n]{0,200}(?:\n[^\n]{0,200}){0,2}?"
-    r"\b(?:wrote|schrieb|a écrit|escribió|ha scritto|escreveu|schreef|skrev|napisał\(?a?\)?)\b[^\n]{0,80}:[ \t]*$",
-    re.MULTILINE,
-)
-# From here on the text is another sender's mail.
-_FORWARDED = re.compile(
-    r"^(?:[ \t]*-{2,}[ \t]*(?:Original Message|Forwarded message|Ursprüngliche Nachricht|Weitergeleitete Nachricht"
-    r"|Message d'origine|Message transféré|Mensaje original|Messaggio originale)[ \t]*-{2,}"
-    r"|[ \t]*Begin forwarded message:"
-    r"|_{20,}[ \t]*\n+[ \t]*(?:From|Von|De|Da):"
-    r"|[ \t]*\*?(?:From|Von|De|Da):\*?[ \t][^\n]+\n[ \t]*\*?(?:Sent|Date|Gesendet|Datum|Envoyé|Enviado|Inviato|Data):)",
-    re.MULTILINE | re.IGNORECASE,
-)
-_SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)  # RFC 3676, section 4.3; some programs lose the space
-_DEVICE = re.compile(r"^(?:Sent from my |Von meinem |Get Outlook for |Envoyé de mon )[^\n]{1,60}$", re.MULTILINE)
+_NO_NAMES = ("unknown-8bit", "unknown", "x-unknown", "8bit", "binary", "default", "none")
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_LOOK = 64  # bytes of a mail by which UTF-16 is told
 
 
 def eml_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document]:
     data = whole(pieces, source)
     if data:
-        yield from _documents(data, 0, source)
+        yield from mail_documents(data, 0, source)
 
 
-def mbox_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document]:
-    """The `line` of a document is that of its "From " line."""
-    held = bytearray()
-    start, blank = 0, True
-    for number, line in lines(pieces, source):
-        line = line.removesuffix(b"\r")
-        if blank and line.startswith(b"From "):
-            yield from _documents(bytes(held), start, source)
-            held.clear()
-            start = number
-        elif start:
-            held += line[line.startswith(b">") and line.lstrip(b">").startswith(b"From ") :] + b"\n"
-            if len(held) > base.LONGEST:
-                source.damaged(f"a mail longer than {base.LONGEST >> 20} MiB", start)
-                held.clear()
-                start = 0
-        elif line and number == 1:
-            source.damaged('not a mailbox: it does not begin with "From "', 1)
-            return
-        blank = not line
-    yield from _documents(bytes(held), start, source)
+def emlx_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document]:
+    """A mail of Apple Mail: a line with the number of its bytes, the mail, and a property list."""
+    data = whole(pieces, source) or b""
+    length, _, rest = data.partition(b"\n")
+    if not length.strip().isdigit() or len(length) > 20:
+        source.damaged("not a mail of Apple Mail: it does not begin with its length")
+        return
+    yield from mail_documents(rest[: int(length)], 0, source)
 
 
-def _documents(data: bytes, line: int, source: Source) -> Iterator[Document]:
+def mail_documents(data: bytes, line: int, source: Source) -> Iterator[Document]:
+    """The own words of the sender of one mail, as one document or none."""
     if not data:
         return
+    mail = _Mail(source)
     try:
-        texts = _texts(data, line, source)
+        text = mail.own_words(data)
     except Unreadable as error:
         source.damaged(str(error), line)
         return
-    if text := own_words("\n\n".join(texts)):
+    for reason in mail.damage:
+        source.damaged(reason, line)
+    if text:
         yield Document(text, source.path, line)
+    elif mail.without_words and not mail.damage:
+        source.note(Damage(source.path, line, f"{mail.without_words}, so nothing of it was learned"))
 
 
-def _texts(data: bytes, line: int, source: Source) -> list[str]:
-    """The parts of a mail that are its text. Raises Unreadable when there are none."""
-    # The parser compares every line with the end markers of all parts around it.
-    if (parts := len(_MULTIPART.findall(data))) > _MOST_PARTS:
-        raise Unreadable(f"{parts} nested parts; at most {_MOST_PARTS} are read")
-    # The newer policies parse every header by a grammar, and never finish some of them.
-    parser = email.parser.BytesFeedParser(policy=email.policy.compat32)
-    for piece in base.portions(data, _PIECE):
-        guarded("no mail", parser.feed, data[piece])
-        source.check_cancelled()
-    message = guarded("no mail", parser.close)
-    if not message.keys():
-        raise Unreadable("not a mail: it has no header")
-    texts, size = [], 0
-    for part in guarded("no mail", _text_parts, message):
-        source.check_cancelled()
-        try:
-            text = guarded("a part of it cannot be decoded", _decoded, part)
-        except Unreadable as error:
-            source.damaged(str(error), line)
-            continue
-        if guarded("no mail", part.get_content_type) == "text/html":
-            text = text_of_html(text, source.check_cancelled)
-        size += len(text)
-        if size > base.LONGEST_TEXT:
+@dataclass(frozen=True)
+class _Text:
+    """The text of a part. `marked`: it is from HTML that says which of it is quoted."""
+
+    text: str = ""
+    marked: bool = False
+
+
+class _Mail:
+    """Reads one mail.
+
+    Attributes:
+        damage: reasons why parts of it cannot be read.
+        without_words: why a mail without own words has none; "" if it is not to be learned.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._left_out = "it contains no text"
+        self.damage: list[str] = []
+        self.without_words = ""
+
+    def own_words(self, data: bytes) -> str:
+        """The words of the mail's sender. Raises Unreadable when it is no mail, or a part that is too long."""
+        if data.startswith(_UTF16) or data[:_LOOK].count(0) * 3 > len(data[:_LOOK]):
+            data = (decoded(data) or "").encode()
+        message = self._parsed(data.removeprefix(codecs.BOM_UTF8))
+        if not message.keys():
+            raise Unreadable("not a mail: it has no header")
+        if _is_no_letter(message) or not self._source.senders.takes(guarded("no mail", _senders, message)):
+            return ""
+        text = self._text(message).text
+        if "-----BEGIN PGP MESSAGE-----" in text:
+            self.without_words = "it is encrypted"
+        elif text.strip():
+            self.without_words = "it contains only quotations, forwarded mail or a signature"
+        else:
+            self.without_words = self._left_out
+        if len(text) > base.LONGEST_TEXT:
             raise Unreadable(f"a mail with more than {base.LONGEST_TEXT:,} characters of text")
-        texts.append(text)
-    return texts
+        return own_words(text)
+
+    def _parsed(self, data: bytes) -> Message:
+        # The parser compares every line with the end markers of all parts around it.
+        if (parts := len(_MULTIPART.findall(data))) > _MOST_PARTS:
+            raise Unreadable(f"{parts} nested parts; at most {_MOST_PARTS} are read")
+        # The newer policies parse every header by a grammar, and never finish some of them.
+        parser = email.parser.BytesFeedParser(policy=email.policy.compat32)
+        for piece in base.portions(data, _PIECE):
+            guarded("no mail", parser.feed, data[piece])
+            self._source.check_cancelled()
+        return guarded("no mail", parser.close)
+
+    def _text(self, part: Message, within: str = "") -> _Text:
+        """The text of a part; of alternatives the one that tells best what its writer wrote."""
+        self._source.check_cancelled()
+        kind = guarded("no mail", part.get_content_type)
+        if kind in _ENCRYPTED:
+            self._left_out = "it is encrypted, or signed as a whole"
+            return _Text()
+        if part.is_multipart() and kind.startswith("multipart/"):
+            children = cast("list[Message]", part.get_payload())
+            if kind == "multipart/alternative":
+                return self._best(children)
+            own: dict[str, _Text] = {}  # some programs send a text twice, and lists add a footer
+            for child in children:
+                text = self._text(child, kind)
+                if text.text.strip() and not (own and is_footer(text.text)):
+                    own.setdefault(" ".join(text.text.split()), text)
+            return _Text("\n\n".join(text.text for text in own.values()), any(text.marked for text in own.values()))
+        if guarded("no mail", _is_attached, part, within):
+            self._left_out = "it contains only attachments"
+            return _Text()
+        if kind not in ("text/plain", "text/html"):
+            return _Text()
+        try:
+            text = guarded("a part of it cannot be decoded", self._decoded, part)
+        except Unreadable as error:
+            self.damage.append(str(error))
+            return _Text()
+        if kind == "text/html":
+            page, marked = own_html(text, self._source.check_cancelled)
+            return _Text(text_of_html(page, self._source.check_cancelled), marked)
+        if str(guarded("no mail", part.get_param, "format")).lower() == "flowed":
+            text = unflowed(text, str(guarded("no mail", part.get_param, "delsp")).lower() == "yes")
+        return _Text(text)
+
+    def _best(self, alternatives: list[Message]) -> _Text:
+        """HTML where it marks quotations, otherwise the plainest; what cannot be read of the others does no harm."""
+        before = len(self.damage)
+        texts = [text for part in alternatives if (text := self._text(part, "multipart/alternative")).text.strip()]
+        if texts:
+            del self.damage[before:]
+        return next((text for text in texts if text.marked), texts[0] if texts else _Text())
+
+    def _decoded(self, part: Message) -> str:
+        data = part.get_payload(decode=True)
+        named = part.get_content_charset()
+        codec = charset(named) if named else None
+        if named and codec is None and named not in _NO_NAMES:
+            raise Unreadable(f"a part of it cannot be decoded: {named[:40]!r} is not an encoding of text")
+        text = decoded(data if isinstance(data, bytes) else b"", codec)
+        if text is None:
+            raise Unreadable(f"a part of it cannot be decoded: {NO_TEXT}")
+        text = sound(text).replace("\r\n", "\n")
+        if "\ufffd" not in text:
+            return text
+        lines = text.split("\n")
+        whole = [line for line in lines if "\ufffd" not in line]
+        wrong = len(lines) - len(whole)
+        self.damage.append(f"{wrong} line{'' if wrong == 1 else 's'} left out, which cannot be decoded")
+        return "\n".join(whole)
 
 
-def _text_parts(message: Message) -> list[Message]:
-    """The text parts of the mail itself, each alternative once, plain text before HTML."""
-    kind = message.get_content_type()
-    if message.get_content_disposition() == "attachment":
-        return []
-    if message.is_multipart() and kind != "message/rfc822":
-        alternatives = [_text_parts(part) for part in cast("list[Message]", message.get_payload())]
-        if kind == "multipart/alternative":
-            return min(filter(None, alternatives), key=_how_plain, default=[])
-        return [part for parts in alternatives for part in parts]
-    return [message] if kind in ("text/plain", "text/html") else []
+def _is_no_letter(message: Message) -> bool:
+    """Whether a mail is deleted, though still in its mailbox, or written by a program."""
+    flags = str(message.get("X-Mozilla-Status", "")).strip()
+    deleted = bool(re.fullmatch(r"[0-9a-fA-F]{4}", flags)) and int(flags, 16) & 8
+    return bool(
+        deleted
+        or "D" in str(message.get("X-Status", ""))
+        or "FOLDER INTERNAL DATA" in str(message.get("Subject", ""))
+        or guarded("no mail", message.get_content_type) == "multipart/report"
+    )
 
 
-def _how_plain(parts: list[Message]) -> bool:
-    return any(part.get_content_type() == "text/html" for part in parts)
+def _senders(message: Message) -> list[tuple[str, str]]:
+    """Names and addresses in From."""
+    said = [str(value)[:1000] for value in message.get_all("From", [])]
+    said = [re.sub(r"^(\S+) at (\S+\.\w+)", r"\1@\2", each) for each in said]  # as archives of lists write it
+    return [
+        (str(email.header.make_header(email.header.decode_header(name))), address)
+        for name, address in email.utils.getaddresses(said)
+        if address
+    ]
 
 
-def _decoded(part: Message) -> str:
-    data = part.get_payload(decode=True)
-    named = part.get_content_charset()
-    if not isinstance(data, bytes) or not named:
-        return sound(decoded(data if isinstance(data, bytes) else b""))
-    if (codec := charset(named)) is None:
-        raise Unreadable(f"a part of it cannot be decoded: {named[:40]!r} is not an encoding of text")
-    return sound(data.decode(codec, "replace"))
-
-
-def own_words(text: str) -> str:
-    """A mail's text without quotations and signature."""
-    text = text.replace("\r\n", "\n").replace("\xa0", " ")
-    for end in (_FORWARDED, _SIGNATURE):
-        if match := end.search(text):
-            text = text[: match.start()]
-    text = _DEVICE.sub("", _ATTRIBUTION.sub("", text))
-    kept = [line for line in text.split("\n") if not line.lstrip().startswith(">")]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+def _is_attached(part: Message, within: str) -> bool:
+    named = within and within != "multipart/alternative" and part.get_filename()
+    return part.get_content_disposition() == "attachment" or bool(named)

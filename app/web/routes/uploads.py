@@ -126,9 +126,10 @@ async def _adding(
         try:
             added = stores.add_file(store, path, name, progress)
             follow(store)
-            damage = [{"line": place.line, "reason": place.reason} for place in added.damage[:LISTED]]
+            listed = [*added.damage, *added.notes]
+            damage = [{"line": place.line, "reason": place.reason} for place in listed[:LISTED]]
             post({"type": "added", "files": added.files, "tokens": added.tokens, "damage": damage,
-                  "damaged": len(added.damage)})  # fmt: skip
+                  "damaged": len(listed)})  # fmt: skip
         except _Stopped:
             post({"type": "stopped"})
         except (PolydraftError, OSError) as error:

@@ -155,3 +155,50 @@ def test_switches() -> None:
     listed = rows("stats", "--store", "me")[0]
     assert (listed["enabled"], listed["learning"]) == (False, True)
     assert "on or off" in ngram("switch", "maybe", "--store", "me", status=1)
+
+
+def mailbox(path: Path, *mails: tuple[str, str]) -> str:
+    path.write_text(
+        "".join(f"From - Mon Jun  3 10:00:00 2024\nFrom: {who}\nSubject: x\n\n{text}\n\n" for who, text in mails)
+    )
+    return str(path)
+
+
+def test_of_mail_only_the_given_senders_are_learned(tmp_path: Path) -> None:
+    box = mailbox(tmp_path / "All", ("Ann <ann@x.org>", "1 2 3"), ("bob@x.org", "4 5"), ("Ann@X.org", "6 7"))
+    result = runner.invoke(app, ["ngram", "add", box, "--store", "me"])
+    said = " ".join(result.stderr.split())
+    assert "2 of 3 from ann@x.org" in said
+    assert "--from ann@x.org" in said
+    assert rows("query", "4", "--store", "me")
+    result = runner.invoke(app, ["ngram", "add", box, "--store", "me", "--from", "Ann@x.org"])
+    assert "senders" not in result.stderr
+    assert rows("query", "4", "--store", "me") == []
+    assert rows("query", "6", "--store", "me")
+    result = runner.invoke(app, ["ngram", "add", box, "--store", "you", "--from", "carl@x.org"])
+    assert "None of the 3 mails is from carl@x.org; most are from ann@x.org" in " ".join(result.stderr.split())
+    assert "Added 0 files (0 tokens)" in result.stdout
+
+
+def test_mails_of_others_that_were_added_before_go_when_only_ones_own_are_added(tmp_path: Path) -> None:
+    for name, who, text in (
+        ("a.eml", "ann@x.org", "1 2"),
+        ("b.eml", "bob@x.org", "4 5"),
+        ("c.eml", "ann@x.org", "6 7"),
+    ):
+        (tmp_path / name).write_text(f"From: {who}\nSubject: x\n\n{text}\n")
+    assert rows("add", str(tmp_path), "--store", "me")[0]["files"] == 3
+    added = rows("add", str(tmp_path), "--store", "me", "--from", "ann@x.org", "--from", "ann@work.example")[0]
+    assert (added["files"], added["tokens"]) == (2, 4)
+    assert rows("query", "4", "--store", "me") == []
+    assert {Path(each["origin"]).name for each in rows("stats", "--store", "me")[0]["documents"]} == {"a.eml", "c.eml"}
+
+
+def test_a_mail_of_which_nothing_is_learned_is_said_and_replaces_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.eml").write_text("From: ann@x.org\nSubject: x\n\n1 2 3\n")
+    ngram("add", str(tmp_path / "a.eml"), "--store", "me")
+    (tmp_path / "a.eml").write_text("From: ann@x.org\nContent-Type: application/pkcs7-mime\n\nAAAA\n")
+    result = runner.invoke(app, ["ngram", "add", str(tmp_path / "a.eml"), "--store", "me"])
+    assert "encrypted" in " ".join(result.stderr.split())
+    assert "Added 0 files" in result.stdout
+    assert rows("query", "1", "--store", "me")
