@@ -25,6 +25,7 @@ from ngram_builder.readers.quotes import is_footer, own_words, unflowed
 _PIECE = 1 << 16  # bytes parsed at a time
 _MULTIPART = re.compile(rb"multipart/", re.IGNORECASE)
 _MOST_PARTS = 50
+_LONGEST_HEADER = 1000  # characters of it that are read
 _ENCRYPTED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime", "application/pgp-encrypted")
 
 _NO_NAMES = ("unknown-8bit", "unknown", "x-unknown", "8bit", "binary", "default", "none")
@@ -194,13 +195,21 @@ def _is_no_letter(message: Message) -> bool:
 
 def _senders(message: Message) -> list[tuple[str, str]]:
     """Names and addresses in From."""
-    said = [str(value)[:1000] for value in message.get_all("From", [])]
+    said = [_value(header) for header in message.get_all("From", [])]
     said = [re.sub(r"^(\S+) at (\S+\.\w+)", r"\1@\2", each) for each in said]  # as archives of lists write it
     return [
         (str(email.header.make_header(email.header.decode_header(name))), address)
         for name, address in email.utils.getaddresses(said)
         if address
     ]
+
+
+def _value(header: object) -> str:
+    """The first part of a header's value; the parser gives one that is not in ASCII as an object."""
+    if not isinstance(header, email.header.Header):
+        return str(header)[:_LONGEST_HEADER]
+    raw = b"".join(part for part, _ in email.header.decode_header(header))
+    return decoded(raw[:_LONGEST_HEADER]) or ""
 
 
 def _is_attached(part: Message, within: str) -> bool:

@@ -453,6 +453,8 @@ def test_a_mail_of_which_nothing_is_learned_is_said(tmp_path: Path, mail: tuple[
 WORDS = "Grüße aus Köln, schöne Tage und bis bald; wir freuen uns."
 RUSSIAN = "Привет, как дела? Мы встретимся на следующей неделе, если будет время."
 POLISH = "Zażółć gęślą jaźń, spotkamy się w przyszłym tygodniu. Dziękuję bardzo!"
+KOREAN = "안녕하세요, 다음 주에 만나요."
+CHINESE = "你好，我们下周见。"
 JAPANESE = "こんにちは、来週お会いしましょう。"
 ENCODINGS = {
     "utf-8 as ascii": ("us-ascii", WORDS.encode(), WORDS),
@@ -474,6 +476,9 @@ ENCODINGS = {
     "utf-16 as utf-8": ("utf-8", OWN.encode("utf-16-le"), OWN),
     "utf-16, big": ("us-ascii", OWN.encode("utf-16-be"), OWN),
     "utf-16 with its mark": ("us-ascii", OWN.encode("utf-16"), OWN),
+    "korean, in ascii": ("iso-2022-kr", KOREAN.encode("iso-2022-kr"), KOREAN),
+    "chinese, in ascii": ("hz-gb-2312", CHINESE.encode("hz"), CHINESE),
+    "chinese, utf-16 without a mark": ("utf-16-be", CHINESE.encode("utf-16-be"), CHINESE),
     "unknown-8bit": ("unknown-8bit", WORDS.encode("cp1252"), WORDS),
 }
 
@@ -619,3 +624,12 @@ def test_only_mails_of_the_given_senders_are_learned(tmp_path: Path, sender: str
     path = tmp_path / "a.eml"
     path.write_text(f"From: {sender}\nSubject: x\n\n{OWN}\n")
     assert learned(path, ("Ann@example.org", "a.lee@work.example"))[0] == [OWN] * taken
+
+
+@pytest.mark.parametrize("name", ["zoë lee", " Zoe\u0308  LEE ", "\u200eZoë Lee\u200e", "~Zoë Lee"])
+def test_a_sender_has_one_name_in_every_form_of_it(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.eml"
+    path.write_text(f"From: Zoë Lee <z@example.org>\nSubject: x\n\n{OWN}\n")
+    assert learned(path, (name,))[0] == [OWN]
+    path.write_text(f"From: z@example.org\nSubject: x\n\n{OWN}\n")
+    assert learned(path, (name,))[0] == []

@@ -194,6 +194,24 @@ def test_mails_of_others_that_were_added_before_go_when_only_ones_own_are_added(
     assert {Path(each["origin"]).name for each in rows("stats", "--store", "me")[0]["documents"]} == {"a.eml", "c.eml"}
 
 
+def test_one_name_is_for_mails_and_chats(tmp_path: Path) -> None:
+    mailbox(tmp_path / "All", ("Zoë <z@x.org>", "1 2 3"), ("bob@x.org", "4 5"))
+    lines = ("Bob: 7 8", "Zoë: 10 11", "Bob: 7 8", "Zoë: 10 11")
+    (tmp_path / "WhatsApp Chat.txt").write_text("".join(f"31.12.23, 23:59 - {line}\n" for line in lines))
+    result = rows("add", str(tmp_path), "--store", "me", "--from", "ZOE\u0308")[0]
+    assert (result["files"], result["damaged"]) == (2, 0)
+    assert rows("query", "1", "--store", "me")
+    assert rows("query", "10", "--store", "me")
+    assert rows("query", "4", "--store", "me") == rows("query", "7", "--store", "me") == []
+
+
+def test_a_sender_that_is_empty_is_refused(tmp_path: Path) -> None:
+    box = mailbox(tmp_path / "All", ("bob@x.org", "4 5"))
+    result = runner.invoke(app, ["ngram", "add", box, "--store", "me", "--from", " "])
+    assert result.exit_code != 0
+    assert "A sender is empty" in " ".join(result.stderr.split())
+
+
 def test_a_mail_of_which_nothing_is_learned_is_said_and_replaces_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.eml").write_text("From: ann@x.org\nSubject: x\n\n1 2 3\n")
     ngram("add", str(tmp_path / "a.eml"), "--store", "me")
