@@ -68,7 +68,7 @@ def add(
     Args:
         progress: called with the share done (0 to 1) and the current file.
         senders: the names and addresses of those whose mails and messages are added; if there are none, mails of all.
-    Raises: InputError when a source contains no file; StoreError when the store cannot be written.
+    Raises: InputError when a source contains no file or a sender is empty; StoreError when the store cannot be written.
     """
     files, added = expand(sources), Added(senders=Senders.of(senders))
     for number, file in enumerate(files):
@@ -101,6 +101,7 @@ def add_file(
     Args:
         progress: called with the share of the file that was read (0 to 1), at the start and then repeatedly, also
             within a document. If it raises, nothing is added and the store stays unchanged.
+        senders: whose mails and messages are added; it counts the mails.
     """
     added, done, characters = Added(senders=senders or Senders()), 0, 0
     others = added.senders.others
@@ -114,7 +115,7 @@ def add_file(
         return sum(document["characters"] for document in store.documents() if document["origin"] == origin)
 
     def narrowed() -> bool:
-        """Whether mails of others were left out; those that the store has go."""
+        """Whether mails of others were left out. Those that the store has go, so it has less afterwards."""
         return added.senders.others > others
 
     def texts() -> Iterator[str]:
@@ -124,11 +125,9 @@ def add_file(
         for document in read_file(file, reading):
             characters += len(document.text)
             yield document.text
-        if narrowed():
-            return
-        if (added.damage or added.notes) and not characters:
+        if not characters and (added.damage or (added.notes and not narrowed())):
             raise _Worse
-        if (added.damage or not characters) and characters < stored():
+        if (added.damage or not (characters or narrowed())) and characters < stored():
             reason = f"less of it can be read than before, so the store keeps what it has; {_FORGET_FIRST}"
             added.damage.append(Damage(str(file), 0, reason))
             raise _Worse

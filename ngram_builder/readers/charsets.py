@@ -65,8 +65,8 @@ def encoding_of(data: bytes, declared: str | None = None) -> str | None:
     """The codec of a text from its first bytes, which may end within a character; None for what is no text.
 
     Args:
-        declared: the codec that the text itself names. It counts if the text is not UTF-8, and if it is no codec that
-            programs name for any text.
+        declared: the codec that the text itself names. It counts if the text is not UTF-8. One that programs name for
+            any text counts only if no other is found.
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -85,13 +85,13 @@ def encoding_of(data: bytes, declared: str | None = None) -> str | None:
         return "iso2022_jp"
     if is_utf8:
         return "utf-8"
-    return named or _narrow(_sample(data)) or ("cp1252" if declared in _LATIN else None)
+    return named or _narrow(_sample(data)) or ("cp1252" if declared in _LATIN else declared)
 
 
 def _is_utf8(data: bytes, most_wrong: float) -> bool:
     """Whether bytes are UTF-8, but for a cut character at the end and a few wrong bytes among many of its letters."""
     try:
-        data.decode("utf-8", "surrogatepass")  # halves of pairs, which some programs write
+        data.decode("utf-8", "surrogatepass")  # some programs write halves of surrogate pairs
         return True
     except UnicodeDecodeError as error:
         if error.reason == "unexpected end of data" and error.end == len(data) and not data[: error.start].isascii():

@@ -164,8 +164,8 @@ def _wanted(path: Path, root: Path, hidden: bool = False) -> bool:
 
 def _left_out(parts: tuple[str, ...], hidden: bool = False) -> bool:
     """Whether a file, by its path below a folder that was given, is hidden, in the trash, or a lock. The folders of a
-    Maildir begin with a dot, and are not hidden: `.Sent/cur/1`."""
-    of_mail = len(parts) - 3 if parts[-2:-1] in (("cur",), ("new",)) else None
+    Maildir begin with a dot, and are not hidden: `.Sent/cur/17.host:2,S`."""
+    of_mail = len(parts) - 3 if parts[-2:-1] in (("cur",), ("new",)) and kind_of(parts[-1]) is None else None
     return _is_lock(parts[-1]) or any(
         (part.startswith(".") and not hidden and at != of_mail) or part.lstrip(".").casefold() in _NOT_WRITTEN
         for at, part in enumerate(parts)

@@ -16,7 +16,7 @@ from typing import cast
 
 from ngram_builder.readers import base
 from ngram_builder.readers.base import Damage, Document, Source, Unreadable, guarded, sound
-from ngram_builder.readers.charsets import NO_TEXT, charset, decoded
+from ngram_builder.readers.charsets import charset, decoded
 from ngram_builder.readers.mail_html import own_html
 from ngram_builder.readers.packed import whole
 from ngram_builder.readers.pages import text_of_html
@@ -168,9 +168,9 @@ class _Mail:
         codec = charset(named) if named else None
         if named and codec is None and named not in _NO_NAMES:
             raise Unreadable(f"a part of it cannot be decoded: {named[:40]!r} is not an encoding of text")
-        text = decoded(data if isinstance(data, bytes) else b"", codec)
+        text = decoded(data if isinstance(data, bytes) else b"", codec or "ascii")
         if text is None:
-            raise Unreadable(f"a part of it cannot be decoded: {NO_TEXT}")
+            raise Unreadable("a part of it cannot be decoded: it is no text")
         text = sound(text).replace("\r\n", "\n")
         if "\ufffd" not in text:
             return text

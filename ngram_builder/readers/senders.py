@@ -31,7 +31,7 @@ class Senders:
 
     @classmethod
     def of(cls, wanted: Iterable[str]) -> Senders:
-        """Raises InputError for a name that is empty, which a sender without a name would have."""
+        """Raises InputError when one is empty: it would be the name of every sender without a name."""
         keys = frozenset(map(_key, wanted))
         if "" in keys:
             raise InputError("A sender is empty; give a name or an address.")

@@ -43,7 +43,7 @@ LEFT_OUT = [
     ".trash/a.md", ".obsidian/plugins/x/README.md", ".git/description.txt", "a/.hidden/b.md", ".secret.md",
     "~$letter.docx", ".~lock.letter.odt#", "#a.md#", ".#a.md", "node_modules/x/README.md", "$RECYCLE.BIN/a.txt",
     "__MACOSX/._a.txt", ".Trash-1000/files/a.md", ".stversions/a.md", "Trash/a.txt",
-    "Maildir/.Trash/cur/a.eml", "Maildir/.Deleted Messages/new/a.eml", ".obsidian/cur/x/a.md",
+    "Maildir/.Trash/cur/a.eml", "Maildir/.Deleted Messages/new/a.eml", ".stversions/new/a.md",
 ]  # fmt: skip
 
 

@@ -501,6 +501,8 @@ def test_text_in_an_encoding_that_its_mail_does_not_name_is_decoded(
         ("utf-16", b"\xff\xfeh\0i\0\x3d\xd8", []),
         ("utf-8", "fine\nfrom a broken program: caf\ufffd".encode(), ["fine"]),
         ("us-ascii", bytes(range(128, 256)) * 3, []),
+        ("us-ascii", b"fine\n" + bytes(range(128, 256)) * 3 + b"\nfine too", ["fine\nfine too"]),
+        ("utf-8", b"fine\n" + bytes(range(128, 256)) * 3 + b"\nfine too", ["fine\nfine too"]),
     ],
 )
 def test_lines_that_cannot_be_decoded_are_left_out_and_reported(

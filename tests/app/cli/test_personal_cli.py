@@ -194,6 +194,16 @@ def test_mails_of_others_that_were_added_before_go_when_only_ones_own_are_added(
     assert {Path(each["origin"]).name for each in rows("stats", "--store", "me")[0]["documents"]} == {"a.eml", "c.eml"}
 
 
+def test_a_mailbox_that_is_damaged_and_has_less_of_the_senders_replaces_nothing(tmp_path: Path) -> None:
+    sound, other = ("ann@x.org", "6 7"), ("bob@x.org", "4 5")
+    box = mailbox(tmp_path / "All", ("ann@x.org", "1 2 3"), other, sound)
+    ngram("add", box, "--store", "me", "--from", "ann@x.org")
+    mailbox(tmp_path / "All", ("ann@x.org\nContent-Type: text/plain; charset=klingon", "1 2 3"), other, sound)
+    result = runner.invoke(app, ["ngram", "add", box, "--store", "me", "--from", "ann@x.org"])
+    assert "the store keeps what it has" in " ".join(result.stderr.split())
+    assert rows("query", "1", "--store", "me")
+
+
 def test_one_name_is_for_mails_and_chats(tmp_path: Path) -> None:
     mailbox(tmp_path / "All", ("Zoë <z@x.org>", "1 2 3"), ("bob@x.org", "4 5"))
     lines = ("Bob: 7 8", "Zoë: 10 11", "Bob: 7 8", "Zoë: 10 11")
