@@ -91,8 +91,8 @@ def own_html(page: str, check_cancelled: Callable[[], None]) -> tuple[str, bool]
 
 
 def _kind(tag: str, markup: str) -> str:
-    """What an element is: "quote", "around" quotes, "rest", "signature", "signature line",
-    "blockquote" (a quotation, if an attribution is before it), or "" (the writer's own)."""
+    """What an element is: "quote", "around" quotes, "rest", "signature", "signature line", "blockquote" (a quotation,
+    if an attribution is before it), or "" (the writer's own)."""
     if "=" not in markup and tag not in ("blockquote", "signature"):
         return ""
     names, style, cites = "", "", False
