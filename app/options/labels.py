@@ -144,7 +144,7 @@ def shown(control: Control) -> Shown:
 def info(control: Control) -> str:
     """What a change of an option does; of one for experts also its symbol and source."""
     more = shown(control)
-    return f"{control.explain}<br><cite>{more.source}</cite>" if more.source and not more.main else control.explain
+    return f"{control.explain}\n{more.source}" if more.source and not more.main else control.explain
 
 
 def rule_label(rule: str) -> str:

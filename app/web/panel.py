@@ -39,7 +39,14 @@ class Fields:
     def add(self, name: str, component: Any) -> None:
         """A component that a person changes."""
         self.all[name] = component
-        component.input(None, component, None, js=f"(value) => window.polydraftPanel?.given({json.dumps(name)}, value)")
+        # To Gradio, pasting a text is a change and no input, and a slider's reset is a release alone.
+        self._tell("given", name, component, component.change if isinstance(component, gr.Textbox) else component.input)
+        if isinstance(component, gr.Slider | gr.Number):
+            self._tell("settled", name, component, getattr(component, "release", None) or component.blur)
+
+    def _tell(self, method: str, name: str, component: Any, event: Any) -> None:
+        """At an event, calls a method of the script's panel with the component's name and value."""
+        event(None, component, None, js=f"(value) => window.polydraftPanel?.{method}({json.dumps(name)}, value)")
 
     def show(self, name: str, component: Block) -> None:
         """A component that scripts alone change."""

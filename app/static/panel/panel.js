@@ -106,10 +106,23 @@ export class Panel {
       if (!this.more) setting.setChain([value]);
     } else if (name === "rules") {
       setting.setChain(this.combined(value));
-    } else if (!setting.problem(name, value)) {
+    } else if (setting.problem(name, value) || setting.beyond({ ...setting.values, [name]: value })) {
+      return; // an unfinished number, which stays until it is finished or `settled`
+    } else {
       setting.set(name, value);
     }
     this.changed();
+  }
+
+  /**
+   * A slider or its number was let go of, or reset. What is invalid gives way to the present value.
+   * @param {string} name
+   * @param {any} value
+   */
+  settled(name, value) {
+    if (value === this.setting.values[name]) return;
+    this.given(name, value);
+    this.render();
   }
 
   /** A button was pressed. @param {string} name */
