@@ -64,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Files that take longest: begun first, they do not keep one process busy when the others are done. Those of browsers
 # and servers, which often wait, alternate with those that compute.
 LONGEST = """
-    commands documents_page page sampling_page learn stores_page app access_page disk long_page
+    commands documents_page page panel_page learn stores_page app access_page disk long_page
     ngram_interruption incognito native engine_errors guard_page speculative server lsp_start personal_store learner
     start ngram_cluster gguf sleep_page rounded hostile_files gguf_tokenizers lsp cli torch_model taking_page
     showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts larger_page samplers

@@ -1,5 +1,5 @@
 """An `Autocomplete` whose next-token distributions are computed from the text, for real rules: tests can compute the
-sampling panel's figures a second time, and no model is loaded."""
+panel's figures a second time, and no model is loaded."""
 
 from __future__ import annotations
 

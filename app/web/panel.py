@@ -169,7 +169,7 @@ def _add_own_presets(fields: Fields) -> None:
             fields.button("export", "Export")
             fields.button("import", "Import…")
             fields.button("link", "Copy link")
-        fields.show("unreadable", gr.Radio([], label="Cannot be read", visible=False, elem_id=_id("unreadable")))
+        fields.add("unreadable", gr.Radio([], label="Cannot be read", visible=False, elem_id=_id("unreadable")))
         fields.button("remove-unreadable", "Remove it", visible=False)
 
 

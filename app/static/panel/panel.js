@@ -106,7 +106,7 @@ export class Panel {
       if (!this.more) setting.setChain([value]);
     } else if (name === "rules") {
       setting.setChain(this.combined(value));
-    } else if (setting.problem(name, value) || setting.beyond({ ...setting.values, [name]: value })) {
+    } else if (!setting.allows(name, value)) {
       return; // an unfinished number, which stays until it is finished or `settled`
     } else {
       setting.set(name, value);
@@ -171,7 +171,7 @@ export class Panel {
     this.store();
     this.render();
     this.page.changed();
-    this.next.refresh();
+    this.next.show(this.next.shown); // a rule may have drawings of its own
     this.noteChain();
   }
 
@@ -190,6 +190,7 @@ export class Panel {
   /** @param {boolean} open */
   opened(open) {
     this.open = open;
+    if (!open && document.activeElement?.closest("#pd-panel")) this.page.focusText();
     if (matchMedia(BESIDE).matches) this.keepChoices();
     this.next.refresh();
     this.render();
@@ -248,6 +249,7 @@ export class Panel {
   refused({ setting, message }) {
     if (setting !== "speculation") return;
     this.setting.set("speculate", "off");
+    this.setting.set("drafter", this.setting.usual("drafter")); // no longer shown, and perhaps the reason
     this.changed();
     this.refusal = `Speculation is off. ${message}`;
     this.render();

@@ -201,6 +201,12 @@ export class Setting {
     return "";
   }
 
+  /** Whether a person may set a value now. @param {string} flag @param {any} value */
+  allows(flag, value) {
+    const beyond = this.controls[flag]?.beyond ? this.beyond({ ...this.values, [flag]: value }) : "";
+    return !this.problem(flag, value) && !beyond;
+  }
+
   // ---------------------------------------------------------------- requests, visits, presets and links
 
   /** The fields of a request for drafts. @returns {Record<string, any>} */

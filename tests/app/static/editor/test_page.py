@@ -12,7 +12,8 @@ import pytest
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from app.options.settings import PAGE_CONTROLS
+from app.options import labels
+from core.options import DRAFTING
 from tests.fake_drafts import HOME, MARKET, PHRASES, RIVER, FakeDrafts, Server, create_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
