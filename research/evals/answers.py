@@ -7,8 +7,8 @@ questions whose most frequent answer is correct (majority@N); `difference` is in
 temperature, by the same questions. `_ci` is half of the 95 % confidence interval over questions. The rows `n = …` are
 the map of n × T of Top-nσ's Figure 5; `greedy` is the deterministic peer.
 
-With `--exact` no answer is sampled: `exact_match` is the mean probability of a right answer (`research.chances`), so
-only the choice of the questions is left to chance. There is no majority then.
+With `--exact` no answer is sampled: `exact_match` is the mean probability of a right answer
+(`research.exact_answers`), so only the choice of the questions is left to chance. There is no majority then.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from core.controls import PRESETS
 from core.errors import InputError
 from core.modes.start import draft
 from core.options import Value
-from research.chances import of_right
-from research.chances import read as read_answers
 from research.evals.templated import KINDS, questions
+from research.exact_answers import p_right
+from research.exact_answers import read as read_answers
 from research.options import BackendOptions, PlotOptions, QuestionOptions, Rules, Temperatures, amount, chosen, numbers
 from research.plots import heat_map, lines, page, series
 from research.questions import Question, read
@@ -140,15 +140,15 @@ def _exact(
     progress(f"{kind}: reading the questions")
     with one_thread():
         answers = read_answers(autocomplete.model, sample)
-        greedy = of_right(answers, autocomplete.sampler("greedy"))
+        greedy = p_right(answers, autocomplete.sampler("greedy"))
         yield about(kind, "greedy", 0.0, sample) | compared(greedy)
         for temperature in temperatures:
             right: dict[str, list[float]] = {}
             for name, (rule, values) in rules.items():
                 progress(f"{kind}: {name}, T = {temperature:g}")
-                right[name] = of_right(answers, autocomplete.sampler(rule, values, temperature))
-            for name, chances in right.items():
-                yield about(kind, name, temperature, sample) | compared(chances, right.get(PEER))
+                right[name] = p_right(answers, autocomplete.sampler(rule, values, temperature))
+            for name, of_rule in right.items():
+                yield about(kind, name, temperature, sample) | compared(of_rule, right.get(PEER))
 
 
 def row(

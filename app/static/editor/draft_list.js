@@ -4,7 +4,7 @@
  * only elements that differ, because it runs for every row at every step while drafts grow.
  */
 
-import { newElement, setText } from "../shared/dom.js";
+import { emit, newElement, setText } from "../shared/dom.js";
 import { branches, commonEnds, inkOf, isRightToLeft, percent, slipOf, upToWord } from "./drafting.js";
 import { drawMarked, marks, tokens } from "./marks.js";
 
@@ -69,6 +69,7 @@ export class DraftList {
       set(option, "aria-selected", String(i === active));
       set(option, "aria-hidden", live ? null : "true");
       option.classList.toggle("pd-empty", !live);
+      option.classList.toggle("pd-chosen", Boolean(draft?.chosen));
       if (draft && !live) return; // a freed row is invisible, and keeps the room of its text, so that nothing moves
       const chance = /** @type {HTMLElement} */ (option.querySelector(".pd-chance"));
       const mine = draft ? marks(draft, rest) : [];
@@ -148,6 +149,14 @@ export class DraftList {
       const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
       // A program that clicks, such as a screen reader, presses no pointer.
       this.picked(i, offsetAt(text, event), event.detail ? this.pressed : event.timeStamp);
+    });
+    // The other button asks what else could stand at a word.
+    option.addEventListener("contextmenu", (event) => {
+      const text = option.querySelector(".pd-draft")?.textContent ?? "";
+      const at = offsetAt(/** @type {HTMLElement} */ (option.querySelector(".pd-draft")), event);
+      if (at === null) return;
+      event.preventDefault();
+      emit(this.root, "pd-word", text.slice(0, text.slice(0, at + 1).search(/\s*\S*$/)));
     });
     return option;
   }

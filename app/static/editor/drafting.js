@@ -20,8 +20,8 @@
 /**
  * A draft and its position: `anchor` is the text before the caret that it continues; `origin` is the length of the anchor
  * of its first version, so that the draft is still found after deleting a few letters. All versions of one draft have
- * the same `lineage`.
- * @typedef {Draft & {anchor: string, origin: number, lineage: number}} PlacedDraft
+ * the same `lineage`. `chosen`: whether the writer chose its beginning among the tokens of the panel.
+ * @typedef {Draft & {anchor: string, origin: number, lineage: number, chosen?: boolean}} PlacedDraft
  */
 
 /**

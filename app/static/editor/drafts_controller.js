@@ -95,7 +95,10 @@ export class DraftsController {
     field.textarea.addEventListener("input", () => this.counters.keystrokes++);
     this.requests = new Requests({
       drafts: (request, line) => this.receive(request, line),
-      figures: (line) => connection.showFigures(line),
+      figures: (line) => {
+        connection.showFigures(line);
+        emit(root, "pd-stats", line);
+      },
       problem: (problem) => {
         this.settingsWait = false;
         this.slow.ends();
@@ -140,7 +143,7 @@ export class DraftsController {
 
   /** Whether only the rows that save time are displayed. */
   get decides() {
-    return this.showing.when === "time" && !this.pausing;
+    return this.showing.when === "time" && !this.pausing && !this.root.hasAttribute("data-comparing");
   }
 
   /** Whether every key requests drafts. */
@@ -306,13 +309,33 @@ export class DraftsController {
     if (!this.waits) this.slow.waits();
   }
 
-  /** Compute the next word at the caret for the charts, where the writer sees no drafts. */
-  look() {
-    const before = this.before();
-    if (before === null) return;
+  /**
+   * Compute the next word for the charts, where the writer sees no drafts of it.
+   * @param {string} part of a draft, after which it stands; "" for the caret
+   */
+  look(part) {
+    const caret = this.before();
+    if (caret === null) return;
+    const before = caret + part;
     const settings = { ...this.setting.request(), k: 1, length: 1 };
     const how = { pressed: null, forSettings: false, wanted: false, freed: 0, decides: false, k: 1, unseen: true };
     this.requests.send(before, settings, this.documentFields(), how);
+  }
+
+  /**
+   * Start a draft with a text that the writer chose: in a free row, or in the lowest one that was not chosen so. It stays
+   * until the next key.
+   * @param {string} chosen a token, which may begin with letters that are typed already, after a part of a draft
+   */
+  startWith(chosen) {
+    const before = this.before();
+    const text = before === null ? "" : withoutTyped(before, chosen);
+    if (before === null || !text) return;
+    this.dismissed = false;
+    this.rows.resize(this.k);
+    this.rows.begin(before, text);
+    this.draw();
+    this.requestDrafts({ wanted: true, keep: true });
   }
 
   /** Request drafts on the writer's command, also where none appear automatically. */
@@ -353,6 +376,7 @@ export class DraftsController {
     this.timers.later("settings", Math.max(0, this.settingsSentAt + SETTINGS_EVERY - performance.now()), () => {
       this.settingsSentAt = performance.now();
       this.requestDrafts({ forSettings: true });
+      if (this.showing.when !== "demand") this.timers.later("pause", this.pace.pause, () => this.paused());
     });
   }
 
@@ -434,6 +458,7 @@ export class DraftsController {
 
   draw() {
     this.view.draw({ decides: this.decides });
+    emit(this.root, "pd-rows");
   }
 
   /**
@@ -572,4 +597,15 @@ export class DraftsController {
     this.pausing = true;
     this.view.draw({ decides: this.decides, since: -Infinity }); // the writer has read them when they stood here
   }
+}
+
+/**
+ * A text without its beginning that is typed already.
+ * @param {string} before
+ * @param {string} text
+ */
+function withoutTyped(before, text) {
+  let typed = Math.min(before.length, text.length - 1);
+  while (typed > 0 && !before.endsWith(text.slice(0, typed))) typed--;
+  return text.slice(typed);
 }

@@ -16,9 +16,12 @@
  *   pd-settled   the rows are final; detail: how many are worth showing
  *   pd-along     the drafts shown are valid for the new position too
  *   pd-cleared   there are no drafts
+ *   pd-word      the writer points at a word of a draft; detail: the draft's text before it
  *   pd-dropped   the drafts made so far may contain text that was removed, so nothing of them is kept
  *   pd-reset     all settings are set to their defaults
  *   pd-refused   the server refused a setting; detail: {setting, message}. It is taken back and not kept: "speculation"
+ *   pd-rows      the rows are drawn
+ *   pd-stats     an answer has ended; detail: what it cost, as the server sends it
  *   pd-figures   figures of speculation; detail: the figures or null
  *   pd-status    the server has reported its model; detail: see connection.js
  *   pd-document, pd-documents, pd-elsewhere: see documents.js
@@ -197,12 +200,16 @@ function startPanels(root, editor, documents, redraw) {
     openModels,
     openPairing: setUpPairing(root),
     refill: () => drafts.requestDrafts({ keep: true }),
-    look: () => drafts.look(),
+    look: (part) => drafts.look(part),
+    startWith: (text) => drafts.startWith(text),
     isWriting: () => drafts.before() !== null,
     before: () => drafts.before(),
     whyNothing: () => nothingNext(textarea),
     requests: () => ({ running: drafts.request, answered: drafts.answered }),
     drawList: () => view.drawList(),
+    rows: () => editor.rows.all.map(({ rest, live }) => (live ? rest : "")),
+    insert: (text) => field.insert(text),
+    documentFields: () => drafts.documentFields(),
   }, setting, redraw);
   Object.assign(window, { polydraftPanel: panel });
   root.querySelector("[data-do=panel]")?.addEventListener("click", () => panel.toggle());

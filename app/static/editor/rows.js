@@ -42,7 +42,7 @@ function placed(anchor, draft, old, keepsEnd = true) {
   const rest = continued(old, draft, anchor);
   if (!old || !rest) return { ...draft, anchor, origin: anchor.length, lineage: ++lineages };
   const text = keepsEnd && rest.length > draft.text.length ? rest : draft.text;
-  return { ...draft, text, anchor, origin: old.origin, lineage: old.lineage };
+  return { ...draft, chosen: old.chosen, text, anchor, origin: old.origin, lineage: old.lineage };
 }
 
 /** @returns {Row} */
@@ -79,7 +79,7 @@ export class Rows {
   follow(before) {
     this.all = this.all.map((row) => {
       const rest = row.draft && restOf(row.draft, before);
-      return rest ? { draft: row.draft, rest, live: true } : { ...row, live: false };
+      return rest ? { draft: { .../** @type {PlacedDraft} */ (row.draft), chosen: false }, rest, live: true } : { ...row, live: false };
     });
   }
 
@@ -118,6 +118,19 @@ export class Rows {
    */
   prefer(id) {
     this.all = this.all.map((row, i) => (row.draft ? { ...row, draft: { ...row.draft, best: i === id } } : row));
+  }
+
+  /**
+   * Begin a row with a text: the first free row, else the lowest one that was not begun so.
+   * @param {string} anchor the text before the caret
+   * @param {string} text
+   */
+  begin(anchor, text) {
+    const free = this.all.findIndex(({ live }) => !live);
+    const lowest = this.all.findLastIndex(({ draft }) => !draft?.chosen);
+    const id = free >= 0 ? free : lowest >= 0 ? lowest : this.all.length - 1;
+    const draft = { ...placed(anchor, { id, text, probability: 0, whole: 0, finished: false }, null), chosen: true };
+    this.all[id] = { draft, rest: text, live: true };
   }
 
   /** Empty the freed rows. */

@@ -45,8 +45,10 @@ const BARS = 12;
  * @param {HTMLElement} box
  * @param {View} view
  * @param {Choice} chosen
+ * @param {Set<number>} before the tokens that the rule kept before the present movement, which marks what has changed
+ * @param {(token: string) => void} start starts a draft with a token
  */
-export function drawBars(box, view, chosen) {
+export function drawBars(box, view, chosen, before, start) {
   const likeliest = view.tokens.slice(0, BARS);
   let table = /** @type {HTMLTableElement | null} */ (box.querySelector("table"));
   if (!table) {
@@ -55,6 +57,10 @@ export function drawBars(box, view, chosen) {
       `<thead class="pd-unseen"><tr><th>Token</th><th>Probability</th><th>Kept</th><th>Rules that stop here</th></tr></thead>` +
       `<tbody></tbody></table><p class="sm-beyond"></p>`;
     table = /** @type {HTMLTableElement} */ (box.querySelector("table"));
+    table.addEventListener("click", ({ target }) => {
+      const button = target instanceof Element && target.closest("button");
+      if (button) start(button.dataset.token ?? "");
+    });
   }
   const body = table.tBodies[0];
   while (body.rows.length > likeliest.length) body.deleteRow(-1);
@@ -73,9 +79,11 @@ export function drawBars(box, view, chosen) {
     const kept = chosen.kept[i];
     row.classList.toggle("sm-kept", kept);
     row.classList.toggle("sm-stop", stops[i].length > 0);
+    row.classList.toggle("sm-added", kept && !before.has(token.id));
+    row.classList.toggle("sm-left", !kept && before.has(token.id));
     row.style.setProperty("--share", String(token.probability / most));
     const [name, value, state, rules] = row.cells;
-    drawToken(name, token.text);
+    drawToken(/** @type {HTMLButtonElement} */ (name.firstElementChild), token.text);
     setText(value.lastElementChild, share(token.probability));
     setText(state, kept ? "kept" : "dropped");
     setText(rules, stops[i].join(" · "));
@@ -86,25 +94,25 @@ export function drawBars(box, view, chosen) {
 
 function newBar() {
   return newElement("tr", "", `
-    <th scope="row" dir="auto"></th><td class="sm-bar"><i></i><span></span></td>
+    <th scope="row" dir="auto"><button type="button"></button></th><td class="sm-bar"><i></i><span></span></td>
     <td class="pd-unseen"></td><td class="sm-rules"></td>`);
 }
 
 /**
- * @param {HTMLElement} cell
+ * @param {HTMLButtonElement} button
  * @param {string} text
  */
-function drawToken(cell, text) {
-  if (cell.dataset.token === text) return;
-  cell.dataset.token = text;
-  cell.replaceChildren(
+function drawToken(button, text) {
+  if (button.dataset.token === text) return;
+  button.dataset.token = text;
+  button.replaceChildren(
     ...visible(text).split(/([␣↵⇥∅]+)/).filter(Boolean).map((part) => {
       const span = newElement("span", /[␣↵⇥∅]/.test(part) ? "sm-mark" : "");
       span.textContent = part;
       return span;
     }),
   );
-  cell.title = visible(text);
+  button.title = `Start a draft with ${visible(text)}`;
 }
 
 // ---------------------------------------------------------------- all rules

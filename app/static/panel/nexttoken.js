@@ -11,6 +11,7 @@ import { ConnectionLost, ServerError, TAB, postJson } from "../shared/transport.
 
 const SWEEP_AFTER = 150; // ms without a change until the sweep over temperatures is requested
 const ANNOUNCE_AFTER = 700; // ms without a change until the summary is announced to screen readers
+const STILL_AFTER = 2000; // ms without a change until the tokens that it added or dropped are no longer marked
 const EMPTY_AFTER = 300; // ms without drafts until the drawings follow the caret, or are removed
 const WIDE = { wide: 940, high: 500 }; // the wide view of the temperatures
 const DRAWINGS = [["bars", "Tokens"], ["rules", "All rules"], ["sweep", "Temperatures"], ["map", "Map"]];
@@ -32,6 +33,11 @@ export class NextToken {
     /** Whether a request is under way, and whether another must follow it. */
     this.loading = false;
     this.again = false;
+    /** Where the drawn token stands: after this part of a draft. "" for the caret. */
+    this.after = "";
+    /** The tokens that the rule kept before the present movement of a slider, and where. @type {Set<number>} */
+    this.before = new Set();
+    this.beforeAt = "";
     this.timers = new Timers();
     /** Draws the latest sweep in the wide view. */
     this.drawWide = () => {};
@@ -43,6 +49,7 @@ export class NextToken {
 
     box.innerHTML = `
       <h3 id="sm-see-title">The next word</h3>
+      <p class="sm-after" hidden><span></span> <button type="button">Back to the caret</button></p>
       <p class="sm-summary"></p>
       <p class="sm-geometry" hidden></p>
       <div class="sm-tabs" role="tablist" aria-label="Drawings">
@@ -61,6 +68,9 @@ export class NextToken {
     dialog.addEventListener("close", () => dialog.querySelector("div")?.replaceChildren());
     for (const tab of this.tabs()) tab.addEventListener("click", () => this.show(tab.dataset.shown ?? ""));
     this.find(".sm-tabs").addEventListener("keydown", (event) => this.moveTab(event));
+    this.find(".sm-after button").addEventListener("click", () => this.showAfter(""));
+    panel.root.addEventListener("pd-text", () => (this.after = ""));
+    panel.root.addEventListener("pd-word", (event) => this.showAfter(/** @type {CustomEvent<string>} */ (event).detail));
     for (const event of ["pd-drafts", "pd-along", "pd-cleared"]) {
       panel.root.addEventListener(event, () => this.positionChanged(event));
     }
@@ -110,6 +120,13 @@ export class NextToken {
     next.focus();
   }
 
+  /** Draw the tokens that may stand after a part of a draft. @param {string} part "" for the caret */
+  showAfter(part) {
+    this.after = part;
+    if (part && !this.panel.open) this.panel.toggle();
+    this.page.look(part);
+  }
+
   // ---------------------------------------------------------------- requests
 
   visible() {
@@ -124,7 +141,7 @@ export class NextToken {
       // A key clears the drafts and requests new ones at once, so the drawings change only after a pause.
       this.timers.later("empty", EMPTY_AFTER, () => {
         if (!this.page.isWriting()) this.drawNothing();
-        else if (!this.page.requests().running && this.seenBefore !== this.page.before()) this.page.look();
+        else if (!this.page.requests().running && this.seenBefore !== this.page.before()) this.page.look("");
       });
     } else if (event === "pd-along") {
       // The drafts are still valid, but the server has no logits for this position: request drafts to compute them.
@@ -156,13 +173,15 @@ export class NextToken {
       this.drawNothing();
       return;
     }
+    if (!this.page.requests().answered) return; // the first answer brings the first view
     try {
       const { setting } = this.panel;
       const alone = [...setting.rules.keys()].filter((name) => name !== "none" || this.rule === "none");
       const names = new Set([...alone, this.rule]); // a chain is compared with every rule
       const rules = Object.fromEntries([...names].map((name) => [name, setting.valuesOf(name)]));
       this.counters.views++;
-      const request = { tab: TAB, temperature: setting.options.temperature, rules, map: this.shown === "map" };
+      const { temperature, select_at } = setting.options;
+      const request = { tab: TAB, temperature, select_at, rules, map: this.shown === "map" };
       const view = await postJson("/api/view", request);
       for (const entry of view.choices) entry.title = setting.titleOf(entry.rule);
       this.view = view;
@@ -192,7 +211,7 @@ export class NextToken {
     if (!this.visible() || this.shown !== "sweep") return;
     this.counters.sweeps++;
     try {
-      const result = await postJson("/api/sweep", { tab: TAB, rules });
+      const result = await postJson("/api/sweep", { tab: TAB, select_at: this.panel.setting.options.select_at, rules });
       const titles = Object.fromEntries(Object.keys(rules).map((rule) => [rule, this.panel.setting.titleOf(rule)]));
       const temperature = Number(this.panel.setting.options.temperature);
       const now = { rule: this.rule, temperature, titles, possible: this.view?.possible ?? 1 };
@@ -212,6 +231,8 @@ export class NextToken {
     this.retried = false;
     const chosen = view.choices.find((choice) => choice.rule === this.rule) ?? view.choices[0];
     this.box.classList.remove("sm-empty");
+    this.find(".sm-after").hidden = !this.after;
+    setText(this.find(".sm-after span"), `after “${this.after.trim()}” of a draft`);
     const summary = this.find(".sm-summary");
     summary.innerHTML =
       `<b>${tokens(chosen.count)}</b> of ${counted(view.possible)} kept` +
@@ -220,7 +241,14 @@ export class NextToken {
     const geometry = this.find(".sm-geometry");
     geometry.hidden = this.rule !== "top-w" || !view.top_w;
     if (view.top_w) setText(geometry, geometryEffect(view.top_w));
-    if (this.shown === "bars") drawBars(this.find("#sm-bars"), view, chosen);
+    const kept = new Set(view.tokens.filter((_, i) => chosen.kept[i]).map(({ id }) => id));
+    const at = `${this.page.before()}${this.after}`;
+    if (this.beforeAt !== at) [this.before, this.beforeAt] = [kept, at];
+    this.timers.later("still", STILL_AFTER, () => {
+      this.before = kept;
+      if (this.view === view) this.draw();
+    });
+    if (this.shown === "bars") drawBars(this.find("#sm-bars"), view, chosen, this.before, (token) => this.page.startWith(this.after + token));
     if (this.shown === "rules") drawMultiples(this.find("#sm-rules"), view, this.rule, (rule) => this.panel.choose(rule));
     if (this.shown === "map" && view.map) drawMap(this.find("#sm-map"), view.map);
     this.timers.later("announce", ANNOUNCE_AFTER, () => {
