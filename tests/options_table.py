@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.options.labels import OF_THE_PAGE, shown
 from core.controls import CATALOG
-from core.options import DRAFTING
+from core.options import DRAFTING, Control
 from tests.paths import ROOT
 
 
@@ -23,7 +23,8 @@ def rows_of_options() -> list[str]:
         elif control.kind == "choice":
             default, limits = control.default, ", ".join(control.choices)
         else:
-            default, limits = str(control.default), f"{control.low:g}-{shown(control).most or control.high:g}"
+            most = min(control.without_beyond.high, shown(control).most or control.high)  # as the panel's sliders
+            default, limits = str(control.default), f"{control.low:g}-{most:g}"
         found.append(f"| {shown(control).label} | {flag} | {default} | {limits} | {control.explain} |")
     return found
 
@@ -32,9 +33,14 @@ def rows_of_rules() -> list[str]:
     """One row for each sampling rule."""
     found = []
     for entry in CATALOG.values():
-        options = ", ".join(f"{shown(option).label}: `--{option.flag}` {option.default}" for option in entry.controls)
+        options = ", ".join(f"{symbol(option)}: `--{option.flag}` {option.default}" for option in entry.controls)
         found.append(f"| {entry.title} | `{entry.name}` | {options} | {entry.description} |")
     return found
+
+
+def symbol(option: Control) -> str:
+    """The beginning of its label: its symbol, if it has one."""
+    return shown(option).label.split(" · ")[0]
 
 
 @dataclass(frozen=True)
