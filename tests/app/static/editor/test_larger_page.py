@@ -95,9 +95,8 @@ def test_no_line_where_no_larger_model_suits(browser: Browser, url: str, monkeyp
         with page.expect_response("**/api/models/recommended"):
             editor = Editor(page, FakeDrafts()).open(url)
         expect(line(editor)).to_be_hidden()
-        editor.open_settings()
-        page.locator("[data-do=more]").click()
-        page.get_by_role("button", name="Change…").click()
+        editor.open_section("This page")
+        page.locator("#pd-models").click()
         expect(page.get_by_text("None of the larger models that Polydraft knows suits this computer")).to_be_visible()
         expect(page.get_by_role("button", name="Download")).to_have_count(0)
 

@@ -206,9 +206,8 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
         server = Server(create_app(service))
         editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
         page = editor.page
-        editor.open_settings()
-        page.locator("[data-do=more]").click()
-        page.get_by_role("button", name="Change…").click()
+        editor.open_section("This page")
+        page.locator("#pd-models").click()
         dialog = page.get_by_role("dialog", name="Model")
         listed = dialog.get_by_role("list", name="Models", exact=True).get_by_role("listitem")
         expect(listed).to_have_count(4)
