@@ -221,6 +221,7 @@ def test_the_page_requests_only_the_open_paths_of_gradio(context: BrowserContext
     is_open(page, site)
     page.keyboard.type("Yesterday she went")
     expect(page.locator(".pd-option-row .pd-draft")).to_have_count(3)
+    page.get_by_role("button", name="Panel", exact=True).click()
     page.get_by_role("button", name="For experts").click()
     page.get_by_role("tab", name="My writing").click()
     page.wait_for_timeout(500)

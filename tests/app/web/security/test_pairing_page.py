@@ -25,6 +25,7 @@ def page(context: BrowserContext, site: Site) -> Iterator[Page]:
     made = context.new_page()
     made.goto(site.printed)
     is_open(made, site)
+    made.get_by_role("button", name="Panel", exact=True).click()
     made.get_by_role("button", name="This page").click()
     yield made
     made.close()
@@ -120,6 +121,7 @@ def test_without_a_token_the_dialog_says_why_there_is_no_code(context: BrowserCo
     server = Server(create_app(FakeDrafts()))
     page = context.new_page()
     page.goto(server.url)
+    page.get_by_role("button", name="Panel", exact=True).click()
     page.get_by_role("button", name="This page").click()
     page.get_by_role("button", name="Pair browser").click()
     expect(page.get_by_role("dialog")).to_contain_text(
