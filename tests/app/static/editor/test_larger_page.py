@@ -142,7 +142,7 @@ def test_a_download_goes_on_while_one_writes_and_says_when_it_is_there(editor: E
     dialog = opened(editor)
     expect(dialog.get_by_role("button", name="Stop Tiny")).to_be_visible()
     editor.press("Escape")
-    expect(editor.page.get_by_text("Tiny is downloaded. To use it: Settings, Model, Change…")).to_be_visible()
+    expect(editor.page.get_by_text("Tiny is downloaded. To use it: This page, Model, in the panel")).to_be_visible()
 
 
 def test_what_fails_is_said_in_the_row_and_can_be_tried_again(editor: Editor, hub: FakeHub) -> None:

@@ -219,6 +219,7 @@ def test_the_page_requests_only_the_open_paths_of_gradio(context: BrowserContext
     page.on("response", lambda response: refused.append(response.url) if response.status in (401, 403) else None)
     page.goto(site.printed)
     is_open(page, site)
+    page.wait_for_function("window.polydraft")
     page.keyboard.type("Yesterday she went")
     expect(page.locator(".pd-option-row .pd-draft")).to_have_count(3)
     page.get_by_role("button", name="Panel", exact=True).click()
