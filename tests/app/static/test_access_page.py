@@ -107,8 +107,10 @@ def open_panel(page: Page, *sections: str) -> Locator:
     panel = page.locator("#pd-panel")
     button = page.locator("[data-do=panel]")
     if button.get_attribute("aria-expanded") == "false":
+        if not button.is_visible():
+            page.get_by_role("button", name="Menu").click()
         button.click()
-    expect(panel.locator("#pd-style").get_by_role("radio", name="Balanced")).to_be_checked()
+    expect(panel.locator("#pd-style")).to_be_visible()
     for section in sections:
         panel.get_by_role("button", name=section).click()
     expect(panel.get_by_role("row").nth(1)).to_be_visible()
@@ -116,7 +118,7 @@ def open_panel(page: Page, *sections: str) -> Locator:
 
 
 def close_panel(page: Page) -> None:
-    page.locator("[data-do=panel]").click()
+    page.get_by_role("button", name="Toggle Sidebar").click()
     expect(page.locator("#pd-style")).to_be_hidden()
 
 
@@ -181,7 +183,8 @@ MARKS = """() => {
     const root = document.querySelector('#pd');
     const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
     const marks = { 'a slider': colour('--edge-line'), 'a slider, filled': colour('--accent') };
-    for (const e of document.querySelectorAll('#pd select, #pd-panel :is(input[type=number], .wrap-inner, .pd-buttons label)'))
+    const edges = '#pd select, #pd-panel :is(input[type=number], .wrap-inner, .pd-buttons label)';
+    for (const e of document.querySelectorAll(edges))
         marks[`the edge of ${e.outerHTML.slice(0, 60)}`] = getComputedStyle(e).borderTopColor;
     for (const name of ['on', 'off'])
         marks[`bars that are ${name}`] = getComputedStyle(document.querySelector(`.sm-grid .sm-${name}`)).fill;
