@@ -244,7 +244,7 @@ CUT = """() => {
 
 def test_labels_fit_begin_with_a_capital_and_have_one_meaning_each(open_page: Callable[..., Page]) -> None:
     page = open_page()
-    panel = open_panel(page, "Save and share presets", "For experts", "This page")
+    panel = open_panel(page, "Save and share presets", "For experts", "This page", "How these drafts were made")
     choose(panel, "Method", "Sampled")
     panel.locator("#pd-speculate").get_by_text("ARC").click()
     panel.locator("#pd-rule").get_by_text("More…").click()
