@@ -107,8 +107,9 @@ export class Panel {
    * @param {any} value
    */
   given(name, value) {
-    (this.drawn[name] ??= {})[name === "panel" ? "open" : "value"] = value;
     const { setting } = this;
+    if (setting.controls[name] && !setting.allows(name, value)) return; // an unfinished number: see `settled`
+    (this.drawn[name] ??= {})[name === "panel" ? "open" : "value"] = value;
     if (name === "panel") return this.opened(value);
     if (name === "chances" || name === "colour" || name === "made") return this.show(name, value);
     if (name === "preset-name") return void (this.name = value.trim());
@@ -120,8 +121,6 @@ export class Panel {
       if (!this.more) setting.setChain([value]);
     } else if (name === "rules") {
       setting.setChain(this.combined(value));
-    } else if (!setting.allows(name, value)) {
-      return; // an unfinished number, which stays until it is finished or `settled`
     } else {
       setting.set(name, value);
     }
@@ -136,6 +135,7 @@ export class Panel {
   settled(name, value) {
     if (value === this.setting.values[name]) return;
     this.given(name, value);
+    (this.drawn[name] ??= {}).value = value;
     this.render();
   }
 

@@ -19,8 +19,8 @@ from app.options import presets as presets_module
 from app.service.service import DraftService
 from app.web.site import create_app
 from tests.app.static.editor.test_page import ENOUGH, Editor
-from tests.app.static.panel.test_panel_page import ShortDrafts
 from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server
+from tests.fake_sampling import ShortDrafts
 from tests.ngram_tools import add_text
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]

@@ -8,7 +8,6 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,35 +20,19 @@ from app.options import presets as presets_module
 from app.service.service import DraftService
 from app.web.routes.sampling import SWEPT
 from app.web.site import create_app
-from core.ask import Ask
 from core.controls import CATALOG, MODES, PRESETS, SPECULATING, Preset
 from core.options import DRAFTING
 from core.samplers.view import look, sweep
 from core.speculative.calibration import CalibrationError
 from tests.app.static.editor.test_page import ENOUGH, Editor
 from tests.fake_drafts import FakeDrafts, Server
-from tests.fake_sampling import SamplingAutocomplete, SamplingCompletion, SamplingSession, Tokenizer, logits_after
+from tests.fake_sampling import STEPS, ShortDrafts, Tokenizer, logits_after
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 expect.set_options(timeout=ENOUGH)
 
 TEXT = "Yesterday she went"
-STEPS = 4  # of every draft
 BARS = 12  # of the chart
-
-
-class ShortDrafts(SamplingAutocomplete):
-    """Whatever length is asked for, drafts end after a few steps: the page draws each, which takes processor time."""
-
-    def open(self) -> SamplingSession:
-        session = super().open()
-        whole = session.complete
-
-        def complete(ask: Ask) -> SamplingCompletion:
-            return whole(replace(ask, length=min(ask.length, STEPS)))
-
-        session.complete = complete
-        return session
 
 
 FAKE = ShortDrafts()
@@ -252,14 +235,6 @@ def test_a_rule_shows_its_sliders_reaches_the_drafts_and_is_drawn_as_the_core_ha
     for name in CATALOG:
         if name != "none":
             assert [int(part.split(": ")[1]) for part in drawn[titles[name]].split(", ")] == counts[name]
-    wide = panel.region.get_by_role("button", name="Wide view")
-    wide.click()
-    dialog = panel.page.get_by_role("dialog", name="Temperatures")
-    expect(dialog.locator(".sm-line")).to_have_count(len(CATALOG) - 1)
-    panel.press("Alt+Enter", "Escape")  # a dialog takes all keys
-    expect(dialog).to_be_hidden()
-    expect(wide).to_be_focused()
-    expect(panel.region).to_have_class(re.compile(r"\bopen\b"))
 
 
 def test_top_w_says_what_its_geometry_does_and_has_a_map_and_a_beta_by_temperature(panel: Panel) -> None:
@@ -485,14 +460,12 @@ def test_every_method_reaches_the_drafts_a_seed_repeats_draws_and_speculation_sa
     marks = panel.options.first.locator(":is(.pd-accepted, .pd-tolerated)")
     before = panel.drafts()
     expect(marks).to_have_count(0)
-    colour = panel.region.get_by_role("checkbox", name="Colour the tokens")
-    colour.check()
+    panel.section("How these drafts were made")
+    panel.choose("Colour the tokens of drafts", "By how they were made")
     assert panel.options.first.locator(".pd-accepted").all_text_contents()[:1] == ["and"]
     tolerated = panel.options.first.locator(".pd-tolerated").first
     expect(tolerated).to_have_attribute("title", re.compile("tolerance; LTS 0.6[23]"))
     assert panel.drafts() == before
-    colour.uncheck()
-    expect(marks).to_have_count(0)
     panel.pick("speculate", "Off")
     assert "speculation" not in panel.sampling()
     expect(figures).to_be_hidden()
