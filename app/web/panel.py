@@ -45,8 +45,10 @@ class Fields:
         self.all[name] = component
         # To Gradio, pasting a text is a change and no input, and a slider's reset is a release alone.
         self._tell("given", name, component, component.change if isinstance(component, gr.Textbox) else component.input)
-        if isinstance(component, gr.Slider | gr.Number):
-            self._tell("settled", name, component, getattr(component, "release", None) or component.blur)
+        if isinstance(component, gr.Slider):
+            self._tell("settled", name, component, component.release)
+        elif isinstance(component, gr.Number):
+            self._tell("settled", name, component, component.blur)
 
     def _tell(self, method: str, name: str, component: Any, event: Any) -> None:
         """At an event, calls a method of the script's panel with the component's name and value."""
