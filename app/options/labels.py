@@ -11,7 +11,7 @@ from core.options import Control
 
 
 @dataclass(frozen=True)
-class Shown:
+class Placed:
     """How the panel shows an option.
 
     Attributes:
@@ -32,59 +32,59 @@ _SPD = "Superposed Decoding"
 # The options of drafting are in the order of the panel: those for experts in the order in which a draft is made, from
 # the model's logits and what is mixed in, over places where drafts branch, to how they grow, end and are made anew.
 _SHOWN = {
-    "temperature": Shown("Temperature", True, 4.0, "T · divides the logits before the rule"),
-    "select-at": Shown("Select at temperature", True, source="T_sel · Top-W, Algorithm 1"),
-    "k": Shown("Drafts", True),
-    "length": Shown("How far ahead", True),
-    "end-below": Shown("How sure", True),
-    "seed": Shown("Seed", True),
-    "tau": Shown("Softmax τ", source=f"τ · {_SPD}, appendix B"),
-    "ngrams": Shown("Common phrases", source=f"p_ngram · {_SPD}, eq. 5"),
-    "mixing": Shown(
+    "temperature": Placed("Temperature", True, 4.0, "T · divides the logits before the rule"),
+    "select-at": Placed("Select at temperature", True, source="T_sel · Top-W, Algorithm 1"),
+    "k": Placed("Drafts", True),
+    "length": Placed("How far ahead", True),
+    "end-below": Placed("How sure", True),
+    "seed": Placed("Seed", True),
+    "tau": Placed("Softmax τ", source=f"τ · {_SPD}, appendix B"),
+    "ngrams": Placed("Common phrases", source=f"p_ngram · {_SPD}, eq. 5"),
+    "mixing": Placed(
         "Mixing of phrases", source=f"p_f · {_SPD}, eqs. 6 and 7; linear: Polydraft’s, research/docs/ngram-stores.md"
     ),
-    "alpha": Shown("Weight of common phrases", source=f"α · {_SPD}, eq. 6"),
-    "personal-weight": Shown("Weight of your phrases", source="α of your stores · Polydraft’s, personal-stores.md"),
-    "prose": Shown("Prose"),
-    "distinct": Shown("Distinct beginnings", source=f"Off: {_SPD}, eq. 2. On: Polydraft’s, superposed-decoding.md"),
-    "forks": Shown("Forks", source="Polydraft’s, superposed-decoding.md"),
-    "exact-steps": Shown("Exact steps", source=f"r · Polydraft’s, superposed-decoding.md. 0: {_SPD}, eqs. 3 and 4"),
-    "verify": Shown("Checked tokens", source="Polydraft’s, superposed-decoding.md"),
-    "reset-every": Shown("Resets", source=f"s · {_SPD}, section 5.3"),
-    "min-branch": Shown("Least likely draft", source="Polydraft’s, superposed-decoding.md"),
-    "min-confidence": Shown("Minimum confidence"),
-    "refill": Shown("Fresh at every key", source="When rows are made anew"),
+    "alpha": Placed("Weight of common phrases", source=f"α · {_SPD}, eq. 6"),
+    "personal-weight": Placed("Weight of your phrases", source="α of your stores · Polydraft’s, personal-stores.md"),
+    "prose": Placed("Prose"),
+    "distinct": Placed("Distinct beginnings", source=f"Off: {_SPD}, eq. 2. On: Polydraft’s, superposed-decoding.md"),
+    "forks": Placed("Forks", source="Polydraft’s, superposed-decoding.md"),
+    "exact-steps": Placed("Exact steps", source=f"r · Polydraft’s, superposed-decoding.md. 0: {_SPD}, eqs. 3 and 4"),
+    "verify": Placed("Checked tokens", source="Polydraft’s, superposed-decoding.md"),
+    "reset-every": Placed("Resets", source=f"s · {_SPD}, section 5.3"),
+    "min-branch": Placed("Least likely draft", source="Polydraft’s, superposed-decoding.md"),
+    "min-confidence": Placed("Minimum confidence"),
+    "refill": Placed("Fresh at every key", source="When rows are made anew"),
     # of rules
-    "top-k": Shown("k · how many", True, 200),
-    "top-p": Shown("p · share of probability", True),
-    "min-p": Shown("p · share of the likeliest", True),
-    "n-sigma": Shown("n · standard deviations", True),
-    "top-h": Shown("α · share of entropy", True),
-    "mass": Shown("Share of probability", True),
-    "epsilon": Shown("ε · threshold", True, 0.01),
-    "dry-multiplier": Shown("Strength", True),
-    "dry-base": Shown("Base", True),
-    "dry-allowed": Shown("Allowed", True),
-    "xtc-threshold": Shown("Threshold", True),
-    "xtc-probability": Shown("Probability", True),
-    "surprise": Shown("τ · surprise", True),
-    "rate": Shown("η · rate", True),
-    "beta": Shown("β · reward of probability", True),
-    "beta-by": Shown("β by"),
-    "lam": Shown("λ · price of entropy", True),
-    "geom-scale": Shown("Distance", True),
-    "warm-start": Shown("Warm start"),
-    "metric": Shown("Metric"),
-    "top-m": Shown("Pool", most=2000),
-    "alternations": Shown("Rounds"),
-    "neighbours": Shown("Neighbours"),
+    "top-k": Placed("k · how many", True, 200),
+    "top-p": Placed("p · share of probability", True),
+    "min-p": Placed("p · share of the likeliest", True),
+    "n-sigma": Placed("n · standard deviations", True),
+    "top-h": Placed("α · share of entropy", True),
+    "mass": Placed("Share of probability", True),
+    "epsilon": Placed("ε · threshold", True, 0.01),
+    "dry-multiplier": Placed("Strength", True),
+    "dry-base": Placed("Base", True),
+    "dry-allowed": Placed("Allowed", True),
+    "xtc-threshold": Placed("Threshold", True),
+    "xtc-probability": Placed("Probability", True),
+    "surprise": Placed("τ · surprise", True),
+    "rate": Placed("η · rate", True),
+    "beta": Placed("β · reward of probability", True),
+    "beta-by": Placed("β by"),
+    "lam": Placed("λ · price of entropy", True),
+    "geom-scale": Placed("Distance", True),
+    "warm-start": Placed("Warm start"),
+    "metric": Placed("Metric"),
+    "top-m": Placed("Pool", most=2000),
+    "alternations": Placed("Rounds"),
+    "neighbours": Placed("Neighbours"),
     # of methods and of speculation
-    "samples": Shown("n · beginnings", True),
-    "sampled-tokens": Shown("m · tokens of a beginning", True),
-    "tree-size": Shown("Tree size", True),
-    "theta": Shown("θ · tolerance", True),
-    "prune-lambda": Shown("λ · caution", True),
-    "prune-epsilon": Shown("ε · dropped share", True),
+    "samples": Placed("n · beginnings", True),
+    "sampled-tokens": Placed("m · tokens of a beginning", True),
+    "tree-size": Placed("Tree size", True),
+    "theta": Placed("θ · tolerance", True),
+    "prune-lambda": Placed("λ · caution", True),
+    "prune-epsilon": Placed("ε · dropped share", True),
 }
 
 # Options of the page that a command does not have: it makes drafts once.
@@ -138,14 +138,14 @@ STYLES = {
 }
 
 
-def shown(control: Control) -> Shown:
-    return _SHOWN.get(control.flag) or Shown(named(control.flag))
+def shown(control: Control) -> Placed:
+    return _SHOWN.get(control.flag) or Placed(named(control.flag))
 
 
 def info(control: Control) -> str:
     """What a change of an option does; of one for experts also its symbol and source."""
     more = shown(control)
-    return f"{control.explain}<br><cite>{more.source}</cite>" if more.source and not more.main else control.explain
+    return f"{control.explain}\n{more.source}" if more.source and not more.main else control.explain
 
 
 def rule_label(rule: str) -> str:

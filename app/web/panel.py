@@ -43,7 +43,16 @@ class Fields:
     def add(self, name: str, component: Any) -> None:
         """A component that a person changes."""
         self.all[name] = component
-        component.input(None, component, None, js=f"(value) => window.polydraftPanel?.given({json.dumps(name)}, value)")
+        # To Gradio, pasting a text is a change and no input, and a slider's reset is a release alone.
+        self._tell("given", name, component, component.change if isinstance(component, gr.Textbox) else component.input)
+        if isinstance(component, gr.Slider):
+            self._tell("settled", name, component, component.release)
+        elif isinstance(component, gr.Number):
+            self._tell("settled", name, component, component.blur)
+
+    def _tell(self, method: str, name: str, component: Any, event: Any) -> None:
+        """At an event, calls a method of the script's panel with the component's name and value."""
+        event(None, component, None, js=f"(value) => window.polydraftPanel?.{method}({json.dumps(name)}, value)")
 
     def show(self, name: str, component: Block) -> None:
         """A component that scripts alone change."""
@@ -183,7 +192,7 @@ def _add_own_presets(fields: Fields) -> None:
             fields.button("export", "Export")
             fields.button("import", "Import…")
             fields.button("link", "Copy link")
-        fields.show("unreadable", gr.Radio([], label="Cannot be read", visible=False, elem_id=_id("unreadable")))
+        fields.add("unreadable", gr.Radio([], label="Cannot be read", visible=False, elem_id=_id("unreadable")))
         fields.button("remove-unreadable", "Remove it", visible=False)
 
 

@@ -7,7 +7,7 @@
 import { newElement, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 
-const FOREIGN = "This model writes English. Under Settings, Model, you find others, for more languages.";
+const FOREIGN = "This model writes English. In the panel, under This page, Model, you find others, for more languages.";
 
 export class Notices {
   /**

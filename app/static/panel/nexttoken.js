@@ -49,7 +49,7 @@ export class NextToken {
     this.counters = { views: 0, sweeps: 0, viewMs: [] };
 
     box.innerHTML = `
-      <h3 id="sm-see-title">The next word</h3>
+      <h2 id="sm-see-title">The next word</h2>
       <p class="sm-after" hidden><span></span> <button type="button">Back to the caret</button></p>
       <p class="sm-summary"></p>
       <p class="sm-geometry" hidden></p>
@@ -57,7 +57,7 @@ export class NextToken {
         ${DRAWINGS.map(([name, title]) => `<button type="button" role="tab" id="sm-tab-${name}" data-shown="${name}" aria-controls="sm-${name}">${title}</button>`).join("")}
       </div>
       ${DRAWINGS.map(([name]) => `<div class="sm-drawing" id="sm-${name}" role="tabpanel" aria-labelledby="sm-tab-${name}" hidden></div>`).join("")}
-      <dialog class="pd-keys sm-wide" aria-labelledby="sm-wide-title"><h2 id="sm-wide-title">Temperatures</h2>
+      <dialog class="sm-wide" aria-labelledby="sm-wide-title"><h2 id="sm-wide-title">Temperatures</h2>
         <div></div><form method="dialog"><button>Close</button></form></dialog>
       <p class="sm-live pd-unseen" aria-live="polite"></p>`;
     this.find("#sm-sweep").innerHTML = `<div class="sm-sweep-here"></div><button type="button" class="sm-widen">Wide view</button>`;

@@ -107,8 +107,9 @@ export class Panel {
    * @param {any} value
    */
   given(name, value) {
-    (this.drawn[name] ??= {})[name === "panel" ? "open" : "value"] = value;
     const { setting } = this;
+    if (setting.controls[name] && !setting.allows(name, value)) return; // an unfinished number: see `settled`
+    (this.drawn[name] ??= {})[name === "panel" ? "open" : "value"] = value;
     if (name === "panel") return this.opened(value);
     if (name === "chances" || name === "colour" || name === "made") return this.show(name, value);
     if (name === "preset-name") return void (this.name = value.trim());
@@ -120,10 +121,22 @@ export class Panel {
       if (!this.more) setting.setChain([value]);
     } else if (name === "rules") {
       setting.setChain(this.combined(value));
-    } else if (!setting.problem(name, value)) {
+    } else {
       setting.set(name, value);
     }
     this.changed();
+  }
+
+  /**
+   * A slider or its number was let go of, or reset. What is invalid gives way to the present value.
+   * @param {string} name
+   * @param {any} value
+   */
+  settled(name, value) {
+    if (value === this.setting.values[name]) return;
+    this.given(name, value);
+    (this.drawn[name] ??= {}).value = value;
+    this.render();
   }
 
   /** A button was pressed. @param {string} name */
@@ -173,7 +186,7 @@ export class Panel {
     this.store();
     this.render();
     this.page.changed();
-    this.next.refresh();
+    this.next.show(this.next.shown); // a rule may have drawings of its own
     this.noteChain();
   }
 
@@ -192,6 +205,7 @@ export class Panel {
   /** @param {boolean} open */
   opened(open) {
     this.open = open;
+    if (!open && document.activeElement?.closest("#pd-panel")) this.page.focusText();
     if (matchMedia(BESIDE).matches) this.keepChoices();
     this.next.refresh();
     this.render();
@@ -252,6 +266,7 @@ export class Panel {
   refused({ setting, message }) {
     if (setting !== "speculation") return;
     this.setting.set("speculate", "off");
+    this.setting.set("drafter", this.setting.usual("drafter")); // no longer shown, and perhaps the reason
     this.changed();
     this.refusal = `Speculation is off. ${message}`;
     this.render();

@@ -201,6 +201,12 @@ export class Setting {
     return "";
   }
 
+  /** Whether a person may set a value now. @param {string} flag @param {any} value */
+  allows(flag, value) {
+    const beyond = this.controls[flag]?.beyond ? this.beyond({ ...this.values, [flag]: value }) : "";
+    return !this.problem(flag, value) && !beyond;
+  }
+
   // ---------------------------------------------------------------- requests, visits, presets and links
 
   /** The fields of a request for drafts. @returns {Record<string, any>} */
@@ -220,7 +226,7 @@ export class Setting {
 
   /** Restore the values of the last visit, as far as they are still valid. @param {Record<string, any>} kept */
   recall(kept) {
-    const valid = Object.entries(kept).filter(([flag, value]) => flag in this.values && !this.problem(flag, value));
+    const valid = Object.entries(kept).filter(([flag, value]) => Object.hasOwn(this.values, flag) && !this.problem(flag, value));
     const values = { ...this.values, ...Object.fromEntries(valid) };
     if (!this.beyond(values)) for (const [flag, value] of valid) this.set(flag, value);
   }
@@ -328,7 +334,7 @@ export class Setting {
     if (chain.length) given.rule = chain.join(JOIN);
     for (const [flag, written] of parts) {
       if (flag === "rule") continue;
-      if (!(flag in this.values)) return `${flag} given, which is no option.`;
+      if (!Object.hasOwn(this.values, flag)) return `${flag} given, which is no option.`;
       given[flag] = CHOICES.includes(flag) ? written : this.read(flag, written);
     }
     const values = { ...Object.fromEntries(Object.keys(this.values).map((flag) => [flag, this.usual(flag)])), ...given };
