@@ -11,7 +11,7 @@ from core.options import Control
 
 
 @dataclass(frozen=True)
-class Placed:
+class Labelled:
     """How the panel shows an option.
 
     Attributes:
@@ -32,59 +32,59 @@ _SPD = "Superposed Decoding"
 # The options of drafting are in the order of the panel: those for experts in the order in which a draft is made, from
 # the model's logits and what is mixed in, over places where drafts branch, to how they grow, end and are made anew.
 _SHOWN = {
-    "temperature": Placed("Temperature", True, 4.0, "T · divides the logits before the rule"),
-    "select-at": Placed("Select at temperature", True, source="T_sel · Top-W, Algorithm 1"),
-    "k": Placed("Drafts", True),
-    "length": Placed("How far ahead", True),
-    "end-below": Placed("How sure", True),
-    "seed": Placed("Seed", True),
-    "tau": Placed("Softmax τ", source=f"τ · {_SPD}, appendix B"),
-    "ngrams": Placed("Common phrases", source=f"p_ngram · {_SPD}, eq. 5"),
-    "mixing": Placed(
+    "temperature": Labelled("Temperature", True, 4.0, "T · divides the logits before the rule"),
+    "select-at": Labelled("Select at temperature", True, source="T_sel · Top-W, Algorithm 1"),
+    "k": Labelled("Drafts", True),
+    "length": Labelled("How far ahead", True),
+    "end-below": Labelled("How sure", True),
+    "seed": Labelled("Seed", True),
+    "tau": Labelled("Softmax τ", source=f"τ · {_SPD}, appendix B"),
+    "ngrams": Labelled("Common phrases", source=f"p_ngram · {_SPD}, eq. 5"),
+    "mixing": Labelled(
         "Mixing of phrases", source=f"p_f · {_SPD}, eqs. 6 and 7; linear: Polydraft’s, research/docs/ngram-stores.md"
     ),
-    "alpha": Placed("Weight of common phrases", source=f"α · {_SPD}, eq. 6"),
-    "personal-weight": Placed("Weight of your phrases", source="α of your stores · Polydraft’s, personal-stores.md"),
-    "prose": Placed("Prose"),
-    "distinct": Placed("Distinct beginnings", source=f"Off: {_SPD}, eq. 2. On: Polydraft’s, superposed-decoding.md"),
-    "forks": Placed("Forks", source="Polydraft’s, superposed-decoding.md"),
-    "exact-steps": Placed("Exact steps", source=f"r · Polydraft’s, superposed-decoding.md. 0: {_SPD}, eqs. 3 and 4"),
-    "verify": Placed("Checked tokens", source="Polydraft’s, superposed-decoding.md"),
-    "reset-every": Placed("Resets", source=f"s · {_SPD}, section 5.3"),
-    "min-branch": Placed("Least likely draft", source="Polydraft’s, superposed-decoding.md"),
-    "min-confidence": Placed("Minimum confidence"),
-    "refill": Placed("Fresh at every key", source="When rows are made anew"),
+    "alpha": Labelled("Weight of common phrases", source=f"α · {_SPD}, eq. 6"),
+    "personal-weight": Labelled("Weight of your phrases", source="α of your stores · Polydraft’s, personal-stores.md"),
+    "prose": Labelled("Prose"),
+    "distinct": Labelled("Distinct beginnings", source=f"Off: {_SPD}, eq. 2. On: Polydraft’s, superposed-decoding.md"),
+    "forks": Labelled("Forks", source="Polydraft’s, superposed-decoding.md"),
+    "exact-steps": Labelled("Exact steps", source=f"r · Polydraft’s, superposed-decoding.md. 0: {_SPD}, eqs. 3 and 4"),
+    "verify": Labelled("Checked tokens", source="Polydraft’s, superposed-decoding.md"),
+    "reset-every": Labelled("Resets", source=f"s · {_SPD}, section 5.3"),
+    "min-branch": Labelled("Least likely draft", source="Polydraft’s, superposed-decoding.md"),
+    "min-confidence": Labelled("Minimum confidence"),
+    "refill": Labelled("Fresh at every key", source="When rows are made anew"),
     # of rules
-    "top-k": Placed("k · how many", True, 200),
-    "top-p": Placed("p · share of probability", True),
-    "min-p": Placed("p · share of the likeliest", True),
-    "n-sigma": Placed("n · standard deviations", True),
-    "top-h": Placed("α · share of entropy", True),
-    "mass": Placed("Share of probability", True),
-    "epsilon": Placed("ε · threshold", True, 0.01),
-    "dry-multiplier": Placed("Strength", True),
-    "dry-base": Placed("Base", True),
-    "dry-allowed": Placed("Allowed", True),
-    "xtc-threshold": Placed("Threshold", True),
-    "xtc-probability": Placed("Probability", True),
-    "surprise": Placed("τ · surprise", True),
-    "rate": Placed("η · rate", True),
-    "beta": Placed("β · reward of probability", True),
-    "beta-by": Placed("β by"),
-    "lam": Placed("λ · price of entropy", True),
-    "geom-scale": Placed("Distance", True),
-    "warm-start": Placed("Warm start"),
-    "metric": Placed("Metric"),
-    "top-m": Placed("Pool", most=2000),
-    "alternations": Placed("Rounds"),
-    "neighbours": Placed("Neighbours"),
+    "top-k": Labelled("k · how many", True, 200),
+    "top-p": Labelled("p · share of probability", True),
+    "min-p": Labelled("p · share of the likeliest", True),
+    "n-sigma": Labelled("n · standard deviations", True),
+    "top-h": Labelled("α · share of entropy", True),
+    "mass": Labelled("Share of probability", True),
+    "epsilon": Labelled("ε · threshold", True, 0.01),
+    "dry-multiplier": Labelled("Strength", True),
+    "dry-base": Labelled("Base", True),
+    "dry-allowed": Labelled("Allowed", True),
+    "xtc-threshold": Labelled("Threshold", True),
+    "xtc-probability": Labelled("Probability", True),
+    "surprise": Labelled("τ · surprise", True),
+    "rate": Labelled("η · rate", True),
+    "beta": Labelled("β · reward of probability", True),
+    "beta-by": Labelled("β by"),
+    "lam": Labelled("λ · price of entropy", True),
+    "geom-scale": Labelled("Distance", True),
+    "warm-start": Labelled("Warm start"),
+    "metric": Labelled("Metric"),
+    "top-m": Labelled("Pool", most=2000),
+    "alternations": Labelled("Rounds"),
+    "neighbours": Labelled("Neighbours"),
     # of methods and of speculation
-    "samples": Placed("n · beginnings", True),
-    "sampled-tokens": Placed("m · tokens of a beginning", True),
-    "tree-size": Placed("Tree size", True),
-    "theta": Placed("θ · tolerance", True),
-    "prune-lambda": Placed("λ · caution", True),
-    "prune-epsilon": Placed("ε · dropped share", True),
+    "samples": Labelled("n · beginnings", True),
+    "sampled-tokens": Labelled("m · tokens of a beginning", True),
+    "tree-size": Labelled("Tree size", True),
+    "theta": Labelled("θ · tolerance", True),
+    "prune-lambda": Labelled("λ · caution", True),
+    "prune-epsilon": Labelled("ε · dropped share", True),
 }
 
 # Options of the page that a command does not have: it makes drafts once.
@@ -138,8 +138,8 @@ STYLES = {
 }
 
 
-def shown(control: Control) -> Placed:
-    return _SHOWN.get(control.flag) or Placed(named(control.flag))
+def shown(control: Control) -> Labelled:
+    return _SHOWN.get(control.flag) or Labelled(named(control.flag))
 
 
 def info(control: Control) -> str:

@@ -12,7 +12,7 @@
 import { emit } from "../shared/dom.js";
 import { PANEL, SETTINGS, keep, recall } from "../shared/memory.js";
 import { Compare } from "./compare.js";
-import { ConnectionLost, ServerError, postJson } from "../shared/transport.js";
+import { ConnectionLost, ServerError, getJson, postJson } from "../shared/transport.js";
 import { Made } from "./made.js";
 import { NextToken } from "./nexttoken.js";
 import { Presets } from "./presets.js";
@@ -76,6 +76,7 @@ export class Panel {
     this.figures = null;
     /** Why this model lacks some choices; "" for one that it has. @type {{drafters: Record<string, string>, arc: string}} */
     this.missing = { drafters: {}, arc: "" };
+    this.missingLearned = false;
     this.prose = true; // whether the model has an adapter to prose
     this.model = "";
     this.name = ""; // of the preset that is to be saved
@@ -188,6 +189,7 @@ export class Panel {
     this.page.changed();
     this.next.show(this.next.shown); // a rule may have drawings of its own
     this.noteChain();
+    this.learnSpeculation();
   }
 
   store() {
@@ -249,14 +251,23 @@ export class Panel {
   /** @param {{prose?: boolean, model?: string}} status */
   learnModel({ prose = false, model = "" }) {
     this.prose = prose;
+    if (this.model !== model) this.missingLearned = false; // another model
     this.model = model;
     this.render();
+    this.learnSpeculation();
   }
 
-  /** @param {{drafters: Record<string, string>, arc: string}} missing */
-  learnSpeculation(missing) {
-    this.missing = missing;
-    this.render();
+  /** Learn once, when a method speculates, which ways the model lacks. */
+  async learnSpeculation() {
+    if (this.missingLearned || !this.setting.catalogue.speculating.includes(this.setting.mode)) return;
+    this.missingLearned = true;
+    try {
+      this.missing = await getJson("/api/speculation");
+      this.render();
+    } catch (error) {
+      this.missingLearned = false;
+      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+    }
   }
 
   /**

@@ -24,12 +24,11 @@ export class Presets {
     this.load();
   }
 
-  /** Learn the writer's own presets, and what speculation this server can do. */
+  /** Learn the writer's own presets. */
   async load() {
     try {
-      const { own, unreadable, speculation } = await getJson("/api/sampling");
-      this.replace({ own, unreadable });
-      this.panel.learnSpeculation(speculation);
+      this.replace(await getJson("/api/presets"));
+      this.panel.render();
     } catch (error) {
       if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
       addEventListener("pd-connected", () => this.load(), { once: true });
