@@ -81,6 +81,7 @@ HEAD = f"""
 {AT_ROOT}
 {FRAMES}
 <link rel="stylesheet" href="{STATIC_URL}/editor/editor.css">
+<link rel="stylesheet" href="{STATIC_URL}/editor/page.css">
 <link rel="stylesheet" href="{STATIC_URL}/panel/panel.css">
 <link rel="stylesheet" href="{STATIC_URL}/documents/documents.css">
 {PRELOADS}
