@@ -21,7 +21,7 @@ const TOLD_AFTER = 150; // ms without a change until Gradio has the text
 /** @typedef {import("../panel/setting.js").Value} Value */
 /**
  * What Gradio gives a component's script, and the options that were set before this one ran.
- * @typedef {{element: HTMLElement, props: {value: string | null, placeholder: string, options: Record<string, Value>, key: string},
+ * @typedef {{element: HTMLElement, props: {value: string | null, placeholder: string, options: Record<string, Value>, access: string},
  *            trigger: (event: string, data?: object) => void, watch: (prop: string, changed: () => void) => void,
  *            early: Record<string, Value>}} Component
  */
@@ -31,7 +31,7 @@ export async function mount({ element, props, trigger, watch, early }) {
   const root = /** @type {HTMLElement} */ (element.querySelector(".polydraft"));
   if (root.dataset.mounted) return;
   root.dataset.mounted = "true";
-  useKey(props.key);
+  useKey(props.access);
   storeNothing();
   const [catalogue] = await Promise.all([getJson("/api/catalogue"), ...STYLES.map(loaded)]);
   root.append(asData("pd-catalogue", catalogue));

@@ -171,6 +171,9 @@ async function reach(path, init) {
 
 /** @param {Response} response */
 async function errorFrom(response) {
+  if (response.status === 401 && EVERY.Authorization) {
+    return new ServerError("The server of this page was started anew.", "Copy your text, and load the page again.", false, 401);
+  }
   try {
     const { message, fix, changed } = await response.json();
     if (message) return new ServerError(message, fix, changed, response.status);
