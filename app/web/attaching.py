@@ -9,10 +9,11 @@ The key is random. Gradio sends it to whoever may load its page, so its `auth` p
 
 from __future__ import annotations
 
+import atexit
 import secrets
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
 
 ENDPOINT = "drafts"  # for gradio_client
-GRACE = 0.5  # seconds for each of the service's threads when the Blocks are gone
+GRACE = 0.5  # seconds for each of the service's threads when Python ends
 
 
 def attach(
@@ -77,9 +78,30 @@ def attach(
         later, the page says so.
     """
     editor = _editor_of(blocks)
-    hosts, access = allowed(hosts=allow_host), Access(users_token())
+    hosts, access = replace(allowed(hosts=allow_host), pages=True), Access(users_token())
     stay_offline()
     blocks.analytics_enabled = False
+    service = service_for(model, backend, precision, base_store)
+    key = editor.props["access"] = secrets.token_urlsafe(32)
+    server = server_of_drafts(service, Access(key), hosts)
+    with blocks:
+        api(_endpoint(service, access, editor.options), api_name=ENDPOINT, concurrency_limit=None)
+    _launch_with(blocks, server)
+    return server
+
+
+_services: dict[tuple[str, str, str, str], DraftService] = {}
+
+
+def service_for(
+    model: str, backend: Backend, precision: Precision, base_store: list[str] | None = None
+) -> DraftService:
+    """The service for a model, which runs until Python ends. Blocks with the same model share it, because a notebook
+    makes its Blocks anew each time a cell runs. Raises as `attach`."""
+    same = (model, backend, precision, str(base_store))
+    known = _services.get(same)
+    if known is not None and known.status()["backend"] != "unavailable":
+        return known
     bases = shelf_of(base_store)
     if model != "default":
         from core.models.load import find_model  # imports torch
@@ -91,15 +113,10 @@ def attach(
 
         return load_autocomplete(name, backend, precision=precision, in_background=True, bases=bases, prose=True)
 
-    service = DraftService(load, model)
-    key = editor.props["access"] = secrets.token_urlsafe(32)
-    server = server_of_drafts(service, Access(key), hosts)
-    with blocks:
-        api(_endpoint(service, access, editor.options), api_name=ENDPOINT, concurrency_limit=None)
-    _launch_with(blocks, server)
+    service = _services[same] = DraftService(load, model)
     service.start()
-    weakref.finalize(blocks, service.close, GRACE)  # also when Python ends
-    return server
+    atexit.register(service.close, GRACE)
+    return service
 
 
 def server_of_drafts(service: DraftService, access: Access, hosts: Allowed) -> Starlette:

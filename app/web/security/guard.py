@@ -167,7 +167,7 @@ def _foreign(scope: Scope, headers: Headers, elsewhere: bool, allowed: Allowed, 
         return None
     origins = [origin.lower() for origin in headers.get(b"origin", [])]
     ours = {f"http://{name}" for name in names}
-    if allowed.knows_host(hosts[0]):
+    if allowed.pages and allowed.knows_host(hosts[0]):
         ours |= {f"http://{hosts[0]}", f"https://{hosts[0]}"}  # the second behind a proxy
     if any(origin not in ours for origin in origins):
         return f"Pages of {', '.join(origins)[:80]} may not talk to Polydraft."
