@@ -2,7 +2,7 @@
 
 `polydraft learn` puts an adapter beside a store's file. A model uses those of the stores that are on, if they beat the
 model on held-out text, each with the strength of its result or of the user's choice; n adapters with an n-th of it,
-because each was judged alone. The adapter to prose has its full strength. An adapter that was trained with it is not
+because each was measured alone. The adapter to prose has its full strength. An adapter that was trained with it is not
 used without it, and the reverse.
 """
 

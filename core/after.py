@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from core.drafting.drafts import Drafts
-from core.drafting.scored import scored
+from core.drafting.scored import score_paths
 from core.models.base import Row, Sequence, common
 from core.present import Presentation, TextDraft
 from core.text import spaced
@@ -66,13 +66,13 @@ class TextAfter:
         texts = ["", *(row.text for row in rows)]
         # A draft and the following text are encoded as one text, because a token may contain the end of one and the
         # beginning of the other.
-        lines = [encode(typed + spaced(text, follows) + follows) for text in texts]
-        if not self._affordable(sum(map(len, lines)), drafts):
+        paths = [encode(typed + spaced(text, follows) + follows) for text in texts]
+        if not self._affordable(sum(map(len, paths)), drafts):
             return
-        scores = yield from scored(lines, sequence, replace(drafts, done=False))
+        scores = yield from score_paths(paths, sequence, replace(drafts, done=False))
         reached = [
-            float(token_logprobs(line, logits, after)[common(line, encode(typed + text)) :].sum())
-            for text, line, after in zip(texts, lines, scores, strict=True)
+            float(token_logprobs(path, logits, after)[common(path, encode(typed + text)) :].sum())
+            for text, path, after in zip(texts, paths, scores, strict=True)
         ]
         self.gains = {row.ids: end - reached[0] for row, end in zip(rows, reached[1:], strict=True)}
         self.silent = max(self.gains.values()) < -MOST_LOST

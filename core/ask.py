@@ -58,7 +58,7 @@ class Ask(Options):
             `TextDraft.replace`; for superposed drafts of distinct lineages without text after the caret on the line.
         merge_alike: whether rows count as one that differ only in case, number or spelling, or in less than a third of
             their letters (`core.text`).
-        likeliest: the number of most probable tokens in each of `TextDraft.chances`, which one more pass of the
+        likeliest: the number of most probable tokens in each of `TextDraft.model_logprobs`, which one more pass of the
             model alone computes. None: no such pass.
         repeats: whether sampled drafts without text, and those with the text of another, are kept.
         stop_ids: replace those that `one_line` selects.

@@ -20,14 +20,14 @@ from torch import Tensor
 
 from core.after import TextAfter
 from core.ask import Ask
-from core.chances import Chances, TokenChances
 from core.completion import Completion
 from core.drafting.candidates import log_total
 from core.drafting.drafts import Drafts
 from core.drafting.driver import Steps
-from core.drafting.scored import finished
+from core.drafting.scored import finish
 from core.healing import Healing, WordLogits
 from core.kept import KeptText
+from core.logprobs import LogprobsPass, ModelLogprobs
 from core.models.base import Row, Sequence
 from core.modes.start import start
 from core.ngram.interpolation import Linear
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 Reading = Generator[tuple[list[Row], Completion], list[Tensor], Result]
 
 
-def completing(text: KeptText, ask: Ask, options: Ask, healing: Healing, checks_tails: bool) -> Steps[Completion]:
+def complete(text: KeptText, ask: Ask, options: Ask, healing: Healing, checks_tails: bool) -> Steps[Completion]:
     """Yields the rows of each pass with the drafts so far, and receives their logits. It may be closed between two
     passes; the cache then contains only the text.
 
@@ -68,18 +68,18 @@ class _Completing:
         line = following(ask.after) if self.healer.fim is None else ""
         self.after = TextAfter(line, self.presentation, text.equipped.row_costs) if line else None
         self.corrects = ask.corrects and ask.keeps_rows and not following(ask.after)
-        self.chances: Chances = {}
+        self.model_logprobs: ModelLogprobs = {}
         self.rows: tuple[Drafts | None, list[TextDraft]] = None, []  # the newest drafts, and their rows
         self.now = Completion(
             [],
-            judged=self.after is None,
+            compared=self.after is None,
             exact_steps=options.exact_steps,
             mixes_ngrams=options.interpolation() is not None,
         )
 
     def steps(self) -> Steps[Completion]:
         text, sequence, ask = self.text, self.sequence, self.ask
-        branch: Sequence | None = None  # drafts grow in it while the sequence keeps the half-typed word
+        fork: Sequence | None = None  # drafts grow in it while the sequence keeps the half-typed word
         try:
             if ask.mode.speculation is not None and ask.mode.speculation.by.drafter.layers:
                 sequence.reveal()
@@ -90,34 +90,36 @@ class _Completing:
             if len(logits) == 1:
                 logits = yield from self._read_word(logits[0], options)
             if len(logits) > 1:
-                branch = sequence.fork()
+                fork = sequence.fork()
             plain = boundaries = self.healer.boundaries(self.healing)
             self.now = replace(self.now, logits=logits, boundaries=plain, inside=bool(self.presentation.typed))
             if self.corrects:
                 boundaries = self.healer.with_slips(self.healing, logits, options.interpolation(), ask.before)
                 text.suspect = ask.before if boundaries.slips else ""
 
-            held = branch or sequence
+            drafts_in = fork or sequence
             short = options.length if options.grow else min(SHORT, options.length)
             kept = kept_rows(ask.kept, self.presentation, len(self.healing.word_ids), short) if ask.keeps_rows else ()
             verify = options.verify if ask.keeps_rows and not options.reset_every else 0
             same = self.presentation.say_the_same if options.merge_alike else None
             begin = start(
-                held, prefix, options, ask.mode, boundaries, kept, verify, self.checks_tails, text.known, same
+                drafts_in, prefix, options, ask.mode, boundaries, kept, verify, self.checks_tails, text.known, same
             )
             if self.after is None and ask.likeliest is None:
-                yield from self._presented(begin(logits))
+                yield from self._present(begin(logits))
                 return
-            drafts = yield from self._presented(finished(begin(logits)))
+            drafts = yield from self._present(finish(begin(logits)))
             if self.after is not None:
-                yield from self._presented(self.after(drafts, self._shown(drafts), held, logits[0]))
+                yield from self._present(self.after(drafts, self._rows_of(drafts), drafts_in, logits[0]))
             if ask.likeliest is not None:
-                chances = TokenChances(self.presentation, ask.likeliest, plain)
-                self.chances = yield from self._presented(chances(drafts, self._shown(drafts), held, logits))
-            yield [], self._completed(drafts)
+                logprobs = LogprobsPass(self.presentation, ask.likeliest, plain)
+                self.model_logprobs = yield from self._present(
+                    logprobs(drafts, self._rows_of(drafts), drafts_in, logits)
+                )
+            yield [], self._update(drafts)
         finally:
-            if branch is not None:
-                branch.close()
+            if fork is not None:
+                fork.close()
             sequence.settle()
 
     def _read_text(self) -> Reading[list[Tensor]]:
@@ -139,12 +141,12 @@ class _Completing:
             return text.word_logits.logits
         if unread < len(prefix) and (earned or word is not None):
             back = 0 if word is None else len(prefix) - len(word.prefix_ids)
-            lines = yield from self._read_and_tell(prefix, unread, back)
-            if word is None or not self._has_slips(word, lines):
-                return lines[-1:]
+            logits = yield from self._read_with_logprobs(prefix, unread, back)
+            if word is None or not self._has_slips(word, logits):
+                return logits[-1:]
             self.healing = word
             self.presentation = replace(self.presentation, typed=word.rests[0])
-            return lines
+            return logits
         known = sequence.resume(prefix)
         self.now = replace(self.now, reused=sequence.length)
         if known is None:
@@ -153,14 +155,14 @@ class _Completing:
             self._count(rest)
         return [known]
 
-    def _has_slips(self, word: Healing, lines: list[Tensor]) -> bool:
-        return bool(self.healer.with_slips(word, lines, self.options.interpolation(), self.ask.before).slips)
+    def _has_slips(self, word: Healing, logits: list[Tensor]) -> bool:
+        return bool(self.healer.with_slips(word, logits, self.options.interpolation(), self.ask.before).slips)
 
-    def _read_and_tell(self, prefix: list[int], unread: int, back: int) -> Reading[list[Tensor]]:
+    def _read_with_logprobs(self, prefix: list[int], unread: int, back: int) -> Reading[list[Tensor]]:
         """Reads the prefix from its token `unread` on, with the probability of each token, by which the stores earn
         their weights. Returns the logits (V,) before each of the last `back` tokens, which are among those read, and
         after the prefix."""
-        sequence, lines = self.sequence, list[Tensor]()
+        sequence, logits = self.sequence, list[Tensor]()
         ahead = sequence.resume(prefix[:unread])
         self.now = replace(self.now, reused=sequence.length)
         if ahead is None and (before := prefix[sequence.length : unread - 1]):
@@ -172,10 +174,10 @@ class _Completing:
             new = [*after] if ahead is None else [ahead, *after]
             tokens = prefix[unread : sequence.length]
             if self.options.earned:
-                self.text.earned.read(unread, tokens, _told(new, tokens))
+                self.text.earned.read(unread, tokens, _logprobs(new, tokens))
             unread, ahead = unread + len(tokens), after[-1].clone()
-            lines = [*lines[:-1], *new[:-1], ahead][-back - 1 :]
-        return lines
+            logits = [*logits[:-1], *new[:-1], ahead][-back - 1 :]
+        return logits
 
     def _read_word(self, known: Tensor, options: Ask) -> Reading[list[Tensor]]:
         """Reads the half-typed word after the logits before it, unless drafts begin there alone. Returns the logits at
@@ -187,36 +189,36 @@ class _Completing:
         self._count(word)
         logits = [known, *inside]
         if options.earned:
-            text.earned.read(len(healing.prefix_ids), word, _told(logits, word))
+            text.earned.read(len(healing.prefix_ids), word, _logprobs(logits, word))
         text.word_logits = WordLogits(healing.prefix_ids, word, logits)
         return logits
 
     def _count(self, tokens: Ids[int]) -> None:
         self.now = replace(self.now, fed=self.now.fed + len(tokens))
 
-    def _presented(self, steps: Generator[tuple[list[Row], Drafts], list[Tensor], Result]) -> Reading[Result]:
+    def _present(self, steps: Generator[tuple[list[Row], Drafts], list[Tensor], Result]) -> Reading[Result]:
         """Runs a generator of drafts, and yields what it yields with the drafts as rows."""
         try:
             rows, drafts = next(steps)
             while True:
-                logits = yield rows, self._completed(drafts)
+                logits = yield rows, self._update(drafts)
                 rows, drafts = steps.send(logits)
         except StopIteration as ended:
             return ended.value
         finally:
             steps.close()
 
-    def _shown(self, drafts: Drafts) -> list[TextDraft]:
+    def _rows_of(self, drafts: Drafts) -> list[TextDraft]:
         """The rows of these drafts, which are made once."""
         if drafts is not self.rows[0]:
             self.rows = drafts, present(drafts, self.presentation)
         return self.rows[1]
 
-    def _completed(self, drafts: Drafts) -> Completion:
-        """The state of the request with these drafts."""
-        rows, withdrawn, best, judged = self._shown(drafts), list[TextDraft](), drafts.best, self.now.judged
+    def _update(self, drafts: Drafts) -> Completion:
+        """Updates and returns the state of the request with these drafts."""
+        rows, withdrawn, best, compared = self._rows_of(drafts), list[TextDraft](), drafts.best, self.now.compared
         if drafts.done and (after := self.after) is not None:
-            judged, rows = True, after.ranked(rows)
+            compared, rows = True, after.ranked(rows)
             if known := [(row.gain, -row.id) for row in rows if row.gain is not None]:
                 best = -max(known)[1]
             if self.ask.unasked:
@@ -224,8 +226,8 @@ class _Completing:
             elif after.silent:
                 withdrawn = [row for row in rows if row.id not in self.presentation.kept]
                 rows = [row for row in rows if row.id in self.presentation.kept]
-        if self.chances:
-            rows = [replace(row, chances=self.chances.get(row.ids, ())) for row in rows]
+        if self.model_logprobs:
+            rows = [replace(row, model_logprobs=self.model_logprobs.get(row.ids, ())) for row in rows]
         self.text.remember(self.ask.before, [*rows, *withdrawn], self.presentation.earlier)
         self.now = replace(
             self.now,
@@ -233,7 +235,7 @@ class _Completing:
             withdrawn=withdrawn,
             step=drafts.step,
             settled=drafts.settled,
-            judged=judged,
+            compared=compared,
             checked=drafts.checked,
             done=drafts.done,
             best=best,
@@ -242,6 +244,6 @@ class _Completing:
         return self.now
 
 
-def _told(lines: Ids[Tensor], tokens: Ids[int]) -> list[float]:
+def _logprobs(logits: Ids[Tensor], tokens: Ids[int]) -> list[float]:
     """ln p of each token by the logits (V,) before it."""
-    return [float(x[i]) - log_total(x.numpy(), 1.0) for x, i in zip(lines, tokens, strict=False)]
+    return [float(x[i]) - log_total(x.numpy(), 1.0) for x, i in zip(logits, tokens, strict=False)]

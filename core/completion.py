@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from core.calibration import Making, calibration_of
-from core.drafting.boundaries import Boundaries, only
+from core.drafting.boundaries import Boundaries, mask_others
 from core.drafting.drafts import Figures
 from core.present import TextDraft
 from core.time_saved import RowPath
@@ -25,7 +25,7 @@ class Completion:
             probable. A caller who has shown rows already, or was asked for all, shows them none the less.
         step: 0 before the first drafts, then the number of passes that made them.
         settled: whether rows only grow from now on; before, a row may be replaced.
-        judged: whether the drafts have been compared with the text after the caret, if there is any. Before, all of
+        compared: whether the drafts have been compared with the text after the caret, if there is any. Before, all of
             them may be withdrawn.
         checked: whether the model has checked the drafts; see `Ask.verify` and `Ask.tails`.
         done: whether no pass follows.
@@ -45,7 +45,7 @@ class Completion:
     withdrawn: Ids[TextDraft] = ()
     step: int = 0
     settled: bool = False
-    judged: bool = True
+    compared: bool = True
     checked: bool = False
     done: bool = False
     foreign: bool = False
@@ -68,7 +68,7 @@ class Completion:
             return None
         boundary = self.boundaries.likeliest(list(self.logits))
         allowed = self.boundaries.allowed(boundary)
-        return self.logits[boundary] if allowed is None else only(self.logits[boundary], allowed)
+        return self.logits[boundary] if allowed is None else mask_others(self.logits[boundary], allowed)
 
     @property
     def whole_logits(self) -> Tensor | None:

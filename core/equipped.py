@@ -18,7 +18,7 @@ from core.ngram.base import BaseShelf
 from core.ngram.interpolation import Store
 from core.ngram.personal import PersonalStore
 from core.ngram.shelf import Shelf, interpolation
-from core.options import Value
+from core.options import SelectAt, Value
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.samplers.dry import breakers
@@ -81,12 +81,18 @@ class EquippedModel:
             raise InputError(f"{len(several)} base stores given; one expected here.")
         return several[0][0] if several else None
 
-    def sampler(self, rule: str, values: Mapping[str, Value] | None = None, temperature: float = 1.0) -> Rule:
-        """Returns a rule of `core.controls` for this model, applied after the temperature. Raises InputError."""
+    def sampler(
+        self,
+        rule: str,
+        values: Mapping[str, Value] | None = None,
+        temperature: float = 1.0,
+        select_at: SelectAt = "temperature",
+    ) -> Rule:
+        """Returns a rule of `core.controls` for this model, with the temperature. Raises InputError."""
         names, none = names_of(rule), frozenset[int]()
         marks = self._breakers if "dry" in names else none
         ends = self.model.tokenizer.ends if "xtc" in names else none
-        return sampler(rule, values, temperature, self.geometries, marks, ends)
+        return sampler(rule, values, temperature, self.geometries, marks, ends, select_at)
 
     @cached_property
     def _breakers(self) -> frozenset[int]:

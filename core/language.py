@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 
 import regex
 
-LEAST, READ = 40, 400  # characters of the text's end: fewest that are judged, and most that are read
+LEAST, READ = 40, 400  # characters of the text's end: fewest that tell the language, and most that are read
 SURE = 1e-3  # probability of the model's languages below which the text is in another one
 LETTERS = 0.75  # of the characters of prose
 ENGLISH = "en"

@@ -22,6 +22,8 @@ from core.errors import Mention, OptionError
 Value = bool | int | float | str  # of an option
 Backend = Literal["auto", "torch", "llama.cpp"]
 Precision = Literal["auto", "file", "float32", "bfloat16", "int8"]
+# When a rule selects: after the logits are divided by T, or before (T_sel of arXiv 2602.10346, Algorithm 1).
+SelectAt = Literal["temperature", "1"]
 Class = TypeVar("Class", bound=type)
 
 
@@ -215,6 +217,13 @@ class DraftOptions:
         (0.05, 10.0, 0.05),
         "Lower: safer words. Higher: more surprising words.",
         no_effect=(NoEffect("rule", "greedy"),),
+        reader="app",
+    )
+    select_at: Literal["temperature", "1"] = _choice(
+        ("temperature", "1"),
+        "At which temperature the rule selects. temperature: at the one above. 1: before it, so a high temperature "
+        "brings in no further tokens.",
+        no_effect=(NoEffect("rule", "none"), NoEffect("rule", "greedy")),
         reader="app",
     )
     min_confidence: float = _number(

@@ -12,7 +12,7 @@ import numpy as np
 
 from core.ask import Ask, KeptRow
 from core.drafting.drafts import Draft, Drafts, Kept
-from core.drafting.rows import with_branches
+from core.drafting.rows import copy_with_p_branch
 from core.ends import last_end
 from core.forms import begins_paragraph, suits
 from core.models.base import Tokenizer, common
@@ -32,13 +32,20 @@ Origin = tuple[int, int, str, float | None]  # start and end in the text, how sp
 
 
 @dataclass(frozen=True)
-class Chance:
-    """One token of a draft: its text, its ln p by the model alone, and the most probable tokens there with their ln
-    p."""
+class TokenLogprob:
+    """One token of a draft, by the model alone (`core.logprobs`).
+
+    Attributes:
+        text: its part of the row's text.
+        logprob: its ln q.
+        likeliest: the most probable tokens there, each with its ln q.
+        name: the token's text, also of a part of a character, for which `text` is empty or the whole character.
+    """
 
     text: str
     logprob: float
     likeliest: tuple[tuple[str, float], ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,15 +55,15 @@ class TextDraft:
     Attributes:
         id: the row's number; the draft keeps it while it grows.
         text: the characters that the page inserts at the caret when the writer picks the draft.
-        probability: of the draft's branch: of the first token that differs from the other drafts, given the typed text.
-        whole: the probability of all its tokens.
+        probability: `Draft.p_branch`, up to the first token that differs from the other drafts, given the typed text.
+        p_joint: the joint probability of all its tokens, exp(`Draft.logprob`).
         finished: whether the draft ended its line.
         personal: the ranges of `text` that a personal store decided, each with its start and the end after it.
         how: ranges of `text` likewise, with how speculation produced each token, and its LTS if it has one.
         path: for each token, its end in the draft's text, of which `text` is the beginning, and ln p of the draft up to
             it.
         ids: the draft's tokens after the prefix, including those of a half-typed word.
-        chances: the model's own probabilities of each visible token; () if they were not requested.
+        model_logprobs: ln q of each visible token by the model alone; () if they were not requested.
         tail: how its tokens were computed: "own", each in a row of the draft alone; "superposed", the later ones in a
             row with other drafts; "checked", the same, and the model found them plausible or corrected them.
         gain: the increase of ln P of the text after the caret by the draft; None if it was not computed.
@@ -66,13 +73,13 @@ class TextDraft:
     id: int
     text: str
     probability: float
-    whole: float
+    p_joint: float
     finished: bool
     personal: tuple[tuple[int, int], ...] = ()
     how: tuple[Origin, ...] = ()
     path: tuple[tuple[int, float], ...] = ()
     ids: tuple[int, ...] = ()
-    chances: tuple[Chance, ...] = ()
+    model_logprobs: tuple[TokenLogprob, ...] = ()
     gain: float | None = None
     replace: int = 0
     tail: Tail = "own"
@@ -162,7 +169,7 @@ def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
         rows = [_row(draft, how, drafts) for draft in drafts.drafts if draft.slot < how.most]
         rows = sorted((_with_earlier(row, how) for row in rows), key=lambda row: row.id)
     else:  # finished drafts compete with the growing ones; several may share a lineage
-        competing = sorted(with_branches([*drafts.drafts, *drafts.finished]), key=lambda draft: -draft.logprob)
+        competing = sorted(copy_with_p_branch([*drafts.drafts, *drafts.finished]), key=lambda draft: -draft.logprob)
         rows = [replace(_row(draft, how, drafts), id=i) for i, draft in enumerate(competing)]
     if ask.after:
         rows = [_shortened(row, without_repeated(row.text, ask.after, not drafts.done), how) for row in rows]
@@ -236,7 +243,7 @@ def _row(draft: Draft, how: Presentation, drafts: Drafts) -> TextDraft:
     return TextDraft(
         draft.slot,
         whole[:end],
-        draft.branch,
+        draft.p_branch,
         float(np.exp(draft.logprob)),
         draft.ended,
         tuple((a, min(b, end)) for a, b in _spans(ends[: most + 1], draft.personal) if a < end),

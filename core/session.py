@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from core.ask import Ask
-from core.completing import completing
+from core.completing import complete
 from core.completion import Completion
 from core.drafting.driver import Driven
 from core.drafting.reuse import KnownLogits
-from core.drafting.tails import tails
+from core.drafting.tails import choose_tails
 from core.equipped import EquippedModel
 from core.fim import AcrossPrompt
 from core.kept import KeptText
@@ -50,7 +50,7 @@ class Session(KeptText):
         changes["length"] = length = ask.length + ahead
         checks_tails = False
         if ask.tails and ask.keeps_rows and not ask.reset_every:
-            chosen = tails(a.row_costs, ask.k, length, ask.exact_steps, ask.forks)
+            chosen = choose_tails(a.row_costs, ask.k, length, ask.exact_steps, ask.forks)
             changes["exact_steps"], checks_tails = chosen.exact_steps, chosen.checked
         finished = ask.corrects and bool(self.suspect) and ask.before == self.suspect.rstrip(" ") + " "
         read = self._background_ids(ask.background)
@@ -61,7 +61,7 @@ class Session(KeptText):
         options = replace(ask, **changes)
         if across and (ngrams := options.interpolation()) is not None:
             options = replace(options, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
-        return Driven(completing(self, ask, options, healing, checks_tails))
+        return Driven(complete(self, ask, options, healing, checks_tails))
 
     def _background_ids(self, text: str) -> list[int]:
         """The tokens of a background and of the empty line after it, from its end as many as half of the window: the

@@ -23,15 +23,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.drafting.beginnings import beginnings
+from core.drafting.beginnings import find_beginnings
 from core.drafting.boundaries import Boundaries
 from core.drafting.candidates import Candidates
 from core.drafting.drafts import Draft, Drafts, Kept, Options, best_of
-from core.drafting.driver import Drafting, grown
-from core.drafting.feeding import before_mixtures, lines, own_row, row_of
+from core.drafting.driver import Drafting, draft_all
+from core.drafting.feeding import open_forks, prepare_own_row, prepare_row, rewind_before_mixtures
 from core.drafting.forks import Continuations
 from core.drafting.growth import Growth
-from core.drafting.rows import first_drafts, forked_drafts, worth_keeping
+from core.drafting.rows import make_first_drafts, make_forked_drafts, select_kept
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import LIBRARY
 
@@ -69,7 +69,7 @@ def superposed(
         kept: rows of an earlier request that keep their slots.
     """
     o, prefix, floor = options, list(prefix_ids), len(prefix_ids)
-    boundaries, score = boundaries or Boundaries.of(o), Candidates(o, prefix)
+    boundaries, candidates = boundaries or Boundaries.of(o), Candidates(o, prefix)
     model, pieces = sequence.model, sequence.model.tokenizer.pieces
     stop = o.stops(sequence.model)
     random = np.random.default_rng(o.seed)
@@ -88,11 +88,11 @@ def superposed(
         while True:  # one iteration, or one for each reset
             # 1. The first token: one pass gives the beginnings of all drafts (eq. 1).
             step, length = step + 1, min(o.length - settled_on.tokens, o.reset_every or o.length)
-            starts = beginnings(logits, prefix, score, pieces, boundaries, [row.ids for row in kept])
+            starts = find_beginnings(logits, prefix, candidates, pieces, boundaries, [row.ids for row in kept])
             tree = Continuations(starts, pieces, stop)
-            kept = worth_keeping(tree, o, kept)
+            kept = select_kept(tree, o, kept)
             forking = o.forks > 0 and o.distinct and len(kept) < o.k
-            drafts, over = first_drafts(tree, o, kept, fill=not (forking and kept))
+            drafts, over = make_first_drafts(tree, o, kept, fill=not (forking and kept))
             finished = best_finished(over)
 
             # 2. Forks: each pass expands the most probable nodes of the tree; then the best k paths become the drafts.
@@ -101,15 +101,15 @@ def superposed(
                     nodes = tree.unexpanded(length, TOGETHER)
                     if not nodes:
                         break
-                    with lines(sequence, len(nodes)) as held:
-                        rows = [row_of(line, prefix, node.ids) for line, node in zip(held, nodes, strict=True)]
+                    with open_forks(sequence, len(nodes)) as forks:
+                        rows = [prepare_row(fork, prefix, node.ids) for fork, node in zip(forks, nodes, strict=True)]
                         logits = yield rows, so_far(settled=False)
                     step += 1
                     for node, after in zip(nodes, logits, strict=True):
-                        choices = score.scored(after, prefix + node.ids)
+                        choices = candidates.score(after, prefix + node.ids)
                         tree.expand(node, choices.ids, choices.scores, choices.without)
-                kept = worth_keeping(tree, o, kept)
-                drafts = forked_drafts(tree, o, drafts, kept)
+                kept = select_kept(tree, o, kept)
+                drafts = make_forked_drafts(tree, o, drafts, kept)
 
             # 3. Growth: each draft by its best token (distinct), or the best k of d × m (eq. 2). With forks the best
             # draft has a row of its own and is not in the mixture, so its logits do not depend on the other drafts.
@@ -123,16 +123,16 @@ def superposed(
                 for draft in drafts:
                     if draft not in exact:
                         draft.close()
-                rows = [own_row(d, sequence, prefix) for d in exact]
+                rows = [prepare_own_row(d, sequence, prefix) for d in exact]
                 if len(exact) < len(due):
                     # The superposed row begins where its first draft does, and feeds all tokens since its last pass.
-                    before = before_mixtures(sequence, prefix, mixed[0]) if not fed else []
+                    before = rewind_before_mixtures(sequence, prefix, mixed[0]) if not fed else []
                     rows.insert(0, Row(sequence, torch.cat([*before, *mixtures(mixed, range(fed, at), model)])))
                     fed = at
                 logits = yield rows, so_far()
                 step += 1
                 gamma = dict(zip(mixed, weights([d.totals[at - 1] for d in mixed]).tolist(), strict=True))
-                growth = Growth(due, exact, logits, gamma, prefix, score, stop, pieces)
+                growth = Growth(due, exact, logits, gamma, prefix, candidates, stop, pieces)
                 if o.distinct:
                     drafts = best_of_each(drafts, growth, by_score=not o.forks)
                 else:
@@ -177,7 +177,7 @@ def best_of_each(drafts: list[Draft], growth: Growth, by_score: bool) -> list[Dr
         best = growth.choices[draft].best
         if best is None:  # no token is possible
             draft.ended = True
-        elif growth.unlikely_word(draft, best):
+        elif growth.begins_unlikely_word(draft, best):
             draft.rests = True
         else:
             drafts[i] = growth.child(draft, best)
@@ -242,4 +242,4 @@ def superpose_batch(
 ) -> Iterator[list[Drafts]]:
     """`superpose` for several prefixes, with one pass per step for all; yields the drafts of each."""
     o = Options(k=k, length=length, **options)
-    return grown(model, list(prefixes), lambda s, ids: lambda logits: superposed(logits, s, ids, o), sequences)
+    return draft_all(model, list(prefixes), lambda s, ids: lambda logits: superposed(logits, s, ids, o), sequences)

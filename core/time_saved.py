@@ -7,7 +7,8 @@ of one answer, the ones to show, where each of them ends, their order, and the g
 
 An *outcome* is how far the writer's text agrees with the rows. Rows overlap: a word that several rows begin with counts
 once, and the writer takes one row at most. A *cut* is the end of a word, and every row is shown up to one cut. It is
-right if the writer's text agrees up to there and the word ends there too.
+right if the writer's text agrees up to there and the word ends there too. Its *chance* is the probability of that:
+p of the draft up to there, calibrated (`core.calibration`).
 
     gain of taking a row to its cut            = characters · key_ms - take_ms
     gain of taking the first m cuts within it  = characters · key_ms - take_ms - (m - 1) · word_ms
@@ -91,11 +92,10 @@ END_BELOW = 0.1
 
 @dataclass(frozen=True)
 class Cut:
-    """The end of a word of a row: its place in the row's text, in characters, and ln p that the row is right up to
-    there."""
+    """The end of a word of a row: its place in the row's text, in characters, and ln of its chance."""
 
     end: int
-    logprob: float
+    log_chance: float
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class RowPath:
             raise InputError(f"Cuts at {ends[1:]} of {self.text!r} given; ascending places within the text expected.")
         if any(not is_end(self.text, cut.end) for cut in self.cuts):
             raise InputError(f"Cuts at {ends[1:]} of {self.text!r} given; ends of words expected.")
-        if any(not cut.logprob <= 0 for cut in self.cuts):
+        if any(not cut.log_chance <= 0 for cut in self.cuts):
             raise InputError(f"Cuts {self.cuts} given; ln p of 0 or less expected.")
 
     @classmethod
@@ -137,7 +137,7 @@ class RowPath:
 
     def with_offset(self, offset: float) -> RowPath:
         """The same row for a writer with this offset of log-odds (`core.calibration.with_offset`)."""
-        return replace(self, cuts=tuple(Cut(cut.end, with_offset(cut.logprob, offset)) for cut in self.cuts))
+        return replace(self, cuts=tuple(Cut(cut.end, with_offset(cut.log_chance, offset)) for cut in self.cuts))
 
 
 @dataclass(frozen=True)
@@ -147,14 +147,14 @@ class PayingRow:
     Attributes:
         id: its number.
         text: up to its cut.
-        probability: that it is right.
+        chance: that it is right.
         saved_ms: the expected time that it adds to that of the rows before it, before its look.
         new: whether it costs a look.
     """
 
     id: int
     text: str
-    probability: float
+    chance: float
     saved_ms: float
     new: bool
 
@@ -189,7 +189,7 @@ def rows_that_pay(
     roots = _tree(rows, costs, tuple(shown), fitted)
     search = _Search(costs)
     for root in roots:
-        search.judge(root)
+        search.compute_gains(root)
     chosen = search.best(roots)
     if not chosen:
         return PayingRows()
@@ -202,7 +202,7 @@ def rows_that_pay(
         node = left.pop(each.index(most))
         before.append(node)
         row = rows[assigned[node]]
-        placed.append(PayingRow(row.id, node.text, node.probability, most - worth, node.new))
+        placed.append(PayingRow(row.id, node.text, node.chance, most - worth, node.new))
         worth = most
     return PayingRows(tuple(placed), worth - costs.look_ms * sum(row.new for row in placed))
 
@@ -216,19 +216,19 @@ def expected_ms(row: RowPath, costs: Costs) -> float:
             continue
         gain = (cut.end + row.replace) * costs.key_ms - costs.take_ms - (0.0 if whole else m * (costs.word_ms or 0.0))
         if gain > saved:
-            worth, saved = worth + math.exp(cut.logprob) * (gain - saved), gain
+            worth, saved = worth + math.exp(cut.log_chance) * (gain - saved), gain
     return worth
 
 
 def branch_chances(rows: Sequence[RowPath]) -> list[float]:
-    """Returns for each row the probability that it is right up to the end of its first word that begins no other row;
+    """Returns for each row the chance that it is right up to the end of its first word that begins no other row;
     of all its words if it has none, 0 without words."""
     chances = []
     for i, row in enumerate(rows):
         others = [other.text for j, other in enumerate(rows) if j != i and other.replace == row.replace]
         own = (cut for cut in row.cuts if is_new(row.text[: cut.end], others))
         cut = next(own, row.cuts[-1] if row.cuts else None)
-        chances.append(math.exp(cut.logprob) if cut else 0.0)
+        chances.append(math.exp(cut.log_chance) if cut else 0.0)
     return chances
 
 
@@ -249,7 +249,7 @@ class _Node:
 
     text: str
     replace: int = 0
-    probability: float = 0.0
+    chance: float = 0.0
     rows: list[int] = field(default_factory=list)
     children: list[_Node] = field(default_factory=list)
     new: bool = True
@@ -261,14 +261,14 @@ class _Node:
 
 
 def _tree(rows: Sequence[RowPath], costs: Costs, shown: tuple[str, ...], fitted: Fitted) -> list[_Node]:
-    """Returns the cuts of all rows as trees. If two rows disagree on a probability, it is the higher one. Those of the
+    """Returns the cuts of all rows as trees. If two rows disagree on a chance, it is the higher one. Those of the
     longer cuts that contain a cut are made smaller if their sum exceeds its own."""
     nodes: dict[tuple[int, str], _Node] = {}
     for row in rows:
         for cut in row.cuts:
             text = row.text[: cut.end]
             node = nodes.setdefault((row.replace, text), _Node(text, row.replace))
-            node.probability = max(node.probability, math.exp(cut.logprob))
+            node.chance = max(node.chance, math.exp(cut.log_chance))
     roots: list[_Node] = []
     for number, row in enumerate(rows):
         siblings = roots
@@ -285,12 +285,12 @@ def _tree(rows: Sequence[RowPath], costs: Costs, shown: tuple[str, ...], fitted:
     return roots
 
 
-def _share(siblings: Sequence[_Node], probability: float) -> None:
-    """Makes the probabilities of cuts at most that of the shorter cut within all of them."""
-    total = sum(node.probability for node in siblings)
+def _share(siblings: Sequence[_Node], chance: float) -> None:
+    """Makes the chances of cuts together at most that of the shorter cut within all of them."""
+    total = sum(node.chance for node in siblings)
     for node in siblings:
-        node.probability *= min(probability / total, 1.0) if total else 1.0
-        _share(node.children, node.probability)
+        node.chance *= min(chance / total, 1.0) if total else 1.0
+        _share(node.children, node.chance)
 
 
 class _Search:
@@ -300,7 +300,7 @@ class _Search:
         self._costs = costs
         self._known: dict[tuple[_Node, float], list[tuple[float, tuple[_Node, ...]]]] = {}
 
-    def judge(self, node: _Node, depth: int = 0, saved: float = 0.0, worth: float = 0.0) -> bool:
+    def compute_gains(self, node: _Node, depth: int = 0, saved: float = 0.0, worth: float = 0.0) -> bool:
         """Computes gains, and which cuts pay alone; returns whether this one or a longer one does.
 
         Args:
@@ -311,10 +311,10 @@ class _Search:
         node.gain = (len(node.text) + node.replace) * c.key_ms - c.take_ms
         if c.word_ms is not None:
             node.by_word = node.gain - depth * c.word_ms
-        node.pays = worth + node.probability * (max(saved, node.gain) - saved) > node.cost
+        node.pays = worth + node.chance * (max(saved, node.gain) - saved) > node.cost
         reached = max(saved, node.by_word)
-        worth += node.probability * (reached - saved)
-        below = [self.judge(child, depth + 1, reached, worth) for child in node.children]
+        worth += node.chance * (reached - saved)
+        below = [self.compute_gains(child, depth + 1, reached, worth) for child in node.children]
         node.useful = node.pays or any(below)
         return node.useful
 
@@ -341,12 +341,12 @@ class _Search:
             return known
         best: list[tuple[float, tuple[_Node, ...]]] = [(0.0, ())]
         reached = max(saved, node.by_word)
-        here = node.probability * (reached - saved)
+        here = node.chance * (reached - saved)
         for value, nodes in self._together(node.children, reached)[1:]:
             best.append((here + value, nodes))
         if node.pays:
             reached = max(saved, node.gain)
-            here = node.probability * (reached - saved) - node.cost
+            here = node.chance * (reached - saved) - node.cost
             for m, (value, nodes) in enumerate(self._together(node.children, reached), 1):
                 if m == len(best):
                     best.append((-math.inf, ()))
@@ -363,7 +363,7 @@ class _Search:
             if not any(node is other or _begins(node, other) for other in chosen):
                 return 0.0
             reached = max(saved, node.gain if node in chosen else node.by_word)
-            return node.probability * (reached - saved) + sum(below(child, reached) for child in node.children)
+            return node.chance * (reached - saved) + sum(below(child, reached) for child in node.children)
 
         return sum(below(root, 0.0) for root in roots)
 

@@ -111,15 +111,15 @@ def drawn(by_text: Mapping[str, Sequence[str]], count: int, seed: int = 0) -> li
 
 def _places(documents: Sequence[str], seed: str) -> list[dict[str, list[_Caret]]]:
     """Returns the places of each document that has some, by kind, all in random order."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     every: list[dict[str, list[_Caret]]] = []
-    for document in chance.sample(documents, len(documents)):
+    for document in rng.sample(documents, len(documents)):
         by_kind: dict[str, list[_Caret]] = {}
         for caret in _carets(document):
             if caret.words:
                 by_kind.setdefault(caret.kind, []).append(caret)
         for carets in by_kind.values():
-            chance.shuffle(carets)
+            rng.shuffle(carets)
         every += [by_kind] if by_kind else []
     return every
 

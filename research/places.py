@@ -57,9 +57,9 @@ def places(
     """
     turns: list[list[Place]] = []
     for kind, documents_of_kind in by_kind.items():
-        chance = random.Random(f"{kind} {seed}")
+        rng = random.Random(f"{kind} {seed}")
         # At most as many documents as places are tokenised.
-        chosen = chance.sample(documents_of_kind, min(count, len(documents_of_kind)))
+        chosen = rng.sample(documents_of_kind, min(count, len(documents_of_kind)))
         ids = [tokenizer.encode(text) for text in chosen]
         ids = [document for document in ids if len(document) >= context + length]
         if not ids:
@@ -67,7 +67,7 @@ def places(
         of_kind = []
         for number in range(count):
             document = ids[number % len(ids)]
-            at = chance.randrange(context, len(document) - length + 1)
+            at = rng.randrange(context, len(document) - length + 1)
             of_kind.append(Place(kind, document[at - context : at], document[at : at + length]))
         turns.append(of_kind)
     return [place for turn in zip(*turns, strict=True) for place in turn]

@@ -94,12 +94,12 @@ def table(report: Report, console: Console) -> list[Table]:
     """Returns the results, in as many tables as the console's width needs, and a table of the targets."""
     tables = list(_results(report, console))
     if report.targets:
-        judged = Table(title="targets", title_justify="left")
+        target_table = Table(title="targets", title_justify="left")
         for column in ("", "measured", "target", "met"):
-            judged.add_column(column, justify="right" if column == "measured" else "left")
+            target_table.add_column(column, justify="right" if column == "measured" else "left")
         for t in report.targets:
-            judged.add_row(plain(t.name), _shown(t.value), t.target, "[green]yes[/]" if t.met else "[red]no[/]")
-        tables.append(judged)
+            target_table.add_row(plain(t.name), _shown(t.value), t.target, "[green]yes[/]" if t.met else "[red]no[/]")
+        tables.append(target_table)
     return tables
 
 

@@ -55,7 +55,7 @@ def summary(scores: Sequence[Score], exact: range = EXACT) -> ReportRow:
     matches = [score.match for score in scores]
     duplicates = [score.duplicates for score in scores if not math.isnan(score.duplicates)]
     timed = [score.ms for score in scores if not math.isnan(score.ms)]
-    judged = [score.perplexity for score in scores if not math.isnan(score.perplexity)]
+    perplexities = [score.perplexity for score in scores if not math.isnan(score.perplexity)]
     lengths = [score.tokens for score in scores if not math.isnan(score.tokens)]
     return {
         "places": len(scores),
@@ -65,8 +65,8 @@ def summary(scores: Sequence[Score], exact: range = EXACT) -> ReportRow:
         "characters_saved": fmean(score.characters for score in scores),
         "duplicates": mean(duplicates),
         "tokens": mean(lengths),
-        "perplexity": mean(judged),
-        "perplexity_ci": half_interval(judged),
+        "perplexity": mean(perplexities),
+        "perplexity_ci": half_interval(perplexities),
         "ms": median(timed) if timed else math.nan,
     }
 

@@ -94,7 +94,7 @@ class FakeAutocomplete:
     def close(self) -> None:
         self.model.close()
 
-    def sampler(self, rule: str, values: Any = None, temperature: float = 1.0) -> None:
+    def sampler(self, rule: str, values: Any = None, temperature: float = 1.0, select_at: Any = "temperature") -> None:
         """The words are the same under every rule."""
 
     def open(self) -> FakeSession:
@@ -138,7 +138,7 @@ class FakeCompletion:
         self.withdraws = withdraws
         self.ask, self.before, self.k, self.length = ask, ask.before, ask.k, ask.length
         self.done = self.closed = self.foreign = False
-        self.judged = not ask.after
+        self.compared = not ask.after
         self.drafts: list[TextDraft] = []
         self.withdrawn: list[TextDraft] = []
         self.figures: Any = None
@@ -169,7 +169,7 @@ class FakeCompletion:
         self.step += 1
         self.settled = self.step > 1 or self.length == 1  # a first state, then one in which the rows are chosen
         self.done = self.step == self.length
-        self.judged |= self.done
+        self.compared |= self.done
         self.drafts = [
             TextDraft(
                 i,

@@ -168,6 +168,7 @@ class FakeDrafts:
             "model": "Scripted",
             "backend": "none",
             "first_ms": 1000 * self.step_s,
+            "all_ms": 1000 * self.step_s,
             "per_token_ms": 1000 * self.step_s,
             "reused": len(body["before"]),
             "fed": 1,

@@ -45,8 +45,14 @@ class SamplingAutocomplete(FakeAutocomplete):
         vars(self.model).update(tokenizer=Tokenizer(), vocab_size=len(PIECES), dim=16, _table=table)
         self.geometries = {metric: Geometry(embeddings, metric) for metric in METRICS}
 
-    def sampler(self, rule: str, values: Mapping[str, Any] | None = None, temperature: float = 1.0) -> Any:
-        return sampler(rule, values, temperature, self.geometries)
+    def sampler(
+        self,
+        rule: str,
+        values: Mapping[str, Any] | None = None,
+        temperature: float = 1.0,
+        select_at: Any = "temperature",
+    ) -> Any:
+        return sampler(rule, values, temperature, self.geometries, select_at=select_at)
 
     def open(self) -> SamplingSession:
         self.opened += 1

@@ -135,12 +135,12 @@ class Student:
             if isinstance(each, nn.Linear)
         }
         self.dtype = dtype or faster_dtype(linear_layers[min(linear_layers)].weight)
-        chance = torch.Generator().manual_seed(recipe.seed)
+        rng = torch.Generator().manual_seed(recipe.seed)
         self.projections: dict[Projection, _Adapted] = {}
         names = {id(each): name for name, each in module.named_modules()}
         for projection, each in sorted(linear_layers.items()):
             rank = recipe.rank if projection[1] in recipe.places else 0
-            adapted = _Adapted(each, rank, recipe.alpha, self.dtype, chance)
+            adapted = _Adapted(each, rank, recipe.alpha, self.dtype, rng)
             parent, _, name = names[id(each)].rpartition(".")
             setattr(module.get_submodule(parent), name, adapted)
             if rank:
@@ -316,13 +316,13 @@ class _Joined(nn.Module):
 class _Adapted(nn.Module):
     """A frozen projection with a trainable low-rank change."""
 
-    def __init__(self, linear: nn.Linear, rank: int, alpha: float, dtype: torch.dtype, chance: torch.Generator) -> None:
+    def __init__(self, linear: nn.Linear, rank: int, alpha: float, dtype: torch.dtype, rng: torch.Generator) -> None:
         super().__init__()
         self._weight, self._bias = linear.weight.detach().to(dtype), linear.bias
         self.strength = 1.0 if rank else 0.0
         out, inputs = linear.weight.shape
         bound = 1 / math.sqrt(inputs)  # A is initialised as in `peft`; B is zero, so training begins with the model
-        a = (2 * torch.rand(rank, inputs, generator=chance) - 1) * bound
+        a = (2 * torch.rand(rank, inputs, generator=rng) - 1) * bound
         device = linear.weight.device
         self.a, self.b = nn.Parameter(a.to(device)), nn.Parameter(torch.zeros(out, rank, device=device))
         self.scale = alpha / max(rank, 1)
@@ -592,7 +592,7 @@ class Trainer:
     def _queue(self) -> list[int]:
         """Returns the pieces to train, in their order: in every round the untrained ones, each with some earlier
         ones."""
-        recipe, chance = self._recipe, np.random.default_rng((self._recipe.seed, self.steps))
+        recipe, rng = self._recipe, np.random.default_rng((self._recipe.seed, self.steps))
         earlier = [piece for piece, times in enumerate(self._times) if times >= recipe.epochs]
         queue: list[int] = []
         for epoch in range(recipe.epochs):
@@ -603,7 +603,7 @@ class Trainer:
                     continue
                 queue.append(piece)
                 if earlier:
-                    queue += chance.choice(earlier, self._replays).tolist()
+                    queue += rng.choice(earlier, self._replays).tolist()
         return queue
 
     def _named(self) -> Iterator[tuple[str, nn.Parameter]]:

@@ -130,8 +130,8 @@ def collect(
 class _Text:
     """A prompt that the model continues, and its place in a drafter's tree."""
 
-    def __init__(self, model: LanguageModel, ids: list[int], chance: np.random.Generator) -> None:
-        self.sequence, self.ids, self.chance = model.open(), ids, chance
+    def __init__(self, model: LanguageModel, ids: list[int], rng: np.random.Generator) -> None:
+        self.sequence, self.ids, self.rng = model.open(), ids, rng
         self.fed = 0  # number of ids in the sequence
         self.depth = 0
         self._tree, self._at = TokenTree(), -1
@@ -167,9 +167,9 @@ def _continue(
             text.fed = len(text.ids)
             text.place(drafter, choice.temperature or 1.0)
             if step % EVERY == 0:
-                pairs = among.pairs(p, text.chance)
+                pairs = among.pairs(p, text.rng)
                 drawn += [(text, p, pairs)] if len(pairs) > 1 else []
-            token = draw(p, text.chance)
+            token = draw(p, text.rng)
             if token not in model.tokenizer.eos_ids:
                 text.ids.append(token)
                 unfinished.append(text)
@@ -212,14 +212,14 @@ class _Among:
     def distance(self, t_m: int, t_d: int) -> float:
         return whitened_distance(self.embeddings, self.w, t_m, t_d)
 
-    def pairs(self, p: np.ndarray, chance: np.random.Generator) -> list[int]:
+    def pairs(self, p: np.ndarray, rng: np.random.Generator) -> list[int]:
         """Returns t_m, then a probable token sampled uniformly, then the probable ones nearest to t_m; [] if t_m is
         never replaced."""
         best = [int(i) for i in np.argsort(-p, kind="stable")[: self.most + 1] if p[i] > 0]
         t_m, others = best[0], [t_d for t_d in best[1:] if t_d not in self.never]
         if t_m in self.never or not others:
             return []
-        drawn = int(chance.choice(others))
+        drawn = int(rng.choice(others))
         if self.nearest:
             others.sort(key=lambda t_d: self.distance(t_m, t_d))
         return list(dict.fromkeys([t_m, drawn, *others[: self.nearest]]))
@@ -355,8 +355,8 @@ class Coverage:
 
 def coverage(samples: Sequence[Sample], calibration: Calibration, theta: float) -> Coverage:
     """Applies constants to pairs. Shares of no pairs are nan."""
-    judged = [(s.js, calibration.constants(s.entropy, s.depth, s.emb), s) for s in samples]
-    pairs = [(js, constants.bound(s.emb, s.logit), constants.tau) for js, constants, s in judged]
+    bounded = [(s.js, calibration.constants(s.entropy, s.depth, s.emb), s) for s in samples]
+    pairs = [(js, constants.bound(s.emb, s.logit), constants.tau) for js, constants, s in bounded]
     accepted = [(js, u, tau) for js, u, tau in pairs if 1 - u / tau >= theta]
 
     def share(hits: Sequence[bool]) -> float:

@@ -1,4 +1,4 @@
-"""Judges an adapter on held-out text: windows of it, and the gain in ln p, alone and mixed with n-grams."""
+"""Evaluates an adapter on held-out text: windows of it, and the gain in ln p, alone and mixed with n-grams."""
 
 from __future__ import annotations
 

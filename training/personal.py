@@ -139,7 +139,7 @@ def learn(
     alone = [student.logprobs(window, 0.0) for window in windows]
     of_others = held_out_windows(model.tokenizer.encode(general))[::2] if general else []
     others_alone = [mean_of(student.logprobs(window, 0.0)) for window in of_others]
-    judging = clock() - started
+    evaluating = clock() - started
     some = windows[:: -(-len(windows) // CURVE_WINDOWS)]
 
     def curve() -> float:
@@ -149,15 +149,15 @@ def learn(
         with store.unless_removed(removals):
             files.write(store.learned / STATE, trainer.state(learnt).to_bytes(identity))
 
-    seconds = max(60 * minutes - (clock() - began) - 1.5 * judging, 0.0)
+    seconds = max(60 * minutes - (clock() - began) - 1.5 * evaluating, 0.0)
     started = clock()
     with closing(saving(trainer.run(seconds, curve, clock), write, clock)) as steps:
         for at in steps:
             passed = clock() - started
             share = max(at.step / at.steps, min(passed / seconds, 1.0) if seconds else 1.0)
-            yield Stage("Training", share, passed / share - passed + judging, at.held_out, tuple(trainer.curve))
+            yield Stage("Training", share, passed / share - passed + evaluating, at.held_out, tuple(trainer.curve))
 
-    yield Stage("Evaluating the adapter on held-out text", 1.0, judging, None, tuple(trainer.curve))
+    yield Stage("Evaluating the adapter on held-out text", 1.0, evaluating, None, tuple(trainer.curve))
     strength, costs = allowed_strength(student, of_others, others_alone)
     rule = interpolation(base, [Counts.of(model.vocab_size, [(ids, 1) for ids in known])])
     gains = [

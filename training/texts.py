@@ -98,10 +98,10 @@ class WordPlace:
 
 def words(files: list[list[str]], count: int, seed: int = 0) -> list[WordPlace]:
     """Returns up to `count` words of at least 5 letters, equally many from each file; the same for the same seed."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     by_file = [[(text, m) for text in texts for m in _WORD.finditer(text, 200)] for texts in files]
     for of_file in by_file:
-        chance.shuffle(of_file)
+        rng.shuffle(of_file)
     turns = in_turn(by_file)[:count]
     return [WordPlace(text[max(m.start() - _REACH, 0) : m.start()], m[0], text, m.start()) for text, m in turns]
 

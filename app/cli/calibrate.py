@@ -84,15 +84,15 @@ def is_calibration(path: Path) -> bool:
 
 def cut(tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0, longest: int = LONGEST) -> list[list[int]]:
     """`count` passages of 32 to `longest` tokens, spread over the documents as evenly as possible."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     documents = [document for file in load_text(text) for document in file]
-    chance.shuffle(documents)
+    rng.shuffle(documents)
     prefixes: list[list[int]] = []
     for number in range(count):
         document = documents[number % len(documents)]
-        at = chance.randrange(max(len(document) - 6 * longest, 1))
+        at = rng.randrange(max(len(document) - 6 * longest, 1))
         ids = tokenizer.encode(document[at : at + 6 * longest])
-        length = chance.randint(SHORTEST, longest)
+        length = rng.randint(SHORTEST, longest)
         if len(ids) >= SHORTEST:
             prefixes.append(tokenizer.start_ids + ids[-length:])
     if not prefixes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from rich.console import Console
@@ -36,9 +37,12 @@ from core.controls import (
 )
 from core.errors import InputError
 from core.files import check_regular
-from core.options import DRAFTING
+from core.options import DRAFTING, SelectAt
 
 if TYPE_CHECKING:
+    from app.options.settings import DraftSettings
+    from core.autocomplete import Autocomplete
+    from core.completion import Completion
     from core.present import TextDraft
 
 _TEMPERATURE = DRAFTING["temperature"]
@@ -130,74 +134,18 @@ def complete(
     """
     given = flags.given(ctx, ALL_FLAGS)
     settings = settings_of(given, joined(rule or [DEFAULT_RULE]), mode, speculate, drafter)
-    if store:
-        refuse_stores(settings)
-    if head is not None and not (settings.speculates and drafter == "eagle3"):
-        raise InputError("--head changes nothing without --speculate and --drafter eagle3; add them.")
-    refuse_draft_model(settings, draft_model)
-    if base_store:
-        refuse_base_store(settings)
+    equipment = _Equipment(model, backend, precision, base_store, store, draft_model, head)
+    equipment.check(settings, drafter)
     text = _without_surrogates(text)
     about = "" if background is None else _background(background)
-    from app.learning.base_stores import shelf_of
-    from app.options import sampling, speculation
-    from core.autocomplete import load_autocomplete
-
-    autocomplete = load_autocomplete(
-        model, backend, precision=precision, bases=shelf_of(base_store), prose=settings.prose
-    )
-    if given.get("prose") and not autocomplete.has_prose:
-        raise InputError(
-            f"--prose given, and there is no adapter to prose for {autocomplete.model.name}; leave it out."
-        )
-    if store:
-        autocomplete.adapt(store)
-    leave_cores_to(autocomplete.model)
-    for notice in [autocomplete.notice, *sampling.notes(settings)]:
-        if notice:
-            say(notice, err=True)
-    if draft_model is not None:
-        speculation.add_draft_model(autocomplete, draft_model, backend, precision)
-    if settings.speculates:
-        speculation.prepare(autocomplete, settings, head)
-    more = {"stores": store or None, "tails": not settings.chooses_exact_steps, "background": about}
-    ask = sampling.asked(autocomplete, settings, before=text, **more)
-    if ask.tails:
-        for _ in autocomplete.time_rows():
-            pass
-    began = time.perf_counter()
-    completion = autocomplete.open().complete(ask).finish(autocomplete.model)
-    ms = (time.perf_counter() - began) * 1000
+    autocomplete = equipment.load(settings, needs_prose=bool(given.get("prose")))
+    completion, ms = _complete(autocomplete, settings, text, store, about)
     drafts = [draft for draft in completion.drafts if draft.probability >= settings.min_confidence]
     figures = completion.figures if settings.speculates else None
     if as_json:
-        output = {
-            "text": text,
-            "drafts": [
-                {
-                    "text": d.text,
-                    "probability": d.probability,
-                    "whole": d.whole,
-                    "finished": d.finished,
-                    "personal": d.personal,
-                    "tail": d.tail,
-                }
-                | ({"tokens": _tokens(d)} if figures else {})
-                for d in drafts
-            ],
-            "model": autocomplete.model.name,
-            "backend": autocomplete.model.backend,
-            "ms": round(ms, 1),
-        }
-        if settings.sampling.mode in DRAFTING["exact_steps"].modes:
-            output["exact_steps"] = completion.exact_steps
-        if figures:
-            output |= {
-                "speculation": settings.sampling.speculation.mode,
-                "accept_length": round(figures.accept_length, 2),
-                "notice": figures.notice,
-            }
-        say_json(output)
+        made = {"model": autocomplete.model.name, "backend": autocomplete.model.backend, "ms": round(ms, 1)}
+        shown = [_as_json(draft, bool(figures)) for draft in drafts]
+        say_json({"text": text, "drafts": shown} | made | _statistics(completion, settings))
         return
     _print_drafts(text, drafts)
     if figures:
@@ -205,10 +153,102 @@ def complete(
         if figures.notice:
             say(figures.notice, err=True)
     if not drafts:
-        say(
-            f"No draft is more probable than {settings.min_confidence:g}: lower --min-confidence.",
-            err=True,
+        say(f"No draft is more probable than {settings.min_confidence:g}: lower --min-confidence.", err=True)
+
+
+@dataclass(frozen=True)
+class _Equipment:
+    """What drafts are made with: the flags of `complete` that select models and stores."""
+
+    model: str
+    backend: Backend
+    precision: Precision
+    base_store: list[str] | None
+    store: list[str] | None
+    draft_model: str | None
+    head: Path | None
+
+    def check(self, settings: DraftSettings, drafter: str | None) -> None:
+        """Raises InputError for a flag that would change nothing with these settings."""
+        if self.store:
+            refuse_stores(settings)
+        if self.head is not None and not (settings.speculates and drafter == "eagle3"):
+            raise InputError("--head changes nothing without --speculate and --drafter eagle3; add them.")
+        refuse_draft_model(settings, self.draft_model)
+        if self.base_store:
+            refuse_base_store(settings)
+
+    def load(self, settings: DraftSettings, needs_prose: bool) -> Autocomplete:
+        """Loads all of it, and prints the notices. Raises InputError if `needs_prose` and there is no such adapter."""
+        from app.learning.base_stores import shelf_of
+        from app.options import sampling, speculation
+        from core.autocomplete import load_autocomplete
+
+        autocomplete = load_autocomplete(
+            self.model,
+            self.backend,
+            precision=self.precision,
+            bases=shelf_of(self.base_store),
+            prose=settings.prose,
         )
+        if needs_prose and not autocomplete.has_prose:
+            raise InputError(
+                f"--prose given, and there is no adapter to prose for {autocomplete.model.name}; leave it out."
+            )
+        if self.store:
+            autocomplete.adapt(self.store)
+        leave_cores_to(autocomplete.model)
+        for notice in [autocomplete.notice, *sampling.notes(settings)]:
+            if notice:
+                say(notice, err=True)
+        if self.draft_model is not None:
+            speculation.add_draft_model(autocomplete, self.draft_model, self.backend, self.precision)
+        if settings.speculates:
+            speculation.prepare(autocomplete, settings, self.head)
+        return autocomplete
+
+
+def _complete(
+    autocomplete: Autocomplete, settings: DraftSettings, text: str, stores: list[str] | None, background: str
+) -> tuple[Completion, float]:
+    """Makes the drafts. Returns them, and the ms that they took."""
+    from app.options import sampling
+
+    more = {"stores": stores or None, "tails": not settings.chooses_exact_steps, "background": background}
+    ask = sampling.asked(autocomplete, settings, before=text, **more)
+    if ask.tails:
+        for _ in autocomplete.time_rows():
+            pass
+    began = time.perf_counter()
+    completion = autocomplete.open().complete(ask).finish(autocomplete.model)
+    return completion, (time.perf_counter() - began) * 1000
+
+
+def _statistics(completion: Completion, settings: DraftSettings) -> dict[str, object]:
+    """The exact steps and the figures of speculation for --json, as far as the settings have them."""
+    fields: dict[str, object] = {}
+    if settings.sampling.mode in DRAFTING["exact_steps"].modes:
+        fields["exact_steps"] = completion.exact_steps
+    if settings.speculates and (figures := completion.figures):
+        fields |= {
+            "speculation": settings.sampling.speculation.mode,
+            "accept_length": round(figures.accept_length, 2),
+            "notice": figures.notice,
+        }
+    return fields
+
+
+def _as_json(draft: TextDraft, tokens: bool) -> dict[str, object]:
+    """A draft as --json prints it, token by token too if `tokens`."""
+    written: dict[str, object] = {
+        "text": draft.text,
+        "probability": draft.probability,
+        "whole": draft.p_joint,
+        "finished": draft.finished,
+        "personal": draft.personal,
+        "tail": draft.tail,
+    }
+    return written | ({"tokens": _tokens(draft)} if tokens else {})
 
 
 def sample_view(
@@ -226,6 +266,9 @@ def sample_view(
         list[str] | None,
         typer.Option("--rule", help="Given several times: print this chain of rules, too.", metavar="NAME"),
     ] = None,
+    select_at: Annotated[
+        SelectAt, typer.Option(help=DRAFTING["select_at"].explain, metavar="|".join(get_args(SelectAt)))
+    ] = "temperature",
     model: Model = "default",
     backend: Backend = "auto",
     as_json: Json = False,
@@ -242,7 +285,7 @@ def sample_view(
     from core.autocomplete import load_autocomplete
 
     autocomplete = load_autocomplete(model, backend, None)
-    view = sampling.view(autocomplete, text, temperature, together)
+    view = sampling.view(autocomplete, text, temperature, together, select_at)
     if as_json:
         say_json({"text": text} | view.as_dict())
     else:

@@ -28,7 +28,7 @@ class Choice:
         sure: the number of its characters that can no longer change.
         finish: the reason of its end, once it has ended.
         tokens: their number.
-        chances: of its tokens, if requested.
+        logprobs: of its tokens by the model alone, if requested.
         sent: the number of its characters that were sent.
         ended: whether its end was sent.
     """
@@ -38,7 +38,7 @@ class Choice:
     sure: int = 0
     finish: Finish | None = None
     tokens: int = 0
-    chances: list[dict[str, Any]] = field(default_factory=list)
+    logprobs: list[dict[str, Any]] = field(default_factory=list)
     sent: int = 0
     ended: bool = False
 
@@ -84,7 +84,7 @@ class Choices:
                 shown.add(self._rows[draft["id"]].index)
         for choice in self.all:
             if choice.index not in shown and not self.growing:
-                choice.text, choice.sure, choice.finish, choice.tokens, choice.chances = "", 0, None, 0, []
+                choice.text, choice.sure, choice.finish, choice.tokens, choice.logprobs = "", 0, None, 0, []
             if self.done:
                 choice.finish = choice.finish or ("stop" if self._length else "length")
                 choice.sure = len(choice.text)
@@ -106,7 +106,7 @@ class Choices:
         stop = min((at for at in (text.find(stop) for stop in self._stops) if at >= 0), default=-1)
         choice.text = spaced(text, self._after) if stop < 0 else text[:stop]
         choice.tokens = sum(end <= len(choice.text) for end, _ in draft["tokens"])
-        choice.chances = _within(draft.get("chances", []), len(choice.text))
+        choice.logprobs = _within(draft.get("chances", []), len(choice.text))
         if stop >= 0:
             choice.finish = "stop"
         elif self.done:
@@ -151,12 +151,12 @@ def begun_at_the_end(text: str, stop: str) -> int:
     return length
 
 
-def _within(chances: list[dict[str, Any]], end: int) -> list[dict[str, Any]]:
+def _within(tokens: list[dict[str, Any]], end: int) -> list[dict[str, Any]]:
     """The tokens that lie before the end of a text."""
-    chances_within, at = [], 0
-    for chance in chances:
-        at += len(chance["text"])
+    inside, at = [], 0
+    for token in tokens:
+        at += len(token["text"])
         if at > end:
             break
-        chances_within.append(chance)
-    return chances_within
+        inside.append(token)
+    return inside

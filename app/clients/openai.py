@@ -263,18 +263,18 @@ class Answer:
     def _choice(self, prompt: Prompt, choice: Choice, text: str, finish: str | None) -> dict[str, object]:
         logprobs = None
         if finish is not None and self._body.logprobs is not None:
-            logprobs = _logprobs(choice.chances, len(prompt.text), self._body.logprobs)
+            logprobs = _logprobs(choice.logprobs, len(prompt.text), self._body.logprobs)
         return {"text": text, "index": prompt.first + choice.index, "logprobs": logprobs, "finish_reason": finish}
 
 
-def _logprobs(chances: list[dict[str, Any]], start: int, most: int) -> dict[str, object]:
+def _logprobs(tokens: list[dict[str, Any]], start: int, most: int) -> dict[str, object]:
     offsets, at = [], start
-    for chance in chances:
+    for token in tokens:
         offsets.append(at)
-        at += len(chance["text"])
+        at += len(token["text"])
     return {
-        "tokens": [chance["name"] for chance in chances],
-        "token_logprobs": [chance["logprob"] for chance in chances],
-        "top_logprobs": [{**dict(c["likeliest"]), c["name"]: c["logprob"]} for c in chances] if most else None,
+        "tokens": [token["name"] for token in tokens],
+        "token_logprobs": [token["logprob"] for token in tokens],
+        "top_logprobs": [{**dict(t["likeliest"]), t["name"]: t["logprob"]} for t in tokens] if most else None,
         "text_offset": offsets,
     }

@@ -36,6 +36,9 @@ OF_SAMPLERS = {"mass": "typ_p", "top_k": "top_k", "top_p": "top_p", "min_p": "mi
 OF_SAMPLERS |= dict.fromkeys(("dry_multiplier", "dry_base", "dry_allowed"), "dry")
 OF_SAMPLERS |= dict.fromkeys(("xtc_probability", "xtc_threshold"), "xtc")
 
+# KoboldCpp's numbers of samplers, in its `sampler_order`
+NUMBERED = ("top_k", "top_a", "top_p", "tfs_z", "typ_p", "temperature", "penalties")
+
 DROPS_NONE = {"top-p": (1,), "top-k": (0, -1), "min-p": (0,)}  # values with which programs switch a rule off
 
 
@@ -50,13 +53,29 @@ def _named(samplers: Any) -> Any:
     return list(dict.fromkeys("typ_p" if name == "typical_p" else name for name in samplers))
 
 
+def _lines(names: Any) -> Any:
+    """A list of names, or one in a text with a name a line."""
+    return names.split() if isinstance(names, str) and len(names) < 2000 else names
+
+
+def _numbered(numbers: Any) -> Any:
+    """The names for KoboldCpp's numbers."""
+    if not isinstance(numbers, list):
+        return numbers
+    known = range(len(NUMBERED))
+    return [NUMBERED[each] if type(each) is int and each in known else each for each in numbers]
+
+
 class ClientOptions(BaseModel):
     """The fields that a request for drafts may have in every interface, in addition to `FIELDS`.
 
     Attributes:
         rule, mode, speculate, drafter: as the flags of these names.
         samplers: llama-server's list of those that are applied, or its short form; a rule that it leaves out is off.
-            The order is that of the fields.
+            The order of the rules is that of the fields.
+        sampler_priority, sampler_order: the same order in text-generation-webui and KoboldCpp; they switch nothing off.
+            In these three lists a temperature after the rules selects at 1 (`select_at`).
+        temperature_last: the same as a switch.
         stores: the personal stores to use, instead of those that are on.
         heal: complete a half-typed word.
         background: text that the model reads before the text and that the drafts do not continue.
@@ -75,6 +94,9 @@ class ClientOptions(BaseModel):
     speculate: Name | None = None
     drafter: Name | None = None
     samplers: Annotated[Names, BeforeValidator(_named)] = Field(default=[])
+    sampler_priority: Annotated[Names, BeforeValidator(_lines)] = Field(default=[])
+    sampler_order: Annotated[Names, BeforeValidator(_numbered)] = Field(default=[])
+    temperature_last: bool = False
     stores: Names | None = None
     heal: bool = True
     background: LongText = ""
@@ -132,18 +154,38 @@ class ClientOptions(BaseModel):
         if certain and mode in DRAWN:
             message = f"temperature {self.temperature:g} allows no sampling."
             raise Refused(422, message, "Raise it, or leave mode out.", "temperature")
+        rule = self._rule(given)
         if self.temperature is not None and not certain:
             given["temperature"] = self.temperature
+            if "select-at" not in given and self._selects_first(given):
+                given["select-at"] = "1"
         try:
             if self.seed is not None:
                 SEED.checked(self.seed)
-            settings = options.settings_of(given, self._rule(given), mode, self.speculate, self.drafter)
+            settings = options.settings_of(given, rule, mode, self.speculate, self.drafter)
             if self.stores:
                 options.refuse_stores(settings)
         except InputError as error:
             message, name = in_fields(error, names)
             raise Refused(422, message, param=name) from None
         return settings
+
+    def _selects_first(self, given: Mapping[str, Option]) -> bool:
+        """Whether the temperature comes after the rules. Raises Refused if it comes between two of them."""
+        rules = [OF_SAMPLERS[name] for flag in given if (name := flag.replace("-", "_")) in OF_SAMPLERS]
+        rules = [name for name in rules if name != "dry"]  # it comes before the temperature in any case
+        order = [
+            "temperature" if name == "temp" else name
+            for name in self.samplers or self.sampler_priority or self.sampler_order
+        ]
+        if not rules or self.rule is not None or "temperature" not in order:
+            return self.temperature_last and bool(rules)
+        place = order.index("temperature")
+        earlier = [name for name in rules if name in order[:place]]
+        if earlier and len(earlier) < len(rules):
+            message = f"temperature between {earlier[-1]} and other samplers is not supported."
+            raise Refused(422, message, "Put it before or after all of them.", "samplers")
+        return bool(earlier) or self.temperature_last
 
     def _rule(self, given: dict[str, Option]) -> str:
         """The rule's name. Rules with a field in the request need not be named: they form a chain in the order of the

@@ -33,6 +33,7 @@ _SPD = "Superposed Decoding"
 # the model's logits and what is mixed in, over places where drafts branch, to how they grow, end and are made anew.
 _SHOWN = {
     "temperature": Shown("Temperature", True, 4.0, "T · divides the logits before the rule"),
+    "select-at": Shown("Select at temperature", True, source="T_sel · Top-W, Algorithm 1"),
     "k": Shown("Drafts", True),
     "length": Shown("How far ahead", True),
     "end-below": Shown("How sure", True),

@@ -129,6 +129,15 @@ class OwnPresets:
             raise InputError(f"The presets in {self.file} cannot be used: {error}.") from error
 
 
+def is_ours(text: str) -> bool:
+    """Whether a file is to be read as an export of Polydraft: it says so, or has a rule as no other program's has."""
+    try:
+        content: Any = parsed_json(text)
+    except ValueError:
+        return False
+    return isinstance(content, dict) and bool({"kind", "rule"} & content.keys())
+
+
 def read(text: str) -> list[Preset]:
     """The presets of an exported file, or a single one. Raises InputError that names the preset and the error."""
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.options.settings import DraftSettings
     from core.ask import Ask
     from core.autocomplete import Autocomplete
-    from core.options import Value
+    from core.options import SelectAt, Value
     from core.samplers.view import RuleView, View
 
 SHOWN = 8  # tokens listed in the table per rule
@@ -44,7 +44,7 @@ def asked(autocomplete: Autocomplete, settings: DraftSettings, **request: Any) -
     from core.modes.start import Mode
 
     chosen = settings.sampling
-    rule = autocomplete.sampler(chosen.rule, chosen.values, settings.temperature)
+    rule = autocomplete.sampler(chosen.rule, chosen.values, settings.temperature, settings.select_at)
     speculation = None
     if settings.speculates:
         from app.options.speculation import chosen_by
@@ -78,7 +78,11 @@ def notes(settings: DraftSettings) -> list[str]:
 
 
 def view(
-    autocomplete: Autocomplete, text: str, temperature: float, settings: Mapping[str, Mapping[str, Value]]
+    autocomplete: Autocomplete,
+    text: str,
+    temperature: float,
+    settings: Mapping[str, Mapping[str, Value]],
+    select_at: SelectAt = "temperature",
 ) -> View:
     """Applies all rules to the token after the text. Raises ContextFull."""
     from core.samplers.view import look
@@ -90,7 +94,7 @@ def view(
         logits = sequence.sync(ids or [tokenizer.document_start])
     finally:
         sequence.close()
-    return look(logits, tokenizer, temperature, settings, autocomplete.geometries)
+    return look(logits, tokenizer, temperature, settings, autocomplete.geometries, select_at=select_at)
 
 
 def table(view: View, text: Callable[[str], str] = str) -> list[RenderableType]:

@@ -158,7 +158,8 @@ def chosen_by(
     if wanted.mode == "arc":
         if autocomplete.adapted:
             raise CalibrationError(NOT_ADAPTED)
-        rule = autocomplete.sampler(settings.sampling.rule, settings.sampling.values, settings.temperature)
+        chosen = settings.sampling
+        rule = autocomplete.sampler(chosen.rule, chosen.values, settings.temperature, settings.select_at)
         sampling = TargetSampling(settings.tau, rule)
         known = autocomplete.with_prose, sampling.overall_temperature
         calibration = learnt.calibrations.get(known) or for_model(model, sampling)
@@ -196,7 +197,7 @@ def chosen_by(
     if isinstance(drafter, SuffixDrafter):
         drafter.read(personal)
     # Acceptance depends on the settings and adapters, so estimates, and having been switched off, are kept for each.
-    key = settings.model_dump_json(include={"k", "temperature", "tau", "sampling"})
+    key = settings.model_dump_json(include={"k", "temperature", "select_at", "tau", "sampling"})
     key = f"{autocomplete.adapted} {autocomplete.with_prose} {name} {key}"
     if key not in learnt.speculators:
         learnt.speculators[key] = Speculator(drafter, learnt.curve, caution)

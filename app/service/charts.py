@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import asdict
 
 from app.service.jobs import Position
+from core.options import SelectAt
 from core.samplers.view import Point, RuleView, Settings, View, look, top_w_map
 
 TABS = 12  # tabs whose positions are cached
@@ -24,7 +25,13 @@ class Charts:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def view(
-        self, tab: str, position: Position, temperature: float, settings: Settings, plane: bool
+        self,
+        tab: str,
+        position: Position,
+        temperature: float,
+        settings: Settings,
+        plane: bool,
+        select_at: SelectAt = "temperature",
     ) -> dict[str, object]:
         """All rules on one position, and Top-W's candidates on a plane if `plane` is set; plain data for JSON."""
         known = self._known.get(tab)
@@ -34,7 +41,7 @@ class Charts:
         self._known.move_to_end(tab)
         if len(self._known) > TABS:
             self._known.popitem(last=False)
-        return known.view(position, temperature, settings, plane)
+        return known.view(position, temperature, settings, plane, select_at)
 
 
 class _Known:
@@ -48,15 +55,20 @@ class _Known:
     def fits(self, position: Position) -> bool:
         return bool((self._logits == position.logits).all() and (self._whole == position.whole).all())
 
-    def view(self, position: Position, temperature: float, settings: Settings, plane: bool) -> dict[str, object]:
+    def view(
+        self, position: Position, temperature: float, settings: Settings, plane: bool, select_at: SelectAt
+    ) -> dict[str, object]:
         tokenizer, geometries = position.autocomplete.model.tokenizer, position.autocomplete.geometries
         keys = {
-            name: json.dumps([temperature, name, dict(values)], sort_keys=True) for name, values in settings.items()
+            name: json.dumps([temperature, select_at, name, dict(values)], sort_keys=True)
+            for name, values in settings.items()
         }
         missing = {name: settings[name] for name, key in keys.items() if key not in self._choices}
         seen = self._views.get(temperature)
         if missing or seen is None:
-            seen = look(self._logits, tokenizer, temperature, missing, geometries, whole=self._whole)
+            seen = look(
+                self._logits, tokenizer, temperature, missing, geometries, whole=self._whole, select_at=select_at
+            )
             self._views[temperature] = seen
             for choice in seen.choices:
                 moved = None
@@ -76,7 +88,12 @@ class _Known:
             "tokens": [asdict(token) for token in seen.tokens],
             "choices": [asdict(choice) for choice, _ in choices.values()],
             "top_w": choices["top-w"][1] if "top-w" in choices else None,
-            "map": [_point(p) for p in top_w_map(self._logits, tokenizer, temperature, settings["top-w"], geometries)]
+            "map": [
+                _point(p)
+                for p in top_w_map(
+                    self._logits, tokenizer, temperature, settings["top-w"], geometries, select_at=select_at
+                )
+            ]
             if plane and "top-w" in settings
             else None,
         }

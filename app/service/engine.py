@@ -291,8 +291,8 @@ class Engine:
     def _show(self, tab: Tab, job: Job, completion: Completion) -> None:
         """Sends the drafts if they have changed, and the statistics at the end."""
         request, now = job.request, time.perf_counter()
-        held = request.unasked or now - job.arrived < HELD
-        if held and not (completion.judged or job.seen or request.detailed):
+        waits = request.unasked or now - job.arrived < HELD
+        if waits and not (completion.compared or job.seen or request.detailed):
             return  # they may still be withdrawn, and a row that the page shows must not disappear
         if job.seen and completion.withdrawn:
             every = sorted([*completion.drafts, *completion.withdrawn], key=lambda draft: draft.id)

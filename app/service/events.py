@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def drafts_of(completion: Completion, request: DraftRequest) -> list[Event]:
     """The drafts that the request wants to see."""
-    rows = [_row(draft, request.detailed) for draft in completion.drafts if _likely(draft, request)]
+    rows = [_row(draft, request.detailed) for draft in completion.drafts if _is_probable(draft, request)]
     if request.show is None:
         return rows
     chances = chances_of(completion.paths, request.show)
@@ -57,13 +57,14 @@ def stats_event(job: Job, completion: Completion, model: LanguageModel, now: flo
         "model": model.name,
         "backend": model.backend,
         "first_ms": round(first_ms, 2),
+        "all_ms": round(1000 * (now - job.arrived), 2),
         "per_token_ms": round(1000 * (now - first_at) / later if later else first_ms, 2),
         "reused": completion.reused,
         "fed": completion.fed,
     }
 
 
-def _likely(draft: TextDraft, request: DraftRequest) -> bool:
+def _is_probable(draft: TextDraft, request: DraftRequest) -> bool:
     return draft.probability >= request.settings.min_confidence
 
 
@@ -72,7 +73,7 @@ def _row(draft: TextDraft, detailed: bool) -> Event:
         "id": draft.id,
         "text": draft.text,
         "probability": round(draft.probability, 4),
-        "whole": float(f"{draft.whole:.3g}"),
+        "whole": float(f"{draft.p_joint:.3g}"),
         "finished": draft.finished,
         "personal": [list(span) for span in draft.personal],
         "tail": draft.tail,
@@ -85,6 +86,6 @@ def _row(draft: TextDraft, detailed: bool) -> Event:
         row["how"] = [list(came) for came in draft.how]
     if detailed:
         row["tokens"] = [list(token) for token in draft.path]
-    if draft.chances:
-        row["chances"] = [asdict(chance) for chance in draft.chances]
+    if draft.model_logprobs:
+        row["chances"] = [asdict(token) for token in draft.model_logprobs]
     return row

@@ -74,7 +74,7 @@ def decided(paths: list[RowPath], chances: Mapping[int, float], showing: Showing
     paths = [path.with_offset(showing.offset) for path in paths]
     costs, constants = showing.costs, Fitted(FITTED.looks * sure / float(DRAFTING["end_below"].default))
     pays = [
-        {"id": row.id, "text": row.text, "chance": round(row.probability, 4), "saved_ms": round(row.saved_ms, 1)}
+        {"id": row.id, "text": row.text, "chance": round(row.chance, 4), "saved_ms": round(row.saved_ms, 1)}
         for row in rows_that_pay(paths, costs, showing.shown, constants).rows
     ]
 

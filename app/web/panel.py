@@ -24,6 +24,7 @@ from app.options.catalogue import catalogue
 from core.controls import CATALOG, DRAFTERS, MODE_CONTROLS, MODES, PRESETS, SPECULATIONS
 from core.options import DRAFTING, SEED, Control
 
+OF_THE_RULE = ("temperature", "select_at")  # options of drafting that stand below the rule's sliders
 MORE = "more"  # the button that shows the other rules
 
 # How the page shows how likely drafts are. The server does not need this setting.
@@ -89,7 +90,16 @@ def _add_presets(fields: Fields) -> None:
     styles = [(name, name) for name in labels.STYLES]
     fields.add("style", gr.Radio(styles, label="Style", elem_id=_id("style"), elem_classes="pd-buttons"))
     names = [preset.name for preset in PRESETS]
-    fields.add("preset", gr.Dropdown(names, value=None, label="Preset", elem_id=_id("preset"), filterable=False))
+    with gr.Row(equal_height=True):
+        preset = gr.Dropdown(
+            names, value=None, label="Preset", elem_id=_id("preset"), filterable=False, scale=3, min_width=120
+        )
+        fields.add("preset", preset)
+        fields.button("compare", "Compare", scale=1, min_width=90)
+    fields.add(
+        "against",
+        gr.Dropdown([], value=None, label="A is", visible=False, filterable=False, elem_id=_id("against")),
+    )
     fields.show("notice", gr.Markdown(visible=False, elem_id=_id("notice")))
 
 
@@ -114,7 +124,8 @@ def _add_rule(fields: Fields) -> None:
     with fields.section("rule-more", "More controls of the rule", visible=False):
         for control in expert:
             _add_control(fields, control, visible=False)
-    _add_control(fields, DRAFTING["temperature"])
+    for name in OF_THE_RULE:
+        _add_control(fields, DRAFTING[name])
 
 
 def _add_speculation(fields: Fields) -> None:
@@ -135,7 +146,7 @@ def _add_speculation(fields: Fields) -> None:
 def _add_drafts(fields: Fields) -> None:
     with fields.section("drafts", "Drafts", open=True):
         for control in labels.in_order([*DRAFTING.values()]):
-            if labels.shown(control).main and control.name != "temperature":
+            if labels.shown(control).main and control.name not in OF_THE_RULE:
                 _add_control(fields, control)
         modes = [(labels.MODES.get(name) or labels.named(name), name) for name in MODES]
         fields.add("mode", gr.Dropdown(modes, label="Method", info=" ", filterable=False, elem_id=_id("mode")))

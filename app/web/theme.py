@@ -5,7 +5,6 @@ The colours are the variables of page.css, which change between light and dark; 
 
 from __future__ import annotations
 
-
 import inspect
 
 from gradio.themes import Base

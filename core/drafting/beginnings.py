@@ -12,10 +12,10 @@ from core.drafting.candidates import Candidates, log_total
 from core.drafting.forks import Beginning
 
 
-def beginnings(
+def find_beginnings(
     logits: list[Tensor],
     prefix: list[int],
-    score: Candidates,
+    candidates: Candidates,
     pieces: Ids[bytes],
     boundaries: Boundaries,
     kept: Ids[list[int]] = (),
@@ -29,9 +29,9 @@ def beginnings(
         kept: token ids of rows whose first tokens are always included.
     """
     if boundaries.starts is None:
-        c = score.scored(logits[0], prefix, [ids[0] for ids in kept])
-        candidates = [([int(t)], float(s), float(w)) for t, s, w in zip(c.ids, c.scores, c.without, strict=True)]
-        return sorted((f for f in candidates if np.isfinite(f[1])), key=lambda f: -f[1])
+        c = candidates.score(logits[0], prefix, [ids[0] for ids in kept])
+        first = [([int(t)], float(s), float(w)) for t, s, w in zip(c.ids, c.scores, c.without, strict=True)]
+        return sorted((f for f in first if np.isfinite(f[1])), key=lambda f: -f[1])
     path, total = 0.0, 0.0  # ln P of the word's tokens so far; probability of all beginnings
     word = boundaries.word
     by_boundary: list[list[Beginning]] = []
@@ -39,25 +39,25 @@ def beginnings(
         stem = list(word[:n])
         context = prefix + stem
         also = [ids[n] for ids in kept if ids[:n] == stem and len(ids) > n]
-        candidates, logq, mass = score.among(after, context, allowed, also)
+        ids, logq, mass = candidates.select_among(after, context, allowed, also)
         onward = word[n : n + 1] if n + 1 < len(logits) else []
-        weighed = np.append(logq, [_logprob(after, token, score.options.tau) for token in onward])
-        tokens = np.append(candidates, onward).astype(np.int64)
-        scores, without = (s[0] for s in score.mixed(weighed[None], [context], tokens))
-        m = len(candidates)
+        weighed = np.append(logq, [_logprob(after, token, candidates.options.tau) for token in onward])
+        tokens = np.append(ids, onward).astype(np.int64)
+        scores, without = (s[0] for s in candidates.mix(weighed[None], [context], tokens))
+        m = len(ids)
         by_boundary.append(
             [
                 ([*stem, int(token)], path + float(s), path + float(w))
-                for token, s, w in zip(candidates, scores[:m], without[:m], strict=True)
+                for token, s, w in zip(ids, scores[:m], without[:m], strict=True)
             ]
         )
         total += np.exp(path) * max(mass + float(np.exp(scores[:m]).sum() - np.exp(logq).sum()), 0.0)
         path += float(scores[m]) if onward else 0.0
-    if not score.options.distinct:  # the paper's drafts share one history, so they begin at the most probable place
+    if not candidates.options.distinct:  # the paper's drafts share one history, so they begin at one place
         by_boundary = [max(by_boundary, key=lambda boundary: sum(np.exp(s) for _, s, _ in boundary))]
     for allowed, channel in boundaries.slips:
-        ids, logq, mass = score.among(logits[0], prefix, allowed)
-        scores, without = (s[0] for s in score.mixed(logq[None], [prefix], ids))
+        ids, logq, mass = candidates.select_among(logits[0], prefix, allowed)
+        scores, without = (s[0] for s in candidates.mix(logq[None], [prefix], ids))
         by_boundary.append(
             [([int(t)], channel + float(s), channel + float(w)) for t, s, w in zip(ids, scores, without, strict=True)]
         )

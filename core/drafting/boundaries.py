@@ -54,13 +54,13 @@ class Boundaries:
         return int(np.argmax(mass))
 
 
-def ruled(rule: Processor, input_ids: Tensor, logits: Tensor, allowed: np.ndarray) -> Tensor:
+def apply_rule(rule: Processor, input_ids: Tensor, logits: Tensor, allowed: np.ndarray) -> Tensor:
     """Logits (B, V) of the tokens that a rule keeps of those that may follow, all others at -inf."""
     measuring = rule.measuring(logits, input_ids) if isinstance(rule, Rule) else rule
-    return measuring(input_ids, only(logits, allowed))
+    return measuring(input_ids, mask_others(logits, allowed))
 
 
-def only(logits: Tensor, allowed: np.ndarray) -> Tensor:
+def mask_others(logits: Tensor, allowed: np.ndarray) -> Tensor:
     """Logits (…, V) with every other token at -inf."""
     where = torch.from_numpy(np.asarray(allowed, dtype=np.int64))
     masked = torch.full_like(logits, -torch.inf)

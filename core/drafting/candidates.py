@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.drafting.boundaries import only, ruled
+from core.drafting.boundaries import apply_rule, mask_others
 from core.drafting.drafts import Options
 
 MIN_LOGPROB = -103.0  # log-probability below which float32 rounds a probability to 0
 NOTHING = -800.0  # ln p of which exp is 0: of a token that the rule dropped, and the stores may still propose
-GROUP = 64  # logits per group; `likeliest` compares the groups' maxima first
+GROUP = 64  # logits per group; `top_indices` compares the groups' maxima first
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Candidates:
         self.m = options.m
         self.ngrams = options.interpolation(text)
 
-    def after(
+    def select(
         self, logits: Tensor, contexts: list[list[int]], also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray]:
         """The m most probable tokens at τ, best first, then the proposals of the stores after any of the contexts, and
@@ -60,23 +60,23 @@ class Candidates:
             least = self._least(logits.numpy())
             logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
         x = logits.numpy()
-        best, total = likeliest(x, self.m), log_total(x, o.tau)
+        best, total = top_indices(x, self.m), log_total(x, o.tau)
         if o.barred is not None and o.barred[best].any():
-            best = likeliest(np.where(o.barred, -np.inf, x), self.m)
+            best = top_indices(np.where(o.barred, -np.inf, x), self.m)
         # The paper normalises the probabilities over the candidates. With distinct beginnings they remain the model's,
         # so that the n-grams are mixed into true probabilities, and a beginning's score is its probability.
         q = x[best].astype(np.float64) / o.tau - total
         tokens, q = best[q > MIN_LOGPROB], q[q > MIN_LOGPROB]
         # Outside the candidates, every token has less than the last one's probability.
         least = float(np.exp(q.min(initial=0.0))) if least is None else least
-        if len(more := self._proposed(contexts, tokens, least, also)):
+        if len(more := self._propose(contexts, tokens, least, also)):
             tokens = np.append(tokens, more)
             q = np.append(q, np.fmax(x[more].astype(np.float64) / o.tau - total, NOTHING))
         if not o.distinct and len(q):
             q = q - np.logaddexp.reduce(q)
         return tokens, q
 
-    def among(
+    def select_among(
         self, logits: Tensor, context: list[int], allowed: np.ndarray, also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray, float]:
         """The m most probable of the allowed tokens, then those that the stores propose, and `also`: ids (m,), their
@@ -90,14 +90,14 @@ class Candidates:
         some = logits.numpy()[allowed]
         mass = log_total(some, o.tau) - log_total(logits.numpy(), o.tau)
         if o.rule is not None:
-            some = ruled(o.rule, torch.tensor([context]), logits[None], allowed)[0].numpy()[allowed]
-        best, total = likeliest(some, self.m), log_total(some, o.tau)
+            some = apply_rule(o.rule, torch.tensor([context]), logits[None], allowed)[0].numpy()[allowed]
+        best, total = top_indices(some, self.m), log_total(some, o.tau)
         best = best[np.isfinite(some[best])]
         q = some[best].astype(np.float64) / o.tau - total + mass
         last = float(np.exp(q.min(initial=0.0))) if len(best) < len(allowed) else 0.0
         if o.rule is not None:
             last = self._least(logits.numpy()[allowed], mass)
-        if len(more := self._proposed([context], allowed[best], last, also)):
+        if len(more := self._propose([context], allowed[best], last, also)):
             added = np.flatnonzero(np.isin(allowed, more))
             best = np.append(best, added)
             q = np.append(q, np.fmax(some[added].astype(np.float64) / o.tau - total + mass, NOTHING))
@@ -112,48 +112,46 @@ class Candidates:
         """
         if self.ngrams is None:
             return 0.0
-        return float(np.exp(x[likeliest(x, self.m)[-1]] / self.options.tau - log_total(x, self.options.tau) + mass))
+        return float(np.exp(x[top_indices(x, self.m)[-1]] / self.options.tau - log_total(x, self.options.tau) + mass))
 
-    def mixed(
-        self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def mix(self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7); and the scores
         without personal stores, which is the same array if there are none."""
         return (logq, logq) if self.ngrams is None else self.ngrams.scores_without(logq, contexts, candidates)
 
-    def scored(self, logits: Tensor, context: list[int], also: Iterable[int] = ()) -> ScoredTokens:
+    def score(self, logits: Tensor, context: list[int], also: Iterable[int] = ()) -> ScoredTokens:
         """The candidates for one draft after `context`."""
-        tokens, logq = self.after(logits, [context], also)
-        scores, without = self.mixed(logq[None], [context], tokens)
+        tokens, logq = self.select(logits, [context], also)
+        scores, without = self.mix(logq[None], [context], tokens)
         return ScoredTokens(tokens, scores[0], without[0])
 
-    def shared(self, logits: Tensor, contexts: list[list[int]]) -> list[ScoredTokens]:
+    def score_shared(self, logits: Tensor, contexts: list[list[int]]) -> list[ScoredTokens]:
         """The candidates for d drafts that share a distribution: the same tokens, with separate scores per draft. Where
         the rule depends on the text, as one against repetition, each draft has its own."""
         if self.options.rule is not None and getattr(self.options.rule, "reads_text", True):
-            return self.apart([logits] * len(contexts), contexts)
-        tokens, logq = self.after(logits, contexts)
-        scores, without = self.mixed(np.repeat(logq[None], len(contexts), 0), contexts, tokens)
+            return self.score_apart([logits] * len(contexts), contexts)
+        tokens, logq = self.select(logits, contexts)
+        scores, without = self.mix(np.repeat(logq[None], len(contexts), 0), contexts, tokens)
         return [ScoredTokens(tokens, *both) for both in zip(scores, without, strict=True)]
 
-    def apart(self, logits: list[Tensor], contexts: list[list[int]]) -> list[ScoredTokens]:
+    def score_apart(self, logits: list[Tensor], contexts: list[list[int]]) -> list[ScoredTokens]:
         """The candidates for d drafts with a distribution each. Shorter rows are padded with scores of -inf."""
-        pairs = [self.after(x, [c]) for x, c in zip(logits, contexts, strict=True)]
+        pairs = [self.select(x, [c]) for x, c in zip(logits, contexts, strict=True)]
         m = max(len(ids) for ids, _ in pairs)
         table = np.zeros((len(pairs), m), dtype=np.int64)
         logq = np.full((len(pairs), m), -np.inf)
         for row, (ids, q) in enumerate(pairs):
             table[row, : len(ids)], logq[row, : len(q)] = ids, q
-        scores, without = self.mixed(logq, contexts, table)
+        scores, without = self.mix(logq, contexts, table)
         if (empty := np.isneginf(logq)).any():
             scores, without = (np.where(empty, -np.inf, s) for s in (scores, without))
         return [ScoredTokens(*row) for row in zip(table, scores, without, strict=True)]
 
-    def known(self, ids: list[int]) -> bool:
+    def knows(self, ids: list[int]) -> bool:
         """Whether the n-gram stores contain this sequence of tokens."""
         return self.ngrams is not None and self.ngrams.knows(ids)
 
-    def _proposed(
+    def _propose(
         self, contexts: list[list[int]], have: np.ndarray, last: float, also: Iterable[int] = ()
     ) -> np.ndarray:
         """`also`, and what the stores propose because they give it at least the probability of the last candidate; with
@@ -166,7 +164,7 @@ class Candidates:
         return more if self.options.barred is None else more[~self.options.barred[more]]
 
 
-def cropped(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.ndarray | None = None) -> Tensor:
+def crop_logits(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.ndarray | None = None) -> Tensor:
     """Logits (B, V) after the options' rule and τ, for contexts of equal length.
 
     With `allowed`, the rule chooses among these tokens alone. The options' barred tokens are removed before.
@@ -174,11 +172,11 @@ def cropped(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.n
     if o.barred is not None:
         logits = logits.masked_fill(torch.from_numpy(o.barred), -torch.inf)
     if o.rule is not None and allowed is not None:
-        logits = ruled(o.rule, torch.tensor(contexts), logits, allowed)
+        logits = apply_rule(o.rule, torch.tensor(contexts), logits, allowed)
     elif o.rule is not None:
         logits = o.rule(torch.tensor(contexts), logits)
     elif allowed is not None:
-        logits = only(logits, allowed)
+        logits = mask_others(logits, allowed)
     return logits if o.tau == 1 else logits / o.tau
 
 
@@ -197,7 +195,7 @@ def log_total(logits: np.ndarray, tau: float) -> float:
     return float(peak + np.log(shifted.sum()))
 
 
-def likeliest(x: np.ndarray, m: int) -> np.ndarray:
+def top_indices(x: np.ndarray, m: int) -> np.ndarray:
     """The indices of the m largest elements, largest first; equal elements in the order of their index.
 
     The m-th largest of the maxima of disjoint groups is a lower bound, which few elements reach.

@@ -1,4 +1,17 @@
-"""Data classes: a draft, the drafts after one step, a kept row, and the options of drafting."""
+"""Data classes: a draft, the drafts after one step, a kept row, and the options of drafting.
+
+Each probability of a draft x_1 … x_n, of its own tokens after a text, has one name. p is the distribution that drafts
+are made from: the model's after the rule and at τ, n-grams mixed in (`core.drafting.candidates`). Its condition is what
+the pass read: the draft's own tokens, or mixtures of them with those of other drafts. Logarithms are natural.
+
+    totals[i-1]      ln p(x_1 … x_i | text)
+    logprob          ln p(x_1 … x_n | text), the last total
+    p_joint          the same as a probability, of a row (`core.present`)
+    p_first          p(x_1 | text)
+    p_branch         p(x_1 … x_b | text), where x_b is the first token in which no other draft agrees
+    model_logprobs   ln q(x_i | text, x_1 … x_i-1) of the model alone (`core.logprobs`)
+    chance           a calibrated p, that the writer goes on as a row does (`core.time_saved`)
+"""
 
 from __future__ import annotations
 
@@ -129,11 +142,11 @@ class Draft:
 
     Attributes:
         ids: its tokens after the prefix; an ended draft includes the token that ended it.
-        totals: ln p of the draft up to each of its tokens from `start` on, at τ, n-grams mixed in.
+        totals: ln p of the draft up to each of its tokens from `start` on.
         slot: its lineage, which is its number among the drafts, 0 … k-1, and constant while it grows.
         start: the number of its tokens that belong to the half-typed word, before its first own token.
         stem: the number of own tokens it had when its growth began.
-        branch: probability of the token at which it branches from the other drafts.
+        p_branch: p up to the token at which it branches from the other drafts.
         own: the number of leading tokens that depend mostly on this draft: exact ones, then superposed ones while the
             draft has most of the mixture's weight or the n-grams contain its last three tokens. Later tokens come from
             a mixture in which other drafts have most of the weight.
@@ -152,7 +165,7 @@ class Draft:
     slot: int
     start: int = 0
     stem: int = 1
-    branch: float = 1.0
+    p_branch: float = 1.0
     own: int = 0
     exact: int = 0
     personal: list[bool] = field(default_factory=list)
@@ -165,7 +178,7 @@ class Draft:
     def begun(cls, ids: list[int], logprob: float, slot: int, start: int = 0) -> Draft:
         """A draft with one own token, for the modes in which every draft has a separate row."""
         p, n = float(np.exp(logprob)), len(ids)
-        return cls(ids, [logprob], slot, start, branch=p, own=n, exact=n, personal=[False] * n)
+        return cls(ids, [logprob], slot, start, p_branch=p, own=n, exact=n, personal=[False] * n)
 
     @property
     def tokens(self) -> int:
@@ -177,8 +190,8 @@ class Draft:
         return self.totals[-1] if self.totals else 0.0
 
     @property
-    def beginning(self) -> float:
-        """Probability of its first own token."""
+    def p_first(self) -> float:
+        """p of its first own token."""
         return float(np.exp(self.totals[0])) if self.totals else 1.0
 
     def child(
@@ -217,7 +230,7 @@ class Draft:
         self.sequence = None
 
 
-def still_alive(drafts: list[Draft], stop: frozenset[int]) -> list[Draft]:
+def end_stopped(drafts: list[Draft], stop: frozenset[int]) -> list[Draft]:
     """Sorts the drafts by score, ends those that reached a stop token, and returns the others."""
     for draft in drafts:
         draft.ended = draft.ended or draft.ids[-1] in stop
@@ -292,8 +305,8 @@ class Drafts:
         return [draft.logprob for draft in self.drafts]
 
     @property
-    def beginnings(self) -> list[float]:
-        return [draft.beginning for draft in self.drafts]
+    def p_first(self) -> list[float]:
+        return [draft.p_first for draft in self.drafts]
 
     @property
     def lineages(self) -> list[int]:

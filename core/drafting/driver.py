@@ -69,7 +69,7 @@ def advance_all(running: Iterable[Driven[State]], logits: Iterable[Tensor]) -> N
             drafting.advance([next(rest) for _ in drafting.rows()])
 
 
-def grown(
+def draft_all(
     model: LanguageModel,
     prefixes: list[list[int]],
     start: Callable[[Sequence, list[int]], Start],
@@ -84,14 +84,14 @@ def grown(
     prefixes = [list(prefix) for prefix in prefixes]
     if not all(prefixes):
         raise InputError("An empty prefix given; at least one token id expected.")
-    held: list[Sequence] = [model.open() for _ in prefixes] if sequences is None else sequences
+    opened: list[Sequence] = [model.open() for _ in prefixes] if sequences is None else sequences
     running: list[Driven[Drafts]] = []
     try:
-        known = [s.resume(ids) for s, ids in zip(held, prefixes, strict=True)]
-        feeding = [Row(s, p[s.length :]) for s, p, x in zip(held, prefixes, known, strict=True) if x is None]
+        known = [s.resume(ids) for s, ids in zip(opened, prefixes, strict=True)]
+        feeding = [Row(s, p[s.length :]) for s, p, x in zip(opened, prefixes, known, strict=True) if x is None]
         fed = iter(model.forward(feeding) if feeding else [])
         first = [next(fed) if x is None else x for x in known]
-        for s, ids, x in zip(held, prefixes, first, strict=True):
+        for s, ids, x in zip(opened, prefixes, first, strict=True):
             running.append(Driven(start(s, ids)([x])))
         yield [drafting.latest for drafting in running]
         while rows := [row for drafting in running for row in drafting.rows()]:
@@ -101,5 +101,5 @@ def grown(
         for drafting in running:
             drafting.close()
         if sequences is None:
-            for s in held:
+            for s in opened:
                 s.close()

@@ -11,7 +11,7 @@ from core.drafting.drafts import Draft
 from core.models.base import Row, Sequence, as_embeddings
 
 
-def row_of(sequence: Sequence, prefix: list[int], ids: list[int]) -> Row:
+def prepare_row(sequence: Sequence, prefix: list[int], ids: list[int]) -> Row:
     """The row after whose pass the sequence contains the prefix and then `ids`. The last id is always fed."""
     at = len(prefix)
     last = min(sequence.length, len(prefix) + len(ids) - 1)
@@ -22,24 +22,25 @@ def row_of(sequence: Sequence, prefix: list[int], ids: list[int]) -> Row:
 
 
 @contextmanager
-def lines(sequence: Sequence, n: int) -> Iterator[list[Sequence]]:
-    """The sequence and n - 1 forks of it, for rows of one pass; the forks are closed afterwards."""
-    with ExitStack() as held:
-        yield [sequence, *(held.enter_context(closing(sequence.fork())) for _ in range(n - 1))]
+def open_forks(sequence: Sequence, n: int) -> Iterator[list[Sequence]]:
+    """Forks a sequence for n rows of one pass: gives the sequence and n - 1 forks of it, and closes the forks
+    afterwards."""
+    with ExitStack() as stack:
+        yield [sequence, *(stack.enter_context(closing(sequence.fork())) for _ in range(n - 1))]
 
 
-def own_row(draft: Draft, sequence: Sequence, prefix: list[int]) -> Row:
+def prepare_own_row(draft: Draft, sequence: Sequence, prefix: list[int]) -> Row:
     """The row that feeds a draft's latest token to the draft's own sequence, which the first call forks."""
     if draft.sequence is None:
         draft.sequence = sequence.fork()
-    return row_of(draft.sequence, prefix, draft.ids)
+    return prepare_row(draft.sequence, prefix, draft.ids)
 
 
-def before_mixtures(sequence: Sequence, prefix: list[int], best: Draft) -> list[Tensor]:
+def rewind_before_mixtures(sequence: Sequence, prefix: list[int], best: Draft) -> list[Tensor]:
     """Rewinds to the position where the best draft begins. Returns the embeddings (n, D) of the half-typed word's
     tokens before it that the sequence does not contain."""
     if not best.start:
         sequence.rewind(len(prefix))
         return []
-    missing = row_of(sequence, prefix, best.ids[: best.start + 1]).inputs
+    missing = prepare_row(sequence, prefix, best.ids[: best.start + 1]).inputs
     return [as_embeddings(sequence.model, missing[:-1])] if len(missing) > 1 else []

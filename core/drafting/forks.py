@@ -173,7 +173,7 @@ def choose(leaves: Iterable[Node], k: int, kept: Sequence[Path] = (), least: flo
     return chosen
 
 
-def replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> int | None:
+def find_replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> int | None:
     """The index of the kept row with the lowest value, if another path would add more than 1 / `share` times as much;
     else None. A row that branches from the others beyond the known tree is not replaced."""
     alone = []
@@ -191,15 +191,15 @@ def replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: floa
     return least if alone[least] < share * gain else None
 
 
-def branches(nodes: Iterable[Node], rows: Sequence[Path]) -> list[float]:
+def branch_probabilities(nodes: Iterable[Node], rows: Sequence[Path]) -> list[float]:
     """For each row, the probability of its first known node that no other row contains; of its deepest known node, if
     the row branches beyond the known tree; nan if none of its nodes is known."""
-    chances = []
+    probabilities = []
     nodes = sorted(nodes, key=lambda node: len(node.text))
     for i, row in enumerate(rows):
         others = [other for j, other in enumerate(rows) if j != i]
         on = [node for node in nodes if row.passes(node)]
         alone = [node for node in on if not any(other.passes(node) for other in others)]
         node = alone[0] if alone else on[-1] if on else None
-        chances.append(float(np.exp(node.logprob)) if node else float("nan"))
-    return chances
+        probabilities.append(float(np.exp(node.logprob)) if node else float("nan"))
+    return probabilities

@@ -28,7 +28,7 @@ class Growth:
         logits: list[Tensor],
         gamma: dict[Draft, float],
         prefix: list[int],
-        score: Candidates,
+        candidates: Candidates,
         stop: frozenset[int],
         pieces: Ids[bytes],
     ) -> None:
@@ -40,34 +40,36 @@ class Growth:
             stop: tokens that end a draft.
         """
         self._exact, self._gamma, self._prefix = exact, gamma, prefix
-        self._score, self._stop, self._pieces = score, stop, pieces
+        self._candidates, self._stop, self._pieces = candidates, stop, pieces
         shared = [d for d in due if d not in exact]
         self.choices: dict[Draft, ScoredTokens] = {}
         if exact:
             own = logits[len(logits) - len(exact) :]
-            self.choices |= zip(exact, score.apart(own, [prefix + d.ids for d in exact]), strict=True)
+            self.choices |= zip(exact, candidates.score_apart(own, [prefix + d.ids for d in exact]), strict=True)
         if shared:
-            self.choices |= zip(shared, score.shared(logits[0], [prefix + d.ids for d in shared]), strict=True)
+            contexts = [prefix + d.ids for d in shared]
+            self.choices |= zip(shared, candidates.score_shared(logits[0], contexts), strict=True)
 
     def child(self, draft: Draft, c: int) -> Draft:
         """The draft with its candidate number c added."""
-        choices, o = self.choices[draft], self._score.options
+        choices, o = self.choices[draft], self._candidates.options
         token, exact = int(choices.ids[c]), draft in self._exact
+        last_three = [*(self._prefix + draft.ids)[-2:], token]
         grown = draft.child(
             token,
             draft.logprob + float(choices.scores[c]),
             # Without `distinct`, a lineage does not take its own best token, so the personal stores' effect is unknown.
             personal=o.distinct and int(np.argmax(choices.without)) != c,
-            own=exact or self._gamma[draft] >= MAJORITY or self._score.known([*(self._prefix + draft.ids)[-2:], token]),
+            own=exact or self._gamma[draft] >= MAJORITY or self._candidates.knows(last_three),
             exact=exact,
         )
         grown.ended = token in self._stop
         return grown
 
-    def unlikely_word(self, draft: Draft, c: int) -> bool:
+    def begins_unlikely_word(self, draft: Draft, c: int) -> bool:
         """Whether candidate number c begins a word and is less probable than `end_below`."""
         choices = self.choices[draft]
-        unlikely = np.exp(choices.scores[c]) < self._score.options.end_below
+        unlikely = np.exp(choices.scores[c]) < self._candidates.options.end_below
         return bool(unlikely) and begins_word(self._pieces[choices.ids[c]])
 
 

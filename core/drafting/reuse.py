@@ -20,7 +20,7 @@ class KnownLogits:
     """The latest logits of a session, by all tokens before them."""
 
     def __init__(self, most: int = BYTES) -> None:
-        self._most, self._held = most, 0
+        self._most, self._bytes = most, 0
         self._logits: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
 
     def after(self, ids: tuple[int, ...]) -> Tensor | None:
@@ -33,15 +33,15 @@ class KnownLogits:
     def keep(self, ids: tuple[int, ...], logits: Tensor) -> None:
         """Caches a copy, and drops the least recently used ones if there is too little room."""
         if (old := self._logits.pop(ids, None)) is not None:
-            self._held -= old.nbytes
+            self._bytes -= old.nbytes
         self._logits[ids] = logits.clone()  # a pass returns views of one block
-        self._held += logits.nbytes
-        while self._held > self._most:
+        self._bytes += logits.nbytes
+        while self._bytes > self._most:
             _, oldest = self._logits.popitem(last=False)
-            self._held -= oldest.nbytes
+            self._bytes -= oldest.nbytes
 
 
-def reusing(drafting: Drafting, known: KnownLogits) -> Drafting:
+def reuse_logits(drafting: Drafting, known: KnownLogits) -> Drafting:
     """Yields the same drafts, without the rows whose logits are cached.
 
     Only for generators that feed whole paths (`core.drafting.feeding`): a sequence whose row was omitted lacks the
@@ -70,7 +70,7 @@ def reusing(drafting: Drafting, known: KnownLogits) -> Drafting:
 def _path(row: Row) -> tuple[int, ...] | None:
     """All tokens before the row's logits; None for a row of embeddings, or one that requests other logits than the
     last."""
-    held = row.sequence.inputs
-    if isinstance(row.inputs, Tensor) or row.every or row.silent or row.parents is not None or None in held:
+    fed = row.sequence.inputs
+    if isinstance(row.inputs, Tensor) or row.every or row.silent or row.parents is not None or None in fed:
         return None
-    return (*held, *row.inputs)  # pyright: ignore[reportReturnType] no None among them
+    return (*fed, *row.inputs)  # pyright: ignore[reportReturnType] no None among them

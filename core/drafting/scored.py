@@ -15,7 +15,7 @@ from core.drafting.driver import Drafting
 from core.models.base import Row, Sequence
 
 
-def finished(drafting: Drafting) -> Generator[tuple[list[Row], Drafts], list[Tensor], Drafts]:
+def finish(drafting: Drafting) -> Generator[tuple[list[Row], Drafts], list[Tensor], Drafts]:
     """Runs a generator of drafts to its end. Returns the last drafts, which it does not yield."""
     try:
         rows, drafts = next(drafting)
@@ -27,19 +27,19 @@ def finished(drafting: Drafting) -> Generator[tuple[list[Row], Drafts], list[Ten
         drafting.close()
 
 
-def scored(
-    lines: list[list[int]], sequence: Sequence, drafts: Drafts
+def score_paths(
+    paths: list[list[int]], sequence: Sequence, drafts: Drafts
 ) -> Generator[tuple[list[Row], Drafts], list[Tensor], list[Tensor]]:
-    """Yields one pass over lines of tokens that continue the sequence, which is not changed.
+    """Yields one pass over paths of tokens that continue the sequence, which is not changed.
 
     Args:
         drafts: yielded with the pass.
-    Returns: logits (n, V) after each token of each line.
+    Returns: logits (n, V) after each token of each path.
     """
     forks: list[Sequence] = []
     try:
-        forks.extend(sequence.fork() for _ in lines)
-        return (yield [Row(fork, line, every=True) for fork, line in zip(forks, lines, strict=True)], drafts)
+        forks.extend(sequence.fork() for _ in paths)
+        return (yield [Row(fork, path, every=True) for fork, path in zip(forks, paths, strict=True)], drafts)
     finally:
         for fork in forks:
             fork.close()

@@ -39,7 +39,7 @@ def ms_of(costs: Callable[[int], float], k: int, length: int, exact_steps: int, 
     return total
 
 
-def tails(
+def choose_tails(
     costs: Callable[[int], float] | None, k: int, length: int, exact_steps: int, forks: int, share: float = SHARE
 ) -> Tails:
     """Every draft has its own row to its end if that takes at most `share` of the superposed time, or no longer than

@@ -13,20 +13,20 @@ from dataclasses import replace
 
 from core.drafting.drafts import Draft, Drafts, Kept
 from core.drafting.driver import Drafting
-from core.drafting.scored import finished
+from core.drafting.scored import finish
 
 Same = Callable[[list[int], list[int]], bool]  # whether two drafts, by their tokens, say the same
 Again = Callable[[int, Ids[Kept]], Drafting]
 
 
-def without_twins(first: Drafting, again: Again, same: Same, kept: Ids[Kept]) -> Drafting:
+def replace_twins(first: Drafting, again: Again, same: Same, kept: Ids[Kept]) -> Drafting:
     """Runs `first` to its end, then `again(n, rows)` for n further drafts beside rows, if n of the drafts are twins.
 
     Args:
         again: starts drafts of n more than the first ones, with all of these as kept rows.
         kept: rows that are no twins of others, because the page shows them already.
     """
-    drafts = yield from finished(first)
+    drafts = yield from finish(first)
     visible = {row.slot for row in kept}
     different: list[Draft] = []
     for draft in sorted(drafts.drafts, key=lambda draft: draft.slot not in visible):
@@ -43,14 +43,14 @@ def without_twins(first: Drafting, again: Again, same: Same, kept: Ids[Kept]) ->
     try:
         rows, found = next(beside)
         while rows:
-            logits = yield rows, _joined(drafts, different, twins, found, done=False)
+            logits = yield rows, _join(drafts, different, twins, found, done=False)
             rows, found = beside.send(logits)
     finally:
         beside.close()
-    yield [], _joined(drafts, different, twins, found, done=True)
+    yield [], _join(drafts, different, twins, found, done=True)
 
 
-def _joined(drafts: Drafts, different: list[Draft], twins: list[int], found: Drafts, done: bool) -> Drafts:
+def _join(drafts: Drafts, different: list[Draft], twins: list[int], found: Drafts, done: bool) -> Drafts:
     """The first drafts without twins, and the found ones in the twins' slots."""
     had = [draft.ids for draft in drafts.drafts]
     new = [draft for draft in found.drafts if draft.ids not in had]

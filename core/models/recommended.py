@@ -107,7 +107,7 @@ class Advice:
 
 
 def advice(speed: Speed | None, memory: int) -> list[Advice]:
-    """Every recommended model, judged by the memory, and by the speed if it is known.
+    """Every recommended model, rated by the memory, and by the speed if it is known.
 
     The one to begin with is the largest that is quick, else the smallest that suits.
 
@@ -115,12 +115,12 @@ def advice(speed: Speed | None, memory: int) -> list[Advice]:
         speed: of compiled code on this machine.
         memory: bytes of this machine.
     """
-    judged = [
+    rated = [
         Advice(each, each.bytes * TAKES < memory * SHARE, None if speed is None else round(speed.ms(each.bytes)))
         for each in RECOMMENDED
     ]
-    best = _best([each for each in judged if each.suits])
-    return [replace(each, best=each is best) for each in judged]
+    best = _best([each for each in rated if each.suits])
+    return [replace(each, best=each is best) for each in rated]
 
 
 def _best(suitable: Sequence[Advice]) -> Advice | None:

@@ -59,9 +59,9 @@ class Threads:
         elif threads == p.rival:
             p.rivals.append(seconds)
             if len(p.rivals) == TRIAL:
-                self._judge(p)
+                self._end_trial(p)
 
-    def _judge(self, p: _Passes) -> None:
+    def _end_trial(self, p: _Passes) -> None:
         if median(p.rivals) < FASTER * median(p.times):
             p.threads, p.interval = p.rival, PAUSE  # the next trial may find a still smaller or larger number
             p.times = deque(p.rivals, maxlen=TRIAL)

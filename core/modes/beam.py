@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from core.drafting.boundaries import Boundaries
-from core.drafting.candidates import cropped
-from core.drafting.drafts import Draft, Drafts, Options, still_alive
+from core.drafting.candidates import crop_logits
+from core.drafting.drafts import Draft, Drafts, Options, end_stopped
 from core.drafting.driver import Drafting
-from core.drafting.feeding import own_row
+from core.drafting.feeding import prepare_own_row
 from core.models.base import Sequence
 from core.ngram.interpolation import Interpolation
 
@@ -33,11 +33,11 @@ def beam(
     drafts = [Draft.begun([*stem, int(tokens[i])], float(scores[i]), n, at) for n, i in enumerate(best)]
     try:
         for step in count(1):
-            alive = still_alive(drafts, stop)
+            alive = end_stopped(drafts, stop)
             if step >= o.length or not alive:
                 yield [], Drafts.of(drafts, step, done=True)
                 return
-            logits = yield [own_row(draft, sequence, prefix) for draft in alive], Drafts.of(drafts, step)
+            logits = yield [prepare_own_row(draft, sequence, prefix) for draft in alive], Drafts.of(drafts, step)
             # (score, parent, token); an ended text is its own continuation
             extended: list[tuple[float, Draft, int | None]] = [(d.logprob, d, None) for d in drafts if d.ended]
             for draft, row in zip(alive, logits, strict=True):
@@ -81,7 +81,7 @@ def _scored(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The most probable candidates (m,) and their log-probabilities (m,), n-grams mixed in; impossible ones are
     omitted."""
-    row = cropped(o, logits[None], [context], allowed)[0]
+    row = crop_logits(o, logits[None], [context], allowed)[0]
     top, tokens = torch.topk(row, min(o.m, len(row)))
     alive = (top > -torch.inf).numpy()
     tokens = tokens.numpy()[alive]

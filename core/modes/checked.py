@@ -26,8 +26,8 @@ from core.drafting.candidates import log_total
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting
 from core.drafting.growth import begins_word
-from core.drafting.judge import Judge
-from core.drafting.scored import finished, scored
+from core.drafting.scored import finish, score_paths
+from core.drafting.verifier import Verifier
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import LIBRARY
@@ -42,20 +42,20 @@ class CheckOptions(TypedDict, total=False):
     """The options of `refine`."""
 
     target: Sequence | None
-    judge: Judge | None
+    verifier: Verifier | None
     nodes: int
     stop_ids: frozenset[int] | None
 
 
 def checked(drafting: Drafting, sequence: Sequence, prefix_ids: list[int], options: Options, nodes: int) -> Drafting:
     """Runs `drafting` to its end, then one check of its drafts with at most `nodes` tokens."""
-    drafts = yield from finished(drafting)
+    drafts = yield from finish(drafting)
     if not drafts.ids:
         yield [], drafts
         return
     open_rows = _open_rows(drafts, None, drafts.exact)
-    judge, stop = Judge(options.interpolation(prefix_ids), options.m), options.stops(sequence.model)
-    checking = check(open_rows, sequence, prefix_ids, judge=judge, nodes=nodes, stop_ids=stop)
+    verifier, stop = Verifier(options.interpolation(prefix_ids), options.m), options.stops(sequence.model)
+    checking = check(open_rows, sequence, prefix_ids, verifier=verifier, nodes=nodes, stop_ids=stop)
     waiting = replace(drafts, done=False, checked=True)
     try:
         rows = next(checking)
@@ -111,17 +111,17 @@ def _exact_alone(drafts: Drafts) -> Drafts:
 
 
 def _read_alone(
-    lines: list[list[int]], sequence: Sequence, drafts: Drafts
+    paths: list[list[int]], sequence: Sequence, drafts: Drafts
 ) -> Generator[tuple[list[Row], Drafts], list[Tensor], list[Tensor]]:
-    """One pass over lines of tokens that continue the sequence. A tree reads the tokens that lines share once. Returns
-    logits (n, V) after each token of each line."""
+    """One pass over paths of tokens that continue the sequence. A tree reads the tokens that paths share once. Returns
+    logits (n, V) after each token of each path."""
     if not sequence.model.takes_trees:
-        return (yield from scored(lines, sequence, drafts))
-    tree = TokenTree.of_paths([(token, 1.0) for token in line] for line in lines)
+        return (yield from score_paths(paths, sequence, drafts))
+    tree = TokenTree.of_paths([(token, 1.0) for token in path] for path in paths)
     (after,) = yield [Row(sequence, tree.ids, parents=tree.parents)], drafts
     sequence.keep([])
     known = tree.indices()
-    return [after[[known[tuple(line[: n + 1])] for n in range(len(line))]] for line in lines]
+    return [after[[known[tuple(path[: n + 1])] for n in range(len(path))]] for path in paths]
 
 
 def _cut(draft: Draft, after: Tensor, pieces: Ids[bytes]) -> Draft:
@@ -176,7 +176,7 @@ def check(
     prefix_ids: list[int],
     *,
     target: Sequence | None = None,
-    judge: Judge | None = None,
+    verifier: Verifier | None = None,
     nodes: int = NODES,
     stop_ids: frozenset[int] | None = None,
 ) -> Generator[list[Row], list[Tensor], None]:
@@ -184,17 +184,17 @@ def check(
     is done. For the arguments see `refine`."""
     if not prefix_ids or not rows:
         raise InputError("An empty text or no drafts given; at least one token id and one draft expected.")
-    prefix, checker, judge = list(prefix_ids), target or sequence, judge or Judge()
+    prefix, checker, verifier = list(prefix_ids), target or sequence, verifier or Verifier()
     if checker.model.tokenizer.fingerprint != sequence.model.tokenizer.fingerprint:
         raise InputError(
             f"{checker.model.name} and {sequence.model.name} have different tokenizers; a model that checks drafts "
             "must share theirs."
         )
     stop = sequence.model.tokenizer.eos_ids if stop_ids is None else stop_ids
-    for held in {id(s): s for s in (sequence, checker)}.values():
-        held.rewind(held.common_prefix(prefix))
-        if held.length < len(prefix):
-            held.feed(prefix[held.length :])
+    for each in {id(s): s for s in (sequence, checker)}.values():
+        each.rewind(each.common_prefix(prefix))
+        if each.length < len(prefix):
+            each.feed(prefix[each.length :])
     try:
         # 1. One pass over the tree of the most probable tokens; the target's token replaces the first that fails.
         deep = depths_to_check(rows, nodes)
@@ -207,8 +207,8 @@ def check(
             positions = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
             logits = [after[known[tuple(row.ids[:at])]] for row, at in positions]
             contexts, tokens = [prefix + row.ids[:at] for row, at in positions], [row.ids[at] for row, at in positions]
-            judged = judge(logits, contexts, tokens)
-            for (row, at), (own, own_logprob, logprob) in zip(positions, judged, strict=True):
+            choices = verifier(logits, contexts, tokens)
+            for (row, at), (own, own_logprob, logprob) in zip(positions, choices, strict=True):
                 if at >= len(row.ids):  # an earlier token of it failed
                     continue
                 if row.ids[at] == own:
@@ -227,8 +227,8 @@ def check(
             (after,) = yield [Row(sequence, torch.cat([_mixture(rows, i, sequence) for i in range(fed, at)]))]
             fed = at
             due = [row for row in waiting if len(row.ids) == at]
-            judged = judge([after] * len(due), [prefix + row.ids for row in due], [row.ids[-1] for row in due])
-            for row, (token, logprob, _) in zip(due, judged, strict=True):
+            choices = verifier([after] * len(due), [prefix + row.ids for row in due], [row.ids[-1] for row in due])
+            for row, (token, logprob, _) in zip(due, choices, strict=True):
                 row.ids.append(token)
                 row.logprobs.append(logprob)
         yield []
@@ -248,7 +248,7 @@ def _open_rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | No
     rows = []
     for i, ids in enumerate(drafts.ids):
         total = min(drafts.logprobs[i], 0.0)
-        first = math.log(max(drafts.beginnings[i], 1e-30)) if isinstance(drafts, Drafts) else total / len(ids)
+        first = math.log(max(drafts.p_first[i], 1e-30)) if isinstance(drafts, Drafts) else total / len(ids)
         first = min(max(first, total), 0.0)
         later = (total - first) / max(len(ids) - 1, 1)
         logprobs = [first] + [later] * (len(ids) - 1)
@@ -259,13 +259,13 @@ def _open_rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | No
 
 def depths_to_check(rows: list[_Row], nodes: int) -> list[int]:
     """The number of leading tokens of each draft to feed, at most `nodes` in total, chosen greedily by probability per
-    fed token. Judging token `at` requires feeding all tokens before it."""
+    fed token. Verifying token `at` requires feeding all tokens before it."""
     deep = [0] * len(rows)
     left = nodes
     while True:
         best, gain, costs = -1, 0.0, 0
         for i, row in enumerate(rows):
-            at = max(deep[i] + 1, row.sure)  # the next token to judge
+            at = max(deep[i] + 1, row.sure)  # the next token to verify
             cost = at - deep[i]
             if at < len(row.ids) and cost <= left and (worth := row.reach(at - 1) / cost) > gain:
                 best, gain, costs = i, worth, cost
@@ -317,7 +317,7 @@ def refine(
         length: of every draft afterwards, unless it has ended; None keeps its length.
         sure: leading tokens of each draft that need no check: the first, or the first r + 1 of exact ones. None: one.
         target: a sequence of the model that checks; None is the one that drafts.
-        judge: computes the next token.
+        verifier: computes the target's token at each position.
         nodes: n, tokens of the tree at most. The most probable ones are checked first.
         stop_ids: tokens that end a draft; None for the tokenizer's.
     Raises: InputError for an empty text, models with different tokenizers; ContextFull.
@@ -368,28 +368,28 @@ def verified(
     # No forks by default: the superposed drafts are short, and checks correct them anyway.
     superposing = {"forks": 0, **options}
     own = sequence is None
-    held = model.open() if sequence is None else sequence
+    drafter = model.open() if sequence is None else sequence
     o = Options(k=k, length=length, **superposing)
     try:
         latest = Refined([], [], [], [], False)
-        for drafts in superpose(model, prefix_ids, k, min(first or length, length), sequence=held, **superposing):
+        for drafts in superpose(model, prefix_ids, k, min(first or length, length), sequence=drafter, **superposing):
             sure = [min(o.exact_steps + 1, len(ids)) for ids in drafts.ids]
             changed = [len(ids) - 1 for ids in drafts.ids]
             latest = Refined(drafts.ids, drafts.logprobs, sure, changed, False)
             yield latest
         for _ in range(rounds):
             latest = refine(
-                held,
+                drafter,
                 prefix_ids,
                 latest,
                 length,
                 sure=latest.sure,
                 target=target,
-                judge=Judge(o.interpolation(prefix_ids), o.m),
+                verifier=Verifier(o.interpolation(prefix_ids), o.m),
                 nodes=nodes,
                 stop_ids=o.stop_ids,
             )
             yield latest
     finally:
         if own:
-            held.close()
+            drafter.close()

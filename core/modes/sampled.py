@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from core.drafting.boundaries import Boundaries
-from core.drafting.candidates import cropped
-from core.drafting.drafts import Draft, Drafts, Options, still_alive
+from core.drafting.candidates import crop_logits
+from core.drafting.drafts import Draft, Drafts, Options, end_stopped
 from core.drafting.driver import Drafting
-from core.drafting.feeding import own_row
+from core.drafting.feeding import prepare_own_row
 from core.models.base import Row, Sequence
 from core.noise import SeededNoise
 
@@ -39,7 +39,7 @@ def first_draws(logits: list[Tensor], prefix: list[int], o: Options, n: int, bou
     """n drafts of one token each, at the most probable place of a half-typed word."""
     at = boundaries.likeliest(logits)
     stem = boundaries.word[:at]
-    row = cropped(o, logits[at][None], [prefix + stem], boundaries.allowed(at))[0]
+    row = crop_logits(o, logits[at][None], [prefix + stem], boundaries.allowed(at))[0]
     drawn = [_drawn(row, SeededNoise(o.seed, i), len(prefix) + at) for i in range(n)]
     return [Draft.begun([*stem, draw[0]], draw[1], i, at) for i, draw in enumerate(drawn) if draw is not None]
 
@@ -51,11 +51,11 @@ def draws(
     first. Returns the number of steps; the sequences of the drafts stay open."""
     stop = o.stops(sequence.model)
     step = 1
-    while (alive := still_alive(drafts, stop)) and step < tokens:
-        logits = yield [own_row(draft, sequence, prefix) for draft in alive], Drafts.of(drafts, step)
+    while (alive := end_stopped(drafts, stop)) and step < tokens:
+        logits = yield [prepare_own_row(draft, sequence, prefix) for draft in alive], Drafts.of(drafts, step)
         step += 1
         contexts = [prefix + draft.ids for draft in alive]
-        for draft, context, row in zip(alive, contexts, cropped(o, torch.stack(logits), contexts), strict=True):
+        for draft, context, row in zip(alive, contexts, crop_logits(o, torch.stack(logits), contexts), strict=True):
             drawn = _drawn(row, SeededNoise(o.seed, draft.slot), len(context))
             if drawn is None:
                 draft.ended = True

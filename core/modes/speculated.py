@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA, THETA
-from core.drafting.beginnings import beginnings
+from core.drafting.beginnings import find_beginnings
 from core.drafting.boundaries import Boundaries
-from core.drafting.candidates import Candidates, cropped
-from core.drafting.drafts import Draft, Drafts, Figures, Options, best_of, still_alive
+from core.drafting.candidates import Candidates, crop_logits
+from core.drafting.drafts import Draft, Drafts, Figures, Options, best_of, end_stopped
 from core.drafting.driver import Drafting
-from core.drafting.feeding import own_row
+from core.drafting.feeding import prepare_own_row
 from core.models.base import Sequence
 from core.modes.sampled import first_draws
 from core.noise import SeededNoise
@@ -86,13 +86,13 @@ def speculated(
     model, stop = sequence.model, o.stops(sequence.model)
     greedily = Greedily(Candidates(o, prefix)) if greedy else None
     if greedily is not None:
-        likeliest = beginnings(logits, prefix, greedily.score, model.tokenizer.pieces, boundaries)[:1]
+        likeliest = find_beginnings(logits, prefix, greedily.candidates, model.tokenizer.pieces, boundaries)[:1]
         drafts = [Draft.begun(ids, logprob, 0, len(ids) - 1) for ids, logprob, _ in likeliest]
     else:
         drafts = first_draws(logits, prefix, o, o.k, boundaries)
     for draft in drafts:
         draft.how = [("plain", None)] * len(draft.ids)
-    alive = still_alive(drafts, stop)
+    alive = end_stopped(drafts, stop)
     together = max(len(alive), 1)  # drafts in a pass
     plain = by.curve(together) / together  # a draft's share of a pass of one token each, in ms
 
@@ -103,7 +103,7 @@ def speculated(
 
     speculating = SpeculationOptions(
         mode=how.mode,
-        rule=greedily.rule if greedily is not None else lambda ids, x: cropped(o, x, ids.tolist()),
+        rule=greedily.rule if greedily is not None else lambda ids, x: crop_logits(o, x, ids.tolist()),
         stop_ids=o.stop_ids,
         tree_size=how.tree_size,
         theta=how.theta,
@@ -118,11 +118,11 @@ def speculated(
     temperature = None if sure else as_set.overall_temperature
 
     def begun(draft: Draft) -> Text:
-        held = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
+        behind = prepare_own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
         ids = prefix + draft.ids
         p = speculating.sampling.probabilities(logits[draft.start], ids[:-1])
         noise = None if sure else SeededNoise(o.seed, draft.slot)
-        return Text(held, ids, len(ids) + o.length - 1, p, noise=noise)
+        return Text(behind, ids, len(ids) + o.length - 1, p, noise=noise)
 
     def extend(draft: Draft, tokens: list[Token]) -> Draft:
         for token in tokens:
@@ -174,12 +174,12 @@ class Greedily:
         mass: by position in the text, ln of the candidates' total probability, which the rule's normalisation removes.
     """
 
-    def __init__(self, score: Candidates) -> None:
-        self.score = score
+    def __init__(self, candidates: Candidates) -> None:
+        self.candidates = candidates
         self.mass: dict[int, float] = {}
 
     def rule(self, ids: Tensor, logits: Tensor) -> Tensor:
-        scored = self.score.scored(logits[0], ids[0].tolist())
+        scored = self.candidates.score(logits[0], ids[0].tolist())
         self.mass[ids.shape[1]] = float(np.logaddexp.reduce(scored.scores))
         kept = torch.full_like(logits, -torch.inf)
         kept[0, torch.from_numpy(scored.ids)] = torch.from_numpy(scored.scores).to(logits.dtype)

@@ -14,7 +14,7 @@ from torch import Tensor
 from core.drafting.boundaries import Boundaries
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting, Driven, advance_all
-from core.drafting.feeding import own_row
+from core.drafting.feeding import prepare_own_row
 from core.models.base import Sequence
 from core.modes.sampled import draws, first_draws
 from core.superposed import superposed
@@ -49,7 +49,7 @@ def spliced(
         ended = [Draft([], [], 0, ended=True)]
         grown = [
             # By the paper's rule several drafts can have one lineage; they are numbered by their order instead.
-            ((stem, draft.slot if o.distinct else n), replace(draft.after(stem), branch=stem.branch))
+            ((stem, draft.slot if o.distinct else n), replace(draft.after(stem), p_branch=stem.p_branch))
             for stem in stems
             for n, draft in enumerate(running[stem].latest.drafts if stem in running else ended)
         ]
@@ -67,7 +67,7 @@ def spliced(
         if step == o.length or not alive:
             yield [], Drafts.of([replace(stem, slot=n) for n, stem in enumerate(stems)], step, done=True)
             return
-        own_rows = [own_row(stem, sequence, prefix) for stem in alive]
+        own_rows = [prepare_own_row(stem, sequence, prefix) for stem in alive]
         logits = yield own_rows, Drafts.of(stems, step)
         for stem, row, after in zip(alive, own_rows, logits, strict=True):
             running[stem] = Driven(superposing(stem, row.sequence, after))

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
 from core.drafting.boundaries import Boundaries
 from core.drafting.drafts import Drafts, Kept, Options
-from core.drafting.driver import Drafting, Start, grown
-from core.drafting.reuse import KnownLogits, reusing
-from core.drafting.twins import Same, without_twins
+from core.drafting.driver import Drafting, Start, draft_all
+from core.drafting.reuse import KnownLogits, reuse_logits
+from core.drafting.twins import Same, replace_twins
 from core.errors import InputError
 from core.models.base import LanguageModel, Sequence
 from core.modes.beam import beam
@@ -116,12 +116,12 @@ def start(
 
     def once(logits: list[Tensor], more: int = 0, rows: Ids[Kept] = kept) -> Drafting:
         drafting = superposed(logits, *given, replace(o, k=o.k + more) if more else o, at, rows)
-        return drafting if known is None or o.reset_every else reusing(drafting, known)
+        return drafting if known is None or o.reset_every else reuse_logits(drafting, known)
 
     def superposing(logits: list[Tensor]) -> Drafting:
         if same is None or not (o.distinct and o.forks) or o.reset_every:
             return once(logits)
-        return without_twins(once(logits), partial(once, logits), same, kept)
+        return replace_twins(once(logits), partial(once, logits), same, kept)
 
     if not verify and not check_tails:
         return superposing
@@ -143,7 +143,7 @@ def draft(
     """Drafts after `prefix_ids` in any mode, after every step; the options are those of `superpose`."""
     o, way = Options(**options), mode if isinstance(mode, Mode) else Mode(mode)
     sequences = None if sequence is None else [sequence]
-    for drafts in grown(model, [prefix_ids], lambda s, ids: start(s, ids, o, way), sequences):
+    for drafts in draft_all(model, [prefix_ids], lambda s, ids: start(s, ids, o, way), sequences):
         yield drafts[0]
 
 

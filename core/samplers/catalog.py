@@ -8,7 +8,7 @@ from importlib import import_module
 from torch import Tensor
 
 from core.controls import CATALOG, TIED, CatalogEntry, checked_rule, entries_of
-from core.options import Value
+from core.options import SelectAt, Value
 from core.samplers.base import Rule
 from core.samplers.chain import Chain
 from core.samplers.dry import DRY
@@ -34,9 +34,10 @@ def sampler(
     embeddings: Tensor | Mapping[str, Geometry] | None = None,
     breakers: Set[int] = frozenset(),
     ends: Set[int] = frozenset(),
+    select_at: SelectAt = "temperature",
 ) -> Rule:
-    """The temperature followed by the rule or by the rules of a chain, as one rule. DRY as the first rule comes before
-    the temperature, as in its source.
+    """The temperature followed by the rule or by the rules of a chain, as one rule; with `select_at` "1" after them.
+    DRY as the first rule always comes before the temperature, as in its source.
 
     Args:
         rule: a name of the catalogue, or several as `core.chains` joins them.
@@ -45,12 +46,13 @@ def sampler(
         embeddings: (V, D), which top-w needs unless its metric is uniform; or geometries to share, by metric.
         breakers: the ids that `core.samplers.dry.breakers` finds, for dry.
         ends: the ids `Tokenizer.ends`, for xtc.
+        select_at: the temperature at which the rule selects.
     Raises: InputError that names the value.
     """
     checked_rule(rule, values or {}, temperature)
     tempering: list[Rule] = [] if temperature == 1 or rule == "greedy" else [Temperature(temperature)]
     rules = cuts(rule, values, temperature, embeddings, breakers, ends)
-    first = int(bool(rules) and isinstance(rules[0], DRY))
+    first = len(rules) if select_at == "1" else int(bool(rules) and isinstance(rules[0], DRY))
     rules[first:first] = tempering
     return rules[0] if len(rules) == 1 else Chain(rules)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from core.controls import CATALOG, title_of
 from core.errors import InputError
 from core.models.base import Tokenizer
-from core.options import Value
+from core.options import SelectAt, Value
 from core.samplers.base import DROPPED, without_nan
 from core.samplers.catalog import cuts, sampler
 from core.samplers.chain import Chain
@@ -97,14 +97,16 @@ def look(
     geometries: Geometries | None = None,
     top: int = TOP,
     whole: Tensor | None = None,
+    select_at: SelectAt = "temperature",
 ) -> View:
     """Applies every rule to one row of logits (V,).
 
     Args:
         whole: the row with the tokens that cannot follow, which are at -inf in `logits`; None where all can.
-        temperature: T, before the rules.
+        temperature: T.
         settings: rules by name, with values of their controls; None is all of them with their defaults.
         geometries: by metric, for top-w; without them the default rules exclude it.
+        select_at: the temperature at which the rules select.
     Raises: InputError for another shape, an unknown rule, or a value out of range.
     """
     x = _row(logits)
@@ -115,11 +117,11 @@ def look(
     choices, selection = [], None
     for name, values in settings.items():
         if name == "top-w":  # its choice includes the kept tokens
-            selection = _top_w(values, temperature, geometries).select(Temperature(temperature)(None, x[None])[0])
+            selection = _top_w(values, temperature, geometries).select(_tempered(x, temperature, select_at))
             alive = torch.zeros(len(x), dtype=torch.bool)
             alive[selection.ids] = True
         else:
-            rule = sampler(name, values, temperature, geometries, ends=tokenizer.ends)
+            rule = sampler(name, values, temperature, geometries, ends=tokenizer.ends, select_at=select_at)
             alive = (rule if whole is None else rule.measuring(_row(whole)[None]))(None, x[None])[0] > DROPPED
         kept = [bool(alive[t.id]) for t in tokens]
         last = max((i for i, k in enumerate(kept) if k), default=-1)
@@ -145,17 +147,19 @@ def sweep(
     temperatures: Sequence[float] = TEMPERATURES,
     ends: Set[int] = frozenset(),
     whole: Tensor | None = None,
+    select_at: SelectAt = "temperature",
 ) -> dict[str, list[int]]:
     """The number of tokens that each rule keeps of one row (V,) at each temperature. Raises as `look` does.
 
     Args:
         ends: `Tokenizer.ends`, for xtc.
-        whole: as for `look`.
+        whole, select_at: as for `look`.
     """
     settings = _all(geometries) if settings is None else settings
 
     def tempered(row: Tensor) -> Tensor:  # (temperatures, V)
-        return Temperature(list(temperatures))(None, _row(row).expand(len(temperatures), -1))
+        rows = _row(row).expand(len(temperatures), -1)
+        return rows if select_at == "1" else Temperature(list(temperatures))(None, rows)
 
     x, all_of_it = tempered(logits), None if whole is None else tempered(whole)
     counts: dict[str, list[int]] = {}
@@ -184,13 +188,13 @@ def top_w_map(
     values: Mapping[str, Value] | None = None,
     geometries: Geometries | None = None,
     most: int = 120,
+    select_at: SelectAt = "temperature",
 ) -> list[Point]:
     """The most probable candidates on the two principal axes of their whitened unit vectors. Raises as `look` does."""
     x = _row(logits)
     rule = _top_w(values or {}, temperature, geometries)
-    tempered = Temperature(temperature)(None, x[None])[0]
-    selection = rule.select(tempered)
-    p = _probabilities(tempered)
+    selection = rule.select(_tempered(x, temperature, select_at))
+    p = _probabilities(x / temperature)
     ids = torch.topk(p, min(most, rule.top_m, int((p > 0).sum()) or 1)).indices
     geometry = rule.geometry if rule.geometry.metric != "uniform" else (geometries or {}).get("l2")
     if geometry is None:
@@ -216,6 +220,11 @@ def _top_w(values: Mapping[str, Value], temperature: float, geometries: Geometri
     (rule,) = cuts("top-w", values, temperature, geometries or {})
     assert isinstance(rule, TopW)
     return rule
+
+
+def _tempered(x: Tensor, temperature: float, select_at: SelectAt) -> Tensor:
+    """The row (V,) from which a rule selects."""
+    return x if select_at == "1" else Temperature(temperature)(None, x[None])[0]
 
 
 def _row(logits: Tensor) -> Tensor:

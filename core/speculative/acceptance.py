@@ -50,11 +50,11 @@ def fuzzy(p: np.ndarray, q: np.ndarray, threshold: float) -> bool:
     return jensen_shannon(p, q) <= threshold
 
 
-def draw(p: np.ndarray, chance: np.random.Generator) -> int:
+def draw(p: np.ndarray, rng: np.random.Generator) -> int:
     """Samples a token from p, which may have any positive sum."""
     cumulative = np.cumsum(p)
     # The first token whose cumulative probability exceeds a uniform share of the total. Its own probability is not 0.
-    at = int(np.searchsorted(cumulative, chance.random() * cumulative[-1], side="right"))
+    at = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
     return min(at, int(np.flatnonzero(p)[-1])) if at >= len(p) or p[at] <= 0 else at
 
 

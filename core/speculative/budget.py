@@ -37,7 +37,7 @@ class Estimates:
         self._tried = np.zeros((len(self.EDGES) + 1, 2))
         self._accepted = np.zeros((len(self.EDGES) + 1, 2))
 
-    def chance(self, confidence: float, depth: int) -> float:
+    def acceptance_rate(self, confidence: float, depth: int) -> float:
         """Returns P(accepted | its parent was accepted). The prior is half the drafter's confidence."""
         at = self._place(confidence, depth)
         return (self._accepted[at] + self.PRIOR * 0.5 * confidence) / (self._tried[at] + self.PRIOR)
@@ -51,21 +51,21 @@ class Estimates:
         self._tried[at] += 1
         self._accepted[at] += accepted
 
-    def chances(self, tree: TokenTree) -> np.ndarray:
+    def p_accepted(self, tree: TokenTree) -> np.ndarray:
         """Returns (n,) P(accepted) of each token together with its ancestors."""
-        return tree.products([self.chance(q, d) for q, d in zip(tree.confidence, tree.depths, strict=True)])
+        return tree.products([self.acceptance_rate(q, d) for q, d in zip(tree.confidence, tree.depths, strict=True)])
 
     def _place(self, confidence: float, depth: int) -> tuple[int, int]:
         return int(np.searchsorted(self.EDGES, confidence)), min(depth, 1)
 
 
-def best_size(chances: np.ndarray, cost: Curve, most: int) -> tuple[list[int], float]:
-    """Returns the proposals to verify, given the chances of all, and the expected number of tokens per ms with them.
+def best_size(p_accepted: np.ndarray, cost: Curve, most: int) -> tuple[list[int], float]:
+    """Returns the proposals to verify, given P(accepted) of all, and the expected number of tokens per ms with them.
 
     A child is never more probable than its parent and comes after it, so the result is a tree.
     """
-    order = np.argsort(-chances, kind="stable")[:most]
-    expected = 1.0 + np.concatenate([[0.0], np.cumsum(chances[order])])
+    order = np.argsort(-p_accepted, kind="stable")[:most]
+    expected = 1.0 + np.concatenate([[0.0], np.cumsum(p_accepted[order])])
     rates = expected / np.array([cost(1 + n) for n in range(len(order) + 1)])
     n = int(rates.argmax())
     return sorted(order[:n].tolist()), float(rates[n])
@@ -205,7 +205,7 @@ class Budget(FixedBudget):
         return depth, most
 
     def worth_verifying(self, tree: TokenTree, most: int) -> TokenTree:
-        return tree.only(best_size(self.memory.estimates.chances(tree), self._cost, most)[0])
+        return tree.only(best_size(self.memory.estimates.p_accepted(tree), self._cost, most)[0])
 
     def account(self, ms: float, drafting: float, fed: int, tokens: int, first: bool) -> None:
         pace = ms / self._cost(fed)

@@ -103,19 +103,19 @@ def _tokens(
     memory: Memory | None,
 ) -> Generator[Token, None, None]:
     """Runs `cycles` to the end, with a new sequence if none is given."""
-    held = target.open() if sequence is None else sequence
+    opened = target.open() if sequence is None else sequence
     noise = None if o.sampling.greedy else SeededNoise(o.seed)
     try:
         if drafter is not None and drafter.layers and o.mode != "off":
-            held.reveal()
+            opened.reveal()
         began = time.perf_counter()
-        logits = held.sync(ids)
+        logits = opened.sync(ids)
         statistics.prefill = time.perf_counter() - began
         p = o.sampling.probabilities(logits, ids)
         first = drawn(p, noise, len(ids))
         ids.append(first)
         yield Token(first, "plain", logarithm(p, first))
-        text = Text(held, ids, len(ids) + o.length - 1, p, statistics, noise)
+        text = Text(opened, ids, len(ids) + o.length - 1, p, statistics, noise)
         running = cycles([text], o, drafter, curve, memory)
         rows, (tokens,) = next(running)
         while rows:
@@ -125,4 +125,4 @@ def _tokens(
             yield from tokens
     finally:
         if sequence is None:
-            held.close()
+            opened.close()

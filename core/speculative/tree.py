@@ -109,12 +109,12 @@ class TokenTree:
         """Returns the number of each token's node, by the tokens on the path to it."""
         return {tuple(self.ids[p] for p in path_to(node, self.parents)): node for node in range(len(self))}
 
-    def products(self, chances: Sequence[float] | None = None) -> np.ndarray:
-        """Returns (n,) for each token the product of `chances` (by default the confidences) along its path."""
-        chances = self.confidence if chances is None else chances
+    def products(self, factors: Sequence[float] | None = None) -> np.ndarray:
+        """Returns (n,) for each token the product of `factors` (by default the confidences) along its path."""
+        factors = self.confidence if factors is None else factors
         products = np.ones(len(self.ids))
-        for node, (parent, chance) in enumerate(zip(self.parents, chances, strict=True)):
-            products[node] = chance * (products[parent] if parent >= 0 else 1.0)
+        for node, (parent, factor) in enumerate(zip(self.parents, factors, strict=True)):
+            products[node] = factor * (products[parent] if parent >= 0 else 1.0)
         return products
 
     def mass(self, noise: bool = True) -> np.ndarray:

@@ -139,7 +139,7 @@ def _measure(
     backend: str,
     progress: Callable[[str], None],
 ) -> Timings:
-    chance = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
     sequence = model.open()
     prefix = prefixes[0]
 
@@ -172,8 +172,8 @@ def _measure(
             if ngrams is not None:
                 runs[f"superposed {name} k={k} with n-grams"] = partial(superposed, k, forks, r, ngrams)
         if k > 1:
-            runs[f"sampled in one batch k={k}"] = lambda k=k: sampled(sequence, prefix, k, chance)
-            runs[f"sampled in a row k={k}"] = lambda k=k: [sampled(sequence, prefix, 1, chance) for _ in range(k)]
+            runs[f"sampled in one batch k={k}"] = lambda k=k: sampled(sequence, prefix, k, rng)
+            runs[f"sampled in a row k={k}"] = lambda k=k: [sampled(sequence, prefix, 1, rng) for _ in range(k)]
     try:
         return interleaved(runs, rounds, ready)
     finally:
@@ -189,20 +189,20 @@ def greedy(sequence: Sequence, prefix: list[int]) -> list[int]:
     return ids
 
 
-def sampled(sequence: Sequence, prefix: list[int], k: int, chance: torch.Generator) -> list[list[int]]:
+def sampled(sequence: Sequence, prefix: list[int], k: int, rng: torch.Generator) -> list[list[int]]:
     """k sampled continuations, one row each in every pass; they share the cached prefix."""
     logits = sequence.sync(prefix).expand(k, -1)  # (k, V)
     forks = [sequence.fork() for _ in range(k)]
-    drawn = [_draw(logits, chance)]
+    drawn = [_draw(logits, rng)]
     while len(drawn) < LENGTH:
         rows = [Row(fork, [token]) for fork, token in zip(forks, drawn[-1], strict=True)]
-        drawn.append(_draw(torch.stack(sequence.model.forward(rows)), chance))
+        drawn.append(_draw(torch.stack(sequence.model.forward(rows)), rng))
     for fork in forks:
         fork.close()
     return [list(ids) for ids in zip(*drawn, strict=True)]
 
 
-def _draw(logits: Tensor, chance: torch.Generator) -> list[int]:
+def _draw(logits: Tensor, rng: torch.Generator) -> list[int]:
     """Samples one token per row of (k, V) from its most probable tokens."""
     best, ids = logits.topk(SHORTLIST)
-    return ids.gather(1, best.softmax(1).multinomial(1, generator=chance)).flatten().tolist()
+    return ids.gather(1, best.softmax(1).multinomial(1, generator=rng)).flatten().tolist()

@@ -52,16 +52,16 @@ class Answered:
 def trace(number: int, text: str) -> Iterator[tuple[float, str]]:
     """Yields the keys of an editor: the seconds before each, and the text before the caret. The same for the same
     number."""
-    chance = random.Random(number)
-    at = chance.randrange(CONTEXT, max(len(text) - 4000, CONTEXT + 1))
+    rng = random.Random(number)
+    at = rng.randrange(CONTEXT, max(len(text) - 4000, CONTEXT + 1))
     start = at - CONTEXT
-    pause = chance.uniform(*REST)
+    pause = rng.uniform(*REST)
     while at < len(text):
-        for _ in range(chance.randint(*KEYS)):
+        for _ in range(rng.randint(*KEYS)):
             at += 1
             yield pause, text[start:at]
-            pause = chance.lognormvariate(0, SPREAD) / RATE
-        pause = chance.uniform(*REST)
+            pause = rng.lognormvariate(0, SPREAD) / RATE
+        pause = rng.uniform(*REST)
 
 
 class Editor:

@@ -24,7 +24,7 @@ import typer
 from torch import Tensor
 from torch._inductor import config as inductor
 
-from core.drafting.candidates import likeliest
+from core.drafting.candidates import top_indices
 from core.errors import BackendUnavailable
 from core.models import hf
 from core.models.base import Row
@@ -81,7 +81,7 @@ def measure(options: GpuOptions, progress: Progress) -> Report:
     bandwidth = _bandwidth(device, 2**26 if options.tiny else 2**30)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     report.rows.append({"model": "", "what": f"copy bandwidth of {name}, GB/s", "value": bandwidth / 1e9})
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for shape, config in shapes.items():
         if config is None:
             _default_model(report, bandwidth, options, progress)
@@ -92,7 +92,7 @@ def measure(options: GpuOptions, progress: Progress) -> Report:
         except torch.OutOfMemoryError:
             report.rows.append({"model": shape, "what": "does not fit the memory of this device"})
             continue
-        prefixes = [chance.integers(0, model.vocab_size, PREFIX).tolist() for _ in range(ROUNDS + 1)]
+        prefixes = [rng.integers(0, model.vocab_size, PREFIX).tolist() for _ in range(ROUNDS + 1)]
         _one_model(report, model, bandwidth, prefixes, None, options, progress)
         del model
         torch.cuda.empty_cache()
@@ -163,7 +163,7 @@ def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, floa
 
         def run(k: int = k) -> None:
             mixed = mixed_embedding(static, prefix[:k], np.full(k, 1 / k))
-            likeliest(static.forward([Row(sequence, mixed)])[0].numpy(), 3 * k)
+            top_indices(static.forward([Row(sequence, mixed)])[0].numpy(), 3 * k)
             sequence.rewind(len(prefix))
 
         runs[str(k)] = run
@@ -297,9 +297,9 @@ def _ngrams(
 def _users(report: Report, model: TorchModel, options: GpuOptions) -> None:
     """Measures B users who press a key at the same time, in texts of different lengths, captured. Each waits for the
     whole batch."""
-    chance = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     for users in USERS[:3] if options.tiny else USERS:
-        prefixes = [chance.integers(0, model.vocab_size, PREFIX + 7 * i % 64).tolist() for i in range(users)]
+        prefixes = [rng.integers(0, model.vocab_size, PREFIX + 7 * i % 64).tolist() for i in range(users)]
         waits: list[float] = []
         try:
             static = StaticModel(model, lines=users, capacity=128, check=False)

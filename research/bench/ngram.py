@@ -95,7 +95,7 @@ def build(options: NgramBenchOptions, path: Path) -> tuple[float, float, int]:
 def questions(store: NgramStore, rounds: int, seed: int = 0) -> list[tuple[list[list[int]], list[list[int]]]]:
     """Returns for each round DRAFTS contexts, and CANDIDATES for each. Half of the contexts are stored ones, with one
     candidate that followed them; in the others the tokens are shuffled. Candidates are sampled by their frequency."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     longest = [ids for ids, count, _ in store.ngrams() if len(ids) == store.orders[-1] and count]
     single = [(ids[0], count) for ids, count, _ in store.ngrams() if len(ids) == 1]
     tokens, weights = zip(*single, strict=True)
@@ -103,11 +103,11 @@ def questions(store: NgramStore, rounds: int, seed: int = 0) -> list[tuple[list[
     for _ in range(rounds):
         contexts, candidates = [], []
         for draft in range(DRAFTS):
-            *context, last = chance.choice(longest)
+            *context, last = rng.choice(longest)
             if draft % 2:
-                chance.shuffle(context)
+                rng.shuffle(context)
             contexts.append(context)
-            candidates.append([last, *chance.choices(tokens, weights, k=CANDIDATES - 1)])
+            candidates.append([last, *rng.choices(tokens, weights, k=CANDIDATES - 1)])
         pairs.append((contexts, candidates))
     return pairs
 

@@ -66,8 +66,8 @@ def _after(model: LanguageModel, prefix: list[int]) -> Tensor:
 
 
 def _rules(report: Report, real: Tensor, vocabulary: int, batch: int) -> None:
-    chance = torch.Generator().manual_seed(vocabulary)
-    logits = torch.randn(batch, vocabulary, generator=chance) * 2.5
+    rng = torch.Generator().manual_seed(vocabulary)
+    logits = torch.randn(batch, vocabulary, generator=rng) * 2.5
     if real.shape[1] == vocabulary:
         logits = real[:batch]
     ids = torch.zeros(batch, 1, dtype=torch.int64)

@@ -40,7 +40,7 @@ CLIENTS = (1, 4, 16, 64)
 SECONDS = 20.0
 WARM = 3.0  # seconds of typing that are not measured
 N, TOKENS = 3, 10
-JUDGED = 16  # clients of the target
+TARGET_CLIENTS = 16  # clients of the target
 NEEDED = ("pydantic_settings", "sse_starlette", "starlette_context")  # of the peer's server
 MISSING = 'not installed: pip install "llama-cpp-python[server]"'
 VLLM_STARTS = 900.0  # seconds; it compiles its code at the first start
@@ -97,10 +97,10 @@ def measure(options: ServeOptions, progress: Progress) -> Report:
                 report.rows.append(row)
                 goodput[server.name, clients] = number_in(row, "goodput_per_s")
     for peer in servers[1:]:
-        if (ours.name, JUDGED) in goodput:
+        if (ours.name, TARGET_CLIENTS) in goodput:
             least = 1 / seconds  # the goodput of one key in the whole run, if the peer has none in time
-            ratio = goodput[ours.name, JUDGED] / max(goodput[peer.name, JUDGED], least)
-            report.target(f"goodput at {JUDGED} clients / that of {peer.name}", ratio, ">= 5")
+            ratio = goodput[ours.name, TARGET_CLIENTS] / max(goodput[peer.name, TARGET_CLIENTS], least)
+            report.target(f"goodput at {TARGET_CLIENTS} clients / that of {peer.name}", ratio, ">= 5")
     return report
 
 

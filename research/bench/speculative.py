@@ -226,7 +226,7 @@ def measure(options: SpeculativeOptions, progress: Progress) -> Report:
     else:
         _run(model, curve, by_kind, compared, progress)
         report.rows += table(list(by_kind), compared)
-        _judge(report, by_kind, compared)
+        _add_targets(report, by_kind, compared)
     report.rows += costs(curve)
     model.close()
     return report
@@ -293,7 +293,7 @@ def by_the_model(model: LanguageModel, prompt: list[int], tokens: list[Token], t
         return logprobs(sequence, prompt, [token.id for token in tokens])
 
 
-def _judge(report: Report, by_kind: dict[str, list[list[int]]], compared: Sequence[SpeculativeMethod]) -> None:
+def _add_targets(report: Report, by_kind: dict[str, list[list[int]]], compared: Sequence[SpeculativeMethod]) -> None:
     for method in compared[1:]:
         if method.name == WHOLE:
             continue  # this method ignores its cost by design

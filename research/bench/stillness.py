@@ -109,8 +109,8 @@ def summary(seen: dict[tuple[str, float], list[list[dict[str, Any]]]]) -> Report
                 what = f"newly shown rows per 100 keys, {SETTINGS[setting]}, {key_ms:g} ms a key"
                 report.target(what, row["new_rows"], f"<= {MOST_NEW}")
             continue
-        judged = [state for run in runs for state in run if state["worth"] is not None]
-        row["all_rows"] = share(judged, lambda state: state["shown"] >= state["worth"])
+        rated = [state for run in runs for state in run if state["worth"] is not None]
+        row["all_rows"] = share(rated, lambda state: state["shown"] >= state["worth"])
         for part in PARTS:
             row[f"{part}_vanished"] = sum(vanished(part, earlier, later) for earlier, later in steps(runs))
         for place in PLACES:

@@ -129,7 +129,7 @@ class Typist:
     def __init__(self, number: int, server: Server, text: str, habits: Habits, outcomes: Outcomes) -> None:
         self.number, self.habits = number, habits
         self._server, self._text, self._outcomes = server, text, outcomes
-        self._chance = random.Random(number)
+        self._rng = random.Random(number)
         self._answers: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._waiting_since: float | None = None
         outcomes.waits[number] = []
@@ -138,16 +138,16 @@ class Typist:
         """Types for so many seconds, or so many keys."""
         end, left = time.perf_counter() + seconds, keys
         while time.perf_counter() < end and left != 0:
-            stay = self._chance.uniform(*STAY) if self.habits.restless else seconds
+            stay = self._rng.uniform(*STAY) if self.habits.restless else seconds
             left = await self._in_one_tab(min(end, time.perf_counter() + stay), left)
 
     async def _in_one_tab(self, end: float, left: int | None) -> int | None:
         tab, n = secrets.token_hex(12), 0
-        at = self._chance.randrange(CONTEXT, max(len(self._text) - 4000, CONTEXT + 1))
+        at = self._rng.randrange(CONTEXT, max(len(self._text) - 4000, CONTEXT + 1))
         start, self._waiting_since = at - CONTEXT, None
         newest: list[int] = [0]
         while time.perf_counter() < end and left != 0:
-            burst = self._chance.randint(*KEYS)
+            burst = self._rng.randint(*KEYS)
             began = time.perf_counter()
             for key in range(burst if left is None else min(burst, left)):
                 await asyncio.sleep(max(began + key / RATE - time.perf_counter(), 0))
@@ -162,7 +162,7 @@ class Typist:
                 self._answers[task] = None
                 task.add_done_callback(lambda task: self._answers.pop(task, None))
                 left = None if left is None else left - 1
-            await asyncio.sleep(self._chance.uniform(*REST))
+            await asyncio.sleep(self._rng.uniform(*REST))
         if left == 0 and not self.habits.restless:  # let the last drafts complete
             await asyncio.gather(*self._answers)
         for answer in list(self._answers):
@@ -238,17 +238,17 @@ FOREIGN: list[tuple[str, dict[str, str], bytes]] = [
 
 async def foreign(server: Server, seconds: float, outcomes: Outcomes, every: float = 0.2) -> None:
     """Sends requests that must be refused, and requests that break off in the middle."""
-    end, chance, address = time.perf_counter() + seconds, random.Random(0), urlsplit(server.url)
+    end, rng, address = time.perf_counter() + seconds, random.Random(0), urlsplit(server.url)
     while time.perf_counter() < end:
         await asyncio.sleep(every)
         try:
-            if chance.random() < 0.2:
+            if rng.random() < 0.2:
                 _, writer = await asyncio.open_connection(address.hostname, address.port)
-                writer.write(b"POST /api/drafts HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"[: chance.randint(1, 60)])
+                writer.write(b"POST /api/drafts HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"[: rng.randint(1, 60)])
                 await asyncio.sleep(every)
                 writer.close()
                 continue
-            path, headers, body = chance.choice(FOREIGN)
+            path, headers, body = rng.choice(FOREIGN)
             async with asyncio.timeout(PATIENCE):
                 status, lines, writer = await server.post(path, body, **headers)
                 async for _ in lines:

@@ -139,12 +139,12 @@ def measure(options: AdapterOptions, progress: Progress) -> Report:
                 way = Way("as shipped", DraftSettings(k=TYPED_K, ngrams=name != MODEL))
                 of[name].saved = [typed(typist, passage, way).saved for passage in written]
         times = timed_passes(model, lambda on: model.adapt([(adapter, 1.0)] if on else []))
-        report = judged(results, outcome, floor, times)
+        report = report_of(results, outcome, floor, times)
     model.close()
     return report
 
 
-def judged(
+def report_of(
     results: Mapping[str, Tested], outcome: Outcome, floor: float, times: tuple[list[float], list[float]]
 ) -> Report:
     """

@@ -7,8 +7,15 @@ questions whose most frequent answer is correct (majority@N); `difference` is in
 temperature, by the same questions. `_ci` is half of the 95 % confidence interval over questions. The rows `n = …` are
 the map of n × T of Top-nσ's Figure 5; `greedy` is the deterministic peer.
 
-With `--exact` no answer is sampled: `exact_match` is the mean probability of a right answer (`research.chances`), so
-only the choice of the questions is left to chance. There is no majority then.
+With `--select-at both` every rule also selects at T = 1, before the temperature; these rows end in "first". Top-k 20 is
+among the rules, which is indifferent to the order, as is Top-nσ.
+
+`--matched` gives rules with a parameter that keeps more or fewer tokens the one with which they have as much variety as
+Top-nσ: the same mean entropy, in nats, after the rule and the temperature, at places of the app's own text. Then a
+difference is the rule's and not its setting's.
+
+With `--exact` no answer is sampled: `exact_match` is the mean probability of a right answer
+(`research.exact_answers`), so only the choice of the questions is left to chance. There is no majority then.
 """
 
 from __future__ import annotations
@@ -17,23 +24,26 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
+import torch
 import typer
 
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.controls import PRESETS
 from core.errors import InputError
 from core.modes.start import draft
-from core.options import Value
-from research.chances import of_right
-from research.chances import read as read_answers
+from core.options import SelectAt, Value
+from core.samplers.base import Rule
 from research.evals.templated import KINDS, questions
+from research.exact_answers import p_right
+from research.exact_answers import read as read_answers
 from research.options import BackendOptions, PlotOptions, QuestionOptions, Rules, Temperatures, amount, chosen, numbers
 from research.plots import heat_map, lines, page, series
 from research.questions import Question, read
 from research.report import Progress, Report, ReportRow, number_in, one_thread, text_in
 from research.scores import half_interval
+from training.texts import load, prefixes
 
 QUESTIONS = 16  # per kind
 N = 8
@@ -42,20 +52,37 @@ CONTINUED, REPLY = 16, 256  # the same for a file: of a continuation, of a reply
 TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 SIGMAS = (0.3, 0.5, 0.8, 1.3, 2.0, 3.0)  # n of Top-nσ, beside its default
 PEER = "top-n-sigma"
+# The parameter of a rule that is matched to Top-nσ's variety; a value that keeps few tokens, and one that keeps many
+TUNED = {"top-p": ("top_p", 0.0, 1.0), "min-p": ("min_p", 1.0, 0.0), "top-h": ("alpha", 0.01, 1.0),
+         "top-w": ("beta", 2.2, 10.0), "eta": ("epsilon", 0.1, 1e-5), "typical": ("mass", 0.01, 1.0)}  # fmt: skip
+PLACES = 64
+BISECTIONS = 12
 NEVER = frozenset[int]()  # no token ends an answer
 
 
-Setting = tuple[str, dict[str, Value]]  # a rule and its values
+Setting = tuple[str, dict[str, Value], SelectAt]  # a rule, its values, and where it selects
+FIRST = " first"  # after the name of a rule that selects before the temperature
 
 
-def settings() -> dict[str, Setting]:
-    """Rules by the names in the table: the rule's name and its values."""
+def settings(orders: Sequence[SelectAt] = ("temperature",)) -> dict[str, Setting]:
+    """Rules by the names in the table: the rule's name and its values. A rule that is indifferent to the order has one
+    row."""
     paper = next(preset for preset in PRESETS if preset.name == "Top-W, the paper's")
-    by_name: dict[str, Setting] = {name: (name, {}) for name in ("none", "top-p", "min-p", "top-h")}
-    by_name |= {PEER: (PEER, {}), "top-w": ("top-w", {}), "top-w (the paper's)": ("top-w", dict(paper.values))}
+    plain: dict[str, tuple[str, dict[str, Value]]] = {name: (name, {}) for name in ("none", "top-p", "min-p", "top-h")}
+    plain |= {PEER: (PEER, {}), "top-w": ("top-w", {}), "top-w (the paper's)": ("top-w", dict(paper.values))}
+    if "1" in orders:
+        plain |= {"p-less": ("p-less", {}), "top-k 20": ("top-k", {"top_k": 20})}
+        plain["top-p .744"] = ("top-p", {"top_p": 0.744})  # keeps as many tokens as top-nσ at T = 1, in the median
     for n in SIGMAS:
-        by_name[f"n = {n:g}"] = ("top-n-sigma", {"n": n})
-    return by_name
+        plain[f"n = {n:g}"] = ("top-n-sigma", {"n": n})
+    both: dict[tuple[str, SelectAt], Setting] = {
+        (name, order): (*setting, order) for name, setting in plain.items() for order in orders
+    }
+    return {
+        name + (FIRST if order == "1" else ""): setting
+        for (name, order), setting in both.items()
+        if order == orders[0] or setting[0] not in ("none", "top-n-sigma", "top-k")
+    }
 
 
 @dataclass(frozen=True)
@@ -72,14 +99,25 @@ class AnswersOptions(PlotOptions, BackendOptions, QuestionOptions):
     ] = False
     rules: Rules = None
     temperatures: Temperatures = None
+    select_at: Annotated[
+        Literal["temperature", "1", "both"],
+        typer.Option(help="Let rules select at the temperature, at 1, or show both.", metavar="temperature|1|both"),
+    ] = "temperature"
+
+    matched: Annotated[
+        bool, typer.Option("--matched", help="Compare rules at as much variety as Top-nσ, where they select first.")
+    ] = False
 
     def __post_init__(self) -> None:
+        if self.matched and not self.exact:
+            raise InputError("--matched compares probabilities; add --exact.")
         if self.exact and (self.votes is not None or self.length is not None):
             raise InputError("--votes and --length change nothing with --exact, which samples no answer; omit them.")
 
 
 def measure(options: AnswersOptions, progress: Progress) -> Report:
-    rules = chosen("rules", options.rules, settings())
+    orders: tuple[SelectAt, ...] = get_args(SelectAt) if options.select_at == "both" else (options.select_at,)
+    rules = chosen("rules", options.rules, settings(orders))
     temperatures = numbers("temperatures", options.temperatures, 0.05, 10) or TEMPERATURES
     asked = (
         read(options.text, options.repetitions)
@@ -95,7 +133,9 @@ def measure(options: AnswersOptions, progress: Progress) -> Report:
     model, report, votes = autocomplete.model, Report("eval answers"), options.votes or N
     if options.exact:
         for kind, of_kind in asked.items():
-            report.rows += _exact(autocomplete, kind, of_kind, rules, temperatures, progress)
+            for temperature in temperatures:
+                of_rules = matched(autocomplete, temperature, progress) if options.matched else rules
+                report.rows += _exact(autocomplete, kind, of_kind, of_rules, [temperature], progress)
         model.close()
         return report
     sequence = model.open()
@@ -114,9 +154,9 @@ def measure(options: AnswersOptions, progress: Progress) -> Report:
         report.rows.append(row(kind, "greedy", 0.0, of_kind, greedy))
         for temperature in temperatures:
             given: dict[str, list[list[str]]] = {}
-            for name, (rule, values) in rules.items():
+            for name, setting in rules.items():
                 progress(f"{kind}: {name}, T = {temperature:g}")
-                sampler = autocomplete.sampler(rule, values, temperature)
+                sampler = _sampler(autocomplete, setting, temperature)
                 given[name] = [
                     answers(q, ids, "sampled", votes, rule=sampler, seed=i) for i, (q, ids) in enumerate(sample)
                 ]
@@ -140,15 +180,42 @@ def _exact(
     progress(f"{kind}: reading the questions")
     with one_thread():
         answers = read_answers(autocomplete.model, sample)
-        greedy = of_right(answers, autocomplete.sampler("greedy"))
+        greedy = p_right(answers, autocomplete.sampler("greedy"))
         yield about(kind, "greedy", 0.0, sample) | compared(greedy)
         for temperature in temperatures:
             right: dict[str, list[float]] = {}
-            for name, (rule, values) in rules.items():
+            for name, setting in rules.items():
                 progress(f"{kind}: {name}, T = {temperature:g}")
-                right[name] = of_right(answers, autocomplete.sampler(rule, values, temperature))
-            for name, chances in right.items():
-                yield about(kind, name, temperature, sample) | compared(chances, right.get(PEER))
+                right[name] = p_right(answers, _sampler(autocomplete, setting, temperature))
+            for name, of_rule in right.items():
+                yield about(kind, name, temperature, sample) | compared(of_rule, right.get(PEER))
+
+
+def matched(autocomplete: Autocomplete, temperature: float, progress: Progress) -> dict[str, Setting]:
+    """Top-nσ, and rules that select first with the parameter that gives them its variety."""
+    tokenizer, sequence = autocomplete.model.tokenizer, autocomplete.model.open()
+    places = torch.stack([sequence.sync(ids) for ids in prefixes(tokenizer, load(), PLACES)])
+    sequence.close()
+
+    def variety(setting: Setting) -> float:
+        q = _sampler(autocomplete, setting, temperature)(None, places).double().log_softmax(1)
+        return float(-torch.where(q.isfinite(), q.exp() * q, 0).sum(1).mean())
+
+    found: dict[str, Setting] = {PEER: (PEER, {}, "1"), "p-less": ("p-less", {}, "1")}
+    wanted = variety(found[PEER])
+    for rule, (name, few, many) in TUNED.items():
+        progress(f"{rule}: its variety at T = {temperature:g}")
+        low, high = few, many
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if variety((rule, {name: middle}, "1")) < wanted else (low, middle)
+        found[f"{rule}, {name} = {low:.3g}"] = (rule, {name: low}, "1")
+    return found
+
+
+def _sampler(autocomplete: Autocomplete, setting: Setting, temperature: float) -> Rule:
+    rule, values, select_at = setting
+    return autocomplete.sampler(rule, values, temperature, select_at)
 
 
 def row(

@@ -84,7 +84,7 @@ def measure(options: ArcRiskOptions, progress: Progress) -> Report:
                 about: ReportRow = {"T": temperature, "method": name, "prompts": kind, "drafter": drafter.name}
                 report.rows.append(about | row(compared[name].calibration, texts))
                 if name == ARC:
-                    judge(report, f"T = {temperature:g}, {kind}", report.rows[-1])
+                    add_targets(report, f"T = {temperature:g}, {kind}", report.rows[-1])
     drafter.close()
     model.close()
     return report
@@ -109,7 +109,7 @@ def _how(drafter: Drafter, seed: int, temperature: float) -> dict[str, Any]:
     return {"length": LENGTH, "seed": seed, "temperature": temperature, "tree_size": drafter.most}
 
 
-def judge(report: Report, which: str, figures: ReportRow) -> None:
+def add_targets(report: Report, which: str, figures: ReportRow) -> None:
     """Adds the targets of our own constants, the tokens that can fail first."""
     report.target(f"{which}: JS <= U_min / not the most probable", number_in(figures, "covered"), ">= 0.95")
     report.target(f"{which}: JS <= U_min / accepted", number_in(figures, "all covered"), ">= 0.95")

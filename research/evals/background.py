@@ -53,19 +53,19 @@ def measure(options: BackgroundOptions, progress: Progress) -> Report:
 def turns(by_kind: dict[str, list[str]], count: int) -> list[tuple[list[str], str]]:
     """Returns up to `count` turns, one of each conversation, each with those before it. Raises InputError if no
     conversation has enough of them."""
-    chance, chosen = random.Random(0), list[tuple[list[str], str]]()
+    rng, chosen = random.Random(0), list[tuple[list[str], str]]()
     for document in (document for documents in by_kind.values() for document in documents):
         lines = [line.strip() for line in document.splitlines() if line.strip()]
         fit = [n for n in range(max(TURNS), len(lines)) if SHORTEST <= len(lines[n]) <= LONGEST]
         if fit:
-            n = chance.choice(fit)
+            n = rng.choice(fit)
             chosen.append((lines[:n], lines[n]))
     if not chosen:
         raise InputError(
             f"No conversation has more than {max(TURNS)} turns, one in each line, of {SHORTEST} to {LONGEST} "
             "characters; give --text with some."
         )
-    return chance.sample(chosen, min(count, len(chosen)))
+    return rng.sample(chosen, min(count, len(chosen)))
 
 
 def ln_probabilities(model: LanguageModel, background: str, turn: str) -> list[float]:

@@ -37,7 +37,7 @@ from research.places import texts
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval
 
-JUDGED_K = 3
+TARGET_K = 3
 LAST = 4  # lines that show what belongs to the beginning of a line
 LEAST_OF_INSIDE = 0.75
 MOST_ODD = 0.01
@@ -87,8 +87,8 @@ def measure(options: BeginningsOptions, progress: Progress) -> Report:
         for place in counted(places, f"k={k}, place", progress):
             by_kind.setdefault(place.kind, []).append(begun(autocomplete, place, way))
         report.rows += rows(k, by_kind)
-        if k == JUDGED_K:
-            judge(report, by_kind)
+        if k == TARGET_K:
+            add_targets(report, by_kind)
     autocomplete.model.close()
     return report
 
@@ -190,13 +190,13 @@ def share_of_drafts(places: Sequence[Begun], of_them: Sequence[int]) -> tuple[fl
     return share, half_interval(beyond) / fmean(shown)
 
 
-def judge(report: Report, by_kind: dict[str, list[Begun]]) -> None:
-    """Adds the targets, for JUDGED_K drafts. Without places of both kinds, keys are not judged."""
+def add_targets(report: Report, by_kind: dict[str, list[Begun]]) -> None:
+    """Adds the targets, for TARGET_K drafts. Without places of both kinds, keys have no target."""
     saved = {kind: [place.saved for place in places] for kind, places in by_kind.items()}
     if {PARAGRAPH, INSIDE} <= saved.keys():
         ratio, _ = ratio_of_means(saved[PARAGRAPH], saved[INSIDE])
-        name = f"keys saved over six words, k={JUDGED_K}: a paragraph's first / inside paragraphs"
+        name = f"keys saved over six words, k={TARGET_K}: a paragraph's first / inside paragraphs"
         report.target(name, ratio, f">= {LEAST_OF_INSIDE}")
     places = [place for kind, of_kind in by_kind.items() if kind != INSIDE for place in of_kind]
     odd, _ = share_of_drafts(places, [place.odd for place in places])
-    report.target(f"odd starts, k={JUDGED_K}, of all beginnings' drafts", odd, f"<= {MOST_ODD}")
+    report.target(f"odd starts, k={TARGET_K}, of all beginnings' drafts", odd, f"<= {MOST_ODD}")

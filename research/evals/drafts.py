@@ -5,7 +5,7 @@ At the first places of each kind all drafts are completed, which gives the times
 the best draft by the model alone (Superposed Decoding, Figures 9 to 11 by --k, --context and --length). "as shipped"
 ends drafts early, which lowers their perplexity; "forks=N" with the app's N is the same at full length. At the others a
 method stops when further tokens cannot change the figures on matching, which takes a sixth of the time. With --rules
-only these methods draft, and neither targets nor places inside words are judged.
+only these methods draft, and there are neither targets nor places inside words.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from training import texts as text
 from training.texts import words as places_of
 
 # Drawn by perplexity against k: the paper's peers, its method, and ours
-JUDGED = {(NUCLEUS_OF_TOP_K, "no"), ("beam", "no"), *((name, "yes") for name in (*PAPERS, AS_SHIPPED))}
+PLOTTED = {(NUCLEUS_OF_TOP_K, "no"), ("beam", "no"), *((name, "yes") for name in (*PAPERS, AS_SHIPPED))}
 Results = dict[tuple[str, bool, int], list[Score]]  # method, with n-grams, k
 
 
@@ -89,7 +89,7 @@ def measure(options: DraftsEvalOptions, progress: Progress) -> Report:
             for each in ks if method.single else (k,):  # a single draft is compared for every k
                 results.setdefault((method.name, method.ngrams, each), []).append(score)
     sequence.close()
-    report = judged(results)
+    report = report_of(results)
     if (options.context, length) != (PREFIX, LENGTH):
         report.targets = []  # they are for the default lengths
     if options.rules is None:
@@ -146,7 +146,7 @@ def telling(method: NamedMethod, after: list[int]) -> Wanted:
     return lambda drafts: any(draft == after[: len(draft)] for draft in drafts)
 
 
-def judged(results: Results) -> Report:
+def report_of(results: Results) -> Report:
     """Rows for every kind of text and all together, and the targets over all."""
     report = Report("eval drafts")
     kinds = sorted({score.kind for scores in results.values() for score in scores})
@@ -200,7 +200,7 @@ def plots(report: Report) -> str:
         charts.append(scatter(f"Tokens that match, best of {k:g} drafts", "ms for the drafts", groups))
     if len({row["k"] for row in timed}) > 2:
         compared = [
-            row for row in timed if row["kind"] == timed[-1]["kind"] and (row["method"], row["ngrams"]) in JUDGED
+            row for row in timed if row["kind"] == timed[-1]["kind"] and (row["method"], row["ngrams"]) in PLOTTED
         ]
         charts.append(lines("Perplexity of the best of k drafts", "k", series(compared, "method", "k", "perplexity")))
     return page(charts)

@@ -169,7 +169,7 @@ def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int, k
 
 def most_probable(paths: Sequence[RowPath]) -> tuple[str, float]:
     """Returns the most probable cut of all rows, the longest of several, and its probability; ("", 0) without cuts."""
-    cuts = [(cut.logprob, cut.end, path.text[: cut.end]) for path in paths for cut in path.cuts]
+    cuts = [(cut.log_chance, cut.end, path.text[: cut.end]) for path in paths for cut in path.cuts]
     logprob, _, text = max(cuts, default=(-math.inf, 0, ""))
     return text, math.exp(logprob)
 

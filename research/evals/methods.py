@@ -136,7 +136,7 @@ def _in_mode(mode: str, options: dict[str, Any], single: bool = False) -> Method
 def nucleus(rule: Interpolation | None) -> Method:
     """Returns a method with k sequences in one batch, which samples each token from the most probable ones with total
     probability NUCLEUS, at most SHORTLIST of them."""
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
 
     def draw(logits: list[Tensor], mixed: Interpolation | None, prefix: list[int], drafts: list[list[int]]) -> None:
         for row, ids in zip(logits, drafts, strict=True):
@@ -148,7 +148,7 @@ def nucleus(rule: Interpolation | None) -> Method:
             order = np.argsort(-p)
             p = p[order]
             kept = p[: int(np.searchsorted(np.cumsum(p), NUCLEUS * max(p.sum(), 1.0))) + 1]
-            ids.append(int(tokens[order[chance.choice(len(kept), p=kept / kept.sum())]]))
+            ids.append(int(tokens[order[rng.choice(len(kept), p=kept / kept.sum())]]))
 
     def drafted(sequence: Sequence, prefix: list[int], k: int, length: int, wanted: Wanted = always) -> list[list[int]]:
         drafts: list[list[int]] = [[] for _ in range(k)]

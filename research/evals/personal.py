@@ -52,10 +52,10 @@ def measure(options: PersonalOptions, progress: Progress) -> Report:
             for name, rule in rules.items():
                 results[name].append(drafted(model, place, rule))
     model.close()
-    return judged(results)
+    return report_of(results)
 
 
-def judged(results: dict[str, list[Score]]) -> Report:
+def report_of(results: dict[str, list[Score]]) -> Report:
     report = Report("eval personal")
     for name, scores in results.items():
         report.rows.append({"stores": name, **summary(scores, EXACT)})

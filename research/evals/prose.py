@@ -123,7 +123,7 @@ def measure(options: ProseOptions, progress: Progress) -> Report:
         results[name] = pair
         if path:
             write_results(path, identity, results)
-    report = judged({name: results[name] for name in plan})
+    report = report_of({name: results[name] for name in plan})
     before, after = timed_passes(model, lambda on: model.adapt([(adapter, 1.0)] if on else []))
     ratio = median(slow / fast for fast, slow in zip(before, after, strict=True))
     report.target("one pass with the adapter / without", ratio, f"<= {MOST_SLOWER}")
@@ -218,7 +218,7 @@ def of_drafts(autocomplete: Autocomplete, faults: Mapping[str, Fault], before: s
     return {name: 100 * fmean(fault(draft.text, before) for draft in drafts) for name, fault in faults.items()}
 
 
-def judged(results: Mapping[str, Sequence[Mapping[str, float]]]) -> Report:
+def report_of(results: Mapping[str, Sequence[Mapping[str, float]]]) -> Report:
     """Makes a row for each figure of each kind of text and of all. `gain_ci` is half of the 95 % confidence interval of
     the paired difference."""
     report = Report("eval prose")

@@ -94,11 +94,11 @@ def measure(options: SamplersEvalOptions, progress: Progress) -> Report:
         sequence.close()
     autocomplete.model.close()
     if options.matched is None:
-        _judge(report)
+        _add_targets(report)
     return report
 
 
-def _judge(report: Report) -> None:
+def _add_targets(report: Report) -> None:
     for name in ("top-n-sigma", "top-w (the paper's)", "top-w (ours)", "top-p", "min-p"):
         prefix = {row["T"]: number_in(row, "prefix") for row in report.rows if row["rule"] == name}
         if {1.0, 3.0} <= prefix.keys():
@@ -130,11 +130,11 @@ def expected(
         cropped = rule(None, logits)
     kept = cropped > -torch.inf
     q = cropped.softmax(1)  # (n, V)
-    chance = q[torch.arange(len(written)), torch.tensor(written)].double().numpy()
+    p_written = q[torch.arange(len(written)), torch.tensor(written)].double().numpy()
     surprise = -(q * logits.log_softmax(1)).sum(1)
-    paths = np.array([np.cumprod(chance[n : n + LENGTH]) for n in range(len(written) - LENGTH + 1)])
+    paths = np.array([np.cumprod(p_written[n : n + LENGTH]) for n in range(len(written) - LENGTH + 1)])
     return {
-        "match_1_percent": 100 * float(np.mean(1 - (1 - chance) ** DRAWS)),
+        "match_1_percent": 100 * float(np.mean(1 - (1 - p_written) ** DRAWS)),
         "prefix": float((1 - (1 - paths) ** DRAWS).sum(1).mean()),
         "different": float((1 - (1 - q) ** DRAWS).sum(1).mean()),
         "surprise": float(surprise.mean()),

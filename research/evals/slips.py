@@ -72,7 +72,7 @@ def measure(autocomplete: Autocomplete, chosen: Sequence[Passage], rate: float, 
 
 
 def written(
-    autocomplete: Autocomplete, passage: Passage, rate: float, corrects: bool, chance: random.Random
+    autocomplete: Autocomplete, passage: Passage, rate: float, corrects: bool, rng: random.Random
 ) -> SlippedPassage:
     """Writes a passage with a slip at this share of its letters."""
     session, result = autocomplete.open(), SlippedPassage(len(passage.rest))
@@ -81,14 +81,8 @@ def written(
         drafts = _drafts(session, text[:at], rows, corrects)
         result.places, result.wronged = result.places + 1, result.wronged + any(d.replace for d in drafts)
         end = max(at + 1, _reached(drafts, text[:at], text))
-        if (
-            end == at + 1
-            and text[at].islower()
-            and text[at].isascii()
-            and chance.random() < rate
-            and at + 2 < len(text)
-        ):
-            end = _after_slip(session, text, at, corrects, chance, result)
+        if end == at + 1 and text[at].islower() and text[at].isascii() and rng.random() < rate and at + 2 < len(text):
+            end = _after_slip(session, text, at, corrects, rng, result)
             rows = []
         else:
             taken = text[at:end]
@@ -100,10 +94,10 @@ def written(
 
 
 def _after_slip(
-    session: Session, text: str, at: int, corrects: bool, chance: random.Random, result: SlippedPassage
+    session: Session, text: str, at: int, corrects: bool, rng: random.Random, result: SlippedPassage
 ) -> int:
     """Writes wrong letters at a place, and what follows until they are corrected. Returns the place then."""
-    wrong, meant = slip(text[at : at + 2], chance)
+    wrong, meant = slip(text[at : at + 2], rng)
     right = at + meant  # the place that the typist believes to have reached
     result.keys += len(wrong)
     for _ in range(NOTICED + 1):
@@ -117,16 +111,16 @@ def _after_slip(
     return at + 1
 
 
-def slip(letters: str, chance: random.Random) -> tuple[str, int]:
+def slip(letters: str, rng: random.Random) -> tuple[str, int]:
     """What a slip makes of the first of two letters, and the number of letters that were meant by it."""
-    kind = chance.choices(("neighbour", "doubled", "dropped", "swapped"), (5, 1, 2, 2))[0]
+    kind = rng.choices(("neighbour", "doubled", "dropped", "swapped"), (5, 1, 2, 2))[0]
     if kind == "doubled":
         return letters[0] * 2, 1
     if kind == "dropped" and letters[1].isalpha() and letters[1] != letters[0]:
         return letters[1], 2
     if kind == "swapped" and letters[1].isalpha() and letters[1] != letters[0]:
         return letters[1] + letters[0], 2
-    return chance.choice(NEIGHBOURS[letters[0]]), 1
+    return rng.choice(NEIGHBOURS[letters[0]]), 1
 
 
 def _drafts(session: Session, before: str, rows: list[KeptRow], corrects: bool) -> list[TextDraft]:

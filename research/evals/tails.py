@@ -18,8 +18,8 @@ from typing import Annotated
 import numpy as np
 
 from core.drafting.drafts import Drafts, Options
-from core.drafting.driver import grown
-from core.drafting.tails import tails
+from core.drafting.driver import draft_all
+from core.drafting.tails import choose_tails
 from core.models import Sequence
 from core.modes.checked import IMPLAUSIBLE
 from core.modes.start import Mode, start
@@ -58,7 +58,7 @@ def measure(options: TailsOptions, progress: Progress) -> Report:
     )
     report, sequence = Report("eval tails"), model.open()
     for k in options.ks:
-        chosen_here = tails(autocomplete.row_costs, k, length, shown.exact_steps, shown.forks)
+        chosen_here = choose_tails(autocomplete.row_costs, k, length, shown.exact_steps, shown.forks)
         full = replace(shown, k=k, end_below=0.0)
         ways = {
             AT_EVERY_KEY: (replace(shown, k=k), False),
@@ -66,7 +66,7 @@ def measure(options: TailsOptions, progress: Progress) -> Report:
             OWN_ROWS: (replace(full, exact_steps=length - 1), False),
             HELD: (replace(full, exact_steps=chosen_here.exact_steps), chosen_here.checked),
         }
-        scores, judged, mixed = ({name: [] for name in ways} for _ in range(3))
+        scores, by_model, mixed = ({name: [] for name in ways} for _ in range(3))
         for number, place in enumerate(counted(chosen, f"k={k}: place", progress)):
             for name, (way, check) in turned([*ways.items()], number):
                 sequence.sync(place.before)
@@ -76,15 +76,17 @@ def measure(options: TailsOptions, progress: Progress) -> Report:
                 scores[name].append(scored(model.tokenizer, place.kind, ids, place.after, ms))
                 for draft in ids:
                     alone = logprobs(sequence, place.before, draft)
-                    judged[name] += alone[FIRST:]
+                    by_model[name] += alone[FIRST:]
                     mixed[name] += with_stores(stores, place.before, draft, alone)[FIRST:]
         for name, (way, check) in ways.items():
             summed = summary(scores[name])
-            below, mixed_below = (mean([float(p < math.log(IMPLAUSIBLE)) for p in of[name]]) for of in (judged, mixed))
+            below, mixed_below = (
+                mean([float(p < math.log(IMPLAUSIBLE)) for p in of[name]]) for of in (by_model, mixed)
+            )
             about = {"k": k, "way": name, "exact_steps": way.exact_steps, "checked": "yes" if check else "no"}
             figures = {each: summed[each] for each in ("places", "match", "match_ci", "ms")}
             report.rows.append(
-                about | figures | {"tokens": len(judged[name]), "below": below, "mixed_below": mixed_below}
+                about | figures | {"tokens": len(by_model[name]), "below": below, "mixed_below": mixed_below}
             )
             if name == HELD and k in TARGETS:
                 report.target(f"{name}, k={k}: share of tokens below 1 %", below, f"<= {TARGETS[k]}")
@@ -103,7 +105,7 @@ def with_stores(ngrams: Interpolation | None, prefix: list[int], draft: list[int
 
 def drafts_of(sequence: Sequence, prefix: list[int], options: Options, check: bool) -> list[list[int]]:
     """Returns the shown tokens of the drafts after a text that the sequence contains."""
-    drafting: Iterator[list[Drafts]] = grown(
+    drafting: Iterator[list[Drafts]] = draft_all(
         sequence.model, [prefix], lambda s, ids: start(s, ids, options, Mode(), check_tails=check), [sequence]
     )
     *_, (last,) = drafting

@@ -21,27 +21,27 @@ REPEATED = 2  # of them stand again before the question, so a guess among the ot
 
 def questions(kind: str, count: int, seed: int = 0) -> list[Question]:
     """Returns `count` different questions of one of KINDS; the same for the same seed."""
-    chance, by_prompt = random.Random(f"{kind} {seed}"), dict[str, Question]()
+    rng, by_prompt = random.Random(f"{kind} {seed}"), dict[str, Question]()
     while len(by_prompt) < count:
-        question = _sum(chance) if kind == "sums" else _fact(chance)
+        question = _sum(rng) if kind == "sums" else _fact(rng)
         by_prompt[question.prompt] = question
     return list(by_prompt.values())
 
 
-def _sum(chance: random.Random) -> Question:
+def _sum(rng: random.Random) -> Question:
     """Returns a sum of two numbers with two digits. SmolLM2's tokenizer makes every digit a token, so an answer has two
     or three tokens."""
-    pairs = [(chance.randint(10, 99), chance.randint(10, 99)) for _ in range(SHOTS + 1)]
+    pairs = [(rng.randint(10, 99), rng.randint(10, 99)) for _ in range(SHOTS + 1)]
     solved = "".join(f"{a} + {b} = {a + b}\n" for a, b in pairs[:-1])
     a, b = pairs[-1]
     return Question("sums", f"{solved}{a} + {b} =", str(a + b))
 
 
-def _fact(chance: random.Random) -> Question:
+def _fact(rng: random.Random) -> Question:
     """Returns a list of people and cities, whose second copy in another order ends at a person. SmolLM2-135M cannot
     answer questions in sentences ("the city where Anna lives is called"): it is right less often than a guess."""
-    facts = list(zip(chance.sample(PEOPLE, FACTS), chance.sample(CITIES, FACTS), strict=True))
-    *repeated, (person, city) = chance.sample(facts, REPEATED + 1)
+    facts = list(zip(rng.sample(PEOPLE, FACTS), rng.sample(CITIES, FACTS), strict=True))
+    *repeated, (person, city) = rng.sample(facts, REPEATED + 1)
     stated = "".join(f"{who} - {where}\n" for who, where in facts)
     again = "".join(f"{who} - {where}\n" for who, where in repeated)
     prompt = f"People and the cities where they live:\n{stated}\nThe same list in another order:\n{again}{person} -"

@@ -57,7 +57,7 @@ THRESHOLD = 0.3
 TYPICAL_MS = 157.0  # the speed at which rows and acceptances are counted
 KEYS = Costs(key_ms=1, look_ms=0, take_ms=1, word_ms=1)
 SETTINGS = tuple(product(LOOKS_MS, TAKES_MS, KEYS_MS))
-JUDGED_K = 3
+TARGET_K = 3
 BINS = 10  # of probabilities
 SEEN = 0.05  # least probability of cuts that a person may see
 GRID = tuple(replace(FITTED, looks=looks) for looks in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0))
@@ -74,14 +74,14 @@ class RowsAt:
 
     Attributes:
         rows: as they are if all are shown.
-        branches: the probability at which each one branches.
+        p_branch: of each one.
         best: the number of the row with the longest expected match.
         farther: as they are if only those that save time are shown, with calibrated probabilities.
         made: the same with the probabilities that drafting gave them, and how each one was made.
     """
 
     rows: tuple[RowPath, ...]
-    branches: tuple[float, ...]
+    p_branch: tuple[float, ...]
     best: int | None
     farther: tuple[RowPath, ...]
     made: tuple[tuple[Making, RowPath], ...] = ()
@@ -116,8 +116,8 @@ def always(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Shown
 
 
 def threshold(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
-    likely = zip(answer.rows, answer.branches, strict=True)
-    return [Shown(row, len(row.text)) for row, branch in likely if branch >= THRESHOLD]
+    rows = zip(answer.rows, answer.p_branch, strict=True)
+    return [Shown(row, len(row.text)) for row, p_branch in rows if p_branch >= THRESHOLD]
 
 
 def paying(constants: Fitted = FITTED) -> Policy:
@@ -167,8 +167,8 @@ def measure(options: TimeOptions, progress: Progress) -> Report:
         each = counted(chosen, f"k={k}, passage", progress)
         drafted = [(passage, answers(autocomplete, passage, settings)) for passage in each]
         report.rows += compared(k, drafted)
-        if k == JUDGED_K:
-            judge(report)
+        if k == TARGET_K:
+            add_targets(report)
             report.rows += reliability(k, drafted)
             if options.part == "validation":
                 report.rows += fits(k, drafted)
@@ -186,9 +186,9 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
         before = passage.before + passage.rest[:at]
         usual = session.complete(drafting(settings, before=before)).finish(autocomplete.model)
         farther = session.complete(drafting(settings, before=before, end_below=END_BELOW)).finish(autocomplete.model)
-        branches = tuple(draft.probability for draft in usual.drafts)
+        p_branch = tuple(draft.probability for draft in usual.drafts)
         pairs = tuple((farther.making(draft), RowPath.of(draft)) for draft in farther.drafts)
-        shown.append(RowsAt(tuple(usual.paths), branches, usual.best, tuple(farther.paths), pairs))
+        shown.append(RowsAt(tuple(usual.paths), p_branch, usual.best, tuple(farther.paths), pairs))
     session.close()
     return shown
 
@@ -196,8 +196,8 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
 def typing_times(passage: Passage, key_ms: float, sigma: float = SIGMA) -> list[float]:
     """Returns the time of each key of a passage, in ms: log-normal with this mean, and the same draws at every
     speed."""
-    chance = random.Random(passage.rest)
-    return [key_ms * math.exp(sigma * chance.gauss(0, 1) - sigma**2 / 2) for _ in passage.rest]
+    rng = random.Random(passage.rest)
+    return [key_ms * math.exp(sigma * rng.gauss(0, 1) - sigma**2 / 2) for _ in passage.rest]
 
 
 def write(rest: str, answers: Sequence[RowsAt], policy: Policy, costs: Costs, times: Sequence[float]) -> WrittenPassage:
@@ -281,9 +281,9 @@ def _counts(written: Sequence[WrittenPassage]) -> dict[str, float]:
     }
 
 
-def judge(report: Report) -> None:
-    """Adds the targets, from the rows with JUDGED_K drafts."""
-    timed = [row for row in report.rows if row["k"] == JUDGED_K and "take_ms" in row]
+def add_targets(report: Report) -> None:
+    """Adds the targets, from the rows with TARGET_K drafts."""
+    timed = [row for row in report.rows if row["k"] == TARGET_K and "take_ms" in row]
     of = {(row["policy"], row["look_ms"], row["take_ms"]): row for row in timed}
     for (look, take), least in LEAST.items():
         for key, bound in zip(KEYS_MS, least, strict=True):
@@ -298,45 +298,45 @@ def judge(report: Report) -> None:
     report.target("time saved less that of the best other policy, in the worst of 24 settings", worst, f">= {MARGIN}")
 
 
-Judged = tuple[float, bool]  # a probability, and whether it came true
+CutOutcome = tuple[float, bool]  # a probability, and whether it came true
 
 
 def reliability(k: int, drafted: Drafted) -> list[ReportRow]:
     """Compares the probabilities of all cuts with the share that came true, by tenths. Then, for all cuts, for those
     with at least SEEN, and for each way of making drafts, the expected calibration error: the mean difference over the
     tenths, weighted by the number of cuts."""
-    judged = [pair for position in judged_cuts(drafted).values() for pair in position]
+    outcomes = [pair for position in cut_outcomes(drafted).values() for pair in position]
     rows: list[ReportRow] = []
-    for number, cuts in enumerate(_tenths(judged)):
+    for number, cuts in enumerate(_tenths(outcomes)):
         if cuts:
             predicted, true = fmean(p for p, _ in cuts), fmean(right for _, right in cuts)
             label = f"{number / BINS:.1f} to {(number + 1) / BINS:.1f}"
             rows.append({"probability": label, "k": k, "predicted": predicted, "true": true, "cuts": len(cuts)})
-    groups = {"all": judged, f"at least {SEEN}": [pair for pair in judged if pair[0] >= SEEN]}
-    groups |= {str(making): cuts for making, cuts in judged_cuts(drafted).items()}
+    groups = {"all": outcomes, f"at least {SEEN}": [pair for pair in outcomes if pair[0] >= SEEN]}
+    groups |= {str(making): cuts for making, cuts in cut_outcomes(drafted).items()}
     for name, cuts in groups.items():
         rows.append({"calibration": name, "k": k, "error": calibration_error(cuts), "cuts": len(cuts)})
     return rows
 
 
-def calibration_error(judged: Sequence[Judged]) -> float:
+def calibration_error(outcomes: Sequence[CutOutcome]) -> float:
     """Returns the expected calibration error over tenths; nan without cuts."""
-    bins = [cuts for cuts in _tenths(judged) if cuts]
+    bins = [cuts for cuts in _tenths(outcomes) if cuts]
     differences = (abs(sum(p for p, _ in cuts) - sum(right for _, right in cuts)) for cuts in bins)
-    return sum(differences) / len(judged) if judged else math.nan
+    return sum(differences) / len(outcomes) if outcomes else math.nan
 
 
-def _tenths(judged: Sequence[Judged]) -> list[list[Judged]]:
-    bins: list[list[Judged]] = [[] for _ in range(BINS)]
-    for probability, right in judged:
+def _tenths(outcomes: Sequence[CutOutcome]) -> list[list[CutOutcome]]:
+    bins: list[list[CutOutcome]] = [[] for _ in range(BINS)]
+    for probability, right in outcomes:
         bins[min(int(probability * BINS), BINS - 1)].append((probability, right))
     return bins
 
 
-def judged_cuts(drafted: Drafted, calibrated: bool = True) -> dict[Making, list[Judged]]:
+def cut_outcomes(drafted: Drafted, calibrated: bool = True) -> dict[Making, list[CutOutcome]]:
     """Returns every cut of the rows at each position once, by how its row was made: its probability, and whether the
     text goes on like that. Cuts behind the passage's end are left out."""
-    judged: dict[Making, list[Judged]] = {}
+    outcomes: dict[Making, list[CutOutcome]] = {}
     for passage, answers in drafted:
         for at, answer in enumerate(answers):
             rest, known = passage.rest[at:], set[str]()
@@ -347,8 +347,8 @@ def judged_cuts(drafted: Drafted, calibrated: bool = True) -> dict[Making, list[
                     if text not in known and len(text) <= len(rest):
                         known.add(text)
                         right = rest.startswith(text) and word_ends(rest, len(text))
-                        judged.setdefault(making, []).append((calibration(math.exp(cut.logprob)), right))
-    return judged
+                        outcomes.setdefault(making, []).append((calibration(math.exp(cut.log_chance)), right))
+    return outcomes
 
 
 def plots(report: Report) -> str:
@@ -372,6 +372,6 @@ def fits(k: int, drafted: Drafted) -> list[ReportRow]:
         typical = each[50.0, 700.0, TYPICAL_MS]
         row: ReportRow = {"looks": constants.looks, "k": k, "mean_saved_percent": mean}
         rows.append(row | {"new_rows_157": _counts(typical)["new_rows"]})
-    for making, cuts in judged_cuts(drafted, calibrated=False).items():
+    for making, cuts in cut_outcomes(drafted, calibrated=False).items():
         rows.append({"fitted": str(making), "k": k, "points": str(fitted(cuts).points), "cuts": len(cuts)})
     return rows

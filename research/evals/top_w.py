@@ -71,8 +71,8 @@ def _settings(
         for scale in SCALES:
             rule = TopW(geometry, lam, beta, warm_start=warm, geom_scale=scale, metric=geometry.metric)
             chosen_sets = [rule.select(row) for row in logits]
-            with_ = judged(logits, [s.ids for s in chosen_sets], chosen)
-            plain = plain or judged(logits, [s.without_geometry for s in chosen_sets], chosen)
+            with_ = match_and_variety(logits, [s.ids for s in chosen_sets], chosen)
+            plain = plain or match_and_variety(logits, [s.without_geometry for s in chosen_sets], chosen)
             rows.append(
                 {
                     "T": t,
@@ -92,7 +92,7 @@ def _settings(
     return rows
 
 
-def judged(logits: Tensor, kept: list[list[int]], chosen: Tensor) -> dict[str, float]:
+def match_and_variety(logits: Tensor, kept: list[list[int]], chosen: Tensor) -> dict[str, float]:
     """Returns the percentage of positions at which one of 3 samples is the writer's token, and the number of different
     samples."""
     match, different = [], []
@@ -122,5 +122,5 @@ def mass_cuts(logits: Tensor, chosen: Tensor) -> np.ndarray:
 
 
 def gain(result: dict[str, float], cuts: np.ndarray) -> float:
-    """Returns how much greater the match of `judged` is than that of a mass cut with as many different tokens."""
+    """Returns how much greater the match is than that of a mass cut with as many different tokens."""
     return result["match"] - float(np.interp(result["different"], cuts[:, 0], cuts[:, 1]))

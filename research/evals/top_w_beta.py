@@ -2,8 +2,8 @@
 
 The paper's figure is the accuracy on GSM8K at T = 1, 1.5 and 2: with a growing β Top-W keeps more tokens and becomes
 less accurate. Here the questions are those of `templated`, and the figure is the probability of a right answer
-(`research.chances`), without sampling. The other settings are those that the app ships. The metrics other than "l2" are
-compared at the paper's λ: `whitened` is its appendix A, `cosine` the authors' code, `uniform` has no geometry.
+(`research.exact_answers`), without sampling. The other settings are those that the app ships. The metrics other than
+"l2" are compared at the paper's λ: `whitened` is its appendix A, `cosine` the authors' code, `uniform` has no geometry.
 
 `_ci` is half of the 95 % confidence interval over questions; `to_l2` is the mean difference to the metric "l2" with
 the same λ and β.
@@ -20,8 +20,8 @@ import torch
 from core.autocomplete import load_autocomplete
 from core.samplers import Rule
 from core.samplers.geometry import METRICS
-from research.chances import Answers, of_right, read
 from research.evals.templated import KINDS, questions
+from research.exact_answers import Answers, p_right, read
 from research.options import BackendOptions, PlotOptions, Temperatures, amount, numbers
 from research.plots import lines, page, points
 from research.report import Progress, Report, ReportRow, one_thread, text_in
@@ -55,7 +55,7 @@ def measure(options: TopWBetaOptions, progress: Progress) -> Report:
                     for beta in BETAS:
                         values = {"lam": lam, "beta": beta, "metric": metric}
                         rule = autocomplete.sampler("top-w", values, t)
-                        right = of_right(answers, rule)
+                        right = p_right(answers, rule)
                         about: ReportRow = {"kind": kind, "T": t, "metric": metric, "lam": lam, "beta": beta}
                         report.rows.append(about | row(right, l2.get((lam, beta))) | _kept(answers, rule))
                         if metric == "l2":

@@ -1,6 +1,6 @@
 """`eval top-w-grid`: the search for λ and β of Top-W by its paper (appendix M), for this model.
 
-The paper judges each pair of its grid of 18 × 18 by GSM8K, which is out of a small model's reach. Here a pair is judged
+The paper rates each pair of its grid of 18 × 18 by GSM8K, which is out of a small model's reach. Here a pair is rated
 at real positions of a text, as in `eval top-w`: by the match of three samples with the writer's token, and by the gain
 over a mass cut (top-p) that gives equally many different tokens. The other settings are those that the app ships. The
 rows "ours" and "the paper's" are the two pairs that lie in the grid's plane, not on its lines.
@@ -19,7 +19,7 @@ from core.autocomplete import load_autocomplete
 from core.controls import CATALOG
 from core.samplers import Geometry, Temperature, TopW
 from core.samplers.catalog import cuts
-from research.evals.top_w import gain, judged, mass_cuts
+from research.evals.top_w import gain, mass_cuts, match_and_variety
 from research.options import BackendOptions, PlotOptions, TextOptions, amount
 from research.plots import heat_map, page
 from research.positions import positions
@@ -70,7 +70,7 @@ def rows(
         (rule,) = cuts("top-w", {"lam": lam, "beta": beta}, embeddings=geometries)
         assert isinstance(rule, TopW)
         kept = [rule.select(row).ids for row in logits]
-        figures = judged(logits, kept, chosen)
+        figures = match_and_variety(logits, kept, chosen)
         grid.append(
             {
                 "T": t,

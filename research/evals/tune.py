@@ -109,8 +109,8 @@ def measure(options: TuneOptions, progress: Progress) -> Report:
     base = autocomplete.ngrams
     report = Report("eval tune")
     shipped = Setting()
-    report.rows.append({"setting": "no personal store", **judge(chosen, base, replace(shipped, weight=0.0))})
-    best, tried = searched(shipped, variations, lambda setting: judge(chosen, base, setting), report, progress)
+    report.rows.append({"setting": "no personal store", **score(chosen, base, replace(shipped, weight=0.0))})
+    best, tried = searched(shipped, variations, lambda setting: score(chosen, base, setting), report, progress)
     report.rows.append({"setting": "best", **best.as_row(), **tried[best]})
     report.target(
         "mean ln p, best found less shipped", tried[best]["mean_ln_p"] - tried[shipped]["mean_ln_p"], "<= 0.01"
@@ -121,13 +121,13 @@ def measure(options: TuneOptions, progress: Progress) -> Report:
 def searched(
     shipped: Setting,
     variations: Callable[[Setting], list[Setting]],
-    judge: Callable[[Setting], dict[str, float]],
+    score: Callable[[Setting], dict[str, float]],
     report: Report,
     progress: Progress,
 ) -> tuple[Setting, dict[Setting, dict[str, float]]]:
     """Varies one parameter at a time, from the shipped setting, until no change improves the mean ln p. Returns the
     best setting and the figures of all that were tried, of which it adds the rows."""
-    tried = {shipped: judge(shipped)}
+    tried = {shipped: score(shipped)}
     report.rows.append({"setting": "shipped", **shipped.as_row(), **tried[shipped]})
     best, better = shipped, True
     while better:
@@ -135,7 +135,7 @@ def searched(
         for other in variations(best):
             if other not in tried:
                 progress(f"setting {len(tried) + 1}, best so far {tried[best]['mean_ln_p']:.4f}")
-                tried[other] = judge(other)
+                tried[other] = score(other)
                 report.rows.append({"setting": "tried", **other.as_row(), **tried[other]})
             if tried[other]["mean_ln_p"] > tried[best]["mean_ln_p"] + 1e-4:
                 best, better = other, True
@@ -150,20 +150,20 @@ def places(
     cuts = [len(ids) * fold // FOLDS for fold in range(FOLDS + 1)]
     if cuts[1] < 2 * context + 2:
         raise InputError(f"{len(ids)} tokens of training text are too few for tuning; give a longer text with --past.")
-    chance, tuned = random.Random(0), []
+    rng, tuned = random.Random(0), []
     sequence = model.open()
     for fold, (low, high) in enumerate(pairwise(cuts)):
         others = Counts.of(len(model.tokenizer.pieces), [(ids[:low], 1), (ids[high:], 1)], ORDER)
         for number in range(count // FOLDS):
             progress(f"place {fold * (count // FOLDS) + number + 1} of {count}")
-            at = chance.randrange(low + context, high)
+            at = rng.randrange(low + context, high)
             logits = sequence.sync(ids[at - context : at])
             tuned.append(TunedPlace.at(ids[at - context : at], ids[at], logits, others))
     sequence.close()
     return tuned
 
 
-def judge(chosen: Sequence[TunedPlace], base: NgramStore | None, setting: Setting) -> dict[str, float]:
+def score(chosen: Sequence[TunedPlace], base: NgramStore | None, setting: Setting) -> dict[str, float]:
     """Returns the figures of `figures_of` for the base store as shipped and the personal one as in the setting."""
     mixed = [Mixed(base, ALPHA)] if base is not None else []
 

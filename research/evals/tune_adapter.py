@@ -99,7 +99,7 @@ class General:
 
 
 @dataclass(frozen=True)
-class Judged:
+class FoldResult:
     """The result of one setting on one fold.
 
     Attributes:
@@ -119,7 +119,7 @@ class Judged:
     seconds: float
 
 
-Results = dict[tuple[AdapterSetting, int], Judged]  # by the setting and the fold's number
+Results = dict[tuple[AdapterSetting, int], FoldResult]  # by the setting and the fold's number
 
 
 def settings(pieces: int) -> list[AdapterSetting]:
@@ -153,7 +153,7 @@ class TuneAdapterOptions(ModelOptions, StoreOptions):
     past: Annotated[Path | None, typer.Option(help="The writer's text, which is learned.")] = None
     share: Share = 100.0
     learned: Learned = None
-    repetitions: Annotated[int, amount("Places of each fold whose next token is judged.")] = 4608
+    repetitions: Annotated[int, amount("Places of each fold whose next token is predicted.")] = 4608
     minutes: Training = 60.0
 
 
@@ -192,14 +192,14 @@ def measure(options: TuneAdapterOptions, progress: Progress) -> Report:
             for tokens in trained(student, setting, fold.pieces, general):
                 progress(f"fold {number + 1} of {FOLDS}, {setting.name}: {tokens:,} tokens")
                 if time.monotonic() > ends:
-                    return judged(results, every)
+                    return report_of(results, every)
             strength, changes = allowed_strength(student, general.windows, general_before)
-            logp, gains = judge(student, strength, fold.windows, before, rule)
+            logp, gains = evaluate(student, strength, fold.windows, before, rule)
             seconds = time.monotonic() - began
-            results[setting, number] = Judged(logp, gains, changes[1.0], strength, tokens, seconds)
+            results[setting, number] = FoldResult(logp, gains, changes[1.0], strength, tokens, seconds)
             if path:
                 write_results(path, identity, as_rows(results))
-    return judged(results, every)
+    return report_of(results, every)
 
 
 def folds_of(ids: list[int], length: int, places: int) -> list[Fold]:
@@ -249,10 +249,10 @@ def trained(student: Student, setting: AdapterSetting, pieces: np.ndarray, gener
         state = trainer.state(0)
 
 
-def judge(
+def evaluate(
     student: Student, strength: float, windows: list[Tensor], before: list[Tensor], rule: Interpolation | None
 ) -> tuple[list[float], list[float]]:
-    """Returns `Judged.logp` and `Judged.gains`, given the model's own ln p in the windows."""
+    """Returns `FoldResult.logp` and `FoldResult.gains`, given the model's own ln p in the windows."""
     logs: list[float] = []
     gains: list[float] = []
     for window, alone in zip(windows, before, strict=True):
@@ -263,7 +263,7 @@ def judge(
     return means_of_blocks(logs), means_of_blocks(gains)
 
 
-def judged(results: Results, every: Sequence[AdapterSetting]) -> Report:
+def report_of(results: Results, every: Sequence[AdapterSetting]) -> Report:
     """Makes the report; a setting that was not measured has no figures."""
     report = Report("eval tune-adapter")
     surplus: dict[str, float] = {}  # in standard errors
@@ -302,7 +302,7 @@ def known_results(path: Path, identity: str, every: Sequence[AdapterSetting]) ->
     text."""
     known = {_key(setting): setting for setting in every}
     kept = read_results(path, identity, "model or text") or []
-    return {(known[key], fold): Judged(**each) for key, fold, each in kept if key in known}
+    return {(known[key], fold): FoldResult(**each) for key, fold, each in kept if key in known}
 
 
 def as_rows(results: Results) -> list[list[object]]:

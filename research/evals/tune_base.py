@@ -1,8 +1,9 @@
 """`eval tune-base`: the search for the weights of the base store, and for when drafts end, on one half of a text.
 
 At places of the validation half of the text, the model's next-token logits are mixed with the store. One parameter of
-`Trust` is varied at a time, in turns, until no change improves the mean ln p of the writer's next token. The test half
-judges the result. With --adapter this is for the model with an adapter to general prose, whose distributions differ.
+`Trust` is varied at a time, in turns, until no change improves the mean ln p of the writer's next token. The result is
+measured on the test half. With --adapter this is for the model with an adapter to general prose, whose distributions
+differ.
 
 Then the simulated typist writes passages of the validation half with other values of `end_below` and `forks`, one
 changed at a time.
@@ -54,11 +55,11 @@ def measure(options: TuneBaseOptions, progress: Progress) -> Report:
     written = passages(halves["validation"], options.repetitions or CHARACTERS)
     report = Report("eval tune-base")
     shipped = Setting(weight=ALPHA, trust=PRUNED)
-    best, _ = searched(shipped, of_base, lambda s: judge(chosen["validation"], base, s), report, progress)
+    best, _ = searched(shipped, of_base, lambda s: score(chosen["validation"], base, s), report, progress)
     report.rows = [{"part": "validation", **row} for row in report.rows]
     figures = {}
     for name, setting in (("no base store", replace(shipped, weight=0.0)), ("shipped", shipped), ("best", best)):
-        figures[name] = judge(chosen["test"], base, setting)
+        figures[name] = score(chosen["test"], base, setting)
         report.rows.append({"part": "test", "setting": name, **setting.as_row(), **figures[name]})
     gain = figures["best"]["mean_ln_p"] - figures["shipped"]["mean_ln_p"]
     report.target("mean ln p of the test half, best of the validation half less shipped", gain, "<= 0.01")
@@ -86,7 +87,7 @@ def of_base(setting: Setting) -> list[Setting]:
     return [each for each in variations(setting) + low if not each.trust.types_weight and each != setting]
 
 
-def judge(chosen: Sequence[TunedPlace], base: NgramStore, setting: Setting) -> dict[str, float]:
+def score(chosen: Sequence[TunedPlace], base: NgramStore, setting: Setting) -> dict[str, float]:
     rule = Linear([Mixed(base, setting.weight, setting.trust)])
     return figures_of(chosen, lambda _: rule, setting.tau)
 

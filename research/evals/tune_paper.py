@@ -54,10 +54,10 @@ def measure(options: TunePaperOptions, progress: Progress) -> Report:
             scores.append((max(common(ids, place.after) for ids in drafts), fmean(each)))
     sequence.close()
     model.close()
-    return judged(by_pair, part)
+    return report_of(by_pair, part)
 
 
-def judged(by_pair: dict[tuple[float, float], list[tuple[int, float]]], part: str) -> Report:
+def report_of(by_pair: dict[tuple[float, float], list[tuple[int, float]]], part: str) -> Report:
     """Makes a row for each pair, then one for the best by each figure.
 
     Args:
@@ -74,7 +74,7 @@ def judged(by_pair: dict[tuple[float, float], list[tuple[int, float]]], part: st
                 "places": len(scores),
                 "match": fmean(matches),
                 "match_ci": half_interval(matches),
-                "perplexity": fmean(judged for _, judged in scores),
+                "perplexity": fmean(perplexity for _, perplexity in scores),
                 "best": "",
             }
         )

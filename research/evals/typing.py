@@ -72,10 +72,10 @@ def measure(options: TypingOptions, progress: Progress) -> Report:
             saved_at_k = 100 * chai_tea(autocomplete, passage, way)
             results[way].append((passage.kind, typed(autocomplete, passage, way), saved_at_k))
     autocomplete.model.close()
-    return judged(results)
+    return report_of(results)
 
 
-def judged(results: dict[Way, list[tuple[str, Typed, float]]]) -> Report:
+def report_of(results: dict[Way, list[tuple[str, Typed, float]]]) -> Report:
     """Makes rows for every kind of text and for all, and the targets over all."""
     report = Report("eval typing")
     kinds = sorted({kind for results_of in results.values() for kind, _, _ in results_of})

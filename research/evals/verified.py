@@ -71,7 +71,7 @@ SETTINGS = {
         CheckSetting(1, 10, 72, 3),
     ),
 }
-JUDGED = {3: CheckSetting(1, 4, 8), 8: CheckSetting(0, 3, 12)}  # the settings of the targets
+TARGET_SETTINGS = {3: CheckSetting(1, 4, 8), 8: CheckSetting(0, 3, 12)}  # the settings of the targets
 
 
 @dataclass
@@ -115,7 +115,7 @@ def measure(options: VerifiedOptions, progress: Progress) -> Report:
     model.close()
     if checker is not model:
         checker.close()
-    return judged(runs)
+    return report_of(runs)
 
 
 def logprobs(sequence: Sequence, before: list[int], ids: list[int]) -> list[float]:
@@ -162,7 +162,7 @@ def methods(model: LanguageModel, checker: LanguageModel, rule: Interpolation | 
     return by_name | {str(setting): checked(setting) for setting in SETTINGS[k]}
 
 
-def judged(runs: dict[tuple[str, int], MethodRun]) -> Report:
+def report_of(runs: dict[tuple[str, int], MethodRun]) -> Report:
     """Makes a row for each method, and the targets of one setting for each k."""
     report = Report("eval verified")
     for (name, k), run in runs.items():
@@ -170,7 +170,7 @@ def judged(runs: dict[tuple[str, int], MethodRun]) -> Report:
         of_tokens = {"perplexity": math.exp(-fmean(run.logprobs))} if run.logprobs else {}
         report.rows.append(row | summary(run.scores, range(1, 5)) | of_tokens)
     for k in KS:
-        ratios = _against(runs[str(JUDGED[k]), k], runs[BRANCHING, k])
+        ratios = _against(runs[str(TARGET_SETTINGS[k]), k], runs[BRANCHING, k])
         report.target(f"matching prefix, verified / branching, k={k}", ratios["match / branching"], ">= 0.95")
         if k == 8:
             report.target(f"time, verified / branching, k={k}", ratios["time / branching"], "<= 1.0")

@@ -77,7 +77,7 @@ def measure(options: WeightsOptions, progress: Progress) -> Report:
         rules = {"base store": interpolation(counted), "base and personal": interpolation(counted, [own])}
         by_writer[writer] = predicted(ids, logs(model, ids), rules)
     model.close()
-    return judged(by_writer)
+    return report_of(by_writer)
 
 
 def logs(model: LanguageModel, ids: list[int]) -> list[float]:
@@ -109,7 +109,7 @@ def predicted(ids: list[int], logp: list[float], rules: dict[str, Interpolation 
     return by_rule
 
 
-def judged(by_writer: dict[str, dict[str, list[float]]]) -> Report:
+def report_of(by_writer: dict[str, dict[str, list[float]]]) -> Report:
     """A row for each writer. `gain_ci` is half of the 95 % confidence interval of the earned weights' gain over the
     model alone, from means over blocks of tokens."""
     report, best = Report("eval weights"), "base and personal"

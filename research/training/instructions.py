@@ -18,24 +18,24 @@ GREETED = 0.5  # the share of messages that begin with a greeting
 def instructions(count: int, seed: int = 0, kinds: Collection[str] = ()) -> list[str]:
     """`count` instructions, sampled uniformly from the given kinds of templates, by default all; some may be equal."""
     content = json.loads(OURS.read_text(encoding="utf-8"))
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     templates = [each for kind, each in content["templates"].items() if not kinds or kind in kinds]
 
     def filled(template: str) -> str:
-        return re.sub(r"{(\w+)}", lambda match: chance.choice(content["fill"][match[1]]), template)
+        return re.sub(r"{(\w+)}", lambda match: rng.choice(content["fill"][match[1]]), template)
 
-    return [filled(chance.choice(chance.choice(templates))).rstrip() + "\n\n" for _ in range(count)]
+    return [filled(rng.choice(rng.choice(templates))).rstrip() + "\n\n" for _ in range(count)]
 
 
 def beginnings_of_messages(count: int, seed: int = 0) -> list[str]:
     """`count` beginnings of letters and messages: a greeting or none, and the first words of a sentence."""
     content = json.loads(OF_MESSAGES.read_text(encoding="utf-8"))
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     texts: list[str] = []
     for _ in range(count):
-        words = chance.choice(content["words"])
-        if chance.random() < GREETED:
-            greeting = chance.choice(content["greetings"]).replace("{name}", chance.choice(content["names"]))
-            words = greeting + chance.choice(content["between"]) + words
+        words = rng.choice(content["words"])
+        if rng.random() < GREETED:
+            greeting = rng.choice(content["greetings"]).replace("{name}", rng.choice(content["names"]))
+            words = greeting + rng.choice(content["between"]) + words
         texts.append(words)
     return texts

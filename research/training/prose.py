@@ -213,8 +213,8 @@ def pieces_of(
         kind: _Source([each.text for each in of_kind], length, recipe.beginnings, np.random.default_rng((seed, number)))
         for number, (kind, of_kind) in enumerate(kinds.items())
     }
-    chance = np.random.default_rng((seed, len(kinds)))
-    typing = _HalfTyped(tokenizer, recipe.half_typed, chance)
+    rng = np.random.default_rng((seed, len(kinds)))
+    typing = _HalfTyped(tokenizer, recipe.half_typed, rng)
     blank = tokenizer.encode("\n\n")
     count = recipe.tokens // length
     ids, counted = np.zeros((count, length), np.int32), np.zeros((count, length), bool)
@@ -293,32 +293,32 @@ class _Source:
     """The text of one kind. `windows` yields parts of documents, each long enough for a piece or up to its document's
     end."""
 
-    def __init__(self, texts: list[str], length: int, beginnings: float, chance: np.random.Generator) -> None:
-        self._texts, self._length, self._share, self._chance = texts, length, beginnings, chance
+    def __init__(self, texts: list[str], length: int, beginnings: float, rng: np.random.Generator) -> None:
+        self._texts, self._length, self._share, self._rng = texts, length, beginnings, rng
         self._first, self._any = self._beginnings(), self._places()
 
     def windows(self) -> Iterator[tuple[str, bool]]:
         """Yields the windows of one piece, and whether each begins its document: all from beginnings, or all from any
         places."""
-        places = self._first if self._chance.random() < self._share else self._any
+        places = self._first if self._rng.random() < self._share else self._any
         for document, start in places:
             yield self._texts[document][start : start + LETTERS * self._length], start == 0
 
     def _beginnings(self) -> Iterator[tuple[int, int]]:
         while True:
-            yield from ((int(document), 0) for document in self._chance.permutation(len(self._texts)))
+            yield from ((int(document), 0) for document in self._rng.permutation(len(self._texts)))
 
     def _places(self) -> Iterator[tuple[int, int]]:
         step = USUAL * self._length
         while True:
-            phases = self._chance.integers(step, size=len(self._texts))
+            phases = self._rng.integers(step, size=len(self._texts))
             # A document that is shorter than a piece begins at its beginning.
             starts = [
                 (document, start)
                 for document, (text, phase) in enumerate(zip(self._texts, phases.tolist(), strict=True))
                 for start in ([0] if len(text) <= step else range(phase, len(text), step))
             ]
-            for i in self._chance.permutation(len(starts)):
+            for i in self._rng.permutation(len(starts)):
                 document, start = starts[i]
                 # The editor keeps whole tokens, which begin with the space before a word.
                 space = self._texts[document].find(" ", start) if start else -1
@@ -328,8 +328,8 @@ class _Source:
 class _HalfTyped:
     """Divides tokens inside a word into the tokens of its first letters, as typed, and the token of the rest."""
 
-    def __init__(self, tokenizer: Tokenizer, share: float, chance: np.random.Generator) -> None:
-        self._tokenizer, self._share, self._chance = tokenizer, share, chance
+    def __init__(self, tokenizer: Tokenizer, share: float, rng: np.random.Generator) -> None:
+        self._tokenizer, self._share, self._rng = tokenizer, share, rng
         usable = (i for i in range(len(tokenizer.pieces)) if i not in tokenizer.special_ids)
         self._by_piece = {tokenizer.pieces[i]: i for i in usable}
 
@@ -340,7 +340,7 @@ class _HalfTyped:
         predicted: list[bool] = []
         for at, token in enumerate(ids):
             typed, rest = [], token
-            if self._share and _WORD.fullmatch(pieces[token]) and self._chance.random() < self._share:
+            if self._share and _WORD.fullmatch(pieces[token]) and self._rng.random() < self._share:
                 typed, rest = self._divided(ids[max(at - BEFORE, 0) : at], token)
             tokens += [*typed, rest]
             predicted += [*[False] * len(typed), True]
@@ -351,7 +351,7 @@ class _HalfTyped:
         [] and the token itself if no token has the rest."""
         piece = self._tokenizer.pieces[token]
         letters = len(piece.lstrip())
-        typed = len(piece) - letters + int(self._chance.integers(1, letters))
+        typed = len(piece) - letters + int(self._rng.integers(1, letters))
         rest = self._by_piece.get(piece[typed:])
         if rest is None:
             return [], token
@@ -476,7 +476,7 @@ def _train(
         yield ProseOutcome(trainer.share, [], None, trainer.spent)
         return
     yield ProseStage("Evaluating on held-out text", 1.0)
-    rows, result = _judged(student, windows, base, trainer.tokens)
+    rows, result = _evaluate(student, windows, base, trainer.tokens)
     adapter = Adapter(student.maps(), recipe.adapter.alpha, model.fingerprint, result)
     curve_rows = [[tokens, {k: round(x, 4) for k, x in means.items()}] for tokens, means in curve.rows]
     provenance = {**run, "model_name": model.name, "seconds": round(trainer.spent), "rows": rows, "curve": curve_rows}
@@ -506,7 +506,7 @@ def average(
     student = Student(model.layers.module, AdapterRecipe(mean.rank, mean.alpha, places))
     student.begin_with(mean)
     tokens = max(adapter.result.tokens for adapter, _ in parts)
-    rows, result = _judged(student, _windows(held[1], model.tokenizer), base, tokens)
+    rows, result = _evaluate(student, _windows(held[1], model.tokenizer), base, tokens)
     provenance = {
         "model": model.fingerprint,
         "model_name": model.name,
@@ -577,7 +577,7 @@ class _Curve:
         write_whole(self._path, "".join(json.dumps(row) + "\n" for row in self.rows).encode(), private=False)
 
 
-def _judged(
+def _evaluate(
     student: Student, windows: dict[str, list[Tensor]], base: Store | None, tokens: int
 ) -> tuple[list[dict[str, Any]], Result]:
     """Returns the figures by kind and for all, and the adapter's result, whose gain is with the base store if there is

@@ -127,7 +127,7 @@ class CompiledTeacher(ModuleTeacher):
 
     @torch.no_grad()
     def continued(self, prompts: np.ndarray, length: int, seed: int) -> np.ndarray:
-        chance = torch.Generator().manual_seed(seed)
+        rng = torch.Generator().manual_seed(seed)
         texts = torch.from_numpy(prompts.astype(np.int64))
         cache = _Rows(self._compiled, len(texts), length)
         parts: list[Tensor] = []
@@ -140,7 +140,7 @@ class CompiledTeacher(ModuleTeacher):
                 break
             # argmax p/e with exponential e samples from p (the Gumbel-max trick).
             p = logits.softmax(-1)
-            given = p.div_(torch.empty_like(p).exponential_(generator=chance)).argmax(-1, keepdim=True)
+            given = p.div_(torch.empty_like(p).exponential_(generator=rng)).argmax(-1, keepdim=True)
             texts = torch.cat((texts, given), 1)
         self._remember(texts, torch.cat(parts, 1))
         return texts.numpy().astype(np.int32)
@@ -191,17 +191,17 @@ def windows(
     A text gives at most twice its even share, so that a few long texts do not dominate.
     Raises InputError if no text is long enough.
     """
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     every = list(texts)
     most = 2 * max(count // max(len(every), 1), 1)
     pieces: list[list[int]] = []
-    for number in chance.permutation(len(every)):
+    for number in rng.permutation(len(every)):
         if len(pieces) >= count:
             break
         text = every[number]
         wanted = min(most, count - len(pieces))
         # Only the needed part of a long text is tokenised, with 8 characters per token, which is more than enough.
-        start = int(chance.integers(max(len(text) - 8 * length * wanted, 1)))
+        start = int(rng.integers(max(len(text) - 8 * length * wanted, 1)))
         ids = encode(text[start : start + 8 * length * wanted])[1 if start else 0 :]
         pieces += [ids[at : at + length] for at in range(0, len(ids) - length + 1, length)][:wanted]
     if not pieces:

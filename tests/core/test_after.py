@@ -157,16 +157,16 @@ def test_rows_that_stay_on_the_page_are_not_withdrawn(session: Session) -> None:
 
 def test_rows_that_are_withdrawn_are_told_because_a_reader_may_have_seen_them(session: Session) -> None:
     completion = complete(session, "abca", heal=False, k=3, length=2, after=silent_after(session))
-    assert not completion.judged
+    assert not completion.compared
     completion.finish()
-    assert completion.judged
+    assert completion.compared
     assert (len(completion.drafts), len(completion.withdrawn)) == (0, 3), "its caller decides whether they stay"
 
 
 @pytest.mark.parametrize("after", ["", " ", f"\n{words('ab')}", f"  \n{words('ab')}"])
 def test_at_the_end_of_a_line_every_draft_is_shown(session: Session, after: str) -> None:
     found = completed(session, "abca", after=after)
-    assert found.judged
+    assert found.compared
     assert [draft.gain for draft in found.drafts] == [None] * 3
 
 
@@ -217,7 +217,7 @@ def filling() -> Iterator[Session]:
 def test_a_model_that_fills_in_the_middle_reads_what_follows(filling: Session) -> None:
     found = completed(filling, "abca", after=words("bcd"))
     assert filling.sequence.inputs == [6, 0, 1, 2, 0, 7, 1, 2, 3, 8]
-    assert found.judged
+    assert found.compared
     assert found.drafts
     for after in ("", " \n"):
         completed(filling, "abca", after=after)

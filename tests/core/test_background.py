@@ -42,7 +42,7 @@ def test_the_background_is_read_once_and_changes_the_drafts_probabilities(sessio
     first = completed(session, "Dear Anna, ", MAIL)
     assert first.fed > len(MAIL) // 8
     assert completed(session, "Dear Anna, I", MAIL).fed <= 4
-    assert [d.whole for d in first.drafts] != [d.whole for d in plain.drafts]
+    assert [d.p_joint for d in first.drafts] != [d.p_joint for d in plain.drafts]
 
 
 def test_the_nearest_half_of_the_window_is_read_and_the_text_has_the_rest(session: Session) -> None:

@@ -30,7 +30,7 @@ class Words(Letters):
 
 def draft(ids: list[int], row: int, p: float = -1.0, **more) -> Draft:
     totals = [p * (n + 1) for n in range(len(ids))]
-    made = {"own": len(ids), "rests": True, "personal": [False] * len(ids), "branch": 0.5} | more
+    made = {"own": len(ids), "rests": True, "personal": [False] * len(ids), "p_branch": 0.5} | more
     return Draft(ids, totals, row, **made)
 
 

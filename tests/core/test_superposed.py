@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.drafting.candidates import likeliest
+from core.drafting.candidates import top_indices
 from core.drafting.drafts import Kept, Options
-from core.drafting.driver import grown
+from core.drafting.driver import draft_all
 from core.errors import InputError
 from core.superposed import superpose, superpose_batch, superposed
 from tests.paths import DATA
@@ -129,7 +129,7 @@ def test_first_ids_are_the_only_beginnings(tiny_llama, prefix):
     allowed = np.array([100, 2000, 30000, 77])
     steps = list(superpose(tiny_llama, prefix, 3, 3, first_ids=allowed, forks=0))
     assert {ids[0] for ids in steps[-1].ids} <= set(allowed.tolist())
-    assert sum(steps[0].beginnings) <= 1 + 1e-6
+    assert sum(steps[0].p_first) <= 1 + 1e-6
 
 
 def test_resets_settle_on_one_draft(tiny_llama, prefix):
@@ -166,7 +166,7 @@ def test_a_text_of_n_tokens_has_a_reset_after_every_s(k, length, every, forks, e
 def test_no_reset_replaces_a_kept_row(every):
     made, kept = Options(k=3, length=9, reset_every=every, forks=0), [Kept(1, [0, 3, 1, 4, 2])]
     model = TableModel(seed=3)
-    *_, last = grown(model, [[1, 2]], lambda s, ids: lambda logits: superposed(logits, s, ids, made, kept=kept))
+    *_, last = draft_all(model, [[1, 2]], lambda s, ids: lambda logits: superposed(logits, s, ids, made, kept=kept))
     rows = {draft.slot: draft.ids for draft in last[0].drafts}
     assert rows[1] == kept[0].ids
     assert all(len(ids) == every for row, ids in rows.items() if row != 1)
@@ -211,4 +211,4 @@ def test_thelikeliest_are_those_of_a_full_sort(size, m, seed, cropped):
     random = np.random.default_rng(seed)
     x = random.integers(-50, 50, size).astype(np.float32)  # with many equals
     x[random.random(size) < cropped] = -np.inf
-    assert likeliest(x, m).tolist() == np.argsort(-x, kind="stable")[:m].tolist()
+    assert top_indices(x, m).tolist() == np.argsort(-x, kind="stable")[:m].tolist()

@@ -66,7 +66,7 @@ costs = st.builds(
 
 def outcomes(rows: Sequence[RowPath]) -> dict[str, float]:
     """The places at which the writer's text leaves the rows, and their probabilities. "" is at once."""
-    nodes = {row.text[: cut.end]: math.exp(cut.logprob) for row in rows for cut in row.cuts}
+    nodes = {row.text[: cut.end]: math.exp(cut.log_chance) for row in rows for cut in row.cuts}
     left = {"": 1.0} | nodes
     for text, probability in nodes.items():
         parents = [other for other in nodes if other != text and text.startswith(other)]
@@ -148,7 +148,7 @@ def test_a_single_row_is_shown_up_to_its_best_cut_if_that_is_worth_the_look() ->
     assert long > short > 50
     (shown,) = rows_that_pay([one], c).rows
     assert (shown.id, shown.text, shown.new) == (7, " rather unlikely", True)
-    assert (shown.probability, shown.saved_ms) == (pytest.approx(0.24), pytest.approx(long))
+    assert (shown.chance, shown.saved_ms) == (pytest.approx(0.24), pytest.approx(long))
     assert rows_that_pay([one], Costs(157, long - 1, 700, None)).saved_ms == pytest.approx(1)
     assert rows_that_pay([one], Costs(157, long + 1, 700, None)) == PayingRows()
     fast = rows_that_pay([one], Costs(120, 50, 700, None))
@@ -266,9 +266,9 @@ def test_the_words_of_a_row_that_corrects_are_not_those_of_another_that_begins_a
 def test_probabilities_that_disagree_stay_below_those_of_the_words_before() -> None:
     one = RowPath(0, " some times", (Cut(5, math.log(0.3)), Cut(11, math.log(0.6))))
     (shown,) = rows_that_pay([one], Costs()).rows
-    assert shown.probability == pytest.approx(0.3)
+    assert shown.chance == pytest.approx(0.3)
     certain = [row(n, [word], [0.8]) for n, word in enumerate((" wonderful", " terrible"))]
-    assert sum(one.probability for one in rows_that_pay(certain, Costs()).rows) == pytest.approx(1)
+    assert sum(one.chance for one in rows_that_pay(certain, Costs()).rows) == pytest.approx(1)
 
 
 def test_the_cuts_of_a_draft_are_the_tokens_that_end_words() -> None:
@@ -276,7 +276,7 @@ def test_the_cuts_of_a_draft_are_the_tokens_that_end_words() -> None:
     path = ((0, -0.1), (4, -0.5), (8, -0.8), (11, -1.0), (12, -1.5), (13, -1.6), (15, -2.0), (22, -3.0))
     made = RowPath.of(TextDraft(4, text, 0.5, 0.1, False, path=path))
     assert (made.id, made.text) == (4, text)
-    assert [(made.text[: cut.end], cut.logprob) for cut in made.cuts] == [
+    assert [(made.text[: cut.end], cut.log_chance) for cut in made.cuts] == [
         (" the", -0.5),
         (" the ending", -1.0),
         (" the ending,", -1.5),
@@ -285,7 +285,9 @@ def test_the_cuts_of_a_draft_are_the_tokens_that_end_words() -> None:
     assert RowPath.of(TextDraft(0, "", 1.0, 1.0, True)).cuts == ()
     halved = CutCalibration(((0, 0), (0.9, 0.45), (1, 1)))
     of_half = RowPath.of(TextDraft(4, text, 0.5, 0.1, False, path=path), halved)
-    assert [cut.logprob for cut in of_half.cuts] == pytest.approx([cut.logprob - math.log(2) for cut in made.cuts])
+    assert [cut.log_chance for cut in of_half.cuts] == pytest.approx(
+        [cut.log_chance - math.log(2) for cut in made.cuts]
+    )
 
 
 @settings(max_examples=200)

@@ -16,11 +16,11 @@ from research.evals import tune_adapter
 from research.evals.tune_adapter import (
     SHIPPED,
     AdapterSetting,
-    Judged,
+    FoldResult,
     TuneAdapterOptions,
     folds_of,
     general_of,
-    judged,
+    report_of,
     settings,
 )
 from training.adapter import AdapterRecipe
@@ -54,18 +54,18 @@ def options(tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pyt
     )
 
 
-def test_no_token_is_both_trained_and_judged() -> None:
+def test_no_token_is_both_trained_and_evaluated() -> None:
     ids = list(range(5000))
     folds = folds_of(ids, 64, 10**6)
-    judged_ids: set[int] = set()
+    evaluated_ids: set[int] = set()
     for fold in folds:
         seen = {token for part in fold.rest for token in part}
         held = {token for window in fold.windows for token in window.tolist()}
         assert set(fold.pieces.flatten().tolist()) <= seen
         assert not seen & held
         assert len(fold.pieces) >= len(seen) // 64 - 1
-        judged_ids |= held
-    assert len(judged_ids) > 0.95 * len(ids), "every part is judged once"
+        evaluated_ids |= held
+    assert len(evaluated_ids) > 0.95 * len(ids), "every part is evaluated once"
     assert len(folds_of(ids, 64, 192)[0].windows) == 1
     general = general_of([[list(range(1000))], [list(range(1000, 2000))]], 64)
     measured = {token for window in general.windows for token in window.tolist()}
@@ -117,8 +117,8 @@ def test_differences_are_paired_and_many_comparisons_need_a_larger_one() -> None
     ]
     base = [-5.0, -1.0, -3.0, -2.0]
 
-    def of(gains: list[float], strength: float = 1.0) -> Judged:
-        return Judged([gain - 4 for gain in gains], gains, -0.01, strength, 100, 1.0)
+    def of(gains: list[float], strength: float = 1.0) -> FoldResult:
+        return FoldResult([gain - 4 for gain in gains], gains, -0.01, strength, 100, 1.0)
 
     results = {
         (every[0], 0): of(base),
@@ -126,7 +126,7 @@ def test_differences_are_paired_and_many_comparisons_need_a_larger_one() -> None
         (every[1], 0): of([gain + more for gain, more in zip(base, (0.10, 0.12, 0.08, 0.10), strict=True)], 0.5),
         (every[2], 0): of([gain + more for gain, more in zip(base, (1.0, -0.9, 0.9, -0.2), strict=True)]),
     }
-    report = judged(results, every)
+    report = report_of(results, every)
     shipped, better, noisy, missing = report.rows
     assert "beside" not in shipped
     assert [better["gain_more"], better["ln_p_more"]] == pytest.approx([0.1, 0.1])

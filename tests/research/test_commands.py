@@ -56,7 +56,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "bench speculative": (f"{MODEL} --prompts 1 --tree-size 4 --methods n-gram", {"LENGTH": 8}),
     "bench serve": (
         f"{BYTES} --minutes 0.05 --typists 1 --vllm {{vllm}}",
-        {"WARM": 0.3, "JUDGED": 1, "_as_folder": lambda options, _: options.model},
+        {"WARM": 0.3, "TARGET_CLIENTS": 1, "_as_folder": lambda options, _: options.model},
     ),
     "bench lsp": ("--repetitions 1", {"LINES": 2000}),
     "bench soak": (f"{BYTES} --minutes 0.05 --typists 4", {"ALONE": 6, "FEW": 2, "typists.KEYS": (4, 8)}),

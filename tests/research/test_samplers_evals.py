@@ -9,7 +9,7 @@ import torch
 from core.errors import InputError
 from core.samplers import Chain, Geometry, Temperature, TopK, TopNSigma, TopW
 from core.samplers.catalog import cuts
-from research import chances
+from research import exact_answers
 from research.bench.samplers import listed_top_n_sigma, plain_top_w
 from research.evals import matched
 from research.evals.samplers import DRAWS, LENGTH, UNDECIDED, expected
@@ -85,7 +85,7 @@ def test_a_right_answer_is_a_whole_word():
     model.tokenizer.pieces = [b"a", b"b", b" c", b"d", b" "]
     model.tokenizer.encode = lambda text: [b"abcd ".index(c) for c in text.lower().encode()]
     questions = [Question("x", "ab", "ba", ("a", "BA")), Question("x", "b", "d")]
-    right = chances.of_right(chances.read(model, questions), Temperature(1.0))
+    right = exact_answers.p_right(exact_answers.read(model, questions), Temperature(1.0))
 
     def path(*ids):
         q = [model.after(list(ids[: n + 1])).softmax(0) for n in range(len(ids))]
@@ -97,4 +97,4 @@ def test_a_right_answer_is_a_whole_word():
     assert right[0] == pytest.approx(path(0, 1, 4, 1, 0) + path(0, 1, 4, 0), rel=1e-5)
     assert len(right) == 2 and 0 < right[1] < 1
     with pytest.raises(InputError, match="reply"):
-        chances.read(model, [Question("x", "Who?", "d", asked=True)])
+        exact_answers.read(model, [Question("x", "Who?", "d", asked=True)])

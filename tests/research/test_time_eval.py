@@ -30,7 +30,7 @@ def row(number: int, *words: str, probability: float = 0.5) -> RowPath:
 
 
 def answer(*rows: RowPath) -> RowsAt:
-    branches = tuple(math.exp(one.cuts[0].logprob) for one in rows)
+    branches = tuple(math.exp(one.cuts[0].log_chance) for one in rows)
     making = Making(inside=False, ngrams=True, mixed=False)
     return RowsAt(rows, branches, rows[0].id if rows else None, rows, tuple((making, one) for one in rows))
 

@@ -369,7 +369,7 @@ def test_a_call_that_is_stopped_or_out_of_time_goes_on_and_new_text_continues(
             break
     steps.close()
     with pytest.raises(AdapterError):
-        load(store.learned)  # nothing is used before it was judged
+        load(store.learned)  # nothing is used before it was evaluated
     short = outcome_of(learn(store, fresh(), recipe=STORED, minutes=1e-6))
     assert short.share < 1
     assert "goes on from there" in learn_cli.summary("me", short)

@@ -95,7 +95,10 @@ export class DraftsController {
     field.textarea.addEventListener("input", () => this.counters.keystrokes++);
     this.requests = new Requests({
       drafts: (request, line) => this.receive(request, line),
-      figures: (line) => connection.showFigures(line),
+      figures: (line) => {
+        connection.showFigures(line);
+        emit(root, "pd-stats", line);
+      },
       problem: (problem) => {
         this.settingsWait = false;
         this.slow.ends();
@@ -140,7 +143,7 @@ export class DraftsController {
 
   /** Whether only the rows that save time are displayed. */
   get decides() {
-    return this.showing.when === "time" && !this.pausing;
+    return this.showing.when === "time" && !this.pausing && !this.root.hasAttribute("data-comparing");
   }
 
   /** Whether every key requests drafts. */
@@ -455,6 +458,7 @@ export class DraftsController {
 
   draw() {
     this.view.draw({ decides: this.decides });
+    emit(this.root, "pd-rows");
   }
 
   /**

@@ -20,6 +20,8 @@
  *   pd-dropped   the drafts made so far may contain text that was removed, so nothing of them is kept
  *   pd-reset     all settings are set to their defaults
  *   pd-refused   the server refused a setting; detail: {setting, message}. It is taken back and not kept: "speculation"
+ *   pd-rows      the rows are drawn
+ *   pd-stats     an answer has ended; detail: what it cost, as the server sends it
  *   pd-figures   figures of speculation; detail: the figures or null
  *   pd-status    the server has reported its model; detail: see connection.js
  *   pd-document, pd-documents, pd-elsewhere: see documents.js
@@ -118,6 +120,9 @@ function startPanels(root, editor, documents, redraw) {
     whyNothing: () => nothingNext(textarea),
     requests: () => ({ running: drafts.request, answered: drafts.answered }),
     drawList: () => view.drawList(),
+    rows: () => editor.rows.all.map(({ rest, live }) => (live ? rest : "")),
+    insert: (text) => field.insert(text),
+    documentFields: () => drafts.documentFields(),
   }, setting, redraw);
   Object.assign(window, { polydraftPanel: panel });
   root.querySelector("[data-do=panel]")?.addEventListener("click", () => panel.toggle());

@@ -180,7 +180,8 @@ export class NextToken {
       const names = new Set([...alone, this.rule]); // a chain is compared with every rule
       const rules = Object.fromEntries([...names].map((name) => [name, setting.valuesOf(name)]));
       this.counters.views++;
-      const request = { tab: TAB, temperature: setting.options.temperature, rules, map: this.shown === "map" };
+      const { temperature, select_at } = setting.options;
+      const request = { tab: TAB, temperature, select_at, rules, map: this.shown === "map" };
       const view = await postJson("/api/view", request);
       for (const entry of view.choices) entry.title = setting.titleOf(entry.rule);
       this.view = view;
@@ -210,7 +211,7 @@ export class NextToken {
     if (!this.visible() || this.shown !== "sweep") return;
     this.counters.sweeps++;
     try {
-      const result = await postJson("/api/sweep", { tab: TAB, rules });
+      const result = await postJson("/api/sweep", { tab: TAB, select_at: this.panel.setting.options.select_at, rules });
       const titles = Object.fromEntries(Object.keys(rules).map((rule) => [rule, this.panel.setting.titleOf(rule)]));
       const temperature = Number(this.panel.setting.options.temperature);
       const now = { rule: this.rule, temperature, titles, possible: this.view?.possible ?? 1 };

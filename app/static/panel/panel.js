@@ -11,6 +11,7 @@
 
 import { emit } from "../shared/dom.js";
 import { PANEL, SETTINGS, keep, recall } from "../shared/memory.js";
+import { Compare } from "./compare.js";
 import { ConnectionLost, ServerError, postJson } from "../shared/transport.js";
 import { NextToken } from "./nexttoken.js";
 import { Presets } from "./presets.js";
@@ -27,11 +28,12 @@ import { CHOICES } from "./setting.js";
  * What the panel needs of the page. `changed` requests drafts with the new settings; `refill` requests drafts at the caret
  * for the rows that do not agree; `look` computes the next word there, or after a part of a draft, without drafts; `startWith` starts a draft with a text; `isWriting`: whether drafts belong at
  * the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none; `requests`: the
- * running request and the newest one that was answered; `drawList` draws the rows.
+ * running request and the newest one that was answered; `drawList` draws the rows; `rows` are their texts; `insert` inserts a text at the caret; `documentFields`: what the document
+ * decides in every request.
  * @typedef {{toast: (message: string, options?: {long?: boolean}) => void, focusText: () => void,
  *            changed: () => void, refill: () => void, look: (part: string) => void, startWith: (text: string) => void, isWriting: () => boolean, before: () => string | null,
  *            whyNothing: () => string, requests: () => {running: Position | null, answered: Position | null}, drawList: () => void,
- *            openModels: () => void, openPairing: () => void}} Page
+ *            rows: () => string[], insert: (text: string) => void, documentFields: () => object, openModels: () => void, openPairing: () => void}} Page
  * @typedef {{n: number, before: string}} Position
  */
 
@@ -74,6 +76,7 @@ export class Panel {
     this.due = {};
     this.presets = new Presets(this);
     this.next = new NextToken(this);
+    this.compare = new Compare(this);
 
     root.addEventListener("pd-status", (event) => this.learnModel(/** @type {CustomEvent} */ (event).detail));
     root.addEventListener("pd-refused", (event) => this.refused(/** @type {CustomEvent} */ (event).detail));
@@ -99,7 +102,8 @@ export class Panel {
     if (name === "panel") return this.opened(value);
     if (name === "chances" || name === "colour") return this.show(name, value);
     if (name === "preset-name") return void (this.name = value.trim());
-    if (name === "style" || name === "preset") return this.presets.choose(name, value);
+    if (name === "style" || name === "preset") return this.presets.choose(value);
+    if (name === "against") return this.presets.compareWith(value);
     if (name === "unreadable") return void (this.presets.chosenUnreadable = value);
     if (name === "rule") {
       this.more = value === MORE;
@@ -116,6 +120,7 @@ export class Panel {
   press(name) {
     if (name === "models") return this.page.openModels();
     if (name === "pair") return this.page.openPairing();
+    if (name === "compare") return this.compare.toggle();
     if (name === "reset") return emit(this.root, "pd-reset");
     if (name === "new-seed") {
       this.setting.set("seed", Math.floor(Math.random() * 1_000_000));
@@ -297,6 +302,7 @@ export class Panel {
       "new-seed": { visible: setting.isDrawn },
       chances: { value: this.chances },
       models: { value: this.model ? `Model: ${this.model}…` : "Change the model…" },
+      compare: { value: this.compare?.on ? "End comparing" : "Compare" },
       panel: { open: this.open },
     };
     for (const flag of Object.keys(setting.controls)) fields[flag] = this.wantedOf(flag, shown);

@@ -7,6 +7,7 @@ import { getJson, postJson, ConnectionLost, ServerError } from "../shared/transp
 /** @typedef {{name: string, problem: string}} Unreadable a preset that the server cannot read, and why */
 
 const LARGEST = 200_000; // bytes of a file of presets
+const PINNED = "pinned: "; // the value of the list for the setting that is pinned as A
 const OWN = "own: "; // before the names of the writer's own presets, as values of the list
 
 export class Presets {
@@ -19,6 +20,7 @@ export class Presets {
     /** @type {Unreadable[]} */
     this.unreadable = [];
     this.chosenUnreadable = "";
+    this.against = PINNED;
     this.load();
   }
 
@@ -57,6 +59,10 @@ export class Presets {
     return {
       style: { value: style ?? null, info: style ? setting.catalogue.styles[style] : "Your own setting." },
       preset: { choices, value: own ? OWN + own.name : known?.name ?? null },
+      against: {
+        visible: this.panel.compare?.on ?? false, choices: [["The pinned setting", PINNED], ...choices],
+        value: this.against,
+      },
       delete: { interactive: Boolean(own) },
       rename: { interactive: Boolean(own) },
       export: { interactive: this.own.length > 0 },
@@ -69,12 +75,23 @@ export class Presets {
     };
   }
 
-  /** @param {"style" | "preset"} field @param {string} chosen */
-  choose(field, chosen) {
-    const own = field === "preset" && chosen.startsWith(OWN);
-    const preset = own
-      ? this.own.find(({ name }) => name === chosen.slice(OWN.length))
-      : this.known.find(({ name }) => name === chosen);
+  /** @param {string} chosen a value of the list @returns {Preset | undefined} */
+  named(chosen) {
+    if (chosen.startsWith(OWN)) return this.own.find(({ name }) => name === chosen.slice(OWN.length));
+    return this.known.find(({ name }) => name === chosen);
+  }
+
+  /** Compare the present setting with a preset. @param {string} chosen */
+  compareWith(chosen) {
+    this.against = chosen;
+    const preset = this.named(chosen);
+    if (preset) this.panel.compare.against(preset);
+    else this.panel.compare.pin();
+  }
+
+  /** @param {string} chosen */
+  choose(chosen) {
+    const preset = this.named(chosen);
     if (!preset) return;
     this.panel.notice = "";
     this.panel.more = false;
@@ -131,16 +148,18 @@ export class Presets {
 
   import() {
     const input = document.createElement("input");
-    Object.assign(input, { type: "file", accept: ".json,application/json" });
+    Object.assign(input, { type: "file", accept: ".json,.yaml,.yml,application/json" });
     input.addEventListener("change", async () => {
       const file = input.files?.[0];
       if (!file) return;
       if (file.size > LARGEST) return this.say("The file is too large for a file of presets. Choose one that was exported here.");
       const text = await file.text();
       await this.attempt(async () => {
-        const { names, ...listed } = await postJson("/api/presets/import", { text });
+        const name = file.name.replace(/\.[^.]*$/, "").slice(0, 80) || "Imported";
+        const { names, left_out: leftOut, ...listed } = await postJson("/api/presets/import", { text, name });
         this.replace(listed);
         this.panel.page.toast(names.length === 1 ? `Imported ${names[0]}.` : `Imported ${names.length} presets.`);
+        return leftOut.length ? `Left out of ${names[0]}, because Polydraft has nothing of the same meaning: ${leftOut.join("; ")}.` : "";
       });
     });
     input.click();
@@ -162,11 +181,11 @@ export class Presets {
     this.panel.render();
   }
 
-  /** Run an action and show the server's error, if it refuses. @param {() => Promise<void>} action */
+  /** Run an action and show what it returns, or the server's error if it refuses. @param {() => Promise<string | void>} action */
   async attempt(action) {
     let notice = "";
     try {
-      await action();
+      notice = (await action()) ?? "";
     } catch (error) {
       if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
       notice = error.message;

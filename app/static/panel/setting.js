@@ -287,6 +287,18 @@ export class Setting {
     return /** @type {any} */ (this.isDrawn ? { ...fields, seed: this.values.seed } : fields);
   }
 
+  /** The choices that differ from the defaults, in a few words. */
+  inWords() {
+    const { rule, mode, way } = this;
+    const names = [rule === this.usual("rule") ? "" : this.titleOf(rule), mode === this.usual("mode") ? "" : this.modes.get(mode)?.title, way === "off" ? "" : this.ways.get(way)?.title];
+    const values = [...this.shown()].filter((flag) => this.values[flag] !== this.usual(flag)).map((flag) => {
+      const { label } = this.controls[flag];
+      const value = this.values[flag];
+      return `${label.split(" · ")[0]} ${value === true ? "on" : value === false ? "off" : value}`;
+    });
+    return [...names, ...values].filter(Boolean).join(" · ") || "Defaults";
+  }
+
   /** The part of a link with all settings, under the names of the command line's flags. */
   link() {
     const parts = new URLSearchParams();

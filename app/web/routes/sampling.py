@@ -2,12 +2,12 @@
 
     GET  /api/sampling           the user's presets, and which ways to speculate this model has
     POST /api/chain              {"rule"}: notes on a chain of rules
-    POST /api/view               {"tab", "temperature", "rules", "map"}: all rules on the tab's next token
-    POST /api/sweep              {"tab", "rules"}: the number of tokens each keeps, by temperature
+    POST /api/view               {"tab", "temperature", "select_at", "rules", "map"}: all rules on the tab's next token
+    POST /api/sweep              {"tab", "select_at", "rules"}: the number of tokens each keeps, by temperature
     POST /api/presets/save       a preset
     POST /api/presets/delete     {"name"}
     GET  /api/presets/export     the user's presets as a file
-    POST /api/presets/import     {"text"}: an exported file
+    POST /api/presets/import     {"text", "name"}: an exported file, ours or another program's
 
 Errors are returned as {"message", "fix"}, with status 409.
 """
@@ -24,7 +24,8 @@ from fastapi.responses import Response
 from pydantic import Field, field_validator
 from starlette.concurrency import run_in_threadpool
 
-from app.options import speculation
+from app.clients import other_presets
+from app.options import presets, speculation
 from app.options.presets import OwnPresets
 from app.options.settings import Strict
 from app.service.jobs import Position
@@ -38,7 +39,7 @@ from core.controls import (
     entries_of,
 )
 from core.errors import InputError
-from core.options import DRAFTING, Value
+from core.options import DRAFTING, SelectAt, Value
 
 if TYPE_CHECKING:
     from app.service.charts import Charts
@@ -52,6 +53,7 @@ SWEEPS = 200  # cached
 class SweepRequest(Strict):
     tab: Id
     rules: Annotated[dict[Label, Values], Field(max_length=MOST_NAMES)]  # by name, with values of its controls
+    select_at: SelectAt = "temperature"
 
     @field_validator("rules")
     @classmethod
@@ -89,7 +91,14 @@ class NamedPreset(Strict):
 
 
 class Imported(Strict):
+    """A file of presets.
+
+    Attributes:
+        name: of its preset, where the file is another program's and has none.
+    """
+
     text: Text
+    name: Label = "Imported"
 
 
 def add_routes(app: FastAPI, service: DraftService) -> None:
@@ -115,7 +124,7 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     @taking(ViewRequest)
     async def view(_: Request, body: ViewRequest) -> dict[str, object]:
         def seen_at(position: Position) -> dict[str, object]:
-            seen = charts().view(body.tab, position, body.temperature, body.rules, body.map)
+            seen = charts().view(body.tab, position, body.temperature, body.rules, body.map, body.select_at)
             return {"n": position.n, **seen}
 
         return await service.query(body.tab, seen_at)
@@ -127,9 +136,9 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
         # This is slow enough to delay a key press, so it runs beside the engine, one rule after the other.
         where, counts = hash(position.logits.numpy().tobytes()), {}  # a slider does not change the position
         for name, values in body.rules.items():
-            key = (where, name, tuple(values.items()))
+            key = (where, name, body.select_at, tuple(values.items()))
             if key not in sweeps:
-                sweeps[key] = await run_in_threadpool(_sweep, position, name, values)
+                sweeps[key] = await run_in_threadpool(_sweep, position, name, values, body.select_at)
                 while len(sweeps) > SWEEPS:
                     sweeps.popitem(last=False)
             counts[name] = sweeps[key]
@@ -152,7 +161,11 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
 
     @post(app, "/api/presets/import", Imported)
     def import_(body: Imported) -> dict[str, object]:
-        return {"names": own.imported(body.text), **_listed(own)}
+        if presets.is_ours(body.text):
+            return {"names": own.imported(body.text), "left_out": [], **_listed(own)}
+        preset, left_out = other_presets.read(body.text, body.name)
+        own.save(preset)
+        return {"names": [preset.name], "left_out": left_out, **_listed(own)}
 
 
 def _listed(own: OwnPresets) -> dict[str, object]:
@@ -161,9 +174,11 @@ def _listed(own: OwnPresets) -> dict[str, object]:
     return {"own": [preset.as_dict() for preset in presets], "unreadable": unreadable}
 
 
-def _sweep(position: Position, name: str, values: Mapping[str, Value]) -> list[int]:
+def _sweep(position: Position, name: str, values: Mapping[str, Value], select_at: SelectAt) -> list[int]:
     from core.samplers.view import sweep
 
     ends = position.autocomplete.model.tokenizer.ends
-    counts = sweep(position.logits, {name: values}, position.autocomplete.geometries, SWEPT, ends, position.whole)
+    counts = sweep(
+        position.logits, {name: values}, position.autocomplete.geometries, SWEPT, ends, position.whole, select_at
+    )
     return counts[name]

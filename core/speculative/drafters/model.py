@@ -65,8 +65,8 @@ class ModelDrafter(Drafter):
 def _proposed(logits: Tensor, moment: Moment, position: int) -> tuple[int, float]:
     """Returns the token to propose after a text of `position` tokens, and its probability of being the target's."""
     considered = len(logits) if moment.sampled else min(LIKELY, len(logits))
-    scores, likely = torch.topk(logits / moment.temperature, considered)
+    scores, tokens = torch.topk(logits / moment.temperature, considered)
     if moment.noise is not None:
-        scores = scores + torch.from_numpy(moment.noise.gumbel(position, likely.cpu().numpy())).to(scores)
+        scores = scores + torch.from_numpy(moment.noise.gumbel(position, tokens.cpu().numpy())).to(scores)
     best = int(scores.argmax())
-    return int(likely[best]), float((scores[best] - torch.logsumexp(scores, 0)).exp())
+    return int(tokens[best]), float((scores[best] - torch.logsumexp(scores, 0)).exp())

@@ -43,8 +43,8 @@ class SuperposedDrafter(Drafter):
         if last is None:
             return TokenTree()
         return TokenTree.of_paths(
-            [(token, PRIOR if i else min(beginning, 1.0)) for i, token in enumerate(ids)]
-            for ids, beginning in zip(last.ids, last.beginnings, strict=True)
+            [(token, PRIOR if i else min(p_first, 1.0)) for i, token in enumerate(ids)]
+            for ids, p_first in zip(last.ids, last.p_first, strict=True)
         )
 
     def close(self) -> None:

@@ -38,10 +38,10 @@ class FakeAutocomplete:
         self.has_prose = False
         self.drafts = [
             SimpleNamespace(
-                id=0, text=" you\x1b[31m", probability=0.5, whole=0.02, finished=False, personal=(), tail="own"
+                id=0, text=" you\x1b[31m", probability=0.5, p_joint=0.02, finished=False, personal=(), tail="own"
             ),
             SimpleNamespace(
-                id=1, text=" all", probability=0.004, whole=0.001, finished=True, personal=(), tail="checked"
+                id=1, text=" all", probability=0.004, p_joint=0.001, finished=True, personal=(), tail="checked"
             ),
         ]
 

@@ -154,6 +154,36 @@ def test_rules_of_other_servers_are_ours(site: Programs) -> None:
         assert site.ask("POST", "/v1/completions", body | more)[0] == 200
 
 
+LATE, EARLY = ["min_p", "top_p", "temperature"], ["temperature", "min_p", "top_p"]
+
+
+@pytest.mark.parametrize(
+    ("more", "select_at"),
+    [
+        ({}, "temperature"),
+        ({"samplers": LATE}, "1"),
+        ({"samplers": "mpt"}, "1"),
+        ({"samplers": EARLY}, "temperature"),
+        ({"sampler_priority": LATE}, "1"),
+        ({"sampler_priority": "min_p\ntop_p\ntemperature"}, "1"),
+        ({"sampler_order": [6, 0, 1, 2, 3, 4, 5]}, "1"),
+        ({"sampler_order": [6, 5, 0, 1, 2, 3, 4]}, "temperature"),
+        ({"temperature_last": True}, "1"),
+        ({"temperature_last": True, "top_p": 1}, "temperature"),  # no rule is on
+    ],
+)
+def test_a_temperature_after_the_samplers_selects_at_one(more: dict[str, Any], select_at: str) -> None:
+    body = PLAIN | {"temperature": 2, "mode": "sampled", "top_p": 0.9} | more
+    asked = CompletionRequest.model_validate(body, strict=True)
+    assert asked.settings(1, 4, {}).select_at == select_at
+
+
+def test_a_temperature_between_two_samplers_is_refused(site: Programs) -> None:
+    body = PLAIN | {"temperature": 2, "mode": "sampled", "top_p": 0.9, "min_p": 0.1}
+    status, content = site.ask("POST", "/v1/completions", body | {"samplers": ["min_p", "temperature", "top_p"]})
+    assert (status, "between min_p and other samplers" in content.decode()) == (400, True)
+
+
 def test_the_marks_that_end_a_repetition_are_those_of_the_rule() -> None:
     assert AS_OURS["dry_sequence_breakers"]([mark.decode() for mark in BREAKERS])
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from core.drafting.boundaries import only
-from core.drafting.candidates import Candidates, cropped
+from core.drafting.boundaries import mask_others
+from core.drafting.candidates import Candidates, crop_logits
 from core.drafting.drafts import Options
 from core.samplers.base import Rule
 from core.samplers.chain import Chain
@@ -31,7 +31,7 @@ def test_a_rule_against_repetition_reads_the_text_of_each_draft(rule: Rule, repe
     logits[3] = 1.0
     contexts = [OTHER, OTHER]
     contexts[repeating] = REPEATS
-    found = Candidates(Options(k=2, candidates=12, rule=rule), []).shared(logits, contexts)
+    found = Candidates(Options(k=2, candidates=12, rule=rule), []).score_shared(logits, contexts)
     chances = [dict(zip(each.ids.tolist(), each.scores.tolist(), strict=True)) for each in found]
     assert chances[repeating][3] < chances[repeating][5]
     assert chances[1 - repeating][3] > chances[1 - repeating][5]
@@ -46,7 +46,7 @@ def test_a_rule_that_reads_no_text_is_applied_once() -> None:
             calls += 1
             return super().crop(*given)
 
-    Candidates(Options(k=2, rule=Counted()), []).shared(torch.arange(40.0), [REPEATS, OTHER])
+    Candidates(Options(k=2, rule=Counted()), []).score_shared(torch.arange(40.0), [REPEATS, OTHER])
     assert calls == 1
 
 
@@ -59,13 +59,13 @@ def test_inside_a_word_sigma_is_that_of_the_whole_distribution() -> None:
     of_some = [i for i in allowed.tolist() if logits[i] >= 4.0 - 0.5 * logits[1:5].std()]
     assert kept != of_some, "so that this can fail"
     for rule in (TopNSigma(0.5), Chain([Temperature(2.0), TopNSigma(0.5)])):
-        ids, _, _ = Candidates(Options(k=1, candidates=8, rule=rule), []).among(logits, [1], allowed)
+        ids, _, _ = Candidates(Options(k=1, candidates=8, rule=rule), []).select_among(logits, [1], allowed)
         assert sorted(ids.tolist()) == kept
-        row = cropped(Options(k=1, rule=rule), logits[None], [[1]], allowed)[0]
+        row = crop_logits(Options(k=1, rule=rule), logits[None], [[1]], allowed)[0]
         assert row.isfinite().nonzero().flatten().tolist() == kept
-    view = look(only(logits, allowed), cast(Any, Letters(8)), settings={"top-n-sigma": {"n": 0.5}}, whole=logits)
+    view = look(mask_others(logits, allowed), cast(Any, Letters(8)), settings={"top-n-sigma": {"n": 0.5}}, whole=logits)
     assert view.choices[0].count == len(kept)
-    counts = sweep(only(logits, allowed), {"top-n-sigma": {"n": 0.5}}, None, (0.5, 2.0), whole=logits)
+    counts = sweep(mask_others(logits, allowed), {"top-n-sigma": {"n": 0.5}}, None, (0.5, 2.0), whole=logits)
     assert counts == {"top-n-sigma": [len(kept)] * 2}
 
 
@@ -73,6 +73,6 @@ def test_in_a_chain_sigma_is_that_of_what_earlier_rules_left_of_the_whole() -> N
     logits = torch.tensor([9.0, 4.0, 3.9, 2.0, -1.0, -6.0, -6.5, -7.0])
     left = TopK(5)(None, logits[None])[0]
     rule = Chain([TopK(5), TopNSigma(0.5)]).measuring(logits[None])
-    found = rule(None, only(logits, np.array([1, 2, 3, 4]))[None])[0]
+    found = rule(None, mask_others(logits, np.array([1, 2, 3, 4]))[None])[0]
     bound = 4.0 - 0.5 * left[left.isfinite()].std()
     assert found.isfinite().nonzero().flatten().tolist() == [i for i in (1, 2, 3, 4) if logits[i] >= bound]

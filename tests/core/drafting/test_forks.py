@@ -13,8 +13,8 @@ from table_model import TableModel
 
 from core.drafting.drafts import Kept, Options
 from core.drafting.driver import Driven
-from core.drafting.forks import Continuations, Node, branches, choose
-from core.drafting.rows import first_drafts, forked_drafts
+from core.drafting.forks import Continuations, Node, branch_probabilities, choose
+from core.drafting.rows import make_first_drafts, make_forked_drafts
 from core.superposed import superpose, superposed
 
 LETTERS = [bytes([97 + i]) for i in range(26)]
@@ -67,7 +67,7 @@ def test_beside_kept_rows_the_choice_adds_as_much_as_any_other(tree, k, data):
 @given(trees(), st.integers(2, 5))
 def test_branches_are_disjoint_events(tree, k):
     chosen = choose(tree.leaves(), k)
-    found = branches(tree.nodes(), [leaf.row for leaf in chosen])
+    found = branch_probabilities(tree.nodes(), [leaf.row for leaf in chosen])
     assert all(0 < p <= 1 for p in found)
     assert sum(found) <= 1 + 1e-9
 
@@ -85,8 +85,8 @@ def test_drafts_branch_where_a_word_differs_although_it_begins_alike():
     a, an = expand(tree.roots[0], {1: 0.4, 2: 0.2})
     expand(a, {3: 0.1})
     expand(an, {4: 0.3})
-    drafts = forked_drafts(tree, Options(k=2), [])
-    found = {tree.row(draft.ids).text: draft.branch for draft in drafts}
+    drafts = make_forked_drafts(tree, Options(k=2), [])
+    found = {tree.row(draft.ids).text: draft.p_branch for draft in drafts}
     assert found == {b"ing a story": pytest.approx(0.2), b"ing an essay": pytest.approx(0.1)}
 
 
@@ -113,7 +113,7 @@ def test_a_long_rows_pieces_are_read_a_few_times_each(tokens):
     pieces = CountedPieces(bytes([97 + i % 26]) * (1 + i % 3) for i in range(tokens))
     tree = Continuations([([token], -1.0, -1.0) for token in (0, 1)], pieces, NEVER)
     row = Kept(1, list(range(tokens)))
-    drafts, _ = first_drafts(tree, Options(k=3, forks=1), [row])
+    drafts, _ = make_first_drafts(tree, Options(k=3, forks=1), [row])
     assert [draft.ids for draft in drafts] == [row.ids, [1]]
     assert drafts[0].totals == pytest.approx([-1.0 - math.log(2) * n for n in range(tokens)])
     assert pieces.reads <= 10 * tokens
@@ -137,7 +137,7 @@ def test_branches_are_the_models_probabilities(seed, forks, k):
     for i, ids in enumerate(last.ids):
         others = [other for j, other in enumerate(last.ids) if j != i]
         shared = max((_common(ids, other) for other in others), default=0)
-        assert last.drafts[i].branch == pytest.approx(exact(model, prefix, ids[: shared + 1]), rel=1e-4)
+        assert last.drafts[i].p_branch == pytest.approx(exact(model, prefix, ids[: shared + 1]), rel=1e-4)
     assert len({tuple(ids) for ids in last.ids}) == len(stems)
 
 

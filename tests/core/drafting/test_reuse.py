@@ -9,7 +9,7 @@ from table_model import TableModel
 
 from core.drafting.drafts import Kept, Options
 from core.drafting.driver import Driven
-from core.drafting.reuse import KnownLogits, reusing
+from core.drafting.reuse import KnownLogits, reuse_logits
 from core.superposed import superposed
 from tests.completing import complete
 
@@ -20,7 +20,7 @@ def drafted(sequence, prefix, options, known=None, kept=()):
 
     def start(logits):
         drafting = superposed(logits, sequence, prefix, options, None, kept)
-        return drafting if known is None else reusing(drafting, known)
+        return drafting if known is None else reuse_logits(drafting, known)
 
     driven, passes = Driven(start([logits])), 0
     while not driven.done:
@@ -47,7 +47,7 @@ def test_the_drafts_are_those_of_fresh_passes_at_every_key(seed, typed, k, lengt
         mine, passes = drafted(session, typed[:end], options, known)
         fresh, all_passes = drafted(model.open(), typed[:end], options)
         assert (mine.ids, mine.logprobs) == (fresh.ids, fresh.logprobs)
-        assert [draft.branch for draft in mine.drafts] == [draft.branch for draft in fresh.drafts]
+        assert [draft.p_branch for draft in mine.drafts] == [draft.p_branch for draft in fresh.drafts]
         assert passes <= all_passes
 
 

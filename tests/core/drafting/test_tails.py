@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from core.autocomplete import Autocomplete
 from core.drafting.drafts import Draft, Drafts, Options
-from core.drafting.driver import Drafting, grown
-from core.drafting.tails import SHARE, Tails, ms_of, tails
+from core.drafting.driver import Drafting, draft_all
+from core.drafting.tails import SHARE, Tails, choose_tails, ms_of
 from core.models.costs import ROWS, CostCurve
 from core.modes.checked import IMPLAUSIBLE, tails_checked
 from core.modes.start import Mode, start
@@ -36,7 +36,7 @@ def costs() -> st.SearchStrategy[CostCurve]:
 
 @given(curve=costs(), k=st.integers(2, 9), length=st.integers(1, 32), r=st.integers(0, 31), forks=st.integers(0, 4))
 def test_as_many_exact_steps_as_fit_into_the_share_of_the_superposed_time(curve, k, length, r, forks):
-    found = tails(curve, k, length, r, forks)
+    found = choose_tails(curve, k, length, r, forks)
     usual, last = min(r, length - 1), length - 1
     most = SHARE * ms_of(curve, k, length, usual, forks)
     assert usual <= found.exact_steps <= last
@@ -62,7 +62,7 @@ def test_as_many_exact_steps_as_fit_into_the_share_of_the_superposed_time(curve,
     ],
 )
 def test_rows_are_used_where_they_are_cheap(curve, k, expected):
-    assert tails(curve, k, 10, 2, 2) == expected
+    assert choose_tails(curve, k, 10, 2, 2) == expected
 
 
 # --- whole requests, of a model whose rows have simulated costs
@@ -136,7 +136,7 @@ def made(model: TableModel, check: bool) -> Drafts:
     def begin(held, ids):
         return start(held, ids, options, Mode(), check_tails=check)
 
-    *_, (found,) = grown(model, [text], begin, [sequence])
+    *_, (found,) = draft_all(model, [text], begin, [sequence])
     assert sequence.inputs == text
     return found
 

@@ -59,7 +59,7 @@ def test_one_slow_pass_changes_nothing():
     assert passes(threads, QUIET, 50)[0].count(2) >= 47
 
 
-def test_passes_of_other_sizes_are_judged_by_themselves():
+def test_passes_of_other_sizes_are_timed_by_themselves():
     threads = Threads()
     passes(threads, BUSY, 300, inputs=1)
     chosen, _ = passes(threads, QUIET, 100, inputs=40)

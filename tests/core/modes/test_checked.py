@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_model import TableModel
 
-from core.drafting.judge import Judge
+from core.drafting.verifier import Verifier
 from core.errors import InputError
 from core.modes.checked import Refined, verified
 from core.modes.checked import _open_rows as _rows
@@ -165,13 +165,13 @@ def test_stopping_between_rounds_leaves_the_text() -> None:
         assert sequence.inputs == TEXT
 
 
-def test_the_judge_counts_the_n_grams_in() -> None:
-    judge, turned = Judge(candidates=6), Judge(_mixing(), candidates=6)
+def test_the_verifier_counts_the_n_grams_in() -> None:
+    verifier, turned = Verifier(candidates=6), Verifier(_mixing(), candidates=6)
     after_1, after_2 = MODEL.after([0, 1]), MODEL.after([0, 2])
     logits, contexts = [after_1, after_2], [[0, 1], [0, 2]]
-    assert [own for own, _, _ in judge(logits, contexts, [0, 0])] == [int(x.argmax()) for x in logits]
+    assert [own for own, _, _ in verifier(logits, contexts, [0, 0])] == [int(x.argmax()) for x in logits]
     assert [own for own, _, _ in turned(logits, contexts, [0, 0])] == [int(after_1.argmin()), int(after_2.argmax())]
-    for (_, own, asked), x in zip(judge(logits, contexts, [3, 3]), logits, strict=True):
+    for (_, own, asked), x in zip(verifier(logits, contexts, [3, 3]), logits, strict=True):
         logp = x.double() - x.double().logsumexp(0)
         assert own == pytest.approx(float(logp.max()), abs=1e-6)
         assert asked == pytest.approx(float(logp[3]), abs=1e-6)

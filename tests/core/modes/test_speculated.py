@@ -94,7 +94,7 @@ def test_the_drafts_are_the_same_in_fewer_passes(seed, name, size):
         made = [dict(zip(last.lineages, last.ids, strict=True)) for last in (plain[-1], fast[-1])]
         assert made[0] == made[1]
         assert sorted(plain[-1].logprobs) == pytest.approx(sorted(fast[-1].logprobs), abs=1e-4)
-        assert sorted(plain[-1].beginnings) == pytest.approx(sorted(fast[-1].beginnings))
+        assert sorted(plain[-1].p_first) == pytest.approx(sorted(fast[-1].p_first))
     assert fewer <= passes
     if name == "greedy" and passes > 3:
         assert fewer < passes  # the drafter is always right

@@ -165,7 +165,7 @@ def test_drafts_after_a_text_that_was_typed_are_those_of_the_text_at_once(autoco
     differed = 0
     for n in [*range(40, 66), 50, *range(48, 70, 7), len(TEXT) - 1, len(TEXT)]:
         found, expected = completed(typed, TEXT[:n]), completed(autocomplete.open(), TEXT[:n])
-        assert [draft.whole for draft in found.drafts] == [draft.whole for draft in expected.drafts]
+        assert [draft.p_joint for draft in found.drafts] == [draft.p_joint for draft in expected.drafts]
         assert scores(found) == pytest.approx(scores(expected), rel=1e-6)
         differed += scores(found) != pytest.approx(scores(completed(constant, TEXT[:n], earned=False)), rel=1e-3)
     assert differed > 20

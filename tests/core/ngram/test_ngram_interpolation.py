@@ -138,7 +138,7 @@ def test_linear_lifts_what_the_store_has_seen_and_more_so_in_familiar_text(phras
     assert familiar[0, 1] < foreign[0, 1] < logq[0, 1]
 
 
-def test_linear_judges_familiarity_by_what_all_drafts_share(phrases):
+def test_linear_measures_familiarity_by_what_all_drafts_share(phrases):
     logq = np.log([[0.5, 0.5]] * 2)
     typed = [8, 11, 12]
     both = Linear(phrases).scores(logq, [[*typed, 1, 2, 3], [*typed, 9, 9, 9]], [4, 8])

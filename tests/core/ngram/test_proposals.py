@@ -102,7 +102,9 @@ def test_under_a_rule_a_store_still_proposes_its_words(rule: Rule) -> None:
     assert drafts.ids[0][0] == rare
     assert drafts.ids[1][0] != rare
     begun = np.array([rare, *range(8)])
-    found, logq, _ = Candidates(Options(k=2, ngrams=store, rule=rule), text).among(model.open().feed(text), text, begun)
+    found, logq, _ = Candidates(Options(k=2, ngrams=store, rule=rule), text).select_among(
+        model.open().feed(text), text, begun
+    )
     assert rare in found
     assert np.isfinite(logq).all()
 

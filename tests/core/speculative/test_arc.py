@@ -779,7 +779,7 @@ def test_the_chosen_size_has_the_most_expected_tokens_per_millisecond(tree: Toke
     def cost(n: int) -> float:
         return 1 + slope * (n - 1)
 
-    chances = Estimates().chances(tree)
+    chances = Estimates().p_accepted(tree)
     places, rate = best_size(chances, cost, 32)
     tree.only(places)  # a tree
     best = max((1 + np.sort(chances)[::-1][:n].sum()) / cost(1 + n) for n in range(len(tree) + 1))
@@ -789,14 +789,14 @@ def test_the_chosen_size_has_the_most_expected_tokens_per_millisecond(tree: Toke
 
 def test_estimates_learn_what_is_accepted() -> None:
     estimates = Estimates()
-    before = estimates.chance(0.7, 0)
+    before = estimates.acceptance_rate(0.7, 0)
     for _ in range(300):
         estimates.note(0.7, 0, False)
-    assert estimates.chance(0.7, 0) < 0.05 < before
+    assert estimates.acceptance_rate(0.7, 0) < 0.05 < before
     for _ in range(500):
         estimates.note(0.7, 0, True)
-    assert estimates.chance(0.7, 0) > 0.8
-    assert estimates.chance(0.7, 3) == before  # depth apart
+    assert estimates.acceptance_rate(0.7, 0) > 0.8
+    assert estimates.acceptance_rate(0.7, 3) == before  # depth apart
 
 
 def test_entropy_is_normalised() -> None:

@@ -109,7 +109,7 @@ def test_a_sweep_is_the_cores(client: TestClient) -> None:
         ("presets/save", {"name": PRESETS[0].name, "rule": "top-p"}, 409, "comes with Polydraft"),
         ("presets/save", {"name": "x", "rule": "top-p", "mode": "best"}, 409, "mode 'best' given"),
         ("presets/delete", {"name": "nobody's"}, 409, "There is no preset"),
-        ("presets/import", {"text": "{"}, 409, "not JSON"),
+        ("presets/import", {"text": "{"}, 409, "neither JSON nor YAML"),
     ],
 )
 def test_what_is_wrong_is_named(client: TestClient, path: str, body: Any, status: int, words: str) -> None:

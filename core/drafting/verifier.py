@@ -1,4 +1,4 @@
-"""Judges the tokens of drafts: computes the token that the target would choose after the same text, n-grams mixed in.
+"""Verifies the tokens of drafts: computes the token that the target would choose after the same text, n-grams mixed in.
 
 Shapes: V vocabulary, m candidates.
 """
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from core.drafting.candidates import likeliest, log_total
+from core.drafting.candidates import log_total, top_indices
 from core.ngram.interpolation import Interpolation
 
 
 @dataclass(frozen=True)
-class Judge:
+class Verifier:
     """Computes the next token of a target, n-grams included: the n-grams rescore the target's most probable candidates.
 
     Attributes:
@@ -29,11 +29,11 @@ class Judge:
     def __call__(
         self, logits: list[Tensor], contexts: list[list[int]], tokens: list[int]
     ) -> list[tuple[int, float, float]]:
-        """For each position, given its logits (V,), the text before it and a token to judge: the token that the target
-        chooses, its log-probability, and the log-probability of the token to judge."""
+        """For each position, given its logits (V,), the text before it and a token to verify: the token that the target
+        chooses, its log-probability, and the log-probability of the token to verify."""
         if not logits:
             return []
-        listed = [likeliest(after.numpy(), self.candidates) for after in logits]
+        listed = [top_indices(after.numpy(), self.candidates) for after in logits]
         totals = [log_total(after.numpy(), 1.0) for after in logits]
         if self.ngrams is not None:
             last = [np.exp(float(x[ids[-1]]) - total) for x, ids, total in zip(logits, listed, totals, strict=True)]

@@ -74,15 +74,15 @@ def read(model: LanguageModel, questions: Sequence[Question]) -> Answers:
     )
 
 
-def of_right(answers: Answers, rule: Callable[[None, Tensor], Tensor]) -> list[float]:
+def p_right(answers: Answers, rule: Callable[[None, Tensor], Tensor]) -> list[float]:
     """Returns the probability of a right answer to each question under a rule, which has the temperature."""
-    chances: list[Tensor] = []
+    p_tokens: list[Tensor] = []
     for rows, ids in zip(answers.logits.split(ROWS), answers.tokens.split(ROWS), strict=True):
         q = rule(None, rows).softmax(1).double()
         ended = torch.where(answers.ends, q, 0).sum(1)
-        chances.append(torch.where(ids < 0, ended, q.gather(1, ids.clamp(min=0)[:, None])[:, 0]))
+        p_tokens.append(torch.where(ids < 0, ended, q.gather(1, ids.clamp(min=0)[:, None])[:, 0]))
     each = torch.ones(len(answers.of_question), dtype=torch.float64)
-    each.scatter_reduce_(0, answers.of_answer, torch.cat(chances), "prod")
+    each.scatter_reduce_(0, answers.of_answer, torch.cat(p_tokens), "prod")
     count = int(answers.of_question.max()) + 1
     return torch.zeros(count, dtype=torch.float64).index_add_(0, answers.of_question, each).tolist()
 

@@ -1,4 +1,8 @@
-"""The model's own probabilities of finished drafts, token by token, for programs that request them."""
+"""The model's own log-probabilities of finished drafts, token by token, for programs that request them.
+
+They are ln q(token | text, earlier tokens of the draft): τ = 1, no rule, no n-grams, no mixed embedding. The first
+token in a half-typed word has that of continuing the word.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +12,25 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from core.drafting.boundaries import Boundaries, only
+from core.drafting.boundaries import Boundaries, mask_others
 from core.drafting.drafts import Drafts
-from core.drafting.scored import scored
+from core.drafting.scored import score_paths
 from core.models.base import Row, Sequence
 from core.models.tokenizer import BYTES, written
-from core.present import Chance, Presentation, TextDraft
+from core.present import Presentation, TextDraft, TokenLogprob
+
+ModelLogprobs = dict[tuple[int, ...], tuple[TokenLogprob, ...]]  # by the tokens of a draft
 
 
 @dataclass(frozen=True)
-class TokenChance(Chance):
-    """The token's name beside its text, which for a part of a character is empty or the whole character."""
+class LogprobsPass:
+    """The pass that computes them.
 
-    name: str = ""
-
-
-Chances = dict[tuple[int, ...], tuple[TokenChance, ...]]  # by the tokens of a draft
-
-
-@dataclass(frozen=True)
-class TokenChances:
-    """How drafts are shown, the number of most probable tokens, and the positions where drafts may begin."""
+    Attributes:
+        presentation: how the drafts are shown.
+        likeliest: the number of most probable tokens at each position.
+        boundaries: where the drafts may begin.
+    """
 
     presentation: Presentation
     likeliest: int
@@ -36,8 +38,8 @@ class TokenChances:
 
     def __call__(
         self, drafts: Drafts, shown: list[TextDraft], sequence: Sequence, logits: list[Tensor]
-    ) -> Generator[tuple[list[Row], Drafts], list[Tensor], Chances]:
-        """Yields the pass. Returns the chances of the visible tokens.
+    ) -> Generator[tuple[list[Row], Drafts], list[Tensor], ModelLogprobs]:
+        """Yields the pass. Returns the log-probabilities of the visible tokens.
 
         Args:
             shown: the rows of the drafts.
@@ -47,13 +49,13 @@ class TokenChances:
         rows = [row for row in shown if row.ids]
         if not rows:
             return {}
-        after = yield from scored([list(row.ids) for row in rows], sequence, replace(drafts, done=False))
-        return {row.ids: self._chances(row, logits, x) for row, x in zip(rows, after, strict=True)}
+        after = yield from score_paths([list(row.ids) for row in rows], sequence, replace(drafts, done=False))
+        return {row.ids: self._read(row, logits, x) for row, x in zip(rows, after, strict=True)}
 
-    def _chances(self, row: TextDraft, logits: list[Tensor], after: Tensor) -> tuple[TokenChance, ...]:
-        """The chances of one draft, from the logits (n, V) after each of its tokens."""
+    def _read(self, row: TextDraft, logits: list[Tensor], after: Tensor) -> tuple[TokenLogprob, ...]:
+        """The log-probabilities of one draft, from the logits (n, V) after each of its tokens."""
         start = max(len(row.ids) - len(row.path), 0) if row.path else 0
-        chances: list[TokenChance] = []
+        tokens: list[TokenLogprob] = []
         shown, ends = 0, self.presentation.ends(list(row.ids))
         for n in range(start, len(row.ids)):
             end = ends[n + 1]
@@ -65,7 +67,7 @@ class TokenChances:
             else:  # of a half-typed word only its continuation counts
                 x = logits[n] if n < len(logits) else after[n - 1]
                 allowed = self.boundaries.allowed(n)
-                x = x if allowed is None else only(x, allowed)
+                x = x if allowed is None else mask_others(x, allowed)
                 typed = self.presentation.typed[sum(len(self.presentation.tokenizer.pieces[i]) for i in row.ids[:n]) :]
             logp = torch.log_softmax(x.float(), 0)
             top, ids = torch.topk(logp, min(self.likeliest, len(logp)))
@@ -74,9 +76,9 @@ class TokenChances:
             )
             text, name = row.text[shown:end], self._name(row.ids[n], typed)
             partial = name.startswith(BYTES)
-            chances.append(TokenChance(text, float(logp[row.ids[n]]), likeliest, name if partial else text))
+            tokens.append(TokenLogprob(text, float(logp[row.ids[n]]), likeliest, name if partial else text))
             shown = end
-        return tuple(chances)
+        return tuple(tokens)
 
     def _name(self, token: int, typed: bytes) -> str:
         tokenizer = self.presentation.tokenizer
