@@ -78,7 +78,8 @@ def attach(
         later, the page says so.
     """
     editor = _editor_of(blocks)
-    hosts, access = replace(allowed(hosts=allow_host), pages=True), Access(users_token())
+    names = [allow_host] if isinstance(allow_host, str) else allow_host
+    hosts, access = replace(allowed(hosts=names), pages=True), Access(users_token())
     stay_offline()
     blocks.analytics_enabled = False
     service = service_for(model, backend, precision, base_store)

@@ -36,7 +36,10 @@ const script = new URL(root + "{PATH}/page/editor/embedded.js", location.href).h
 const started = props.access ? import(script) : Promise.reject(new Error("No server of drafts is attached."));
 started.then((editor) => editor.mount({{ element, props, trigger, watch, early }})).catch((error) => {{
   const notice = element.querySelector(".pd-notice");
-  notice.textContent = `${{error.message}} Call polydraft.attach(blocks) before blocks.launch(), and reload this page.`;
+  const remedy = props.access
+    ? `Load the page again. polydraft.attach needs allow_host=["${{location.host}}"] for a page at that host.`
+    : "Call polydraft.attach(blocks) before blocks.launch().";
+  notice.textContent = `${{error.message}} ${{remedy}}`;
   notice.hidden = false;
   element.querySelector(".polydraft").style.opacity = 1;
 }});

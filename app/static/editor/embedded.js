@@ -21,7 +21,7 @@ const TOLD_AFTER = 150; // ms without a change until Gradio has the text
 /** @typedef {import("../panel/setting.js").Value} Value */
 /**
  * What Gradio gives a component's script, and the options that were set before this one ran.
- * @typedef {{element: HTMLElement, props: {value: string | null, placeholder: string, options: Record<string, Value>, access: string},
+ * @typedef {{element: HTMLElement, props: {value: string | null, label: string | null, placeholder: string, options: Record<string, Value>, access: string},
  *            trigger: (event: string, data?: object) => void, watch: (prop: string, changed: () => void) => void,
  *            early: Record<string, Value>}} Component
  */
@@ -39,6 +39,7 @@ export async function mount({ element, props, trigger, watch, early }) {
   const editor = startEditor(root);
   const { textarea, field, drafts, rows, setting, notices } = editor;
   textarea.placeholder = props.placeholder;
+  if (props.label) textarea.setAttribute("aria-label", props.label);
 
   /**
    * Set options; a wrong one is refused with all others, and the writer is told.

@@ -199,7 +199,7 @@ def test_the_blocks_get_nothing_else_of_polydraft(demo: gr.Blocks, client: httpx
 def test_a_page_under_another_name_gets_drafts_if_that_name_is_allowed() -> None:
     with scripted_model():
         made = blocks()
-        server = TestClient(polydraft.attach(made, allow_host=["box"]), "http://127.0.0.1:7860")
+        server = TestClient(polydraft.attach(made, allow_host="box"), "http://127.0.0.1:7860")
     headers = {"Authorization": f"Bearer {key_of(made)}", "Host": "box:7860"}
     for origin, status in (("http://box:7860", 200), ("https://box:7860", 200), ("http://127.0.0.1:7860", 200)):
         assert server.get("/api/status", headers=headers | {"Origin": origin}).status_code == status

@@ -150,6 +150,15 @@ def test_events_of_python_set_the_text_and_the_options_and_get_what_was_just_typ
     }
 
 
+def test_a_page_whose_host_is_not_allowed_says_what_to_do(browser: Browser, example: str) -> None:
+    page = browser.new_page()
+    page.route("**/embedded.js", lambda route: route.fulfill(status=403))
+    page.goto(example)
+    host = example.removeprefix("http://")
+    expect(page.locator(".pd-notice")).to_contain_text(f'polydraft.attach needs allow_host=["{host}"] for a page at')
+    page.close()
+
+
 def test_without_a_server_of_drafts_the_editor_says_so(browser: Browser) -> None:
     with gr.Blocks(analytics_enabled=False) as demo:
         polydraft.DraftEditor()
