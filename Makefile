@@ -88,11 +88,11 @@ wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-r
 
 # Test files that take longer than 2 s: they load models, start servers or kill processes.
 SLOW := adapter app arc autocomplete base_choice base_store checked cli coded connections contributing \
-        custom_generate disk doctor documents_damage domain_text eagle3_drafter earned engine_errors families \
-        gguf gguf_tokenizers guard hostile_files learn learner llamacpp lsp lsp_start model_file modes native \
+        custom_generate disk doctor documents_damage eagle3_drafter earned engine_errors families \
+        gguf gguf_tokenizers guard hostile_files learn learner llamacpp lsp lsp_start modes native \
         native_library ngram_cluster ngram_interruption ngram_store offline personal_drafts personal_large \
         personal_store probe proposals_exactly recurrent_models rounded samplers serve server silent_files \
-        speculative start static stores_routes superposed token_trees top_w torch_model trie_check
+        slips speculative start static stores_routes superposed token_trees top_w torch_model trie_check whole_words
 
 # Of the last three files only the tests of compiled code.
 ON_ARM := models/test_families.py models/test_coded.py models/test_native.py models/test_rounded.py models/test_embeddings.py \
@@ -101,7 +101,7 @@ ON_ARM := models/test_families.py models/test_coded.py models/test_native.py mod
       where_inputs_are_rounded_the_factors_are_bytes_and_change_the_logits_alike) \
    models/test_token_trees.py::test_each_node_sees_its_path_and_the_kept_path_is_as_if_fed \
    $(addprefix speculative/test_eagle3_drafter.py::test_,the_tree_is_what_the_head_says one_pass_of_the_head_for_each_level_serves_all_texts \
-      texts_that_are_equal_may_be_drafted_for_in_one_call greedy_text_is_that_of_plain_decoding)
+      texts_that_are_sampled_differently_may_be_drafted_for_in_one_call greedy_text_is_that_of_plain_decoding)
 
 # Without the default model, whose weights would be sent to the emulator for each pass.
 test-arm: setup-dev ## Run the tests of compiled code for ARM, emulated (Debian: apt-get install g++-aarch64-linux-gnu qemu-user)

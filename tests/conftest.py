@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
     from core.models import LanguageModel
     from core.models.torch_model import TorchModel
+    from core.session import Session
     from tests.browser_profile import Profile
 
 
@@ -64,12 +65,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Files that take longest: begun first, they do not keep one process busy when the others are done. Those of browsers
 # and servers, which often wait, alternate with those that compute.
 LONGEST = """
-    commands documents_page page sampling_page learn stores_page app access_page disk long_page
-    ngram_interruption incognito native engine_errors guard_page speculative server lsp_start personal_store learner
-    start ngram_cluster gguf sleep_page rounded hostile_files gguf_tokenizers lsp cli torch_model taking_page
-    showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts larger_page samplers
-    recurrent_models silent_files model_file personal_large base_store trie_check probe pairing_page serve guard
-    superposed arc earned adapter coded families autocomplete structure contributing downloads hub
+    commands documents_page page panel_page learn stores_page refused_page app access_page disk long_page
+    ngram_interruption incognito native engine_errors guard_page larger_page speculative server lsp_start
+    personal_store learner start slips whole_words ngram_cluster gguf rounded hostile_files gguf_tokenizers lsp cli
+    torch_model
+    taking_page showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts samplers
+    recurrent_models silent_files personal_large base_store trie_check probe serve guard superposed arc earned
+    adapter coded families autocomplete structure contributing downloads hub
 """
 
 
@@ -227,18 +229,6 @@ def context(browser: Browser, _profile: Profile | None) -> Iterator[BrowserConte
             yield context
 
 
-@pytest.fixture(scope="module")
-def whole_chromium(browser: Browser) -> Iterator[Browser]:
-    """Chromium with what belongs to a window, for what its shell lacks: installing the page as an app."""
-    kind = browser.browser_type
-    from app.web.browser import FLAGS, find_browser
-
-    path = find_browser()
-    whole = kind.launch(executable_path=str(path), args=list(FLAGS))
-    yield whole
-    whole.close()
-
-
 @pytest.fixture(scope="session")
 def llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
     """The default model on llama.cpp. Where that was not built, its tests fail: CI must not pass without it."""
@@ -270,6 +260,12 @@ def autocomplete(request: pytest.FixtureRequest, default_gguf: Path) -> Autocomp
     from core.models.load import why_not_compiled
 
     return _with_base_store(request.getfixturevalue("llama_model" if why_not_compiled(default_gguf) else "torch_model"))
+
+
+@pytest.fixture
+def session(autocomplete: Autocomplete) -> Iterator[Session]:
+    with closing(autocomplete.open()) as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

@@ -62,17 +62,13 @@ class Found:
         return "\n".join(lines + [f"--- case {seed}\n{said}" for seed, said in sorted(self.wrong.items())])
 
 
-def fuzz(
-    first: int = 0, cases: int = CASES, workers: int = 1, limit: float = float("inf"), optimisation: str = FAST
-) -> Found:
-    """Run cases `first` … and end after `limit` seconds, whatever is left."""
+def fuzz(first: int = 0, cases: int = CASES, workers: int = 1, optimisation: str = FAST) -> Found:
+    """Run cases `first` …"""
     found, begun = Found(), time.monotonic()
     seeds: queue.SimpleQueue[int] = queue.SimpleQueue()
     for seed in range(first, first + cases):
         seeds.put(seed)
-    threads = [
-        threading.Thread(target=_oversee, args=(seeds, found, begun + limit, optimisation)) for _ in range(workers)
-    ]
+    threads = [threading.Thread(target=_oversee, args=(seeds, found, optimisation)) for _ in range(workers)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -81,13 +77,13 @@ def fuzz(
     return found
 
 
-def _oversee(seeds: queue.SimpleQueue[int], found: Found, end: float, optimisation: str) -> None:
+def _oversee(seeds: queue.SimpleQueue[int], found: Found, optimisation: str) -> None:
     """Hand seeds to a child, and to a new one where a case ended it."""
     child: Child | None = None
-    while time.monotonic() < end:
+    while not seeds.empty():
         try:
             seed = seeds.get_nowait()
-        except queue.Empty:
+        except queue.Empty:  # another thread took the last one
             break
         child = child or Child(optimisation)
         said = child.ask(seed)

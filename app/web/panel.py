@@ -31,6 +31,9 @@ MORE = "more"  # the button that shows the other rules
 CHANCES = [("Darker ink", "ink"), ("Numbers", "number"), ("Bars", "bar"), ("Off", "off")]
 
 
+COLOURS = [("Off", "off"), ("By how likely they are", "chance"), ("By how they were made", "made")]
+
+
 class Fields:
     """The components of the panel that a script reads or sets, by name."""
 
@@ -67,14 +70,10 @@ def add_panel(editor: gr.HTML) -> str:
     with gr.Sidebar(position="right", open=True, elem_id="pd-panel") as panel:
         _add_presets(fields)
         _add_rule(fields)
-        gr.HTML(
-            elem_id="pd-next",
-            html_template='<div class="pd-next"></div>',
-            js_on_load='dispatchEvent(new Event("pd-part"));',
-            apply_default_css=False,
-        )
+        _add_part("next")
         _add_speculation(fields)
         _add_drafts(fields)
+        _add_made(fields)
         _add_own_presets(fields)
         _add_experts(fields)
         _add_page(fields)
@@ -139,7 +138,6 @@ def _add_speculation(fields: Fields) -> None:
     )
     for control in {c.flag: c for _, controls in SPECULATIONS.values() for c in controls}.values():
         _add_control(fields, control, visible=False)
-    fields.add("colour", gr.Checkbox(label="Colour the tokens", info=" ", visible=False, elem_id=_id("colour")))
     fields.show("speculating", gr.Markdown(visible=False, elem_id=_id("speculating")))
 
 
@@ -160,6 +158,18 @@ def _add_drafts(fields: Fields) -> None:
             ),
         )  # fmt: skip
         fields.button("new-seed", "New seed", visible=False)
+
+
+def _add_made(fields: Fields) -> None:
+    with fields.section("made", "How these drafts were made"):
+        _add_part("made")
+        colours = gr.Dropdown(
+            COLOURS, label="Colour the tokens of drafts", info=" ", filterable=False, elem_id=_id("colour")
+        )
+        fields.add("colour", colours)
+    made = fields.all["made"]
+    for event, opened in ((made.expand, True), (made.collapse, False)):  # pyright: ignore[reportAttributeAccessIssue]
+        event(None, None, None, js=f"() => window.polydraftPanel?.given('made', {json.dumps(opened)})")
 
 
 def _add_own_presets(fields: Fields) -> None:
@@ -197,6 +207,16 @@ def _add_page(fields: Fields) -> None:
         with gr.Row():
             fields.button("models", "Change the model…")
             fields.button("pair", "Pair browser…")
+
+
+def _add_part(name: str) -> None:
+    """A place for a drawing of the page's own."""
+    gr.HTML(
+        elem_id=_id(name),
+        html_template='<div class="pd-part"></div>',
+        js_on_load='dispatchEvent(new Event("pd-part"));',
+        apply_default_css=False,
+    )
 
 
 def _add_control(fields: Fields, control: Control, visible: bool = True) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -13,7 +12,6 @@ import psutil
 import pytest
 
 from app.machine import running
-from core.errors import BackendUnavailable
 from core.models import load
 
 SLOW = ("transformers", "accelerate", "llama_cpp")  # seconds of imports that only other models need
@@ -88,38 +86,3 @@ def test_a_command_beside_the_app_starts_on_request_and_ends_with_it(tmp_path: P
         assert sleeper.is_running()
     psutil.wait_procs([sleeper], timeout=10)
     assert not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE
-
-
-def test_without_a_command_nothing_runs_beside_the_app() -> None:
-    before = psutil.Process().children()
-    with running.beside(None) as start:
-        start()
-        assert psutil.Process().children() == before
-
-
-@pytest.mark.parametrize(
-    ("process", "age", "said"),
-    [
-        (
-            os.getpid(),
-            0,
-            "it is being compiled for this machine (log: {}/llama.log); wait until that is done, or use --backend "
-            "torch.",
-        ),
-        (2**22 + 1, 0, "llama-cpp-python is not installed; run `make setup-llama`, or use --backend torch."),
-        # The number of a compilation that was killed belongs to another process.
-        (os.getpid(), 999, "llama-cpp-python is not installed; run `make setup-llama`, or use --backend torch."),
-    ],
-    ids=["compiles", "has ended", "was killed"],
-)
-def test_llama_cpp_that_is_being_compiled_is_distinguished(
-    process: int, age: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_gguf: Path
-) -> None:
-    file = tmp_path / "llama.building"
-    file.write_text(str(process))
-    os.utime(file, times=(time.time() - age,) * 2)
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(load.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(BackendUnavailable) as refused:
-        load.load_model(str(default_gguf), "llama.cpp")
-    assert str(refused.value).endswith(said.format(tmp_path))

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.options.sampling import drafting
-from app.options.settings import DraftSettings
-from app.options.typist import PASSAGE, Way, best_move, drafted, passages
-from core.autocomplete import Autocomplete
-from tests.completing import complete
-from training.texts import load
-
-
-@pytest.fixture(scope="module")
-def autocomplete(tiny_autocomplete: Autocomplete) -> Autocomplete:
-    """The product on llama.cpp, which has a limited number of sequences: a tiny model, base store."""
-    return tiny_autocomplete
+from app.options.typist import PASSAGE, best_move, passages
 
 
 @pytest.mark.parametrize(
@@ -51,20 +40,3 @@ def test_some_passages_begin_where_a_document_or_a_line_does() -> None:
     begun = ["document" if not p.before else "line" if p.before.endswith("\n") else "inside" for p in found]
     assert begun == ["inside", "inside", "line", "inside", "inside", "document"] * 2
     assert all(passage.rest.startswith("Paragraph") for passage in found if passage.before.endswith("\n"))
-
-
-def test_the_typist_loses_nothing_by_looking_no_further_than_drafts_agree(autocomplete: Autocomplete) -> None:
-    way = Way("", DraftSettings(k=5))
-    text = "\n\n".join(document for file in load() for document in file)
-    session = autocomplete.open()
-    fewer = 0
-    for at in (400, 403, 512):
-        rest = text[at : at + 200]
-        part = [draft.text for draft in drafted(autocomplete, session, text[:at], way, rest)]
-        completion = complete(session, text[:at], drafting(way.settings))
-        completion.finish()
-        whole = [draft.text for draft in completion.drafts]
-        assert best_move(part, rest) == best_move(whole, rest)
-        fewer += part != whole
-    session.close()
-    assert fewer

@@ -62,23 +62,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_cluster_writes_the_same_bytes(local, corpus, tmp_path):
-    options = {"max_bad": 0.5, "min_count": 2}
-    alone = ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), **options)
-    seen: list[tuple[str, float]] = []
-    together = ngram_builder.build(
-        [corpus],
-        tmp_path / "together.ngram",
-        WordTokenizer(),
-        machines=Cluster(local, WordTokenizer),
-        progress=lambda phase, share, _: seen.append((phase, share)),
-        **options,
-    )
-    assert (tmp_path / "together.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
-    assert (together.documents, together.tokens, together.damage) == (alone.documents, alone.tokens, alone.damage)
-    assert ("Merging", 1.0) in seen
-
-
 @pytest.mark.timeout(240)
 def test_the_command_counts_on_a_cluster(local: Client, tiny_file: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("To be, or not to be, that is the question. " * 20)
@@ -96,7 +79,7 @@ def test_the_command_counts_on_a_cluster(local: Client, tiny_file: Path, tmp_pat
 
 
 def test_a_worker_killed_half_way_changes_nothing(local, corpus, tmp_path):
-    ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), max_bad=0.5)
+    alone = ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), max_bad=0.5)
     work = tmp_path / "work"
     killed: list[int] = []
     done: list[int] = []
@@ -110,12 +93,13 @@ def test_a_worker_killed_half_way_changes_nothing(local, corpus, tmp_path):
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    machines = Cluster(local, SlowTokenizer)
-    ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), max_bad=0.5, work=work, machines=machines)
+    options = {"max_bad": 0.5, "work": work, "machines": Cluster(local, SlowTokenizer)}
+    together = ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), **options)
     killer.join(20)
     assert killed
     assert 0 < done[0] < 12
     assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
+    assert (together.documents, together.tokens, together.damage) == (alone.documents, alone.tokens, alone.damage)
     assert not work.exists()
 
 

@@ -49,12 +49,6 @@ def test_documents_say_where_they_are_from(tmp_path):
     assert [(place.path, place.line) for place in damage] == [(a, 3)]
 
 
-def test_long_documents_of_any_kind_are_taken_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers.base, "LONGEST_TEXT", 20)
-    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "First part.\n\nSecond one.\n\nThird."}) + "\n")
-    assert texts(tmp_path) == ["First part.\n\n", "Second one.\n\nThird."]
-
-
 def test_halves_of_surrogate_pairs_do_no_harm(tmp_path):
     (tmp_path / "a.jsonl").write_text(r'{"text": "whole \ud83d\ude00 half \ud83d end"}' + "\n")
     (text,) = texts(tmp_path)
@@ -413,8 +407,7 @@ def shard(documents: list[str]) -> bytes:
     return "".join(json.dumps({"text": text}) + "\n" for text in documents).encode()
 
 
-@pytest.mark.parametrize("ranges", [True, False])
-@pytest.mark.parametrize("name", ["s.jsonl", "s.jsonl.gz", "s.jsonl.zst"])
+@pytest.mark.parametrize(("name", "ranges"), [("s.jsonl", True), ("s.jsonl.gz", False), ("s.jsonl.zst", True)])
 def test_a_connection_that_breaks_is_taken_up_again(server, name, ranges):
     pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}.get(Path(name).suffix, bytes)
     server.files[f"/data/{name}"] = pack(shard(LONG))
@@ -439,16 +432,6 @@ def test_parquet_is_read_from_a_server(server, tmp_path):
     server.files["/s.parquet"] = (tmp_path / "s.parquet").read_bytes()
     server.drops = 2
     assert texts(f"{server.url}/s.parquet") == LONG
-
-
-def test_a_store_is_built_from_a_server(server, tmp_path):
-    server.files["/s.jsonl.gz"] = gzip.compress(shard(["1 2 3"] * 5))
-    url = f"{server.url}/s.jsonl.gz"
-    report = ngram_builder.build([url], tmp_path / "s.ngram", WordTokenizer())
-    assert (report.documents, report.damage) == (5, [])
-    store = NgramStore.open(tmp_path / "s.ngram")
-    assert store.count([1, 2, 3]) == 5
-    assert store.manifest["sources"][0]["name"] == "s.jsonl.gz"
 
 
 def test_addresses_that_lead_nowhere_are_refused(server):

@@ -184,11 +184,6 @@ def test_the_pass_is_skipped_where_it_costs_more_than_the_drafts(session: Sessio
     assert all(draft.gain is not None for draft in completed(session, "abca", after=words("bcd")).drafts)
 
 
-def test_a_cheap_pass_is_made_although_it_costs_more_than_the_drafts(session: Session) -> None:
-    session.equipped.row_costs = CostCurve((1, 2), (0.01, 0.02))
-    assert all(draft.gain is not None for draft in completed(session, "abca", after=words("bcd")).drafts)
-
-
 def test_the_drafts_are_ranked_alike_whatever_is_cached_and_however_slow_the_machine_is_now(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

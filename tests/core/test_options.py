@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -23,7 +23,7 @@ from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
 from core.drafting.drafts import Options
 from core.errors import InputError, OptionError
 from core.ngram.counts import Counts
-from core.options import BY_FLAG, DRAFTING, LIBRARY, OPTIONS, SEED, Control, DraftOptions
+from core.options import BY_FLAG, DRAFTING, LIBRARY, OPTIONS, SEED, Control
 from core.superposed import superpose
 from core.text import ShownText
 from tests.completing import complete
@@ -156,18 +156,6 @@ def test_options_that_nothing_would_read_are_refused() -> None:
     assert Ask(verify=4).verify == 4
 
 
-def test_the_settings_import_only_their_definitions() -> None:
-    tree = ast.parse((ROOT / "app/options/settings.py").read_text(encoding="utf-8"))
-    running = [node for node in tree.body if not isinstance(node, ast.If)]  # without those for type checkers
-    modules = {n.module for node in running for n in ast.walk(node) if isinstance(n, ast.ImportFrom) and n.module}
-    assert {name for name in modules if name.startswith(("app", "core"))} == {
-        "app.wire.bounds",
-        "core.controls",
-        "core.errors",
-        "core.options",
-    }
-
-
 @pytest.mark.parametrize(
     ("given", "rule", "option", "plain", "flags", "fields"),
     [
@@ -258,15 +246,6 @@ def test_the_page_is_told_the_defaults_of_rule_mode_seed_and_temperature() -> No
     )
     assert told["temperature"]["default"] == usual.temperature
     assert told["drawn"] == SEED.modes
-
-
-def test_every_default_has_the_type_that_is_declared_for_it() -> None:
-    declared = get_type_hints(DraftOptions)
-    assert list(declared) == list(OPTIONS)
-    for made in (DraftOptions(), LIBRARY):
-        for name, kind in declared.items():
-            value = getattr(made, name)
-            assert value in get_args(kind) if get_args(kind) else isinstance(value, kind), name
 
 
 def test_the_library_has_its_own_defaults_where_the_declaration_says_so() -> None:

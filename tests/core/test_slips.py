@@ -80,11 +80,7 @@ def drafts(session: Session, before: str, kept: Sequence[KeptRow] = (), **option
 
 @pytest.mark.parametrize(
     ("typed", "wanted"),
-    [
-        ("Thank you very muhc", "Thank you very much"),
-        ("I am looking forwrad", "I am looking forward"),
-        ("She wrote a long lettwr", "She wrote a long letter"),
-    ],
+    [("I am looking forwrad", "I am looking forward"), ("She wrote a long lettwr", "She wrote a long letter")],
 )
 def test_a_row_replaces_the_letters_that_it_corrects(session: Session, typed: str, wanted: str) -> None:
     found = [typed[: len(typed) - d.replace] + d.text for d in drafts(session, typed, corrects=True) if d.replace]
@@ -92,9 +88,7 @@ def test_a_row_replaces_the_letters_that_it_corrects(session: Session, typed: st
     assert not any(d.replace for d in drafts(session, typed))  # clients that cannot delete letters
 
 
-@pytest.mark.parametrize(
-    "typed", ["Thank you very much", "I am looking forw", "She wrote a long lett", "The weather is beauti"]
-)
+@pytest.mark.parametrize("typed", ["Thank you very much", "She wrote a long lett"])
 def test_right_words_are_not_corrected(session: Session, typed: str) -> None:
     for end in range(typed.rindex(" ") + 1, len(typed) + 1):
         assert not any(d.replace for d in drafts(session, typed[:end], corrects=True)), typed[:end]
@@ -113,7 +107,6 @@ def test_words_of_the_writers_own_store_are_not_corrected(session: Session) -> N
 @pytest.mark.parametrize(
     ("typed", "learned"),
     [
-        ("Thank you very muhc", "It was muhckel indeed"),  # tokens m·uh·c, and m·uh·ck·el
         ("She wrote a long lettwr", "It was lettwright indeed"),  # lett·wr, and lett·wright
         ("Thank you very muhc", "muhc is a word"),  # without a space before it
         ("Why did he go?\nbecasue", "It was becasuele indeed"),  # with one
@@ -150,12 +143,6 @@ def test_the_row_of_a_finished_word_stays_while_the_writer_pauses(session: Sessi
         assert not any(d.replace for d in drafts(session, typed + end, corrects=True)), end
 
 
-def test_teh_is_the(session: Session) -> None:
-    drafts(session, "I saw teh", corrects=True)
-    found = ["I saw teh "[: -d.replace] + d.text for d in drafts(session, "I saw teh ", corrects=True) if d.replace]
-    assert any(text.startswith("I saw the ") for text in found), found
-
-
 def typed_quickly(session: Session, text: str, **options: Any) -> list[TextDraft]:
     """The drafts after a text of which every earlier request was cancelled before its first pass."""
     for end in range(text.rindex(" ", 0, -1) + 1, len(text)):
@@ -164,15 +151,13 @@ def typed_quickly(session: Session, text: str, **options: Any) -> list[TextDraft
 
 
 @pytest.mark.parametrize(
-    ("typed", "wanted"),
+    ("typed", "wanted", "stores"),
     [
-        ("Thank you very muhc ", "Thank you very much "),
-        ("I am looking forwrad ", "I am looking forward "),
-        ("I saw teh ", "I saw the "),
-        ("It is late.\nI saw teh ", "It is late.\nI saw the "),
+        ("Thank you very muhc ", "Thank you very much ", True),
+        ("I am looking forwrad ", "I am looking forward ", False),
+        ("It is late.\nI saw teh ", "It is late.\nI saw the ", True),
     ],
 )
-@pytest.mark.parametrize("stores", [True, False])
 def test_a_word_that_is_finished_before_any_drafts_is_corrected_too(
     session: Session, typed: str, wanted: str, stores: bool
 ) -> None:
@@ -208,8 +193,8 @@ def passes_of(model: LanguageModel) -> Iterator[list[int]]:
         yield passes
 
 
-@pytest.mark.parametrize("typed", ["Thank you very much ", "I am looking forward ", "She wrote a beautifully "])
-def test_a_word_that_is_not_corrected_takes_no_pass_more(session: Session, typed: str) -> None:
+def test_a_word_that_is_not_corrected_takes_no_pass_more(session: Session) -> None:
+    typed = "She wrote a beautifully "
     passes: list[list[int]] = []
     for corrects in (True, False):
         fresh = session.equipped.open()

@@ -7,7 +7,6 @@ from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,19 +60,6 @@ def test_beginnings_are_distinct_and_lineages_stay(tiny_llama, prefix):
     assert len({ids[0] for ids in steps[-1].ids}) == 5
 
 
-def test_exact_to_the_end_is_branching(tiny_llama, prefix):
-    """With r = length - 1 each draft equals its first token continued greedily."""
-    *_, last = superpose(tiny_llama, prefix, 3, 6, forks=0, exact_steps=5, stop_ids=frozenset())
-    for ids in last.ids:
-        sequence = tiny_llama.open()
-        logits, greedy = sequence.feed([*prefix, ids[0]]), ids[:1]
-        while len(greedy) < 6:
-            greedy.append(int(logits.argmax()))
-            logits = sequence.feed(greedy[-1:])
-        sequence.close()
-        assert ids == greedy
-
-
 def test_one_draft_superposed_is_greedy(tiny_llama, prefix):
     *_, superposed = superpose(tiny_llama, prefix, 1, 8, forks=0, exact_steps=0, stop_ids=frozenset())
     *_, exact = superpose(tiny_llama, prefix, 1, 8, forks=0, exact_steps=7, stop_ids=frozenset())
@@ -88,24 +74,6 @@ def test_a_superposed_step_is_one_row_whatever_k(tiny_llama, prefix):
         list(superpose(tiny_llama, prefix, k, 10, sequence=sequence, forks=0, exact_steps=0, stop_ids=frozenset()))
         assert tiny_llama.tokens_fed - before == 9
     sequence.close()
-
-
-def test_stopping_at_any_step_leaves_the_prefix_in_the_cache(tiny_llama, prefix):
-    for stop_after in range(1, 6):
-        sequence = tiny_llama.open()
-        free = len(tiny_llama._free_ids)
-        drafts = superpose(tiny_llama, prefix, 3, 6, sequence=sequence, exact_steps=2)
-        for _ in range(stop_after):
-            next(drafts)
-        drafts.close()
-        assert sequence.inputs == prefix
-        assert len(tiny_llama._free_ids) >= free
-        fresh = tiny_llama.open()
-        assert torch.equal(sequence.feed([5]), fresh.feed([*prefix, 5])) or torch.allclose(
-            sequence.sync([*prefix, 5]), fresh.sync([*prefix, 5]), atol=0.2
-        )
-        sequence.close()
-        fresh.close()
 
 
 def test_a_batch_gives_what_each_prefix_gives_alone(torch_model):
@@ -123,13 +91,6 @@ def test_a_stop_token_ends_a_lineage_and_the_others_go_on(tiny_llama, prefix):
     *_, last = superpose(tiny_llama, prefix, 3, 6, forks=0, stop_ids=frozenset({stop}))
     assert any(draft.ended and draft.ids[-1] == stop for draft in last.drafts)
     assert all(draft.ids.count(stop) == (1 if draft.ended else 0) for draft in last.drafts)
-
-
-def test_first_ids_are_the_only_beginnings(tiny_llama, prefix):
-    allowed = np.array([100, 2000, 30000, 77])
-    steps = list(superpose(tiny_llama, prefix, 3, 3, first_ids=allowed, forks=0))
-    assert {ids[0] for ids in steps[-1].ids} <= set(allowed.tolist())
-    assert sum(steps[0].p_first) <= 1 + 1e-6
 
 
 def test_resets_settle_on_one_draft(tiny_llama, prefix):
@@ -180,16 +141,6 @@ def test_finished_drafts_keep_their_text_when_a_reset_settles_on_another():
         for draft in last.finished:
             p = [model.after([1, 2, *draft.ids[:n]]).log_softmax(0)[token] for n, token in enumerate(draft.ids)]
             assert draft.logprob == pytest.approx(float(sum(p)), abs=1e-4)
-
-
-def test_a_rule_crops_the_candidates(tiny_llama, prefix):
-    def only_even(ids, logits):
-        logits = logits.clone()
-        logits[:, 1::2] = -torch.inf
-        return logits
-
-    *_, last = superpose(tiny_llama, prefix, 3, 5, rule=only_even)
-    assert all(token % 2 == 0 for ids in last.ids for token in ids)
 
 
 @pytest.mark.parametrize(

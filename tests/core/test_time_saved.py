@@ -169,12 +169,6 @@ def test_what_a_row_saves_that_is_taken_whole_or_word_by_word(case: dict[str, An
     assert expected_ms(RowPath(0, text, cuts, case["replaced"]), Costs()) == case["saved_ms"]
 
 
-def test_two_keys_are_not_worth_a_row_to_a_fast_writer() -> None:
-    sure = [row(0, [" a"], [0.99])]
-    assert rows_that_pay(sure, Costs()).ghost is None
-    assert rows_that_pay(sure, Costs(key_ms=480)).ghost is not None
-
-
 def test_a_row_on_the_screen_costs_no_look_unless_it_grows() -> None:
     rows = [row(0, [" some", " times"], [0.12, 0.01])]
     c = Costs(157, 50, 400)
@@ -190,33 +184,11 @@ def test_a_row_costs_a_look_unless_its_words_are_on_the_screen(case: dict[str, A
     assert is_new(case["text"], case["shown"]) == case["new"]
 
 
-def test_rows_with_one_beginning_are_worth_less_together() -> None:
-    """The second row adds only what the first one does not already save."""
-    common = [" extraordinary"]
-    rows = [row(0, [*common, " gentlemen"], [0.9, 0.5]), row(1, [*common, " a"], [0.9, 0.1])]
-    (shown,) = rows_that_pay(rows, Costs()).rows
-    assert shown.text == " extraordinary gentlemen"
-    both = rows_that_pay([row(0, [" extraordinary"], [0.5]), row(1, [" gentlemen"], [0.4])], Costs())
-    assert [one.id for one in both.rows] == [0, 1]
-
-
-def test_the_ghost_is_the_row_that_saves_most() -> None:
-    rows = [row(0, [" unlikely"], [0.2]), row(1, [" probable"], [0.6])]
-    assert [one.id for one in rows_that_pay(rows, Costs()).rows] == [1, 0]
-
-
 def test_keys_are_the_case_without_looks() -> None:
     rows = [row(0, [" the", " end"], [0.5, 0.5])]
     choice = rows_that_pay(rows, Costs(1, 0, 1, 1))
     # " the end" takes one key and writes eight, " the" alone one and four.
     assert choice.saved_ms == pytest.approx(0.25 * (8 - 1) + 0.25 * (4 - 1))
-
-
-def test_more_looks_show_less() -> None:
-    rows = [row(0, [" probable"], [0.1])]
-    worth = 0.1 * (9 * 157 - 700)
-    assert rows_that_pay(rows, Costs(), fitted=Fitted(looks=0.99 * worth / 50)).rows
-    assert not rows_that_pay(rows, Costs(), fitted=Fitted(looks=1.01 * worth / 50)).rows
 
 
 @given(answers(), costs)

@@ -47,7 +47,7 @@ def steps(completion: Completing) -> Iterator[None]:
 @pytest.mark.parametrize("method", METHODS)
 def test_no_row_ends_inside_a_word_at_any_step(autocomplete: Autocomplete, method: str) -> None:
     rows = 0
-    for before in places(12):
+    for before in places(4):
         session = autocomplete.open()
         options = Ask(k=3, length=6, mode=Mode(method), seed=1, corrects=method == "superposed")
         completion = complete(session, before, options)
@@ -59,4 +59,4 @@ def test_no_row_ends_inside_a_word_at_any_step(autocomplete: Autocomplete, metho
                 assert row.replace or not is_inside(how, row), (before[-30:], row.text)
                 assert not row.text[-1].isspace()
         session.close()
-    assert rows > 30
+    assert rows > 10

@@ -62,7 +62,7 @@ export class DraftList {
     const ends = commonEnds(texts, starts.map(({ shared }) => shared));
     const parts = starts.map((part, i) => ({ ...part, end: ends[i] }));
     set(box, "dir", isRightToLeft(stem || texts.join(" ")) ? "rtl" : null);
-    const coloured = this.root.hasAttribute("data-coloured");
+    const { colour } = this.root.dataset;
     let marked = false;
     rows.forEach(({ draft, rest, live }, i) => {
       const option = /** @type {HTMLElement} */ (box.children[i]);
@@ -74,7 +74,7 @@ export class DraftList {
       const chance = /** @type {HTMLElement} */ (option.querySelector(".pd-chance"));
       const mine = draft ? marks(draft, rest) : [];
       marked ||= mine.length > 0;
-      this.drawText(option, rest, draft && coloured ? tokens(draft, rest) : mine, parts, i, stem);
+      this.drawText(option, rest, draft?.made && colour && colour !== "off" ? tokens(draft, rest, colour) : mine, parts, i, stem);
       this.drawStruck(option, draft);
       option.dataset.text = rest;
       const title = draft ? described(draft, mine.length > 0) : "";

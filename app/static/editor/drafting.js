@@ -14,7 +14,8 @@
  * @typedef {{id: number, text: string, probability: number, whole: number, finished: boolean, gain?: number,
  *            chance?: number, best?: boolean, replace?: number,
  *            tail?: "own" | "superposed" | "checked",
- *            personal?: [number, number][], how?: [number, number, string, number | null][]}} Draft
+ *            personal?: [number, number][], how?: [number, number, string, number | null][],
+ *            made?: import("../panel/made.js").Token[]}} Draft
  */
 
 /**

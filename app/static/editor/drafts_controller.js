@@ -72,6 +72,8 @@ export class DraftsController {
     this.removed = undefined;
     /** The newest request that has been answered. @type {{n: number, before: string} | null} */
     this.answered = null;
+    /** Whether answers say how drafts were made. */
+    this.explains = false;
     /** When drafts were last requested for changed settings. */
     this.settingsSentAt = -1e9;
     /** Whether settings have changed since the running request was sent. */
@@ -302,7 +304,7 @@ export class DraftsController {
     const after = this.field.after();
     const extra = {
       show, ...this.documentFields(), ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}),
-      ...(wanted ? {} : { unasked: true }), merge_alike: true,
+      ...(wanted ? {} : { unasked: true }), merge_alike: true, ...(this.explains ? { explain: true } : {}),
       ...(ANDROID ? {} : { corrects: true }), // its keyboards correct slips themselves
     };
     this.requests.send(before, this.setting.request(), extra, { pressed, forSettings, wanted, freed, decides, k: this.k });
@@ -320,6 +322,13 @@ export class DraftsController {
     const settings = { ...this.setting.request(), k: 1, length: 1 };
     const how = { pressed: null, forSettings: false, wanted: false, freed: 0, decides: false, k: 1, unseen: true };
     this.requests.send(before, settings, this.documentFields(), how);
+  }
+
+  /** Let answers say how drafts were made, from now on. @param {boolean} on */
+  explain(on) {
+    if (on === this.explains) return;
+    this.explains = on;
+    if (on) this.settingsChanged();
   }
 
   /**
@@ -396,7 +405,7 @@ export class DraftsController {
    * Show the drafts of one line of the answer.
    * @param {Request} request
    * @param {import("./requests.js").Answer & {done: boolean, settled: boolean, hidden: number, removed?: string,
-   *          speculation?: object, foreign?: boolean}} line
+   *          speculation?: object, foreign?: boolean, explained?: object}} line
    */
   receive(request, line) {
     if (this.removed !== undefined && line.removed !== this.removed) this.dropDrafts();
@@ -424,6 +433,7 @@ export class DraftsController {
     if (line.done || !request.decides) this.place(request.before, before, line, { settled, shortens });
     this.draw();
     if (line.done) this.countLooks(before);
+    if (line.explained) emit(this.root, "pd-made", line);
     this.recordTimes(request, line.done, settled);
     if (settled) emit(this.root, "pd-settled", line.drafts.length);
   }

@@ -21,6 +21,7 @@
  *   pd-reset     all settings are set to their defaults
  *   pd-refused   the server refused a setting; detail: {setting, message}. It is taken back and not kept: "speculation"
  *   pd-rows      the rows are drawn
+ *   pd-made      a complete answer says how its drafts were made; detail: the answer
  *   pd-stats     an answer has ended; detail: what it cost, as the server sends it
  *   pd-figures   figures of speculation; detail: the figures or null
  *   pd-status    the server has reported its model; detail: see connection.js
@@ -120,6 +121,7 @@ function startPanels(root, editor, documents, redraw) {
     whyNothing: () => nothingNext(textarea),
     requests: () => ({ running: drafts.request, answered: drafts.answered }),
     drawList: () => view.drawList(),
+    explain: (on) => drafts.explain(on),
     rows: () => editor.rows.all.map(({ rest, live }) => (live ? rest : "")),
     insert: (text) => field.insert(text),
     documentFields: () => drafts.documentFields(),

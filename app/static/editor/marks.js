@@ -1,15 +1,13 @@
 // @ts-check
-/** Marked parts of a draft: words from a personal store, underlined; and, on demand, each token tinted by how speculation
- * produced it. */
+/** Marked parts of a draft: words from a personal store, underlined; and, on demand, each token tinted by how likely it was
+ * or by how it was made. */
+
+import { saying } from "../panel/made.js";
 
 /** @typedef {{from: number, to: number, name: string, title?: string}} Mark in UTF-16 units of the rest of the draft */
 
-const CAME = {
-  accepted: "proposed and accepted",
-  tolerated: "proposed, and accepted by tolerance",
-  corrected: "the model's own, in place of a proposal",
-  bonus: "the model's own, after a path that was accepted completely",
-};
+/** Lower ends of the classes of chances, from the unlikeliest tokens to the likeliest. */
+const CHANCES = [0, 0.02, 0.1, 0.3, 0.6];
 
 /**
  * The parts that a personal store decided, extended to whole words: half a word underlined would look like a typing
@@ -44,17 +42,19 @@ function wholeWords(characters, parts) {
 }
 
 /**
- * Each token's range and how speculation produced it.
+ * Each token with the colour of how likely it was, or of how it was made.
  * @param {import("./drafting.js").Draft} draft
  * @param {string} rest
+ * @param {string} colour "chance" or "made"
  * @returns {Mark[]}
  */
-export function tokens(draft, rest) {
-  const known = (draft.how ?? []).filter(([, , how]) => how in CAME);
-  return placed(draft, rest, known.map(([start, end, how, lts]) => ({
-    start, end, name: `pd-${how}`,
-    title: /** @type {any} */ (CAME)[how] + (lts === null ? "" : `; LTS ${lts.toFixed(2)}`),
-  })));
+export function tokens(draft, rest, colour) {
+  const texts = [...draft.text];
+  return placed(draft, rest, (draft.made ?? []).map((token) => {
+    const level = token.ln_mixture === null ? null : CHANCES.findLastIndex((p) => Math.exp(Number(token.ln_mixture)) >= p);
+    const name = colour === "made" ? `pd-by-${token.by}` : level === null ? "" : `pd-likely-${level}`;
+    return { start: token.from, end: token.to, name, title: saying(texts.slice(token.from, token.to).join(""), token) };
+  }).filter(({ name }) => name));
 }
 
 /**

@@ -6,6 +6,7 @@
 
 import { counted, drawBars, drawMap, drawMultiples, drawSweep, share, tokens } from "./chart.js";
 import { finder, newElement, setText } from "../shared/dom.js";
+import { place } from "./place.js";
 import { Timers } from "../shared/timers.js";
 import { ConnectionLost, ServerError, TAB, postJson } from "../shared/transport.js";
 
@@ -75,7 +76,7 @@ export class NextToken {
       panel.root.addEventListener(event, () => this.positionChanged(event));
     }
     addEventListener("visibilitychange", () => this.refresh());
-    place(box).then(() => {
+    place("#pd-next .pd-part", box).then(() => {
       this.render();
       this.refresh();
     });
@@ -271,14 +272,4 @@ function geometryEffect({ gained, lost }) {
   if (!gained && !lost) return "Distances between tokens made no difference here.";
   const parts = [gained ? `${gained} in` : "", lost ? `${lost} out` : ""].filter(Boolean);
   return `Distances between tokens changed the choice here: ${parts.join(", ")}.`;
-}
-
-/**
- * Put an element into the component that app/web/panel.py has for it. Gradio may make that later.
- * @param {HTMLElement} box
- */
-async function place(box) {
-  const there = () => document.querySelector("#pd-next .pd-next");
-  while (!there()) await new Promise((later) => addEventListener("pd-part", later, { once: true }));
-  there()?.append(box);
 }

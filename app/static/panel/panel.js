@@ -13,6 +13,7 @@ import { emit } from "../shared/dom.js";
 import { PANEL, SETTINGS, keep, recall } from "../shared/memory.js";
 import { Compare } from "./compare.js";
 import { ConnectionLost, ServerError, postJson } from "../shared/transport.js";
+import { Made } from "./made.js";
 import { NextToken } from "./nexttoken.js";
 import { Presets } from "./presets.js";
 import { CHOICES } from "./setting.js";
@@ -28,15 +29,21 @@ import { CHOICES } from "./setting.js";
  * What the panel needs of the page. `changed` requests drafts with the new settings; `refill` requests drafts at the caret
  * for the rows that do not agree; `look` computes the next word there, or after a part of a draft, without drafts; `startWith` starts a draft with a text; `isWriting`: whether drafts belong at
  * the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none; `requests`: the
- * running request and the newest one that was answered; `drawList` draws the rows; `rows` are their texts; `insert` inserts a text at the caret; `documentFields`: what the document
+ * running request and the newest one that was answered; `drawList` draws the rows; `explain` says whether answers are to say how drafts were made; `rows` are the drafts' texts; `insert` inserts a text at the caret; `documentFields`: what the document
  * decides in every request.
  * @typedef {{toast: (message: string, options?: {long?: boolean}) => void, focusText: () => void,
  *            changed: () => void, refill: () => void, look: (part: string) => void, startWith: (text: string) => void, isWriting: () => boolean, before: () => string | null,
  *            whyNothing: () => string, requests: () => {running: Position | null, answered: Position | null}, drawList: () => void,
- *            rows: () => string[], insert: (text: string) => void, documentFields: () => object, openModels: () => void, openPairing: () => void}} Page
+ *            explain: (on: boolean) => void, rows: () => string[], insert: (text: string) => void, documentFields: () => object, openModels: () => void, openPairing: () => void}} Page
  * @typedef {{n: number, before: string}} Position
  */
 
+/** What the colours of tokens mean. @type {Record<string, string>} */
+const COLOURS = {
+  off: "The list shows drafts as they are.",
+  chance: "The fainter a token’s background, the less likely it was.",
+  made: "The colours are those above.",
+};
 const MORE = "more"; // the button that shows the other rules
 const BESIDE = "(min-width: 1100px)"; // windows with room for the panel beside the text
 
@@ -56,7 +63,9 @@ export class Panel {
     /** Whether the panel is open, and how the page shows chances. */
     this.open = matchMedia(BESIDE).matches && (kept.open ?? true);
     this.chances = typeof kept.chances === "string" ? kept.chances : "ink";
-    this.coloured = false;
+    /** How the tokens of drafts are coloured, and whether the panel shows how drafts were made. */
+    this.colour = "off";
+    this.explains = false;
     /** Whether the writer asked for the rules that are no buttons. */
     this.more = false;
     this.chainNotes = "";
@@ -77,6 +86,7 @@ export class Panel {
     this.presets = new Presets(this);
     this.next = new NextToken(this);
     this.compare = new Compare(this);
+    this.made = new Made(this);
 
     root.addEventListener("pd-status", (event) => this.learnModel(/** @type {CustomEvent} */ (event).detail));
     root.addEventListener("pd-refused", (event) => this.refused(/** @type {CustomEvent} */ (event).detail));
@@ -100,7 +110,7 @@ export class Panel {
     (this.drawn[name] ??= {})[name === "panel" ? "open" : "value"] = value;
     const { setting } = this;
     if (name === "panel") return this.opened(value);
-    if (name === "chances" || name === "colour") return this.show(name, value);
+    if (name === "chances" || name === "colour" || name === "made") return this.show(name, value);
     if (name === "preset-name") return void (this.name = value.trim());
     if (name === "style" || name === "preset") return this.presets.choose(value);
     if (name === "against") return this.presets.compareWith(value);
@@ -191,13 +201,15 @@ export class Panel {
     this.opened(!this.open);
   }
 
-  /** @param {"chances" | "colour"} name @param {any} value */
+  /** What is shown of drafts has changed, and not how they are made. @param {"chances" | "colour" | "made"} name @param {any} value */
   show(name, value) {
-    if (name === "colour") this.coloured = value;
-    else this.root.dataset.chances = this.chances = value;
+    if (name === "chances") this.root.dataset.chances = this.chances = value;
+    else if (name === "colour") this.root.dataset.colour = this.colour = value;
+    else this.explains = value;
     this.keepChoices();
     this.render();
     this.page.drawList();
+    this.page.explain(this.explains || this.colour !== "off");
   }
 
   keepChoices() {
@@ -250,7 +262,6 @@ export class Panel {
 
   /** Let Gradio show the present values, if it does not yet. */
   render() {
-    this.root.toggleAttribute("data-coloured", this.coloured && this.setting.way !== "off");
     this.root.querySelector("[data-do=panel]")?.setAttribute("aria-expanded", String(this.open));
     for (const [name, props] of Object.entries(this.wanted())) {
       const drawn = (this.drawn[name] ??= {});
@@ -295,9 +306,7 @@ export class Panel {
         visible: !off, value: values.drafter,
         info: this.missing.drafters[String(values.drafter)] || drafters.get(String(values.drafter))?.description,
       },
-      colour: {
-        visible: !off, value: this.coloured, info: "Accepted, accepted by tolerance, corrected, and the pass’s own token.",
-      },
+      colour: { value: this.colour, info: COLOURS[this.colour] },
       speculating: { visible: Boolean(this.figures?.accept_length || this.figures?.notice) && !off, value: speed(this.figures) },
       "new-seed": { visible: setting.isDrawn },
       chances: { value: this.chances },

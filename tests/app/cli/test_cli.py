@@ -75,33 +75,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeAutocomplete:
     return made
 
 
-def polydraft(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The program itself, in a process of its own."""
-    command = [sys.executable, "-m", "app.cli.main", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=240, env={**os.environ, **environment}, check=False
-    )
-
-
 def said(result: Any) -> str:
     """What the user reads of an error, without the frame around it."""
     return re.sub(r"[│╭╮╰╯─\s]+", " ", result.stderr)
 
 
 # --- help --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", ["", "complete", "doctor", "bench", "ngram", "ngram build"])
-def test_every_command_explains_itself(command: str) -> None:
-    result = runner.invoke(app, [*command.split(), "--help"])
-    assert result.exit_code == 0
-    assert "Usage:" in result.stdout
-
-
-def test_python_m_has_the_measurements_of_a_checkout() -> None:
-    result = polydraft("bench", "--help", COLUMNS="200")
-    assert result.returncode == 0
-    assert "keystroke" in result.stdout
 
 
 def test_the_first_help_names_every_command() -> None:
@@ -126,43 +105,13 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
     server = SimpleNamespace(serve=lambda *arguments, **named: served.append((*arguments, *named.values())))
     monkeypatch.setitem(sys.modules, "app.web.serving", server)
     assert runner.invoke(app, []).exit_code == 0
-    flags = [
-        "--model",
-        "m.gguf",
-        "--backend",
-        "torch",
-        "--port",
-        "8000",
-        "--no-browser",
-        "--precision",
-        "bfloat16",
-        "--no-token",
-        "--base-store",
-        "none",
-        "--draft-model",
-        "small.gguf",
-        "--allow-origin",
-        "app://obsidian.md",
-        "--cache-memory",
-        "800M",
-    ]
-    assert runner.invoke(app, flags).exit_code == 0
-    assert served == [
-        ("default", "auto", None, True, "auto", True, None, None, (), (), None),
-        (
-            "m.gguf",
-            "torch",
-            8000,
-            False,
-            "bfloat16",
-            False,
-            ["none"],
-            "small.gguf",
-            ["app://obsidian.md"],
-            (),
-            800 << 20,
-        ),
-    ]
+    flags = "--model m.gguf --backend torch --port 8000 --no-browser --precision bfloat16 --no-token --base-store none"
+    flags += " --draft-model small.gguf --allow-origin app://obsidian.md --cache-memory 800M"
+    assert runner.invoke(app, flags.split()).exit_code == 0
+    usual, given = served
+    assert usual == ("default", "auto", None, True, "auto", True, None, None, (), (), None)
+    assert given[:7] == ("m.gguf", "torch", 8000, False, "bfloat16", False, ["none"])
+    assert given[7:] == ("small.gguf", ["app://obsidian.md"], (), 800 << 20)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.page.name)
@@ -178,22 +127,9 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
     flags += ["--alpha", "0.5", "--personal-weight", "0.25", "--store", "me", "--verify", "12"]
     flags += ["--forks", "2", "--end-below", "0.2", "--min-branch", "0.05"]
     assert runner.invoke(app, ["complete", "Thank", *flags]).exit_code == 0
-    expected = {
-        "before": "Thank",
-        "k": 5,
-        "length": 4,
-        "tau": 0.5,
-        "exact_steps": 2,
-        "forks": 2,
-        "end_below": 0.2,
-        "min_branch": 0.05,
-        "verify": 12,
-        "distinct": True,
-        "mixing": "linear",
-        "alpha": 0.5,
-        "personal_weight": 0.25,
-        "stores": ["me"],
-    }
+    expected = {"before": "Thank", "k": 5, "length": 4, "tau": 0.5, "exact_steps": 2, "forks": 2, "end_below": 0.2}
+    expected |= {"min_branch": 0.05, "verify": 12, "distinct": True, "mixing": "linear", "alpha": 0.5}
+    expected |= {"personal_weight": 0.25, "stores": ["me"]}
     assert fake.asked | expected == fake.asked
 
 
@@ -253,12 +189,6 @@ def test_notices_go_to_stderr(fake: FakeAutocomplete) -> None:
     json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("text", ["a\x00b", "שלום", "👩‍👩‍👧", "\n" * 1000, ""])
-def test_any_text_is_passed_on_as_it_is(fake: FakeAutocomplete, text: str) -> None:
-    assert runner.invoke(app, ["complete", text, "--json"]).exit_code == 0
-    assert fake.asked["before"] == text
-
-
 def test_lone_surrogates_are_replaced_and_reported(fake: FakeAutocomplete) -> None:
     result = runner.invoke(app, ["complete", "a\udcffb", "--json"])
     assert result.exit_code == 0
@@ -279,10 +209,8 @@ def test_a_value_out_of_range_is_refused_by_name(fake: FakeAutocomplete, flags: 
     assert result.exit_code == 2
     assert flags.split()[0] in result.stderr
     assert not fake.asked
-
-
-def test_an_unknown_backend_is_answered_with_the_known_ones() -> None:
-    assert "'auto', 'torch', 'llama.cpp'" in said(runner.invoke(app, ["complete", "T", "--backend", "cuda"]))
+    if "cuda" in flags:
+        assert "'auto', 'torch', 'llama.cpp'" in said(result)
 
 
 def test_prose_is_refused_where_no_adapter_is_for_the_model(fake: FakeAutocomplete) -> None:

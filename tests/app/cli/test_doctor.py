@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 from importlib import metadata
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from app.cli import doctor
 from app.web import browser
-from core.models import native
 from core.models.probe import Backend, ProbeResult
 
 GOOD = ProbeResult(True, "", 0.011)
@@ -38,13 +34,6 @@ def model(tmp_path: Path) -> str:
 
 def line(report: doctor.Diagnosis, name: str) -> doctor.Check:
     return next(check for check in report.checks if check.name == name)
-
-
-def test_machine_where_both_backends_work(results: dict[Backend, ProbeResult], model: str) -> None:
-    report = doctor.diagnose(model)
-    assert report.works
-    assert line(report, "llama.cpp, this model").found == "works, 11.0 ms a token"
-    assert doctor.run(model, json=True) == 0
 
 
 def test_one_working_backend_is_enough_and_the_other_has_a_remedy(
@@ -116,67 +105,3 @@ def test_packages_for_cuda_that_the_machine_cannot_use_are_named(
     check = line(doctor.diagnose(model), "torch")
     assert (check.status, "with 2.5 GB of packages for CUDA" in check.found) == ("warn", True)
     assert "whl/cpu" in check.advice
-
-
-def test_hugging_face_model_is_tried_on_torch_only(results: dict[Backend, ProbeResult]) -> None:
-    results["llama.cpp"] = CRASHED
-    report = doctor.diagnose("owner/model")
-    assert report.works
-    assert line(report, "llama.cpp, this model").found == "not tried"
-
-
-def test_slow_backend_is_a_warning(results: dict[Backend, ProbeResult], model: str) -> None:
-    results["torch"] = ProbeResult(True, "", 0.2)
-    assert line(doctor.diagnose(model), "torch, this model").status == "warn"
-
-
-def test_default_model_is_found_without_importing_its_package() -> None:
-    file = doctor.model_file("default")
-    assert file is not None
-    assert file.read_bytes()[:4] == b"GGUF"
-
-
-def test_report_fits_a_narrow_terminal(results: dict[Backend, ProbeResult], model: str) -> None:
-    out = io.StringIO()
-    Console(file=out, width=60).print(doctor.table(doctor.diagnose(model)))
-    assert max(map(len, out.getvalue().splitlines())) <= 60
-
-
-@pytest.mark.parametrize("name", browser.NAMES)
-def test_browser_is_found_on_path(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / name
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert browser.find_browser() == program
-
-
-def test_no_browser_on_path_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert browser.find_browser() is None
-
-
-def test_without_a_compiler_it_says_so(results: dict[Backend, ProbeResult], monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> None:
-        raise native.CannotCompile("no C++ compiler was found")
-
-    results["torch"] = results["llama.cpp"] = MISSING
-    for library, status in ((native.library, "ok"), (none, "warn")):
-        monkeypatch.setattr(native, "library", library)
-        (check,) = [check for check in doctor.diagnose("default").checks if check.name == "Compiled code"]
-        assert check.status == status
-    assert check.found == "no C++ compiler was found"
-    assert check.advice
-
-
-def test_without_openmp_it_says_so(results: dict[Backend, ProbeResult], monkeypatch: pytest.MonkeyPatch) -> None:
-    results["torch"] = results["llama.cpp"] = MISSING
-    alone = SimpleNamespace(polydraft_lanes=lambda: 4, polydraft_threads=lambda: 0)
-    monkeypatch.setattr(native, "library", lambda: alone)
-    for cores, status in ((1, "ok"), (8, "warn")):
-        monkeypatch.setattr(doctor, "cores", lambda cores=cores: cores)
-        (check,) = [check for check in doctor.diagnose("default").checks if check.name == "Compiled code"]
-        assert check.status == status
-    assert "in one thread" in check.found
-    assert "libomp" in check.advice
-    assert ".so" in check.advice

@@ -86,11 +86,6 @@ def test_what_is_called_neither_document_nor_phrase_is_not_forgotten(given: list
     assert rows("stats", "--store", "me")[0]["tokens"] == 3
 
 
-def test_the_help_of_forget_names_flags_alone() -> None:
-    usage = ngram("forget", "--help").split("Remove a document")[0].split()
-    assert usage[2:] == ["ngram", "forget", "[OPTIONS]"]
-
-
 def test_delete_needs_confirmation_and_works_for_a_damaged_store(data: Path) -> None:
     ngram("add", "--store", "me", "--phrase", "7 8 9")
     assert runner.invoke(app, ["ngram", "delete", "me"], input="n\n").exit_code == 1
@@ -160,18 +155,3 @@ def test_switches() -> None:
     listed = rows("stats", "--store", "me")[0]
     assert (listed["enabled"], listed["learning"]) == (False, True)
     assert "on or off" in ngram("switch", "maybe", "--store", "me", status=1)
-
-
-def test_errors_are_reported_in_one_sentence() -> None:
-    assert "no personal store called 'none'" in ngram("forget", "--phrase", "x", "--store", "none", status=1)
-    assert "Nothing to add" in ngram("add", "--store", "me", status=1)
-    assert "name of a store" in ngram("add", "--store", "../x", "--phrase", "1", status=1)
-
-
-def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("1 2 3 4")
-    ngram("add", str(tmp_path / "a.txt"), "--store", "me")
-    said = ngram("export", "--store", "me", "--out", str(tmp_path / "a.txt" / "me.zst"), status=1)
-    assert said.startswith("Error: ")
-    assert said.count("\n") == 1
-    assert "a.txt" in said

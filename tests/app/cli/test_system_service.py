@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import plistlib
 import shlex
 import sys
 from configparser import ConfigParser
@@ -133,24 +132,6 @@ def test_launchd_starts_an_agent(machine: Machine, monkeypatch: pytest.MonkeyPat
     assert machine.run("status")[0] == 0
     assert machine.run("remove")[0] == 0
     assert (machine.calls[-1], file.exists()) == (f"launchctl bootout {domain}/{service.LABEL}", False)
-
-
-# launchd.plist(5): the keys that we use, and the types of their values
-RULES = {
-    "Label": str, "ProgramArguments": list, "RunAtLoad": bool, "KeepAlive": (bool, dict), "ThrottleInterval": int,
-    "ProcessType": str,
-}  # fmt: skip
-
-
-def test_the_agent_is_a_property_list_that_launchd_reads() -> None:
-    data = service.agent(["--model", "/Users/ann/My <models> & more/one.gguf"])
-    assert data.startswith(b'<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE plist PUBLIC')
-    found = plistlib.loads(data, fmt=plistlib.FMT_XML)
-    assert all(isinstance(value, RULES[name]) for name, value in found.items()), found
-    assert found["Label"] == service.LABEL
-    assert Path(found["ProgramArguments"][0]).is_absolute()
-    assert found["ProgramArguments"][-1] == "/Users/ann/My <models> & more/one.gguf"
-    assert found["ProcessType"] in ("Background", "Standard", "Adaptive", "Interactive")
 
 
 def test_what_the_manager_refuses_is_said(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

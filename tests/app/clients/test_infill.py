@@ -101,22 +101,10 @@ def test_parts_of_other_files_are_the_background_of_the_text(site: Editor) -> No
     assert site.autocomplete.latest.ask.background == "Notes"
 
 
-def test_no_row_of_a_program_replaces_letters(site: Editor) -> None:
-    site.infill(prompt="I saw teh")
-    assert site.autocomplete.latest.ask.corrects is False
-
-
 def test_the_text_after_the_caret_counts(site: Editor) -> None:
     site.infill(prompt="Once", input_suffix=" and then", n_predict=2)
     assert site.autocomplete.latest.ask.after == " and then"
     assert site.infill(prompt="Once", input_suffix="and then", n_predict=2)["content"] == " one one "
-
-
-def test_warming_up_reads_the_text_and_drafts_nothing(site: Editor) -> None:
-    warm = VIM | {"n_predict": 0, "t_max_predict_ms": 1, "response_fields": [""]}
-    assert site.infill(input_prefix="To be read", prompt="", **warm) == {}
-    latest = site.autocomplete.latest
-    assert (latest.before, latest.k, latest.length, latest.ask.forks) == ("To be read", 1, 1, 0)
 
 
 def test_llama_vscode_gets_an_array_to_cycle_through(site: Editor) -> None:
@@ -125,12 +113,6 @@ def test_llama_vscode_gets_an_array_to_cycle_through(site: Editor) -> None:
     assert [one["index"] for one in found] == [0, 1, 2]
     assert site.infill(prompt="Once", n_cmpl=1, n_predict=2)["content"] == " one one"
     assert len(site.infill(prompt="Once", n_cmpl=9, n_predict=1)) == 9
-
-
-def test_the_whole_answer_is_had_where_no_fields_are_named(site: Editor) -> None:
-    answer = site.infill(prompt="Once", n_predict=3)
-    assert {"content", "stop", "model", "timings", "tokens_cached", "truncated"} <= set(answer)
-    assert answer["timings"]["predicted_n"] == 3
 
 
 def test_time_limits_cut_nothing_as_in_llama_server(site: Editor) -> None:
@@ -158,22 +140,6 @@ def test_warming_up_has_no_time_limit(site: Editor) -> None:
     assert site.autocomplete.latest.ask.background == "Notes\n"
 
 
-def test_a_closed_connection_stops_the_request(site: Editor) -> None:
-    import socket
-
-    site.autocomplete.model.step_s = 0.01
-    body = json.dumps({"prompt": "Leaving", "n_predict": 32}).encode()
-    head = f"POST /infill HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nContent-Length: {len(body)}\r\n"
-    with socket.create_connection(("127.0.0.1", site.port)) as connection:
-        connection.sendall((head + f"Authorization: {site.headers['Authorization']}\r\n\r\n").encode() + body)
-        time.sleep(0.06)
-    time.sleep(0.05)
-    passes = len(site.autocomplete.model.passes)
-    time.sleep(0.08)
-    assert len(site.autocomplete.model.passes) == passes
-    assert site.infill(prompt="Leaving", n_predict=1)["content"] == " one"
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -192,10 +158,6 @@ def test_what_cannot_be_had_is_refused_in_words(site: Editor, fields: dict[str, 
     status, content = site.post(**({"prompt": "Once"} | fields))
     assert status in (400, 404)
     assert words in json.loads(content)["error"]["message"]
-
-
-def test_no_lora_is_no_wish(site: Editor) -> None:
-    assert site.infill(prompt="Once", lora=[], n_predict=1)["content"] == " one"
 
 
 def test_health_tells_when_the_model_is_there() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 from collections.abc import Iterator
@@ -125,11 +124,6 @@ def test_several_prompts_are_answered_in_their_order(site: Site) -> None:
     assert [choice.index for choice in found.choices] == [0, 1, 2, 3]
 
 
-def test_echo_in_a_stream(site: Site) -> None:
-    found = [chunk.choices[0].text for chunk in site.complete(max_tokens=2, stream=True, echo=True)]
-    assert "".join(found) == "Once one one"
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_text_ends_before_the_first_stop(site: Site, stream: bool) -> None:
     found = site.complete(max_tokens=6, n=2, stop=["ne on", "wo two"], stream=stream)
@@ -139,12 +133,6 @@ def test_a_text_ends_before_the_first_stop(site: Site, stream: bool) -> None:
         return
     assert texts(found) == [" o", " t"]
     assert [choice.finish_reason for choice in found.choices] == ["stop", "stop"]
-
-
-def test_the_best_of_more_drafts(site: Site) -> None:
-    assert len(texts(site.complete(n=2, best_of=5, max_tokens=1))) == 2
-    assert site.autocomplete.latest.k == 5
-    assert "best_of is 1; at least n, 3" in site.refused(n=3, best_of=1).message
 
 
 def test_more_tokens_than_a_draft_can_have_give_the_longest(site: Site) -> None:
@@ -167,10 +155,6 @@ def test_logprobs_are_those_of_the_model(table: Site) -> None:
             exact = torch.log_softmax(model.after(model.tokenizer.encode(text)), 0)[ord(token) - FIRST]
             assert logprob == pytest.approx(float(exact), abs=1e-4)
             text += token
-
-
-def test_a_length_that_is_reached_is_told(table: Site) -> None:
-    assert {c.finish_reason for c in table.complete("abca", n=2, max_tokens=3, end_below=0.0).choices} == {"length"}
 
 
 def test_drawn_drafts_repeat_with_their_seed_alone(table: Site) -> None:
@@ -237,11 +221,6 @@ def test_no_row_of_a_program_replaces_letters(site: Site) -> None:
     assert site.autocomplete.latest.ask.corrects is False
     with pytest.raises(openai.BadRequestError, match="corrects is no field that the server knows"):
         site.client.completions.create(model="polydraft", prompt="I saw teh", extra_body={"corrects": True})
-
-
-def test_unknown_fields_are_refused_by_name(site: Site) -> None:
-    with pytest.raises(openai.BadRequestError, match="colour is no field that the server knows"):
-        site.client.completions.create(model="polydraft", prompt="", extra_body={"colour": 1})
 
 
 def test_every_flag_of_drafting_is_a_field(site: Site) -> None:
@@ -365,54 +344,3 @@ def test_a_stream_takes_nothing_back() -> None:
         assert now.startswith(sent)
         sent = now
         assert sent == ["", " a cat", " a cat", " a cat", text][step]
-
-
-def test_the_page_serves_the_same_routes() -> None:
-    made = Site(FakeAutocomplete(), page=True)
-    try:
-        assert texts(made.complete(n=2, max_tokens=1)) == [" one", " two"]
-        error = made.refused(n=0)
-        assert "n is 0; at least 1 is accepted." in error.message
-    finally:
-        made.close()
-
-
-def test_the_default_model_completes_half_a_word_three_ways(autocomplete: Autocomplete) -> None:
-    made = Site(_Borrowed(autocomplete))
-    try:
-        found = made.complete("I am looking forward to the mee", n=3, max_tokens=8)
-        assert found.choices[0].text.startswith("ting")
-        assert len(set(texts(found))) == 3
-        again = made.complete("I am looking forward to the meeting", n=3, max_tokens=8, logprobs=1)
-        assert sum(again.choices[0].logprobs.token_logprobs) < 0
-        assert all(max(c.logprobs.token_logprobs) <= 0 for c in again.choices)
-        plain = made.client.completions.create(
-            model="polydraft", prompt="I am looking forward to the mee", extra_body={"heal": False}, max_tokens=1
-        )
-        assert not plain.choices[0].text.startswith("ting")
-    finally:
-        made.close()
-
-
-class _Borrowed:
-    """An autocomplete of the whole test run, which the service must not close."""
-
-    def __init__(self, autocomplete: Autocomplete) -> None:
-        self._autocomplete = autocomplete
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._autocomplete, name)
-
-    def close(self) -> None: ...
-
-
-def test_chunks_are_server_sent_events(site: Site) -> None:
-    import http.client
-
-    connection = http.client.HTTPConnection("127.0.0.1", site.server.port, timeout=20)
-    body = json.dumps({"prompt": "Once", "stream": True, "max_tokens": 1})
-    connection.request("POST", "/v1/completions", body, {"Authorization": f"Bearer {site.access.token}"})
-    response = connection.getresponse()
-    assert response.headers["content-type"].startswith("text/event-stream")
-    assert response.read().endswith(b"data: [DONE]\n\n")
-    connection.close()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.clients.harmless import ABSENT, AS_OURS, HARMLESS, OURS, SAME, SWITCHES, translated
+from app.clients.harmless import ABSENT, HARMLESS, OURS, SAME, SWITCHES, translated
 from app.clients.infill import InfillRequest
 from app.clients.ollama import GenerateRequest
 from app.clients.openai import CompletionRequest
@@ -20,7 +20,6 @@ from app.clients.prompts import MARKS, around_gap, asked_for
 from app.wire.refused import Refused
 from core.autocomplete import Autocomplete
 from core.models import load_model
-from core.samplers.dry import BREAKERS
 from tests.app.clients.test_openai_api import Site
 from tests.app.web.test_server import Site as Asking
 from tests.fake_autocomplete import FakeAutocomplete
@@ -182,10 +181,6 @@ def test_a_temperature_between_two_samplers_is_refused(site: Programs) -> None:
     body = PLAIN | {"temperature": 2, "mode": "sampled", "top_p": 0.9, "min_p": 0.1}
     status, content = site.ask("POST", "/v1/completions", body | {"samplers": ["min_p", "temperature", "top_p"]})
     assert (status, "between min_p and other samplers" in content.decode()) == (400, True)
-
-
-def test_the_marks_that_end_a_repetition_are_those_of_the_rule() -> None:
-    assert AS_OURS["dry_sequence_breakers"]([mark.decode() for mark in BREAKERS])
 
 
 @pytest.mark.parametrize("seed", [-1, None, 0, 2**31, 2**32 - 2, 2**32 - 1])
@@ -422,15 +417,6 @@ def test_an_unknown_address_is_an_error_in_openais_form(site: Programs, path: st
         assert "Use /v1/completions." in error["message"]
 
 
-def test_the_page_answers_unknown_addresses_of_programs_likewise() -> None:
-    made = Programs(FakeAutocomplete(), page=True)
-    try:
-        status, content = made.ask("POST", "/v1/completions/", {})
-        assert (status, json.loads(content)["error"]["type"]) == (404, "not_found_error")
-    finally:
-        made.close()
-
-
 def test_a_wrong_method_is_an_error_in_words(site: Programs) -> None:
     status, content = site.ask("GET", "/v1/completions")
     assert (status, json.loads(content)["error"]["message"].split(".")[0]) == (
@@ -479,14 +465,6 @@ def test_head_is_answered_where_get_is(page: bool) -> None:
             assert made.ask("HEAD", path, Authorization="")[0] == made.ask("GET", path, Authorization="")[0]
     finally:
         made.close()
-
-
-def test_health_without_the_token_says_only_that_the_server_runs(site: Programs) -> None:
-    for path in ("/health", "/v1/health"):
-        status, content = site.ask("GET", path, Authorization="")
-        assert (status, json.loads(content)) == (200, {"status": "ok"})
-        assert "inputs" in site.json(path)
-        assert site.ask("POST", path, {}, Authorization="")[0] == 401
 
 
 # ---------------------------------------------------------------- prompts

@@ -104,7 +104,7 @@ def test_no_note_makes_a_route_fail(folder: DocumentFolder, monkeypatch: pytest.
     monkeypatch.setattr(os, "fsync", lambda _: None)  # nothing cuts the power here
     client = client_of(folder)
 
-    @settings(max_examples=30)
+    @settings(max_examples=15)
     @given(st.dictionaries(fields, json_values, max_size=4))
     def check(changed: dict[str, Any]) -> None:
         for path in [*folder.notes.glob("*.json"), *folder.folder.glob("*.txt"), *folder.bin.glob("*.txt")]:

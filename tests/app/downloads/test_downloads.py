@@ -20,7 +20,6 @@ from app.machine import offline
 from app.service.service import DraftService
 from app.web.site import create_app
 from core.errors import InputError
-from core.models import on_machine
 from core.models.costs import CostCurve
 from core.models.recommended import Recommended
 from tests.fake_autocomplete import FakeAutocomplete
@@ -88,60 +87,10 @@ def test_nothing_connects_to_the_hub_before_the_click(hub: FakeHub, client: Test
     assert client.get("/api/models/download").json() is None and not hub.asked
 
 
-def test_the_speed_of_the_machine_is_measured_when_the_page_asks_for_it(hub: FakeHub) -> None:
-    class Timed(FakeAutocomplete):
-        def time_rows(self) -> Iterator[None]:
-            yield
-            self.row_costs = CostCurve((1, 4), (5.0, 8.0))
-
-    drafting = Timed()
-    drafting.model.compiled_as = "scripted"
-    service = DraftService(lambda *_: drafting.real(), "default", pace=0)
-    service.start()
-    with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
-        until(lambda: service.loaded)
-
-        def asked() -> Any:
-            return client.get("/api/models/recommended").json()
-
-        first = asked()
-        assert first["measuring"] and first["recommended"][0]["ms"] is None
-        later = until(lambda: found if not (found := asked())["measuring"] else None)
-        assert later["ms"] and later["recommended"][0]["ms"]
-    service.close()
-
-
 def default_bytes() -> int:
     from core.models.load import default_model_path
 
     return default_model_path().stat().st_size
-
-
-def test_a_model_comes_into_the_models_folder_and_is_offered_there(hub: FakeHub, client: TestClient) -> None:
-    begun = client.post("/api/models/download", json={"name": TINY.name}).json()
-    assert begun["running"] and begun["name"] == TINY.name
-    state = ended(client)
-    path = on_machine.models_folder() / "tiny.Q8_0.gguf"
-    assert (state["stage"], state["path"], state["message"]) == ("done", str(path), "")
-    assert path.read_bytes() == FILE
-    assert row(client)["path"] == str(path)
-    assert str(path) in [each["model"] for each in client.get("/api/models").json()["models"]]
-
-
-def test_a_stopped_download_goes_on_where_it_was(hub: FakeHub, client: TestClient) -> None:
-    hub.pause = 0.01
-    client.post("/api/models/download", json={"name": TINY.name})
-    until(lambda: (client.get("/api/models/download").json() or {})["come"] > 1_000_000)
-    refused = client.post("/api/models/download", json={"name": OTHER.name})
-    assert refused.status_code == 409 and "being downloaded" in refused.json()["message"]
-    state = client.post("/api/models/stop-download", json={}).json()
-    assert not state["running"] and not state["message"] and 1_000_000 < state["come"] < len(FILE)
-    come = row(client)["come"]
-    assert come >= state["come"], "also for a page that is opened later"
-    hub.pause = 0
-    client.post("/api/models/download", json={"name": TINY.name})
-    assert ended(client)["path"] and hub.ranges == [None, f"bytes={come}-"]
-    assert Path(row(client)["path"]).read_bytes() == FILE
 
 
 def test_a_failed_download_says_why_in_the_commands_words(hub: FakeHub, client: TestClient) -> None:

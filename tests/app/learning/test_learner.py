@@ -9,9 +9,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
@@ -21,13 +20,12 @@ from typing import Any
 import psutil
 import pytest
 
-from app.learning import child as learner_child
-from app.learning.child import Commands, Order, Stopped, answers
-from app.learning.learner import COMMAND, KNOWN, QUIET, STOPPED, TOO_LITTLE, Learner
+from app.learning.child import Order, answers
+from app.learning.learner import KNOWN, QUIET, STOPPED, TOO_LITTLE, Learner
 from app.options import typist
 from app.service.background import learner_for, resume_learning
 from core.adapters import Adapters
-from core.errors import InputError, PolydraftError
+from core.errors import InputError
 from core.models import hf
 from core.models.adapter import load, read_tensors
 from core.ngram.personal import PersonalStore
@@ -166,13 +164,6 @@ else:
         assert (one.ended()["message"], cleaned) == ("", ["me", "me"])
 
 
-def test_a_program_that_cannot_be_started_is_said(trained: Callable[..., Trained]) -> None:
-    one = trained("")
-    one.learner = Learner(one.order, one.gave_up.append, ["/nowhere/python"])
-    one.learner.start("me")
-    assert "cannot be started: No such file" in one.ended()["message"]
-
-
 def test_it_pauses_while_somebody_types_and_a_key_never_waits(trained: Callable[..., Trained]) -> None:
     one = trained(
         SAYS + "for line in sys.stdin:\n    say(stage=dict(description=line.strip(), share=0, left=None, curve=[]))"
@@ -191,15 +182,6 @@ def test_it_pauses_while_somebody_types_and_a_key_never_waits(trained: Callable[
     row = one.until(lambda row: row["description"] == "go")
     assert not row["paused"]
     assert time.monotonic() - began > 0.3
-
-
-def test_it_does_not_begin_while_somebody_types(trained: Callable[..., Trained]) -> None:
-    one = trained(WAITS, quiet=0.3)
-    one.learner.typed()
-    one.learner.start("me")
-    time.sleep(0.1)
-    assert one.now()["state"] == "waiting"
-    one.until(lambda row: row["state"] == "running")
 
 
 def test_one_click_stops_it_and_another_goes_on(trained: Callable[..., Trained]) -> None:
@@ -228,14 +210,6 @@ def test_one_store_after_the_other(trained: Callable[..., Trained]) -> None:
     one.until(lambda row: row["share"], "work")
 
 
-def test_too_little_text_is_refused_at_the_click(trained: Callable[..., Trained]) -> None:
-    one = trained(WAITS)
-    one.tokens = 100
-    with pytest.raises(InputError, match="too few"):
-        one.learner.start("me")
-    assert one.learner.trainings() == []
-
-
 def test_when_text_is_forgotten_it_learns_again_from_what_is_left(trained: Callable[..., Trained]) -> None:
     one = trained(WAITS)
     one.learner.follow([one.row(), one.row("work"), {"store": "old", "problem": "damaged"}])
@@ -252,36 +226,6 @@ def test_when_text_is_forgotten_it_learns_again_from_what_is_left(trained: Calla
     one.learner.stop("me")
     one.ended()
     assert one.gave_up == ["me"]
-
-
-def test_text_that_another_program_removes_starts_the_training_anew(trained: Callable[..., Trained]) -> None:
-    one = trained(SAYS + "sys.stdin.readline()\nsay(refused='Text was forgotten.')")
-    one.learner.start("me")
-    one.until(lambda row: row["state"] == "running")
-    one.removals["me"] = 1
-    one.learner.typed()  # the script ends
-    one.until(lambda row: row["again"])
-    assert one.gave_up == []
-
-
-def test_too_little_text_left_is_said_and_not_tried_again(trained: Callable[..., Trained]) -> None:
-    one = trained(WAITS)
-    one.tokens = 100
-    one.learner.follow([one.row(relearning=True)])
-    row = one.ended()
-    assert (row["message"], row["again"]) == ("The store me has too few tokens.", True)
-    assert one.gave_up == ["me"]
-
-
-def test_a_store_that_is_deleted_is_no_longer_trained(trained: Callable[..., Trained]) -> None:
-    one = trained(WAITS)
-    one.learner.start("me")
-    one.learner.start("work")
-    one.until(lambda row: row["share"])
-    one.learner.drop("work")
-    one.learner.drop("me")
-    one.until(lambda row: not row)
-    assert one.learner.trainings() == []
 
 
 def test_the_server_takes_the_process_with_it(trained: Callable[..., Trained]) -> None:
@@ -396,70 +340,6 @@ def said(*lines: str) -> tuple[Iterator[str], Callable[[str | None], None]]:
     return iter(queue.get, None), queue.put
 
 
-ORDER = json.dumps({"store": "me.sqlite", "minutes": 2.0})
-
-
-def test_a_pause_stops_the_clock_and_the_end_of_the_input_stops_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner_child, "PATIENCE", 1e6)
-    lines, add = said(ORDER)
-    reached, closed, passed = threading.Semaphore(0), [], []
-
-    def training(order: Order, clock: Callable[[], float], check_cancelled: Callable[[], None]) -> Generator[Any]:
-        assert order == Order("me.sqlite", minutes=2.0)
-        began = clock()
-        try:
-            while True:
-                reached.release()
-                time.sleep(0.001)
-                check_cancelled()
-                passed.append(clock() - began)
-        finally:
-            closed.append(True)
-        yield
-
-    got: list[dict[str, Any]] = []
-    thread = threading.Thread(target=lambda: got.extend(answers(lines, training)))
-    thread.start()
-    for _ in range(3):
-        reached.acquire()
-    add("pause")
-    while reached.acquire(timeout=0.2):
-        pass
-    before = passed[-1]
-    add("go")
-    reached.acquire()
-    reached.acquire()
-    assert passed[-1] - before < 0.15
-    add("pause")
-    add(None)  # also while it is paused
-    thread.join(10)
-    assert got == [{"stopped": True}]
-    assert closed == [True]
-
-
-def test_an_error_of_ours_is_a_sentence() -> None:
-    lines, _ = said(ORDER)
-
-    def training(*_: Any) -> Generator[Any]:
-        raise PolydraftError("There is too little text.")
-        yield
-
-    assert list(answers(lines, training)) == [{"refused": "There is too little text."}]
-
-
-def test_commands_end_in_an_exception_for_the_training() -> None:
-    commands = Commands()
-    commands.check_cancelled()
-    commands.listen(iter(["pause"]))
-    with pytest.raises(Stopped):
-        commands.check_cancelled()
-
-
-def test_the_servers_command_runs_the_process() -> None:
-    refused = subprocess.run(COMMAND, input='{"store": "me.sqlite", "unknown": 1}\n', capture_output=True, text=True)
-    assert "Order.__init__() got an unexpected keyword argument 'unknown'" in refused.stderr
-
-
 def test_an_order_of_the_server_makes_an_adapter_that_drafts_can_use(
     tmp_path: Path, tiny_folder: Callable[[str], Path], one_thread: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -479,3 +359,13 @@ def test_an_order_of_the_server_makes_an_adapter_that_drafts_can_use(
         drafts = Adapters(hf.load(folder, "tiny"))
         assert drafts.use([(store.learned, None)])
         assert drafts.on
+
+
+def test_text_that_another_program_removes_starts_the_training_anew(trained: Callable[..., Trained]) -> None:
+    one = trained(SAYS + "sys.stdin.readline()\nsay(refused='Text was forgotten.')")
+    one.learner.start("me")
+    one.until(lambda row: row["state"] == "running")
+    one.removals["me"] = 1
+    one.learner.typed()  # the script ends
+    one.until(lambda row: row["again"])
+    assert one.gave_up == []

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from app.clients.requests import draft_request
 from app.options.settings import DraftSettings
 from app.service import engine
-from app.service.engine import INPUTS, Engine
-from app.service.jobs import Job
+from app.service.engine import INPUTS
 from app.service.requests import DraftRequest, KeptDraft
 from app.service.service import DraftService
-from app.service.tabs import RESTED
-from core.ask import Ask
 from core.errors import ContextFull, InputError, ModelNotFound
-from tests.fake_autocomplete import FakeAutocomplete, FakeRow
+from tests.fake_autocomplete import FakeAutocomplete
 
 
 @contextmanager
@@ -75,13 +71,27 @@ def test_events_of_one_request() -> None:
     assert stats["per_token_ms"] >= 0
 
 
-def test_a_page_is_not_told_of_every_step() -> None:
-    """The first drafts at once, the chosen rows at once, the last when they are done, and between them no more than the
-    pace allows."""
+def test_a_page_is_told_few_steps_and_a_program_every_step_and_token() -> None:
+    """A page: the first drafts at once, the chosen rows at once, the last when they are done, and between them no more
+    than the pace allows."""
     with running(FakeAutocomplete(), pace=1000) as service:
-        *drafts, _ = run(all_of(service.stream(ask("a", 1, length=9))))
-    assert [line["step"] for line in drafts] == [1, 2, 9]
-    assert [line["settled"] for line in drafts] == [False, True, True]
+        *page, _ = run(all_of(service.stream(ask("a", 1, length=9))))
+        request = DraftRequest(tab="b", n=1, before="Once", detailed=True, settings=DraftSettings(length=5))
+        *program, _ = run(all_of(service.stream(request)))
+    assert [line["step"] for line in page] == [1, 2, 9]
+    assert [line["settled"] for line in page] == [False, True, True]
+    assert [line["step"] for line in program] == [1, 2, 3, 4, 5]
+    assert all(draft["tokens"] for line in program for draft in line["drafts"])
+
+
+def test_what_a_request_wants_reaches_the_drafting() -> None:
+    fake, kept = FakeAutocomplete(), [KeptDraft(id=1, text=" rest")]
+    wants = {"grow": True, "heal": False, "stores": ["mine"], "base_stores": ["default"]}
+    with running(fake) as service:
+        run(all_of(service.stream(DraftRequest(tab="a", n=1, before="Once", kept=kept, **wants))))
+        asked = vars(fake.sessions[-1].completions[-1].ask)
+    assert [(row.id, row.text) for row in asked["kept"]] == [(1, " rest")]
+    assert asked | wants == asked
 
 
 def steps_told(service: DraftService, **fields: Any) -> list[int]:
@@ -119,17 +129,6 @@ def test_the_page_waits_for_the_comparison_only_a_moment(monkeypatch: pytest.Mon
         assert rows_in_the_end(service) == 0
 
 
-def test_rows_that_the_page_keeps_reach_the_drafting() -> None:
-    fake = FakeAutocomplete()
-    with running(fake) as service:
-        kept = [{"id": 1, "text": " rest"}]
-        request = DraftRequest(tab="a", n=1, before="Once", kept=kept, grow=True)  # pyright: ignore[reportArgumentType]
-        run(all_of(service.stream(request)))
-        asked = fake.sessions[-1].completions[-1].ask
-    assert [(row.id, row.text) for row in asked.kept] == [(1, " rest")]
-    assert asked.grow is True
-
-
 def chosen(**request: Any) -> tuple[int, bool]:
     """The exact steps of a request, and whether they may be replaced by as many as are cheap."""
     fake = FakeAutocomplete()
@@ -145,57 +144,6 @@ def test_drafts_that_grow_hold_their_tails_unless_exact_steps_were_chosen() -> N
     assert chosen(settings=DraftSettings(exact_steps=5), grow=True) == (5, False)
     assert draft_request("Once", DraftSettings(length=4)).holds_tails
     assert not draft_request("Once", DraftSettings(exact_steps=2)).holds_tails
-
-
-def test_rows_are_timed_beside_the_first_long_drafts() -> None:
-    fake, timed = FakeAutocomplete(), threading.Event()
-
-    def time_rows() -> Iterator[None]:
-        yield
-        timed.set()
-
-    fake.time_rows = time_rows
-    with running(fake) as service:
-        run(all_of(service.stream(DraftRequest(tab="a", n=1, before="Once"))))
-        assert not timed.is_set()
-        run(all_of(service.stream(DraftRequest(tab="a", n=2, before="Once", grow=True))))
-        assert timed.wait(5)
-
-
-@pytest.mark.parametrize("cause", ["another model", "another adapter"])
-def test_a_request_that_begins_again_has_a_position_for_the_panel_with_its_first_drafts(cause: str) -> None:
-    async def scenario() -> None:
-        fake, other = FakeAutocomplete(), FakeAutocomplete()
-        fake.model.gate = other.model.gate = gate = threading.Semaphore(0)
-        loaded = iter([fake.real(), other.real()])
-        service = DraftService(lambda name: next(loaded), "one", 0)
-        service.start()
-
-        async def step_by_step(wanted: Awaitable[Any]) -> Any:
-            """The result of what waits for the engine, which runs pass by pass meanwhile."""
-            task = asyncio.ensure_future(wanted)
-            while not task.done():
-                gate.release()
-                await asyncio.sleep(0.01)
-            return task.result()
-
-        stream = service.stream(ask("a", 1, length=32))
-        try:
-            assert (await step_by_step(anext(stream)))["step"] == 1
-            if cause == "another model":
-                await step_by_step(service.change("two"))
-            else:
-                fake.adapted = True
-            while (await step_by_step(anext(stream)))["step"] > 1:
-                pass  # made before
-            now = other if cause == "another model" else fake
-            assert await step_by_step(service.query("a", lambda at: at.autocomplete)) is now.real()
-        finally:
-            gate.release(1000)
-            await stream.aclose()
-            service.close()
-
-    run(scenario())
 
 
 def test_after_text_was_removed_from_a_store_running_drafts_begin_again_without_kept_rows() -> None:
@@ -224,36 +172,6 @@ def test_after_text_was_removed_from_a_store_running_drafts_begin_again_without_
     run(scenario())
 
 
-def test_requests_with_and_without_prose_share_no_pass_and_both_get_their_drafts() -> None:
-    async def scenario() -> None:
-        fake = FakeAutocomplete()
-        fake.has_prose, fake.wants_prose = True, True
-        fake.adapt()
-        made: list[tuple[bool, int]] = []  # with prose or not, and the rows, of each pass
-        forward = fake.model.forward
-
-        def noted(rows: list[Any]) -> Any:
-            made.append((fake.with_prose, len(rows)))
-            return forward(rows)
-
-        fake.model.forward = noted  # pyright: ignore[reportAttributeAccessIssue]
-        fake.model.gate = threading.Semaphore(0)
-        with running(fake) as service:
-            requests = [ask(tab, 1, prose=tab in "ac") for tab in "abcd"]
-            answers = [asyncio.create_task(all_of(service.stream(request))) for request in requests]
-            await until(lambda: len(service._inbox.jobs) == 0)
-            await asyncio.sleep(0.05)
-            fake.model.gate.release(1000)
-            for events in await asyncio.gather(*answers):
-                assert events[-1]["type"] == "stats"
-            assert fake.opened == 4, "no running request was stopped by the change"
-            switches = [one for one, other in pairwise(made) if one[0] != other[0]]
-            assert {on for on, _ in made} == {True, False}
-            assert 1 <= len(switches) <= 3
-
-    run(scenario())
-
-
 def test_rows_from_before_a_removal_are_not_kept() -> None:
     fake = FakeAutocomplete()
     with running(fake) as service:
@@ -278,11 +196,6 @@ def test_the_panel_shows_no_position_from_before_a_removal() -> None:
     run(scenario())
 
 
-def test_a_row_is_kept_once() -> None:
-    with pytest.raises(ValueError, match="each id once"):
-        DraftRequest(tab="a", n=1, before="", kept=[{"id": 1, "text": "a"}] * 2)  # pyright: ignore[reportArgumentType]
-
-
 def test_drafts_from_the_cache_need_no_pass() -> None:
     fake = FakeAutocomplete(known="Once")
     with running(fake) as service:
@@ -297,24 +210,6 @@ def test_improbable_drafts_stay_hidden() -> None:
         assert [d["id"] for d in lines[0]["drafts"]] == [0, 1]
         lines = run(all_of(service.stream(ask("a", 2, length=2, min_confidence=0.9))))
     assert [(line["type"], line.get("drafts")) for line in lines] == [("drafts", []), ("stats", None)]
-
-
-def test_everybody_shares_one_pass() -> None:
-    fake = FakeAutocomplete()
-    fake.model.gate = threading.Semaphore(0)
-    with running(fake) as service:
-
-        async def both() -> None:
-            tasks = [asyncio.create_task(all_of(service.stream(ask(tab, 1, length=5)))) for tab in "abc"]
-            await asyncio.sleep(0.05)
-            assert fake.model.gate
-            fake.model.gate.release(100)
-            for lines in await asyncio.gather(*tasks):
-                assert len(lines) == 6
-
-        run(both())
-    assert max(fake.model.passes) == 3
-    assert len(fake.model.passes) <= 6  # the first may have begun alone
 
 
 def test_a_newer_request_stops_the_older_within_a_step() -> None:
@@ -389,36 +284,6 @@ def test_a_short_text_takes_no_long_one_out_of_the_cache() -> None:
             run(all_of(service.stream(by_text(f"client {n}", text, length=1))))
         assert (fake.opened, fake.forked) == (2, 1)
         assert [c.before for c in fake.sessions[0].completions] == [long, long + "more"]
-
-
-def test_tabs_keep_their_sessions_to_themselves() -> None:
-    fake = FakeAutocomplete()
-    with running(fake) as service:
-        run(all_of(service.stream(ask("a", 1, "Once upon a time", length=1))))
-        run(all_of(service.stream(by_text("client", "Once upon a time", length=1))))
-        assert (fake.opened, fake.forked) == (2, 0)
-
-
-def test_a_program_is_told_every_step_and_every_token() -> None:
-    with running(FakeAutocomplete(), pace=1000) as service:
-        request = DraftRequest(tab="a", n=1, before="Once", detailed=True, settings=DraftSettings(length=5))
-        *drafts, _ = run(all_of(service.stream(request)))
-    assert [line["step"] for line in drafts] == [1, 2, 3, 4, 5]
-    assert all(draft["tokens"] for line in drafts for draft in line["drafts"])
-
-
-def test_healing_and_stores_reach_the_drafting() -> None:
-    fake = FakeAutocomplete()
-    with running(fake) as service:
-        run(
-            all_of(
-                service.stream(
-                    DraftRequest(tab="a", n=1, before="Once", heal=False, stores=["mine"], base_stores=["default"])
-                )
-            )
-        )
-        asked = fake.sessions[-1].completions[-1].ask
-    assert (asked.heal, asked.stores, asked.base_stores) == (False, ["mine"], ["default"])
 
 
 def test_closing_the_stream_stops_the_request() -> None:
@@ -512,35 +377,6 @@ def test_a_full_cache_makes_room_or_lets_a_request_wait() -> None:
         run(two())
 
 
-def test_requests_wait_for_the_model() -> None:
-    fake, loaded = FakeAutocomplete(), threading.Event()
-
-    def load(_: str) -> Any:
-        loaded.wait(10)
-        return fake.real()
-
-    service = DraftService(load, "scripted", pace=0)
-    service.start()
-
-    async def wait() -> None:
-        task = asyncio.create_task(all_of(service.stream(ask("a", 1, length=1))))
-        await asyncio.sleep(0.02)
-        assert service.status()["ready"] is False
-        loaded.set()
-        assert len(await task) == 2
-        assert service.status() == {
-            "model": "Scripted",
-            "backend": "none",
-            "device": "cpu",
-            "ready": True,
-            "notice": None,
-            "prose": False,
-        }
-
-    run(wait())
-    service.close()
-
-
 def test_the_log_of_a_model_that_cannot_be_loaded_has_no_control_characters(caplog: pytest.LogCaptureFixture) -> None:
     name = "one.gguf\x1b[2J\r\nAll is well."
 
@@ -555,22 +391,6 @@ def test_the_log_of_a_model_that_cannot_be_loaded_has_no_control_characters(capl
     assert repr(name) in caplog.text
     assert not [c for c in record.getMessage() if not c.isprintable() and c != "\n"]
     assert "All is well." not in caplog.text.splitlines()
-
-
-def test_a_new_notice_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A server for programs has no page that shows it."""
-
-    async def scenario() -> None:
-        fake = FakeAutocomplete()
-        with running(fake) as service:
-            for n in range(1, 4):
-                if n == 2:
-                    fake.notice = "The store a\x1b[31m is not used: it is damaged."
-                await all_of(service.stream(ask("a", n)))
-
-    run(scenario())
-    said = [record.getMessage() for record in caplog.records if "is not used" in record.getMessage()]
-    assert said == [r"The store a\x1b[31m is not used: it is damaged."]
 
 
 @pytest.mark.parametrize(
@@ -656,82 +476,6 @@ def test_the_longest_wait_comes_first_and_a_pass_is_bounded() -> None:
         answered = run(crowd())
     assert max(fake.model.passes) <= INPUTS["cpu"]
     assert min(answered) >= 2  # the last one, and some before
-
-
-def test_a_newer_request_of_a_tab_keeps_its_place() -> None:
-    """Were the place lost at every key, a tab whose typist does not rest would wait for ever in a crowd."""
-    fake = FakeAutocomplete()
-    engine = Engine(fake.real(), 0)
-
-    async def places() -> list[str]:
-        for i in range(40):
-            engine.begin(f"t{i}", Job(ask(f"t{i}", 1)))
-        engine.begin("t0", Job(ask("t0", 2)))
-        return [tab.name for tab, _ in engine._chosen()]
-
-    chosen = run(places())
-    assert chosen == [f"t{i}" for i in range(INPUTS["cpu"])]
-    engine.close()
-
-
-def test_tabs_with_few_new_characters_do_not_wait_for_long_texts() -> None:
-    """A pass reads one long text, that of the longest wait; others come after what typists have just typed."""
-    fake = FakeAutocomplete()
-    engine = Engine(fake.real(), 0)
-    typing = [f"t{i}" for i in range(2, 10)]
-
-    async def places() -> list[str]:
-        for tab in typing:
-            engine.begin(tab, Job(ask(tab, 1, "Once", length=1)))
-        while engine.busy:
-            engine.step()
-        for tab in ("t0", "t1"):
-            engine.begin(tab, Job(ask(tab, 1, "Once upon a time " * 20)))
-        for tab in typing:
-            engine.begin(tab, Job(ask(tab, 2, "Once upon")))
-        return [tab.name for tab, _ in engine._chosen()]
-
-    assert run(places()) == ["t0", *typing, "t1"]
-    engine.close()
-
-
-def test_a_session_that_has_not_been_used_for_long_frees_its_logits() -> None:
-    fake = FakeAutocomplete()
-    engine = Engine(fake.real(), 0)
-
-    async def rested() -> list[bool]:
-        for i in range(RESTED + 2):
-            engine.begin(f"t{i}", Job(ask(f"t{i}", 1, length=1)))
-            while engine.busy:
-                engine.step()
-        return [session.rested for session in fake.sessions]
-
-    assert run(rested()) == [True, True] + [False] * RESTED
-    engine.close()
-
-
-def test_a_pass_reads_a_part_of_a_long_text_while_others_wait() -> None:
-    fake = FakeAutocomplete()
-    engine = Engine(fake.real(), 0)
-
-    async def parts() -> list[int]:
-        long = Job(ask("a", 1))
-        engine.begin("a", long)
-        engine.begin("b", Job(ask("b", 1, length=30)))
-        read, left = [], list(range(200))
-        long.rows = cast(Any, [FakeRow("Once", left)])
-        long.drafting = cast(Any, fake.open().complete(Ask(before="Once", k=3, length=4)))
-        (tab,) = engine._tabs.named("a")
-        tab.running = True
-        while long.rows and len(long.rows[0].inputs) == len(left):
-            before = len(left)
-            engine.step()
-            left = list(long.rows[0].inputs) if long.rows else []
-            read.append(before - len(left))
-        return read
-
-    assert run(parts()) == [32] * 6 + [8]
-    engine.close()
 
 
 async def load_another(service: DraftService, name: str) -> dict[str, Any]:
@@ -821,22 +565,67 @@ def test_closing_ends_running_requests() -> None:
         run(close())
 
 
-def test_the_service_counts_what_it_computes_in_vain() -> None:
-    fake = FakeAutocomplete()
-    with running(fake) as service:
-        run(all_of(service.stream(ask("a", 1, length=5))))
-        assert service.work() == {"computed": 5, "dropped": 0}
-        fake.model.step_s = 0.02
-        run(one_of(service))
-        deadline = time.monotonic() + 10
-        while not service.work()["dropped"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        assert 0 < service.work()["dropped"] == service.work()["computed"] - 5 < 30
+@pytest.mark.parametrize("cause", ["another model", "another adapter"])
+def test_a_request_that_begins_again_has_a_position_for_the_panel_with_its_first_drafts(cause: str) -> None:
+    async def scenario() -> None:
+        fake, other = FakeAutocomplete(), FakeAutocomplete()
+        fake.model.gate = other.model.gate = gate = threading.Semaphore(0)
+        loaded = iter([fake.real(), other.real()])
+        service = DraftService(lambda name: next(loaded), "one", 0)
+        service.start()
+
+        async def step_by_step(wanted: Awaitable[Any]) -> Any:
+            """The result of what waits for the engine, which runs pass by pass meanwhile."""
+            task = asyncio.ensure_future(wanted)
+            while not task.done():
+                gate.release()
+                await asyncio.sleep(0.01)
+            return task.result()
+
+        stream = service.stream(ask("a", 1, length=32))
+        try:
+            assert (await step_by_step(anext(stream)))["step"] == 1
+            if cause == "another model":
+                await step_by_step(service.change("two"))
+            else:
+                fake.adapted = True
+            while (await step_by_step(anext(stream)))["step"] > 1:
+                pass  # made before
+            now = other if cause == "another model" else fake
+            assert await step_by_step(service.query("a", lambda at: at.autocomplete)) is now.real()
+        finally:
+            gate.release(1000)
+            await stream.aclose()
+            service.close()
+
+    run(scenario())
 
 
-async def one_of(service: DraftService) -> None:
-    """The first event of a request, which is then closed."""
-    stream = service.stream(ask("b", 1, length=30))
-    await anext(stream)
-    await stream.aclose()
+def test_requests_with_and_without_prose_share_no_pass_and_both_get_their_drafts() -> None:
+    async def scenario() -> None:
+        fake = FakeAutocomplete()
+        fake.has_prose, fake.wants_prose = True, True
+        fake.adapt()
+        made: list[tuple[bool, int]] = []  # with prose or not, and the rows, of each pass
+        forward = fake.model.forward
+
+        def noted(rows: list[Any]) -> Any:
+            made.append((fake.with_prose, len(rows)))
+            return forward(rows)
+
+        fake.model.forward = noted  # pyright: ignore[reportAttributeAccessIssue]
+        fake.model.gate = threading.Semaphore(0)
+        with running(fake) as service:
+            requests = [ask(tab, 1, prose=tab in "ac") for tab in "abcd"]
+            answers = [asyncio.create_task(all_of(service.stream(request))) for request in requests]
+            await until(lambda: len(service._inbox.jobs) == 0)
+            await asyncio.sleep(0.05)
+            fake.model.gate.release(1000)
+            for events in await asyncio.gather(*answers):
+                assert events[-1]["type"] == "stats"
+            assert fake.opened == 4, "no running request was stopped by the change"
+            switches = [one for one, other in pairwise(made) if one[0] != other[0]]
+            assert {on for on, _ in made} == {True, False}
+            assert 1 <= len(switches) <= 3
+
+    run(scenario())

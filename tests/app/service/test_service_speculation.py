@@ -10,19 +10,15 @@ from typing import Any
 
 import pytest
 
-from app.options import speculation
 from app.options.settings import DraftSettings
 from app.service import engine
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
 from core.autocomplete import Autocomplete
-from core.errors import ContextFull
 from core.models import hf
-from core.models.adapter import Adapter, Result
 from core.models.base import LanguageModel
 from core.speculative import cost
 from core.speculative.drafters import Moment, eagle3
-from core.speculative.eagle3 import Eagle3Head
 from tests.core.speculative.test_eagle3_drafter import head_for
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -100,20 +96,6 @@ def test_costs_are_measured_between_the_drafts_and_kept(service: DraftService, c
     }
 
 
-def test_a_measurement_that_fails_is_begun_again(service: DraftService, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, failures = speculation.chore, iter([True])
-
-    def chore(autocomplete: Autocomplete) -> Iterator[None]:
-        if next(failures, False):
-            yield
-            raise ContextFull("There is no room, for a test.")
-        yield from real(autocomplete)
-
-    monkeypatch.setattr(speculation, "chore", chore)
-    events = settled(service, 1, asked({"mode": "lossless", "drafter": "ngram"}))
-    assert events[-2]["speculation"]["notice"] is None or "switched off" in events[-2]["speculation"]["notice"]
-
-
 def test_a_head_drafts_after_a_text_that_was_fed_before_it_was_chosen(
     service: DraftService, model: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,39 +130,3 @@ def test_a_drafter_that_a_model_cannot_have_is_refused_by_name(service: DraftSer
     assert "300 and 32" in error["message"]  # the head that ships is for another model
     assert error["setting"] == "speculation"
     assert told(service, 2, asked(None))[-1]["type"] == "stats"
-
-
-def test_an_adapter_to_prose_has_a_head_of_its_own_and_a_notice_without(
-    model: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alone, adapted = tmp_path / "alone", tmp_path / "prose" / "eagle3"
-    head_for(model).save(alone)
-    monkeypatch.setattr(eagle3, "DEFAULT_HEAD", alone)
-    loaded: list[Path] = []
-    load = Eagle3Head.load
-    monkeypatch.setattr(Eagle3Head, "load", lambda folder: loaded.append(folder) or load(folder))
-    cost.remember_curve(model, cost.CostCurve((1, 48), (1.0, 1.01)))
-    autocomplete = Autocomplete(model)
-    prose = None
-    monkeypatch.setattr(Autocomplete, "prose", property(lambda _: prose))
-    monkeypatch.setattr(Autocomplete, "with_prose", property(lambda _: prose is not None))
-    settings = asked({"mode": "lossless", "drafter": "eagle3"})
-
-    def caution() -> str | None:
-        chosen = speculation.chosen_by(autocomplete, settings)
-        assert chosen is not None
-        return chosen.by.caution
-
-    assert caution() is None
-    prose = Adapter({}, 1.0, "", Result(0, 0, 0.0, 0.0), folder=tmp_path / "prose")
-    assert caution() == speculation.MODEL_AS_IT_CAME
-    head_for(model).save(adapted)
-    loaded.clear()
-    assert caution() is None
-    assert set(loaded) == {adapted}
-    loaded.clear()
-    assert caution() is None
-    assert not loaded  # further requests read nothing
-    prose = None
-    assert caution() is None
-    assert loaded[-1] == alone

@@ -14,10 +14,7 @@ from app.service.showing import Showing, chances_of, ink_of
 from core.time_saved import END_BELOW, Costs, Cut, RowPath
 from tests.shared_cases import cases
 
-ROWS = [
-    RowPath(0, " the", (Cut(4, math.log(0.4)),)),
-    RowPath(2, " nevertheless", (Cut(13, math.log(0.2)),)),
-]
+ROWS = [RowPath(0, " the", (Cut(4, math.log(0.4)),)), RowPath(2, " nevertheless", (Cut(13, math.log(0.2)),))]
 
 
 def decided(paths: list[RowPath], show: Showing, sure: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The clock set back and forward by a day: what is stored, looked up and trained does not depend on it."""
+"""The clock set back and forward by a day: what is stored and looked up does not depend on it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.learning.forgotten import HeldTexts
-from core.adapters import Adapters
-from core.models.adapter import save
 from core.ngram import stored_texts
-from core.ngram.personal import PersonalStore
 from core.ngram.shelf import Shelf
-from tests.app.learning.test_learner import QUIET, SAYS, Trained
-from tests.core.models.test_adapter import SHAPES, adapter_for
 from tests.ngram_tools import WordTokenizer
 
 TOKENIZER: Any = WordTokenizer()
@@ -76,43 +70,3 @@ def test_a_store_created_under_another_clock_is_seen(tmp_path: Path, clock: Cloc
         clock.set(days, tmp_path)
         assert len(shelf.active()) == at + 1
     shelf.close()
-
-
-def test_a_new_adapter_replaces_the_old_one_whatever_their_dates(tmp_path: Path, clock: Clock) -> None:
-    class Model:
-        used: Any = None
-
-        def adapt(self, adapters: Any) -> None:
-            self.used = adapters
-
-    model: Any = Model()
-    adapters = Adapters(model)
-    for at, days in enumerate(DAYS):
-        save(adapter_for(SHAPES, ["q_proj"], seed=at), tmp_path)
-        clock.set(days, *tmp_path.iterdir())
-        assert adapters.use([(tmp_path, None)])
-        assert model.used[0][0] is not None
-
-
-def test_a_training_pauses_for_seconds_not_for_days(clock: Clock) -> None:
-    one = Trained(SAYS + "outcome()", quiet=0.1)
-    assert QUIET < 60
-    for days in DAYS:
-        one.learner.typed()
-        clock.set(days)
-        one.learner.start("me")
-        assert one.ended()["message"] == ""
-    one.learner.close()
-
-
-def test_what_can_be_undone_is_held_for_its_time(clock: Clock, tmp_path: Path) -> None:
-    texts = HeldTexts(hold=60)
-    with PersonalStore.open(tmp_path / "me.sqlite", TOKENIZER, create=True) as store:
-        for days in DAYS:
-            store.add("a", ["1 2 3"])
-            removed = store.forget_document("a", keep=1000).removed
-            assert removed is not None
-            ticket = texts.keep("tab", "me", removed)
-            clock.set(days)
-            texts.undo(ticket, lambda _, text: store.undo(text))
-            assert [text.passages for text in store.texts()] == [("1 2 3",)]

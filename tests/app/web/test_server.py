@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import logging
 import os
@@ -21,6 +22,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from PIL import Image
 
 from app.service.service import DraftService
 from app.web import serving
@@ -218,12 +220,6 @@ def test_the_log_of_a_failed_route_repeats_no_text(caplog: pytest.LogCaptureFixt
     assert text not in caplog.text
 
 
-def test_status_and_leave(site: Site) -> None:
-    assert json.loads(site.ask("GET", "/api/status")[1])["ready"] is True
-    assert site.ask("POST", "/api/leave", {"tab": "x"})[0].status == 200
-    assert site.ask("POST", "/api/leave", {})[0].status == 422
-
-
 def test_the_page_and_its_files(site: Site) -> None:
     response, content = site.ask("GET", "/")
     assert response.status == 200
@@ -233,7 +229,12 @@ def test_the_page_and_its_files(site: Site) -> None:
     again, _ = site.ask("GET", "/page/editor/main.js", If_None_Match=response.headers["etag"])
     assert (again.status, again.headers["cache-control"]) == (304, "no-cache")
     manifest = json.loads(site.ask("GET", "/manifest.json")[1])
-    assert manifest["icons"][0]["src"] == "/page/icon-192.png"
+    assert (manifest["name"], manifest["start_url"], manifest["display"]) == ("Polydraft", "/", "standalone")
+    pictures = [icon for icon in manifest["icons"] if icon["type"] == "image/png"]
+    assert {icon["sizes"] for icon in pictures} >= {"192x192", "512x512"}, "what a browser installs has these"
+    for icon in pictures:
+        width, height = Image.open(io.BytesIO(site.ask("GET", icon["src"])[1])).size
+        assert icon["sizes"] == f"{width}x{height}"
 
 
 @pytest.mark.parametrize("path", ["/", "/api/status", "/page/editor/main.js", "/manifest.json"])

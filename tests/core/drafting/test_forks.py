@@ -14,7 +14,7 @@ from table_model import TableModel
 from core.drafting.drafts import Kept, Options
 from core.drafting.driver import Driven
 from core.drafting.forks import Continuations, Node, branch_probabilities, choose
-from core.drafting.rows import make_first_drafts, make_forked_drafts
+from core.drafting.rows import make_forked_drafts
 from core.superposed import superpose, superposed
 
 LETTERS = [bytes([97 + i]) for i in range(26)]
@@ -96,27 +96,6 @@ def test_no_row_is_spent_on_what_hardly_ever_comes():
     assert [leaf.ids for leaf in choose(tree.leaves(), 3, least=0.01)] == [[0], [1]]
     only = Continuations(found[2:], LETTERS, NEVER)
     assert [leaf.ids for leaf in choose(only.leaves(), 3, least=0.01)] == [[2]]  # there is nothing else
-
-
-class CountedPieces(list[bytes]):
-    """Pieces that count how often they are read."""
-
-    reads = 0
-
-    def __getitem__(self, i):
-        self.reads += 1
-        return super().__getitem__(i)
-
-
-@pytest.mark.parametrize("tokens", [20, 200])
-def test_a_long_rows_pieces_are_read_a_few_times_each(tokens):
-    pieces = CountedPieces(bytes([97 + i % 26]) * (1 + i % 3) for i in range(tokens))
-    tree = Continuations([([token], -1.0, -1.0) for token in (0, 1)], pieces, NEVER)
-    row = Kept(1, list(range(tokens)))
-    drafts, _ = make_first_drafts(tree, Options(k=3, forks=1), [row])
-    assert [draft.ids for draft in drafts] == [row.ids, [1]]
-    assert drafts[0].totals == pytest.approx([-1.0 - math.log(2) * n for n in range(tokens)])
-    assert pieces.reads <= 10 * tokens
 
 
 def exact(model: TableModel, prefix: list[int], ids: list[int]) -> float:
@@ -268,11 +247,3 @@ def test_a_draft_ends_before_an_unlikely_word_and_not_inside_one():
         else:
             assert len(ids) == 8
     assert shorter
-
-
-@pytest.mark.parametrize("wrong", [{"forks": -1}, {"end_below": 1.0}, {"end_below": -0.1}, {"min_branch": 1.5}])
-def test_values_out_of_range_are_named(wrong):
-    from core.errors import InputError
-
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        Options(**wrong)

@@ -24,6 +24,7 @@ from transformers import PreTrainedModel
 from core.models import gguf_file, gguf_module, load, native_gguf
 from core.models.coded import LARGE, Coded, float32, joined, weight_of, weights_of
 from core.models.coded import TYPES as TYPES_OF_FILES
+from core.models.embeddings import Embeddings
 from core.models.gguf_file import GGUFTensor
 from core.models.llama import NativeLlama
 from core.models.native import Compiled, LayerMaps, Line, Shape, StoredRows
@@ -67,7 +68,12 @@ def test_decoded_weights_are_those_of_the_file(tmp_path: Path, kind: str) -> Non
     found, expected = weight_of(tensor), as_read(tensor)
     assert found.shape == (70, 512)
     assert torch.equal(float32(found), expected)
-    assert torch.equal(StoredRows.of(found)(torch.arange(70)), expected)  # as compiled code has them
+    stored, some = StoredRows.of(found), [5, -1, 69, -70, 5]  # as compiled code has them
+    assert torch.equal(stored(torch.arange(70)), expected) and torch.equal(stored(torch.tensor(some)), expected[some])
+    assert torch.equal(Embeddings.of_gguf(tensor).rows(some), expected[some])
+    for wrong in (70, -71):
+        with pytest.raises(IndexError, match="70 rows"):
+            stored(torch.tensor([0, wrong]))
     if isinstance(found, Tensor):
         assert found.dtype == PLAIN[kind]
         return
@@ -89,16 +95,6 @@ def test_blocks_of_any_bytes_are_decoded_as_by_a_reader_of_the_file(kind: str, d
     weight = Coded(of, torch.from_numpy(raw.reshape(out, -1)))
     assert weight.shape == (out, blocks * inputs)
     assert torch.equal(StoredRows.of(weight)(torch.arange(out)), weight.decoded())
-
-
-def test_neighbouring_maps_of_one_type_become_one(tmp_path: Path) -> None:
-    tensors = in_a_file(tmp_path / "x.gguf", {kind: (torch.randn(8, 256), kind) for kind in TYPES})
-    four, other, eight, of_super = (weight_of(tensors[kind]) for kind in ("Q4_0", "Q4_1", "Q8_0", "Q6_K"))
-    plain = torch.randn(3, 256)
-    found = joined([four, other, eight, of_super, of_super, plain, plain])
-    assert [len(each) for each in found] == [8, 8, 8, 16, 6]
-    parts = (four, other, eight, of_super, of_super, plain, plain)
-    assert torch.equal(torch.cat([*map(float32, found)]), torch.cat([*map(float32, parts)]))
 
 
 def test_maps_that_follow_each_other_in_memory_are_joined_without_a_copy(tmp_path: Path) -> None:
@@ -143,11 +139,11 @@ def module_and_compiled(kind: str, path: Path) -> tuple[PreTrainedModel, NativeL
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[nn.Module, NativeLlama]]:
     folder = tmp_path_factory.mktemp("models")
-    return {kind: module_and_compiled(kind, folder / f"{kind}.gguf") for kind in [*TYPES, *PLAIN, "mixed"]}
+    return {kind: module_and_compiled(kind, folder / f"{kind}.gguf") for kind in ("Q4_1", "mixed")}
 
 
-@pytest.mark.parametrize("kind", [*TYPES, *PLAIN, "mixed"])
-@settings(max_examples=5)
+@pytest.mark.parametrize("kind", ["Q4_1", "mixed"])
+@settings(max_examples=8)
 @given(lines=st.integers(1, 2), n=st.integers(1, 30), threads=st.integers(1, 3), seed=st.integers(0, 99))
 def test_logits_are_those_of_the_same_weights_unpacked(
     models: dict[str, tuple[nn.Module, NativeLlama]], kind: str, lines: int, n: int, threads: int, seed: int
@@ -187,20 +183,6 @@ def test_codes_of_6_bits_give_the_bits_that_the_same_codes_of_8_bits_give(tmp_pa
         inputs, turn, block = torch.randn(n, 256), torch.randn(2, 1, n, 64), torch.zeros(2, 4, n, 64)
         found = [model(inputs.clone(), (turn[0], turn[1]), [Line(block, 0, n)])[0] for model in models]
         assert torch.equal(*found)
-
-
-@pytest.mark.parametrize("kind", TYPES)
-def test_they_stay_as_small_as_the_file_has_them(models: dict[str, tuple[nn.Module, NativeLlama]], kind: str) -> None:
-    module, made = models[kind]
-    weights = sum(p.numel() for name, p in module.named_parameters() if p.ndim > 1 and "embed" not in name)
-    # Bits: all with 4 have offsets here; codes of 5 take 6.
-    four, eight = (
-        {"Q4_0": 5, "Q4_1": 5, "Q4_K": 4.625},
-        {"Q5_0": 6.5, "Q5_1": 7, "Q8_0": 8.5, "Q5_K": 6.625, "Q6_K": 6.5625},
-    )
-    of_each = (four | eight)[kind]
-    filled = 1.35  # the output's last panel of 32
-    assert weights * of_each / 8 < made.bytes < weights * of_each / 8 * filled + 8000
 
 
 def test_the_default_model_stays_as_its_file_has_it(torch_model: TorchModel, default_gguf: Path) -> None:

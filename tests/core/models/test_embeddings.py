@@ -5,51 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from test_coded import PLAIN, TYPES, in_a_file
 from tiny_families import file_of, module_of
 
 from core.models import load_model
 from core.models.base import LanguageModel
-from core.models.coded import Coded, weight_of
+from core.models.coded import Coded
 from core.models.embeddings import Embeddings
-from core.models.gguf_file import GGUFTensor
-from core.models.native import StoredRows
 from core.speculative import calibration
 from core.superposed import superpose
-
-OUT = 75  # rows: the last panel is not full
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[GGUFTensor, StoredRows]]:
-    torch.manual_seed(1)
-    table = torch.randn(OUT, 512)
-    tensors = in_a_file(tmp_path_factory.mktemp("rows") / "x.gguf", {kind: (table, kind) for kind in (*TYPES, *PLAIN)})
-    return {kind: (tensor, StoredRows.of(weight_of(tensor))) for kind, tensor in tensors.items()}
-
-
-@pytest.mark.parametrize("kind", [*TYPES, *PLAIN])
-@settings(max_examples=15)
-@given(ids=st.lists(st.integers(-OUT, OUT - 1), max_size=9))
-def test_rows_have_the_bits_of_the_decoded_table(
-    stored: dict[str, tuple[GGUFTensor, StoredRows]], kind: str, ids: list[int]
-) -> None:
-    tensor, rows = stored[kind]
-    found, unpacked = rows(torch.tensor(ids, dtype=torch.int64)).numpy(), tensor.unpacked()[np.array(ids, dtype=int)]
-    assert np.array_equal(found, unpacked), "the sign of a zero may differ"
-    assert np.array_equal(Embeddings.of_gguf(tensor).rows(ids).numpy().view(np.int32), unpacked.view(np.int32))
-
-
-def test_other_rows_are_refused(stored: dict[str, tuple[GGUFTensor, StoredRows]]) -> None:
-    for _, rows in stored.values():
-        for wrong in (torch.tensor([0, OUT]), torch.tensor([-OUT - 1])):
-            with pytest.raises(IndexError, match=f"{OUT} rows"):
-                rows(wrong)
 
 
 def test_numbers_that_a_factor_makes_infinite_are_not_finite() -> None:

@@ -57,14 +57,6 @@ def written(folder: Path, change: Change | None = None, family: str = "llama") -
     return path
 
 
-def test_the_tiny_model_runs_in_compiled_code(tmp_path: Path) -> None:
-    """The unchanged file is a model, so the changed ones below are refused for their change."""
-    model = load_model(str(written(tmp_path)), "torch")
-    assert isinstance(model, TorchModel)
-    assert isinstance(model.layers.module, NativeLlama)
-    assert torch.isfinite(model.open().feed([1, 2, 3])).all()
-
-
 @pytest.mark.parametrize("change", ["scores", "merges"])
 def test_a_tokenizer_without_a_part_is_refused(tmp_path: Path, change: str) -> None:
     lies = {"scores": ("tokenizer.ggml.model", "llama", TEXT), "merges": ("tokenizer.ggml.merges", (TEXT, []), ARRAY)}
@@ -339,16 +331,6 @@ def test_what_is_no_model_is_said_to_be_what_it_is(tmp_path: Path, content: byte
     assert f"{path} is not a GGUF file (it {said});" in str(refused.value)
 
 
-def test_49_bytes_with_an_array_of_2_to_the_40_are_refused_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "short.gguf"
-    made = TinyGguf({"a": Field(ARRAY, (gguf.GGUFValueType.UINT8, []), announced=1 << 40)}, {})
-    path.write_bytes(made.written()[:49])
-    begun = time.process_time()
-    with pytest.raises(ModelFileError, match="1099511627776 numbers of 'a' announced, but only 49 bytes"):
-        gguf_file.read(path)
-    assert time.process_time() - begun < 0.1
-
-
 def test_a_file_cut_anywhere_is_refused_in_one_sentence(tmp_path: Path) -> None:
     whole = tiny().written()
     path = tmp_path / "cut.gguf"
@@ -371,16 +353,6 @@ def test_a_file_that_was_repaired_meanwhile_is_read_anew(tmp_path: Path) -> None
     with pytest.raises(ModelFileError):
         load_model(str(path), "torch")
     load_model(str(written(tmp_path)), "torch")
-
-
-def test_other_architectures_are_compared_in_the_sizes_that_all_have(tmp_path: Path) -> None:
-    def other(made: TinyGguf) -> None:
-        made.fields |= {key.replace("llama.", "qwen2."): each for key, each in made.fields.items()}
-        made.fields["general.architecture"] = Field(TEXT, "qwen2")
-        made.fields["qwen2.embedding_length"] = Field(U32, 64)
-
-    with pytest.raises(ModelFileError, match=r"token_embd\.weight has the shape"):
-        load_model(str(written(tmp_path, other)), "torch")
 
 
 def test_compiled_code_refuses_sizes_that_do_not_fit_before_it_touches_anything() -> None:
@@ -454,8 +426,8 @@ def test_a_coded_matrix_is_as_many_bytes_as_compiled_code_reads(tmp_path: Path) 
 
 def test_mutated_files_are_refused_or_are_models_under_sanitizers() -> None:
     """A few of the cases that `make fuzz` runs by the thousand."""
-    found = fuzz_models.fuzz(cases=40, limit=15, optimisation=fuzz_models.QUICKLY_COMPILED)
-    assert found.cases > 0, "the limit counts the compilation too"
+    found = fuzz_models.fuzz(cases=40, optimisation=fuzz_models.QUICKLY_COMPILED)
+    assert found.cases == 40
     assert not found.wrong, str(found)
 
 
@@ -472,8 +444,3 @@ def test_fuzz_cases_are_files_of_every_family_and_of_both_kinds_of_vocabulary(tm
         vocabularies.add((file.fields.get("tokenizer.ggml.model"), "tokenizer.ggml.scores" in file.fields))
     assert families >= {*LAYOUTS} == {*FAMILIES}
     assert vocabularies >= {("gpt2", False), ("llama", True)}
-
-
-def test_a_fuzz_case_is_its_seed() -> None:
-    assert mutated(7) == mutated(7)
-    assert mutated(7) != mutated(8)

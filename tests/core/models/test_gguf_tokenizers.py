@@ -25,26 +25,11 @@ LETTERS = (
     "👩\u200d👧🇩🇪🤦🏽 \x00\x1b\x7f\ufeff"
 )
 PARTS = ["I'm", "we'LL", "don't", "O'Neil", "  ", "\n\n", " \n ", "\t\t", "12345", "3.14", "CamelCase", "HTTPServer"]
-PARTS += [
-    "naïve",
-    "</s>",
-    "e\u0301",
-    "http://a.b/c",
-    "//\n",
-    "…",
-    "ﬁ",
-    "<0x41>",
-    "▁",
-    "▁▁a",
-    "   x",
-    "'s",
-    "'S",
-    "ǅ",
-    "\r\n",
-]
+PARTS += ["naïve", "</s>", "e\u0301", "http://a.b/c", "//\n", "…", "ﬁ", "<0x41>", "▁", "▁▁a", "   x", "'s", "'S", "ǅ"]
+PARTS += ["\r\n"]
 
 
-def hard(count: int = 2000, seed: int = 1) -> list[str]:
+def hard(count: int = 1000, seed: int = 1) -> list[str]:
     rng = random.Random(seed)
     found = []
     for _ in range(count):
@@ -58,6 +43,7 @@ def corpus() -> list[str]:
     return [path.read_text() for path in sorted(ROOT.joinpath("docs").glob("*.md"))[:3]] + hard(300, 2)
 
 
+@cache
 def of_bytes(pre: str) -> dict[str, Field]:
     """A byte-level vocabulary of 600 tokens whose words are split as `pre` says."""
     digits, pattern = _PRE_TOKENIZERS[pre]
@@ -84,6 +70,7 @@ def of_bytes(pre: str) -> dict[str, Field]:
     }
 
 
+@cache
 def sentencepiece(prefix: bool) -> dict[str, Field]:
     """SentencePiece's BPE, with and without a space before a text, as Llama 2 and Gemma have it."""
     trained = Tokenizer(models.BPE())
@@ -126,7 +113,7 @@ ASCII_CASE = ("tekken", "gpt-4o")
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)
-def test_ids_are_those_of_llama_cpp_on_2000_hard_texts(name: str, tmp_path: Path) -> None:
+def test_ids_are_those_of_llama_cpp_on_1000_hard_texts(name: str, tmp_path: Path) -> None:
     fields = VOCABULARIES[name]()
     path = tmp_path / "tiny.gguf"
     path.write_bytes(tiny(tokenizer=fields).written())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import logging
 import re
 import subprocess
 from collections.abc import Callable
@@ -246,22 +245,3 @@ def test_in_bfloat16_the_distributions_are_nearly_those_of_float32(
     assert divergence / total < 1e-3  # nats; about 3e-4 measured
     assert agreed / total > 0.95
     assert same == 6
-
-
-def test_in_bfloat16_a_token_is_its_embedding(rounded: TorchModel) -> None:
-    a, b = rounded.open(), rounded.open()
-    by_id = a.feed([5, 6, 7])
-    b.feed([5, 6])
-    assert torch.allclose(b.feed_embedding(rounded.embeddings[7]), by_id, atol=1e-3)
-
-
-# --- where it runs
-
-
-def test_compiled_code_needs_no_notice(tiny_folder: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        model = hf.load(tiny_folder("compiled llama"), "tiny")
-    assert isinstance(model, TorchModel)
-    assert isinstance(model.layers.module, NativeLlama)
-    assert model.notice is None
-    assert not caplog.records

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
 
 from core.models import probe
-from core.models.base import LanguageModel, Row, Sequence, Tokenizer
+from tests.table_model import TableModel
 
 WORKS = """
 import json
@@ -50,46 +49,19 @@ def gguf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-@pytest.mark.parametrize("name", ["SIGSEGV", "SIGILL", "SIGABRT"])
-def test_crash_is_reported_with_its_signal_and_stage(child: Any, name: str) -> None:
-    child(f"""
-import os, signal
-print('{{"stage": "evaluating the model"}}', flush=True)
-os.kill(os.getpid(), signal.{name})
-""")
-    result = probe.probe("llama.cpp", "model.gguf")
-    assert not result.ok
-    assert result.reason == f"it crashed with {name} while evaluating the model"
+STAGE = """import os, signal, time; print('{"stage": "loading the model"}', flush=True); """
+ENDS = {
+    "a crash": (STAGE + "os.kill(os.getpid(), signal.SIGSEGV)", "it crashed with SIGSEGV while loading the model"),
+    "a hang": (STAGE + "time.sleep(60)", "it did not answer within 2 s while loading the model"),
+    "an exception": ("raise ValueError('no library')", "it ended with code 1 while starting: ValueError: no library"),
+    "silence": ("", "it ended with code 0 while starting: no message"),
+}
 
 
-def test_hanging_child_is_ended_and_reported(child: Any) -> None:
-    child("""
-import time
-print('{"stage": "loading the model"}', flush=True)
-time.sleep(60)
-""")
-    result = probe.probe("llama.cpp", "model.gguf", timeout=0.5)
-    assert (result.ok, result.reason) == (False, "it did not answer within 0.5 s while loading the model")
-
-
-def test_exception_in_the_child_is_reported_by_its_last_line(child: Any) -> None:
-    child("raise RuntimeError('libllama.so is not there')")
-    result = probe.probe("llama.cpp", "model.gguf")
-    assert not result.ok
-    assert result.reason == "it ended with code 1 while starting: RuntimeError: libllama.so is not there"
-
-
-def test_silent_child_is_no_success(child: Any) -> None:
-    child("")
-    result = probe.probe("llama.cpp", "model.gguf")
-    assert (result.ok, result.reason) == (False, "it ended with code 0 while starting: no message")
-
-
-def test_missing_package_is_reported_without_a_child(child: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = child(WORKS)
-    monkeypatch.setattr(probe, "_missing", lambda backend: "llama-cpp-python")
-    result = probe.probe("llama.cpp", "model.gguf")
-    assert (result.ok, result.reason, runs) == (False, "llama-cpp-python is not installed", [])
+@pytest.mark.parametrize(("code", "said"), ENDS.values(), ids=ENDS)
+def test_how_a_child_ended_is_said_in_a_clause(child: Any, code: str, said: str) -> None:
+    child(code)
+    assert probe.probe("llama.cpp", "model.gguf", timeout=2) == probe.ProbeResult(False, said)
 
 
 def test_missing_package_is_reported_by_the_remembering_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +105,7 @@ def test_failure_is_not_remembered(child: Any, gguf: Path, tmp_path: Path) -> No
     assert len(runs) == 1
 
 
-@pytest.mark.parametrize("damaged", [b"", b"{", b"[1, 2]", b'{"key": "text"}', b"\xff\xfe\x00"])
+@pytest.mark.parametrize("damaged", [b"", b"[1, 2]", b'{"key": "text"}', b"\xff\xfe\x00"])
 def test_corrupt_cache_is_ignored_and_rewritten(child: Any, gguf: Path, tmp_path: Path, damaged: bytes) -> None:
     runs = child(WORKS)
     (tmp_path / "probe.json").write_bytes(damaged)
@@ -163,72 +135,28 @@ def test_cache_does_not_grow_without_end(
 # --- the child's test of a model ----------------------------------------------------------------------
 
 
-class FakeTokenizer(Tokenizer):
-    def __init__(self) -> None:
-        self.pieces = [bytes([i]) for i in range(256)]
-        self.eos_ids = self.special_ids = frozenset({0})
-        self.start_ids = []
-        self.document_start = 0
-
-    def encode(self, text: str) -> list[int]:
-        return list(text.encode())
+@pytest.fixture
+def model() -> TableModel:
+    return TableModel(vocabulary=26)
 
 
-class FakeSequence(Sequence):
-    def _keep(self, path: list[int]) -> None: ...
-
-    def _rewind(self, length: int) -> None:
-        pass
-
-    def _fork(self) -> Sequence:
-        return FakeSequence(self.model)
-
-    def close(self) -> None:
-        pass
-
-
-class FakeModel(LanguageModel):
-    """Logits are a fixed map of the last embedding; it multiplies a token's embedding by `scale`."""
-
-    name, backend, device = "fake", "llama.cpp", "cpu"
-    vocab_size, dim, context_length = 256, 8, 512
-    tokenizer = FakeTokenizer()
-
-    def __init__(self, scale: float) -> None:
-        generator = torch.Generator().manual_seed(0)
-        self.scale = scale
-        self.embeddings = torch.randn(256, 8, generator=generator)  # (V, D)
-        self.head = torch.randn(8, 256, generator=generator)  # (D, V)
-
-    def open(self) -> Sequence:
-        return FakeSequence(self)
-
-    def close(self) -> None:
-        pass
-
-    def _forward(self, rows: list[Row]) -> list[Tensor]:
-        row = rows[0]
-        if isinstance(row.inputs, Tensor):
-            return [row.inputs[-1] @ self.head]
-        return [self.embeddings[row.inputs[-1]] * self.scale @ self.head]
-
-
-def test_model_whose_embeddings_mean_its_tokens_passes() -> None:
-    result = probe.measure(FakeModel(scale=1.0))
+def test_model_whose_embeddings_mean_its_tokens_passes(model: TableModel) -> None:
+    result = probe.measure(model)
     assert result.ok, result.reason
-    assert result.seconds_per_step is not None
-    assert result.seconds_per_step > 0
+    assert result.seconds_per_step is not None and result.seconds_per_step > 0
 
 
-def test_model_that_scales_its_embeddings_is_reported() -> None:
-    result = probe.measure(FakeModel(scale=16.0))
+def test_model_that_scales_its_embeddings_is_reported(model: TableModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "_nearest", lambda vectors: [0] * len(vectors))  # as if all of them were another token
+    result = probe.measure(model)
     assert not result.ok
     assert "the model scales or changes its embeddings" in result.reason
 
 
-@pytest.mark.parametrize("scale", [float("nan"), 0.0])
-def test_model_that_computes_nonsense_is_reported(scale: float) -> None:
-    result = probe.measure(FakeModel(scale))
+@pytest.mark.parametrize("logit", [math.nan, 0.0])
+def test_model_that_computes_nonsense_is_reported(model: TableModel, logit: float) -> None:
+    model.table.fill_(logit)
+    result = probe.measure(model)
     assert (result.ok, result.reason) == (False, "it computes logits that are not numbers, or all the same")
 
 

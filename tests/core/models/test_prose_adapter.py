@@ -17,7 +17,6 @@ from core.autocomplete import Autocomplete, load_autocomplete
 from core.models import LanguageModel, load_model, prose
 from core.models.adapter import WEIGHTS, Adapter, load, save
 from core.models.load import load_module
-from core.models.native import Compiled
 from core.speculative import calibration
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, head_of
 from core.speculative.eagle3 import Eagle3Head
@@ -86,30 +85,6 @@ def test_drafts_use_it_and_without_prose_the_model_is_as_it_came(
     with closing(loaded(name, prose=False)) as untouched:
         assert not untouched.has_prose
         assert torch.equal(logits(untouched.model), before)
-
-
-def test_adapters_that_were_used_a_moment_ago_are_neither_arranged_nor_tried_again(
-    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sets = [[(some_adapter(model, model.fingerprint, seed), 1.0)] for seed in range(6)]
-    expected = []
-    for adapters in sets:
-        model.adapt(adapters)
-        expected.append(logits(model))
-    assert not torch.equal(expected[0], expected[5])
-    model.adapt([])
-
-    def again(*_: object) -> None:
-        raise AssertionError("It was done before.")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Compiled, "_low_rank", again)
-        patched.setattr(LanguageModel, "_try_out", again)
-        model.adapt(sets[5])
-        assert torch.equal(logits(model), expected[5])
-    for adapters, then in zip(sets, expected, strict=True):  # of the earliest ones nothing was kept
-        model.adapt(adapters)
-        assert torch.equal(logits(model), then)
 
 
 def test_with_it_the_head_in_its_folder_drafts_and_another_without(
@@ -218,11 +193,3 @@ def test_merged_into_the_weights_for_training_it_computes_the_same(
         merge(module, ours)
         torch.testing.assert_close(logits(module), logits(model), atol=1e-4, rtol=1e-4)
         assert module.fingerprint == ours.identity, "what is trained now is for the model with it"
-
-
-def test_its_identity_is_that_of_its_numbers(tmp_path: Path, model: LanguageModel, ours: Adapter) -> None:
-    read = prose.prose_of(model)
-    assert read is not None
-    assert read.identity == ours.identity
-    assert some_adapter(model, model.fingerprint, seed=9).identity != ours.identity
-    assert replace(ours, model="another").identity != ours.identity

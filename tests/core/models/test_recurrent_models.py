@@ -53,14 +53,6 @@ def test_the_logits_are_those_of_transformers(model: LlamaCppModel) -> None:
     assert (found - expected).abs().max() < (1e-4 if model.name == "mamba" else CLOSE)
 
 
-def test_the_embedding_of_a_token_gives_its_logits(model: LlamaCppModel) -> None:
-    """At a place where the positions of a batch of embeddings, of which some models want several, matter."""
-    with closing(model.open()) as sequence:
-        sequence.feed([5, 17, 33, 60, 9, 2, 44, 70])
-        of_embedding = sequence.feed_embedding(model.embeddings[21])
-    assert (of_embedding - fresh(model, [5, 17, 33, 60, 9, 2, 44, 70, 21])).abs().max() < CLOSE
-
-
 MOVE = st.one_of(
     st.tuples(st.just("feed"), st.lists(IDS, min_size=1, max_size=20)),
     st.tuples(st.just("back"), st.integers(0, 30)),
@@ -165,9 +157,7 @@ def test_every_id_is_used_and_given_back(model: LlamaCppModel) -> None:
     assert len(model._free_ids) == STATES
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"exact_steps": 3}, {"exact_steps": 0, "distinct": False, "mixing": "geometric"}]
-)
+@pytest.mark.parametrize("options", [{"exact_steps": 3}, {"exact_steps": 0, "distinct": False, "mixing": "geometric"}])
 def test_several_drafts_are_the_same_after_others(model: LlamaCppModel, options: dict[str, object]) -> None:
     def drafts(ids: list[int]) -> list[list[int]]:
         *_, last = superpose(model, ids, k=3, length=6, **options)  # pyright: ignore[reportArgumentType]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from test_gguf_tokenizers import VOCABULARIES
 from tiny_gguf import tiny
@@ -35,9 +33,9 @@ OPENED = ("He said: “", 'He said: "', "He said: '", "He said (", "He said ([",
 WORDS = ("I", "The", "apple", "we")
 
 
-@pytest.fixture(params=VOCABULARIES)
-def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Tokenizer:
-    path = tmp_path / "tiny.gguf"
+@pytest.fixture(params=VOCABULARIES, scope="module")
+def tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("vocabulary") / "tiny.gguf"
     path.write_bytes(tiny(tokenizer=VOCABULARIES[request.param]()).written())
     file = gguf_file.read(path)
     found = from_gguf(file.fields, len(file.fields["tokenizer.ggml.tokens"]))

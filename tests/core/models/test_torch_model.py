@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gguf
-import numpy as np
 import pytest
 import tokenizers
 import torch
@@ -26,11 +24,10 @@ from transformers import (
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
-from core.models import gguf_file, hf, torch_model
+from core.models import hf, torch_model
 from core.models.base import Row
-from core.models.hf_tokenizer import from_gguf, from_transformers
+from core.models.hf_tokenizer import from_transformers
 from core.models.llama import NativeLlama
-from core.models.load import load_model
 from core.models.native import Line
 from core.models.torch_model import TorchModel, TorchSequence
 
@@ -155,36 +152,6 @@ def test_any_program_of_passes_rewinds_and_forks_equals_computing_everything_ane
         sequence.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_token_is_its_embedding(loaded: Callable[[str], Loaded], kind: str) -> None:
-    model = loaded(kind).model
-    a, b = model.open(), model.open()
-    by_id = a.feed([5, 6, 7])
-    b.feed([5, 6])
-    assert close_to(b.feed_embedding(model.embeddings[7]), by_id)
-    assert not close_to(a.feed([8]), by_id)
-
-
-def test_rewinding_and_feeding_again_is_a_fresh_start(llama: TorchModel) -> None:
-    used, fresh = llama.open(), llama.open()
-    used.feed([1, 2, 3, 4, 5, 6])
-    used.rewind(2)
-    assert close_to(used.feed([9, 8]), fresh.feed([1, 2, 9, 8]))
-    assert used.inputs == [1, 2, 9, 8]
-
-
-def test_a_fork_and_its_parent_go_their_own_ways(llama: TorchModel) -> None:
-    parent = llama.open()
-    parent.feed([1, 2, 3])
-    child, grandchild = parent.fork(), parent.fork().fork()
-    a, b = parent.feed([4, 5]), child.feed([6, 7])
-    parent.close()
-    assert close_to(a, llama.open().feed([1, 2, 3, 4, 5]))
-    assert close_to(b, llama.open().feed([1, 2, 3, 6, 7]))
-    assert close_to(grandchild.feed([8]), llama.open().feed([1, 2, 3, 8]))
-    assert close_to(child.feed([9]), llama.open().feed([1, 2, 3, 6, 7, 9]))
-
-
 def test_steps_of_forks_copy_the_cache_once_and_then_grow_in_place(
     llama: TorchModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,37 +233,6 @@ def test_padding_never_uses_a_position_that_the_model_has_not_learnt(
     long.feed(ids)
     _, last = model.forward([Row(short, [1, 2, 3, 4]), Row(long, [9])])
     assert close_to(last, model.open().feed([*ids, 9]))
-
-
-def test_a_fork_that_is_dropped_without_closing_does_not_move_its_parent(llama: TorchModel) -> None:
-    parent = llama.open()
-    parent.feed([1, 2, 3])
-    store = parent.store
-    parent.fork()
-    parent.feed([4])
-    assert parent.store is store
-
-
-def test_only_the_requested_logits_are_computed(loaded: Callable[[str], Loaded]) -> None:
-    llama = loaded("llama").model
-    widths: list[int] = []
-    hook = llama.layers.module.get_output_embeddings().register_forward_hook(
-        lambda module, inputs, output: widths.append(inputs[0].shape[1])
-    )
-    llama.open().feed(list(range(30)))
-    llama.open().feed_every([1, 2, 3])
-    hook.remove()
-    assert widths == [1, 3]
-
-
-def test_sync_feeds_only_the_tail_that_changed(llama: TorchModel) -> None:
-    sequence = llama.open()
-    sequence.sync(list(range(20)))
-    before = llama.tokens_fed
-    changed = [*range(18), 40, 41, 42]
-    logits = sequence.sync(changed)
-    assert llama.tokens_fed - before == 3
-    assert close_to(logits, llama.open().feed(changed))
 
 
 def test_a_full_context_leaves_every_sequence_as_it_was(llama: TorchModel) -> None:
@@ -407,36 +343,10 @@ def test_a_model_that_cannot_rewind_is_refused(tmp_path: Path) -> None:
         hf.load(save_model(tmp_path, config), "x")
 
 
-def test_a_gguf_file_of_a_recurrent_model_is_refused_by_name(tmp_path: Path) -> None:
-    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "mamba")
-    writer.add_tensor("x", np.zeros(3, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    with pytest.raises(ModelFileError, match=r"a\.gguf is of the recurrent architecture mamba"):
-        load_model(str(tmp_path / "a.gguf"), "torch")
-
-
 def test_an_unknown_hub_id_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hf.hub, "HF_HUB_OFFLINE", True)
     with pytest.raises(ModelNotFound, match=r"'nobody/no-such-model'.*; fetch it with .*, or give"):
         hf.load("nobody/no-such-model", "x")
-
-
-def test_a_gguf_file_of_an_unknown_architecture_or_cut_short_is_refused(tmp_path: Path, default_gguf: Path) -> None:
-    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "homemade")
-    writer.add_tensor("x", np.zeros(3, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    with pytest.raises(ModelFileError, match=r"a\.gguf.*homemade"):
-        hf.load(tmp_path / "a.gguf", "x")
-    with default_gguf.open("rb") as file:
-        (tmp_path / "b.gguf").write_bytes(file.read(1_000_000))
-    with pytest.raises(ModelFileError, match="damaged or truncated GGUF file"):
-        hf.load(tmp_path / "b.gguf", "x")
 
 
 def test_loading_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -483,29 +393,7 @@ def test_pieces_and_start_of_a_sentencepiece_vocabulary() -> None:
     assert 1 not in tokenizer.encode("</s>")
 
 
-def test_a_gguf_tokenizer_of_another_kind_is_not_built() -> None:
-    known = {"model": "gpt2", "pre": "gpt-2", "tokens": ["a", "b", "ab"], "merges": ["a b"]}
-
-    def built(**changes: object) -> bool:
-        metadata = {f"tokenizer.ggml.{key}": value for key, value in (known | changes).items()}
-        return from_gguf(metadata, 3) is not None
-
-    assert built()
-    assert not built(pre="chameleon")
-    assert not built(model="llama")
-    assert not built(merges=["a c"])
-
-
 # --- the default model
-
-
-def test_the_embeddings_are_those_of_the_file(torch_model: TorchModel, default_gguf: Path) -> None:
-    tensor = gguf_file.read(default_gguf).tensors["token_embd.weight"]
-    table = torch.from_numpy(gguf.dequantize(tensor.data(), tensor.kind))
-    if torch_model.device == "cpu":
-        assert torch.equal(torch_model.embeddings, table)
-    assert torch_model.embeddings.dtype == torch.float32
-    assert torch_model.embeddings.shape == (torch_model.vocab_size, torch_model.dim) == (49152, 576)
 
 
 def test_the_default_models_special_tokens(torch_model: TorchModel) -> None:

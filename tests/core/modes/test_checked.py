@@ -10,15 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_model import TableModel
 
-from core.drafting.verifier import Verifier
 from core.errors import InputError
 from core.modes.checked import Refined, verified
-from core.modes.checked import _open_rows as _rows
-from core.modes.checked import depths_to_check as _depths_to_check
 from core.superposed import superpose
 from tests.completing import complete
 
-MODEL = TableModel(spread=3)
 TEXT = [0, 1, 2]
 
 drafts = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=6), min_size=1, max_size=4)
@@ -114,17 +110,6 @@ def test_what_is_sure_is_what_the_target_says_one_by_one() -> None:
                 assert ids[at] == int(model.after(TEXT + ids[:at]).argmax())
 
 
-def test_tokens_are_looked_at_where_the_text_is_likeliest_to_go() -> None:
-    drafts = Refined([[1, 2, 3, 4], [5, 6, 7, 8]], [-1.0, -9.0], [1, 1], [0, 0], False)
-    rows = _rows(drafts, None, None)
-    assert _depths_to_check(rows, 0) == [0, 0]
-    assert _depths_to_check(rows, 2) == [2, 0]
-    assert _depths_to_check(rows, 4) == [3, 1]  # all of the first: its last token decides nothing
-    assert _depths_to_check(rows, 99) == [3, 3]
-    sure = _rows(drafts, None, [3, 1])  # of the first only one token is open, and three have to be fed for it
-    assert _depths_to_check(sure, 2) == [0, 2]
-
-
 def test_another_model_checks_what_one_drafted() -> None:
     drafting, checking = TableModel(vocabulary=12, seed=1, spread=2), TableModel(vocabulary=12, seed=2, spread=2)
     held, target = drafting.open(), checking.open()
@@ -165,25 +150,12 @@ def test_stopping_between_rounds_leaves_the_text() -> None:
         assert sequence.inputs == TEXT
 
 
-def test_the_verifier_counts_the_n_grams_in() -> None:
-    verifier, turned = Verifier(candidates=6), Verifier(_mixing(), candidates=6)
-    after_1, after_2 = MODEL.after([0, 1]), MODEL.after([0, 2])
-    logits, contexts = [after_1, after_2], [[0, 1], [0, 2]]
-    assert [own for own, _, _ in verifier(logits, contexts, [0, 0])] == [int(x.argmax()) for x in logits]
-    assert [own for own, _, _ in turned(logits, contexts, [0, 0])] == [int(after_1.argmin()), int(after_2.argmax())]
-    for (_, own, asked), x in zip(verifier(logits, contexts, [3, 3]), logits, strict=True):
-        logp = x.double() - x.double().logsumexp(0)
-        assert own == pytest.approx(float(logp.max()), abs=1e-6)
-        assert asked == pytest.approx(float(logp[3]), abs=1e-6)
-
-
 # --- while someone types
 
 
-@pytest.mark.parametrize("text", ["The quick brown fox ", "She was writ", "I would like to thank you for the inv"])
-def test_drafts_of_a_session_are_refined_in_their_rows(autocomplete, text: str) -> None:
+def test_drafts_of_a_session_are_refined_in_their_rows(autocomplete) -> None:
     """After the superposed drafts one pass looks; beginnings stay, rows stay, and so does the cached text."""
-    session = autocomplete.open()
+    session, text = autocomplete.open(), "I would like to thank you for the inv"
     completion = complete(session, text, verify=12, k=3, length=8)
     shown, fed = [], []
     while rows := completion.rows():
@@ -206,16 +178,4 @@ def test_drafts_of_a_session_are_refined_in_their_rows(autocomplete, text: str) 
     while rows := plain.rows():
         plain.advance(autocomplete.model.forward(rows))
     assert not plain.checked
-    session.close()
-
-
-def test_a_refinement_may_be_stopped_between_any_two_passes(autocomplete) -> None:
-    session = autocomplete.open()
-    for stop in (2, 6, 7, 8, 10):
-        completion = complete(session, "The old man looked at the sea and", verify=12, k=3, length=6)
-        for _ in range(stop):
-            if rows := completion.rows():
-                completion.advance(autocomplete.model.forward(rows))
-        completion.close()
-        assert None not in session.sequence.inputs
     session.close()

@@ -313,9 +313,3 @@ def test_the_page_chooses_stores_with_size_tokenizer_and_provenance(client: Test
     assert (again.status_code, again.json()["message"]) == (409, f"{path} is among the stores already.")
     assert client.post("/api/base-stores/remove", json={"file": path}).json() == {}
     assert len(client.get("/api/base-stores").json()["stores"]) == 1
-
-
-def test_the_choice_is_a_file_that_can_be_read(client: TestClient, folder: Path, tmp_path: Path) -> None:
-    client.post("/api/base-stores/add", json={"file": str(folder / "five.ngram")})
-    kept = json.loads((tmp_path / "base-stores.json").read_text())
-    assert [one["file"] for one in kept["stores"]] == ["default", str(folder / "five.ngram")]

@@ -13,9 +13,8 @@ from core.autocomplete import Autocomplete
 from core.completion import Completion
 from core.ngram.counts import Counts
 from core.ngram.earned import LEARNED, MOST, Earned
-from core.ngram.interpolation import PRUNED, Linear, familiarity
+from core.ngram.interpolation import Linear
 from core.ngram.shelf import interpolation
-from core.ngram.store import CandidateIds, Contexts, TypedEvidence
 from core.session import Session
 from tests.completing import complete
 from tests.table_model import TableModel
@@ -132,14 +131,6 @@ def test_offsets_are_bounded_and_unlikely_words_break_nothing() -> None:
     assert weight < 1 / (1 + np.exp(-MOST))
 
 
-def test_familiarity_before_each_token_is_that_of_the_text_before_it() -> None:
-    store = Counts.of(V, [(PHRASE * 3, 1)])
-    text = [*PHRASE, 1, 2, *PHRASE * 2, *range(40), *PHRASE * 4]
-    for start in (1, 7, 30, len(text) - 1):
-        expected = [0.1 + 0.9 * familiarity(store, text[:n]) for n in range(start, len(text))]
-        assert PRUNED.familiar_at(store, text, start) == pytest.approx(expected)
-
-
 def completed(session: Session, before: str, earned: bool = True, **options: object) -> Completion:
     settings = Ask(k=3, length=4, earned=earned, **options)  # pyright: ignore[reportArgumentType]
     return complete(session, before, settings).finish()
@@ -195,25 +186,3 @@ def test_a_stopped_reading_goes_on_where_it_stopped_and_a_background_is_not_lear
     assert scores(again) == pytest.approx(scores(completed(autocomplete.open(), TEXT)), rel=1e-6)
     alone = completed(autocomplete.open(), "a", earned=False, background=TEXT)
     assert scores(completed(autocomplete.open(), "a", background=TEXT)) == pytest.approx(scores(alone), rel=1e-6)
-
-
-def test_a_word_more_is_learned_from_without_the_text_before_it() -> None:
-    """So its time does not grow with the text."""
-
-    class Asked(Counts):
-        contexts = 0
-
-        def evidence(self, contexts: Contexts, candidates: CandidateIds, orders: Any = None) -> TypedEvidence:
-            self.contexts += len(contexts)
-            return super().evidence(contexts, candidates, orders)
-
-    store, text = Asked.of(V, [(PHRASE, 9)]), PHRASE * 80
-    assert isinstance(store, Asked)
-    rule, earned = Linear(store), Earned()
-    earned.read(earned.unread(text[:-2], 0), text[1:-2], [log(0.05)] * (len(text) - 3))
-    earned.rule(rule, len(text) - 2)
-    asked = store.contexts
-    assert asked == len(text) - 3
-    earned.read(earned.unread(text, 0), text[-2:], [log(0.05)] * 2)
-    earned.rule(rule, len(text))
-    assert store.contexts == asked + 2

@@ -138,15 +138,6 @@ def test_linear_lifts_what_the_store_has_seen_and_more_so_in_familiar_text(phras
     assert familiar[0, 1] < foreign[0, 1] < logq[0, 1]
 
 
-def test_linear_measures_familiarity_by_what_all_drafts_share(phrases):
-    logq = np.log([[0.5, 0.5]] * 2)
-    typed = [8, 11, 12]
-    both = Linear(phrases).scores(logq, [[*typed, 1, 2, 3], [*typed, 9, 9, 9]], [4, 8])
-    one = Linear(phrases, floor=0).scores(logq, [[*typed, 1, 2, 3], [*typed, 9, 9, 9]], [4, 8])
-    assert both[0, 0] > np.log(0.5)
-    np.testing.assert_allclose(one, logq, rtol=1e-12)  # the drafts' own words are not evidence for the store
-
-
 def test_the_drafts_words_count_for_no_familiarity_however_many_drafts_there_are(phrases):
     logq, typed = np.log([[0.5, 0.5]]), [8, 11, 12]
     rule = Linear(phrases).after(typed)
@@ -154,16 +145,6 @@ def test_the_drafts_words_count_for_no_familiarity_however_many_drafts_there_are
     alone = [rule.scores(logq, [context], [4, 8]) for context in contexts]
     np.testing.assert_array_equal(np.concatenate(alone), rule.scores(np.tile(logq, (2, 1)), contexts, [4, 8]))
     assert alone[0][0, 0] < Linear(phrases).scores(logq, contexts[:1], [4, 8])[0, 0]
-
-
-def test_of_several_stores_each_has_its_say(phrases, tmp_path):
-    personal = store_of(tmp_path / "p.ngram", {(3, 8): 9, (2, 3, 8): 9}, 16, range(2, 4))
-    logq, contexts = np.log([[0.5, 0.5]]), [[1, 2, 3]]
-    base = Linear(phrases).scores(logq, contexts, [4, 8])
-    both = Linear([(phrases, 1.0), (personal, 1.0)]).scores(logq, contexts, [4, 8])
-    muted = Linear([(phrases, 1.0), (personal, 0.0)]).scores(logq, contexts, [4, 8])
-    assert both[0, 1] > base[0, 1]
-    np.testing.assert_allclose(muted, base)
 
 
 def test_arguments_out_of_range_are_refused(phrases):

@@ -79,15 +79,14 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("way", ["moved", "written", "copied over", "cut short", "emptied", "removed"])
-def test_a_file_replaced_under_an_open_reader_is_read_on_or_said_to_be_replaced(tmp_path, way, read):
+def test_a_file_replaced_under_an_open_reader_is_read_on_or_said_to_be_replaced(tmp_path, way):
     """Never is a number of one file read as one of the other."""
     path, other = tmp_path / "s.ngram", tmp_path / "other.ngram"
     store_of(path, {(1, 2): 3, (1, 3): 4}, 8, range(2, 3))
-    expected = read(NgramStore.open(path))
+    expected = {name: read(NgramStore.open(path)) for name, read in READS.items()}
     store_of(other, {(n, m): 7 * n + m + 1 for n in range(8) for m in range(8)}, 8, range(2, 3))
-    store = NgramStore.open(path)
+    opened = {name: NgramStore.open(path) for name in READS}
     match way:
         case "moved":
             other.replace(path)
@@ -102,16 +101,11 @@ def test_a_file_replaced_under_an_open_reader_is_read_on_or_said_to_be_replaced(
         case _:
             path.unlink()
     if way in ("moved", "written", "removed"):
-        assert read(store) == expected
-    else:
+        assert {name: read(opened[name]) for name, read in READS.items()} == expected
+        return
+    for name, read in READS.items():
         with pytest.raises(StoreError, match="was overwritten while it is in use; restart"):
-            read(store)
-
-
-def test_ngrams_do_not_cross_documents(tmp_path):
-    store = build(tmp_path, [[1, 2], [3, 4], [1, 2], [3, 4]], min_count=1)
-    assert store.count([1, 2]) == 2
-    assert store.count([2, 3]) == store.count([1, 2, 3]) == 0
+            read(opened[name])
 
 
 def test_files_order_of_documents_and_threads_do_not_change_the_store(tmp_path):
@@ -131,7 +125,7 @@ def test_files_order_of_documents_and_threads_do_not_change_the_store(tmp_path):
     assert parts[0] == parts[1]
 
 
-@pytest.mark.parametrize("vocab_size", [64, 300, 65535, 65536, 300_000, 2_000_000])
+@pytest.mark.parametrize("vocab_size", [300, 65536, 2_000_000])
 def test_large_vocabularies_and_order_8(tmp_path, vocab_size):
     rng = random.Random(vocab_size)
     tokens = [0, vocab_size - 1, *(rng.randrange(vocab_size) for _ in range(4))]
@@ -213,13 +207,6 @@ def test_rank_codes_are_unique_and_decodable(n, data):
     assert len(set(strings)) == n
 
 
-def test_frequent_tokens_have_the_shorter_keys():
-    for n in (10, 49_152, 128_256, 262_144):
-        lengths = [len(key) for key in RankCode.for_tokens(n).strings(n)]
-        assert lengths == sorted(lengths)
-        assert lengths[0] == 1
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 40)), min_size=1, max_size=900),
     st.booleans(),
@@ -237,11 +224,6 @@ def test_counts_are_exact_or_within_the_stated_error(pairs, exact):
     for i, pair in enumerate(pairs):
         for got, meant in zip(records[i], pair, strict=True):
             assert abs(got - meant) <= allowed * meant * (1 + 1e-9)
-
-
-def test_common_counts_stay_exact_when_quantised(tmp_path):
-    store = build(tmp_path, [[i % 7 for i in range(500)]] * 3)
-    assert store.manifest["records"]["max_relative_error"] == 0
 
 
 # Damage
@@ -286,17 +268,6 @@ def test_a_truncated_or_lengthened_store_is_refused_without_verifying(intact, tm
     path.write_bytes(whole + b"x")
     with pytest.raises(StoreError, match=r"longer than its manifest states: \d+ bytes, \d+ expected"):
         NgramStore.open(path)
-
-
-def test_an_altered_count_is_found_by_verifying(intact, tmp_path):
-    data = bytearray(intact.path.read_bytes())
-    data[data.rindex(bytes(intact._container.section("codes"))) + 5] ^= 1
-    (tmp_path / "altered.ngram").write_bytes(data)
-    with pytest.raises(StoreError, match="section codes does not match its checksum"):
-        NgramStore.open(tmp_path / "altered.ngram", verify=True)
-    store = NgramStore.open(tmp_path / "altered.ngram")
-    with pytest.raises(StoreError):
-        store.verify()
 
 
 def test_a_later_version_is_refused_by_name(intact, tmp_path):
@@ -436,12 +407,6 @@ def test_stores_of_different_tokenizers_do_not_merge(tmp_path):
     second = build(tmp_path / "b", [[1, 2]] * 2, tokenizer=WordTokenizer(65))
     with pytest.raises(InputError, match="one tokenizer"):
         ngram_builder.merge([first, second], tmp_path / "out.ngram")
-
-
-def test_a_store_of_given_ngrams_answers_for_them(tmp_path):
-    store = store_of(tmp_path / "s.ngram", {(1, 2): 7, (1, 3): 1, (1, 2, 3): 4}, 16, range(2, 4))
-    assert store.probabilities([1, 2], [3, 4], {2: 0.5, 3: 0.25}).tolist() == [0.25, 0]
-    assert store.total([1]) == 8
 
 
 def test_folders_are_read_in_order_and_each_file_once(tmp_path):

@@ -63,12 +63,6 @@ def test_the_scores_without_personal_stores_are_those_of_the_others() -> None:
     assert both[0] is both[1]
 
 
-def test_a_personal_store_never_forbids() -> None:
-    rule = interpolation(None, [counts([1, 2, 4] * 50)], personal_weight=1.0)
-    assert rule is not None
-    assert np.isfinite(rule.scores(np.log([[0.5, 0.5]]), [[1, 2]], [3, 4])).all()
-
-
 def test_without_any_weight_there_is_no_rule() -> None:
     store = counts([1, 2])
     assert interpolation(None) is None
@@ -187,8 +181,8 @@ def drafts(autocomplete: Autocomplete, text: str, **options: Any) -> list[TextDr
     return completion.drafts
 
 
-@pytest.mark.parametrize("before", ["I remain, yours ever, Wil", "I remain, yours ever, Wilhelmina"])
-def test_an_added_phrase_is_suggested_at_the_very_next_keystroke(personal: Autocomplete, before: str) -> None:
+def test_an_added_phrase_is_suggested_at_the_very_next_keystroke(personal: Autocomplete) -> None:
+    before = "I remain, yours ever, Wil"
     assert not any("Featherstone" in draft.text for draft in drafts(personal, before))
     stores = PersonalStores(personal.model.tokenizer, personal.shelf.folder if personal.shelf else None)
     stores.create("me")
@@ -200,11 +194,9 @@ def test_an_added_phrase_is_suggested_at_the_very_next_keystroke(personal: Autoc
     assert not any("Featherstone" in draft.text for draft in drafts(personal, before))
 
 
-@pytest.mark.parametrize("before", ["Thank you for your letter. I am writ", "She opened the letter"])
-def test_without_a_personal_store_no_token_is_marked(
-    tiny_autocomplete: Autocomplete, tmp_path: Path, before: str
-) -> None:
+def test_without_a_personal_store_no_token_is_marked(tiny_autocomplete: Autocomplete, tmp_path: Path) -> None:
     """The choice of drafts may take a token that is not among the most probable ones of its place."""
+    before = "Thank you for your letter. I am writ"
     shelf = Shelf(tiny_autocomplete.model.tokenizer, tmp_path / "stores")
     tiny = Autocomplete(tiny_autocomplete.model, tiny_autocomplete.ngrams, shelf=shelf)
     for end in range(len(before) - 12, len(before) + 1):

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from app.learning.personal import PersonalStores
 from core.errors import InputError
-from core.ngram import StoreError, personal, personal_counts, stored_texts, tally
+from core.ngram import StoreError, personal, personal_counts, stored_texts
 from core.ngram.counts import Counts, windows_of
-from core.ngram.personal import PHRASE, PersonalStore
+from core.ngram.personal import PersonalStore
 from core.ngram.personal_counts import FRESH
 from core.ngram.shelf import Shelf
 from core.ngram.tally import Tally
@@ -91,24 +91,6 @@ def test_only_what_changed_is_counted(store: PersonalStore, monkeypatch: pytest.
     store.evidence([[1]], [2])
     assert sum(sorted_tokens) < 2 * 3 * FRESH + 100
     assert {gram: n for gram, n, _ in store.ngrams()} == counted_anew(store.path)
-
-
-def test_large_texts_are_counted_in_chunks(store: PersonalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "CHUNK", 1000)
-    longest = 0
-    of = Windows.of.__func__  # pyright: ignore[reportAttributeAccessIssue]
-
-    def measuring(cls: type[Windows], ids: np.ndarray, *rest: Any) -> Windows:
-        nonlocal longest
-        longest = max(longest, len(ids))
-        return of(cls, ids, *rest)
-
-    monkeypatch.setattr(Windows, "of", classmethod(measuring))
-    store.add("mails", [much(i, 500) for i in range(40)])
-    store.evidence([[1]], [2])
-    store.forget_document("mails")
-    assert longest <= 2000
-    assert counted_anew(store.path) == {(): 0}
 
 
 # ---------------------------------------------------------------- in the background
@@ -206,18 +188,6 @@ def test_after_a_removal_no_look_up_uses_the_former_counts(
         wait(reader)
         assert reader.evidence([[1]], [2], [2]).totals.tolist() == [[0]]
         assert reader.evidence([[5]], [6], [2]).totals.tolist() == [[FRESH]], "the others count again"
-
-
-def test_a_small_change_counts_at_the_next_look_up_beside_too(tmp_path: Path) -> None:
-    path = tmp_path / "me.sqlite"
-    with (
-        PersonalStore.open(path, TOKENIZER, create=True) as writer,
-        PersonalStore.open(path, TOKENIZER, in_background=True) as reader,
-    ):
-        reader.prepare()
-        wait(reader)
-        writer.learn("4 5", times=PHRASE)
-        assert reader.evidence([[4]], [5], [2]).totals.tolist() == [[2 * PHRASE]]
 
 
 def test_what_cannot_be_counted_beside_is_a_problem_of_that_store(tmp_path: Path) -> None:

@@ -21,8 +21,6 @@ from core.errors import InputError
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.personal import PARAGRAPH, PHRASE, TYPED, PersonalStore
-from core.ngram.personal_counts import FRESH
-from core.ngram.tally import Tally
 from tests.kill_writers import TOKENIZER as WIDE
 from tests.kill_writers import phrase
 from tests.ngram_tools import WordTokenizer, brute_force
@@ -74,17 +72,6 @@ def test_counts_are_those_of_brute_force(
         following = dict(counts.continuations(context))
         assert following == {g[-1]: n for g, n in grams.items() if g[:-1] == context}
     assert {gram: n for gram, n, _ in counts.ngrams() if gram} == grams
-
-
-@given(contexts=st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=6), min_size=1, max_size=3))
-@settings(max_examples=30)
-def test_candidates_of_their_own_for_every_context(contexts: list[list[int]]) -> None:
-    counts = Counts.of(8, [([0, 1, 2, 3, 0, 1, 2, 4], 1), ([5, 1, 2, 3], 1)])
-    table = np.array([[(i + row) % 8 for i in range(4)] for row in range(len(contexts))])
-    together = counts.evidence(contexts, table, [2, 4])
-    for row, context in enumerate(contexts):
-        alone = counts.evidence([context], table[row], [2, 4])
-        assert together.counts[row].tolist() == alone.counts[0].tolist()
 
 
 def test_the_most_frequent_continuations_come_first() -> None:
@@ -139,17 +126,6 @@ def test_the_counts_are_those_of_the_contents(
             assert {gram: n for gram, n, _ in again.ngrams() if gram} == expected
 
 
-def test_an_added_phrase_counts_at_the_next_look_up_without_counting_anew(
-    store: PersonalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.add("file", ["1 2 3"])
-    store.evidence([[4]], [5])
-    monkeypatch.setattr(Tally, "brought_up_to_date", None)
-    store.learn("4 5 6")
-    known = store.evidence([[0, 4]], [5, 6], [2])
-    assert known.counts.tolist() == [[[2 * PARAGRAPH, 0]]]  # as a line of its own, and within one
-
-
 def test_another_programs_commit_counts_at_the_next_look_up(tmp_path: Path) -> None:
     path = tmp_path / "me.sqlite"
     with PersonalStore.open(path, TOKENIZER, create=True) as one, PersonalStore.open(path, TOKENIZER) as other:
@@ -161,19 +137,6 @@ def test_another_programs_commit_counts_at_the_next_look_up(tmp_path: Path) -> N
         other.switch(False)
         one.refresh()
         assert not one.enabled
-
-
-def test_a_store_left_alone_is_not_read_again(store: PersonalStore) -> None:
-    store.learn("1 2 3")
-    store.refresh()
-    assert store.refresh() is False
-
-
-def test_much_new_text_is_counted_anew(store: PersonalStore) -> None:
-    store.evidence([[1]], [1])
-    store.add("file", [text_of([1, 2] * FRESH)])
-    assert store.evidence([[1]], [2], [2]).totals.tolist() == [[FRESH]]
-    assert store.evidence([[1, 2, 1]], [2], [4]).totals.tolist() == [[FRESH - 1]]
 
 
 def test_adding_a_file_again_replaces_it(store: PersonalStore) -> None:
@@ -280,7 +243,7 @@ def contents(store: PersonalStore) -> Any:
         return list(again.texts()), again.token_ids()[1], {gram: n for gram, n, _ in again.ngrams()}
 
 
-@pytest.mark.parametrize("what", ["a", "typed", "1 2", "5 6", "7"])
+@pytest.mark.parametrize("what", ["a", "typed", "1 2"])
 def test_undo_brings_back_the_same_texts_in_the_same_order_and_their_adapter(written: PersonalStore, what: str) -> None:
     before = contents(written)
     written.evidence([[1]], [2])

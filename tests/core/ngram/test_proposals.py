@@ -16,7 +16,7 @@ from core.drafting.drafts import Options
 from core.models import LanguageModel
 from core.ngram import NgramStore
 from core.ngram.counts import Counts
-from core.ngram.interpolation import PROPOSALS, Interpolation
+from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
 from core.ngram.store import QUICK
 from core.samplers.base import Rule
@@ -47,26 +47,6 @@ def mixed(*stores: Any, personal: bool = False) -> Interpolation:
     rule = interpolation(None, stores) if personal else interpolation([(store, 1.0) for store in stores])
     assert rule is not None
     return rule
-
-
-def test_a_store_proposes_what_it_makes_at_least_so_probable_best_first() -> None:
-    store = counts(*[[1, 2, 4]] * 30, *[[1, 2, 5]] * 10, [1, 2, 6])
-    for personal in (False, True):
-        rule = mixed(store, personal=personal)
-        given = np.exp(rule.scores(np.full((1, 3), -np.inf), [[1, 2]], [4, 5, 6]))[0]
-        assert given[0] > given[1] > given[2] > 0
-        assert rule.proposals([[1, 2]], [given[2]]) == [[4, 5, 6]]
-        assert rule.proposals([[1, 2]], [given[1]]) == [[4, 5]]
-        assert rule.proposals([[1, 2]], [1.0]) == [[]]
-        assert rule.proposals([[1, 2], [9, 2], [1, 2], [2]], [given[1], 0.0, given[0], 0.0], [5]) == [[4], [], [4], []]
-
-
-def test_one_token_alone_proposes_nothing_and_longer_contexts_come_first() -> None:
-    rule = mixed(counts([1, 2, 4], [1, 2, 4], [7, 2, 5]))
-    assert rule.proposals([[2], [9, 2], []], [0.0] * 3) == [[], [], []]
-    assert rule.proposals([[0, 7, 2]], [0.0]) == [[5]]
-    many = counts(*[[1, 2, n] for n in range(10, 40)])
-    assert len(mixed(many).proposals([[1, 2]], [0.0])[0]) == PROPOSALS
 
 
 def test_a_base_store_finds_the_continuations_of_a_context_unless_there_are_too_many(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from core.samplers import (
     MinP,
     Mirostat,
     PLess,
-    Rule,
     Temperature,
     TopH,
     TopK,
@@ -126,15 +124,6 @@ def test_real_rows_are_cropped_as_by_transformers(real):
         if bool(differ.any()):
             rest = real[differ].double()
             assert torch.equal(ours(None, rest), theirs(None, rest))
-
-
-@every_rule
-def test_transformers_calls_a_rule_as_its_own(rule):
-    from transformers import LogitsProcessorList
-
-    ids, logits = torch.zeros(2, 3, dtype=torch.long), torch.randn(2, 50, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(LogitsProcessorList([deepcopy(rule)])(ids, logits), rule(ids, logits))
-    assert isinstance(rule, Rule)
 
 
 def test_generate_takes_a_rule():
@@ -267,37 +256,6 @@ def test_flat_one_hot_and_single_rows(rule, equal, one_hot, single):
     assert len(kept(rule, [1.5] * 8)) == equal
     assert len(kept(rule, [100.0] + [0.0] * 7)) == one_hot
     assert len(kept(rule, [3.0])) == single
-
-
-@every_rule
-def test_no_rule_sorts_the_vocabulary(rule, monkeypatch):
-    logits = torch.randn(2, 20_000, generator=torch.Generator().manual_seed(13)) * 0.5  # flat: much is kept
-
-    def watched(plain):
-        def sort(values, *args, **kwargs):
-            assert values.shape[-1] < 2000
-            return plain(values, *args, **kwargs)
-
-        return sort
-
-    def few(plain):
-        def topk(values, k, *args, **kwargs):
-            assert k < 2000
-            return plain(values, k, *args, **kwargs)
-
-        return topk
-
-    for owner, name in (
-        (torch.Tensor, "sort"),
-        (torch.Tensor, "argsort"),
-        (torch, "sort"),
-        (np, "sort"),
-        (np, "argsort"),
-    ):
-        monkeypatch.setattr(owner, name, watched(getattr(owner, name)))
-    for owner in (torch.Tensor, torch):
-        monkeypatch.setattr(owner, "topk", few(owner.topk))
-    assert bool((rule(None, logits) > -INF).any())
 
 
 def test_parameters_can_differ_from_row_to_row():
@@ -515,16 +473,6 @@ def test_mirostat_knows_its_rows_by_their_ids():
 # --- chains ------------------------------------------------------------------------------------------------
 
 
-def test_a_chain_is_its_rules_in_their_order():
-    logits = torch.randn(4, 100, generator=torch.Generator().manual_seed(5)) * 3
-    rules = [Temperature(1.5), TopK(20), TopP(0.8), MinP(0.05)]
-    expected = logits
-    for rule in rules:
-        expected = rule(None, expected)
-    assert torch.equal(Chain(rules)(None, logits), expected)
-    assert torch.equal(Chain([])(None, logits), logits)
-
-
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
@@ -572,9 +520,3 @@ def test_a_chain_renormalises_between_top_k_and_top_p(row: list[float], k: int, 
     assert kept(Chain([TopK(k), TopP(p)])) <= both
     warped = [TopKLogitsWarper(k), TopPLogitsWarper(p)]
     assert kept(Chain([TopK(k), TopP(p)])) == kept(lambda ids, x: warped[1](ids, warped[0](ids, x)))
-
-
-def test_top_k_and_then_top_p_is_less_than_their_intersection() -> None:
-    logits = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
-    assert Chain([TopK(2), TopP(0.5)])(None, logits).isfinite().tolist() == [[True, False, False, False]]  # .4 / .7
-    assert Chain([TopP(0.5), TopK(2)])(None, logits).isfinite().tolist() == [[True, True, False, False]]

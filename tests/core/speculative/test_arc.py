@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_model import TableModel
@@ -38,8 +37,8 @@ from core.speculative import (
     generate,
 )
 from core.speculative import acceptance as rules
-from core.speculative.arc import Pruning, kept, local_tolerance_score, normalised_entropy, risk
-from core.speculative.budget import Budget, Estimates, Levels, best_size
+from core.speculative.arc import Pruning, kept, local_tolerance_score, risk
+from core.speculative.budget import Budget, Estimates, best_size
 from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint, for_model, published, user_file
 from core.speculative.cost import CostCurve, cost_curve, known_curve, measure
 from core.speculative.drafters import Moment
@@ -60,20 +59,6 @@ def trees(draw: st.DrawFn) -> TokenTree:
 
 
 # --- trees
-
-
-@given(trees(), st.data())
-def test_a_part_of_a_tree_is_a_tree(tree: TokenTree, data: st.DataObject) -> None:
-    places = set()
-    for place in data.draw(st.lists(st.integers(0, len(tree) - 1))):
-        places |= set(path_to(place, tree.parents))
-    part = tree.only(places)
-    assert part.ids == [tree.ids[p] for p in sorted(places)]
-    for new, old in enumerate(sorted(places)):
-        assert [part.ids[p] for p in path_to(new, part.parents)] == [tree.ids[p] for p in path_to(old, tree.parents)]
-    if places and (inner := {tree.parents[p] for p in places} - {-1}):
-        with pytest.raises(InputError, match="parent"):
-            tree.only(places - {min(inner)})
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=5), min_size=1, max_size=5))
@@ -114,20 +99,6 @@ def test_pruning_by_hand() -> None:
     assert kept(tree, 0.0, Pruning(epsilon=0.1)) == [0, 1, 3, 5]  # 2 is the tenth that may go; 4: .03 of .72
     assert kept(tree, 0.0, Pruning(epsilon=0.0)) == list(range(6))
     assert kept(tree, 0.0, Pruning(epsilon=0.3)) == [0, 1, 3, 5]  # 5 is under θ, but 1 would lose all its children
-
-
-@given(trees(), st.floats(0, 1), st.floats(0, 3), st.floats(0, 0.9))
-def test_the_factor_of_eq_1_cancels_out_in_eq_3(tree: TokenTree, h: float, lam: float, epsilon: float) -> None:
-    """By the paper's equations a depth keeps the same tokens for every λ, which are those of our rule at λ = 0."""
-    for depth in set(tree.depths):
-        at = [p for p in range(len(tree)) if tree.depths[p] == depth]
-        order = sorted(at, key=lambda p: -tree.products()[p])
-        found = []
-        for factor in (1.0, math.exp(-lam * depth * h)):  # q̃ = e^ℓ · factor
-            q = np.array([tree.products()[p] * factor for p in order])
-            count = next(n for n in range(1, len(q) + 1) if q[:n].sum() >= (1 - epsilon) * q.sum() * (1 - 1e-9))
-            found.append(count)
-        assert found[0] == found[1]
 
 
 def test_uncertainty_prunes_more_the_deeper_a_token_is() -> None:
@@ -423,18 +394,13 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda said: "not json",
-        lambda said: "[]",
         lambda said: json.dumps(said | {"version": 9}),
         lambda said: json.dumps(said | {"format": "other"}),
-        lambda said: json.dumps({k: v for k, v in said.items() if k != "overall"}),
         lambda said: json.dumps(said | {"overall": {"c_s": -1, "alpha_kappa": 1, "tau": 1}}),
-        lambda said: json.dumps(said | {"overall": {"c_s": "x", "alpha_kappa": 1, "tau": 1}}),
         lambda said: json.dumps(said | {"whitening": [[1, 2]]}),
-        lambda said: json.dumps(said | {"whitening": "wide"}),
-        lambda said: json.dumps(said | {"buckets": [{"entropy": 1}]}),
         lambda said: json.dumps(said).replace('"tau": ', '"tau": NaN, "_": ', 1),
     ],
+    ids=["another version", "another format", "a negative constant", "whitening of two dimensions", "no number"],
 )
 def test_damaged_calibration_files_are_named(tmp_path: Path, damage) -> None:
     file = tmp_path / "c.json"
@@ -488,33 +454,6 @@ def test_a_side_that_is_dropped_is_null_in_the_file(tmp_path: Path) -> None:
     p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
     assert risk(p, MODEL, made(alpha_kappa=np.inf), 1, 0).bound > 0
     assert risk(p, MODEL, made(c_s=np.inf, alpha_kappa=np.inf), 1, 0).bound == np.inf
-
-
-def test_untied_embeddings_of_a_real_model(tmp_path: Path) -> None:
-    """The output layer is another table; what the next step is fed decides."""
-    from tiny_models import save_model, tiny
-
-    from core.models import hf
-
-    config = tiny("llama")
-    config.tie_word_embeddings = False
-    model = hf.load(save_model(tmp_path, config), "untied")
-    calibration = calibrate(model, collect(model, [[1, 2, 3], [4, 5], [6]], per_prompt=16), budget=0.5)
-    p = np.full(model.vocab_size, 1e-4)
-    p[[65, 66]] = 0.5, 0.4
-    near = model.embeddings.clone()
-    near[66] = near[65]
-    assert risk(p, model, calibration, 66, 0).bound > 0
-    model.embeddings = near
-    assert risk(p, model, calibration, 66, 0).bound == 0
-    tokens = list(generate(model, NgramDrafter(), [65, 66] * 6, "arc", length=12, tree_size=4, calibration=calibration))
-    assert tokens
-    model.close()
-
-
-def test_a_missing_calibration_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="polydraft calibrate"):
-        Calibration.load(tmp_path / "none.json")
 
 
 # --- tolerant rules in the loop
@@ -662,7 +601,7 @@ class Knowing(Drafter):
         return TokenTree(ids, [-1] * len(ids), chance.tolist(), likelihood=np.exp(logq).tolist())
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 0.3, 0.8])
+@pytest.mark.parametrize("epsilon", [0.05, 0.8])
 def test_pruning_never_drops_the_token_that_a_knowing_drafter_sees_drawn(epsilon: float) -> None:
     def passes(**how: Any) -> int:
         options = {"length": 200, "tree_size": 6, "tolerance": "none", "epsilon": epsilon, **how}
@@ -673,12 +612,6 @@ def test_pruning_never_drops_the_token_that_a_knowing_drafter_sees_drawn(epsilon
     every = passes(prune=False)
     assert passes() == every
     assert passes(lam=0.0, prune_noise=False) > every  # the paper's equations
-
-
-def test_pruning_is_counted() -> None:
-    arc = generate(MODEL, NgramDrafter(), [0, 1, 2] * 3, "arc", length=200, tree_size=6, tolerance="none", epsilon=0.3)
-    list(arc)
-    assert arc.statistics.pruned > 0
 
 
 # --- cost
@@ -733,36 +666,6 @@ def test_one_slow_pass_says_nothing_of_the_others() -> None:
     assert measure(model, sizes=(1, 2, 4, 8), clock=lambda: now[0]).ms == (1000, 1500, 1500, 2000)
 
 
-def test_levels_that_failed_at_first_are_tried_again() -> None:
-    levels = Levels()
-    levels.took(0.1, 1, 1)
-
-    def depth() -> int:
-        return levels.best(lambda n: 10 + 0.2 * n, 1.0, 4, 32, 1)
-
-    assert depth() > 0
-    for _ in range(60):
-        levels.note(0, False)
-    assert depth() == 0
-    waited = 0
-    while not depth():
-        levels.fade()
-        waited += 1
-    assert 20 < waited < 200
-
-
-def test_drafting_that_is_too_dear_for_one_text_may_pay_for_several_together() -> None:
-    """The time of a level is measured apart for each number of texts; a text's share decides."""
-    memory = Memory()
-    memory.levels.took(24.0, 4, 1)
-    memory.levels.took(24.0, 12, 3)
-    assert [memory.levels.ms(texts) for texts in (1, 3, 2)] == pytest.approx([6, 2, 0])
-    drafter, budget = NgramDrafter(), Budget(memory, lambda n: 2.0 + 0.001 * n, lambda: 2.0)
-    assert budget.limits(drafter, 6, 32, 12, 1) is None
-    assert budget.limits(drafter, 6, 32, 12, 3) is not None
-    assert budget.limits(drafter, 6, 32, 12, 2) == (1, 16)  # one level, to measure its time
-
-
 def test_proposals_that_are_never_accepted_cost_half_a_percent_in_the_long_run() -> None:
     """Whatever the estimates are: the account of what was lost limits the passes with proposals."""
     memory, drafter = Memory(), NgramDrafter()
@@ -785,24 +688,6 @@ def test_the_chosen_size_has_the_most_expected_tokens_per_millisecond(tree: Toke
     best = max((1 + np.sort(chances)[::-1][:n].sum()) / cost(1 + n) for n in range(len(tree) + 1))
     assert rate == pytest.approx(best)
     assert rate == pytest.approx((1 + chances[places].sum()) / cost(1 + len(places)))
-
-
-def test_estimates_learn_what_is_accepted() -> None:
-    estimates = Estimates()
-    before = estimates.acceptance_rate(0.7, 0)
-    for _ in range(300):
-        estimates.note(0.7, 0, False)
-    assert estimates.acceptance_rate(0.7, 0) < 0.05 < before
-    for _ in range(500):
-        estimates.note(0.7, 0, True)
-    assert estimates.acceptance_rate(0.7, 0) > 0.8
-    assert estimates.acceptance_rate(0.7, 3) == before  # depth apart
-
-
-def test_entropy_is_normalised() -> None:
-    assert normalised_entropy(np.full(50, 0.02)) == pytest.approx(1)
-    assert normalised_entropy(np.eye(50)[3]) == 0
-    assert torch.tensor(normalised_entropy(np.array([0.5, 0.5, 0, 0]))) == pytest.approx(0.5)
 
 
 def test_the_documentation_names_arguments_that_exist() -> None:

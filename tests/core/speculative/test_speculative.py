@@ -6,7 +6,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cache
 from itertools import permutations, product
 from typing import Any
@@ -41,7 +40,6 @@ from tests.table_model import TableModel, chain
 SEEDS, LENGTH = 40, 100  # texts of a rule and drafter, and their tokens
 PREFIX = [0, 1, 2, 0, 1]
 FLAT = CostCurve((1, 32), (10.0, 11.0))  # proposals cost next to nothing
-STEEP = CostCurve((1, 32), (10.0, 320.0))  # each costs as much as a step
 
 
 class Scripted(Drafter):
@@ -137,13 +135,6 @@ def small_model() -> Drafter:
     return ModelDrafter(OTHER, MODEL)
 
 
-def near(distance: float) -> TableModel:
-    """A table that differs a little from the target's."""
-    made = TableModel()
-    made.table += torch.randn(made.table.shape, generator=torch.Generator().manual_seed(2)) * distance
-    return made
-
-
 class Knowing(Drafter):
     """Proposes what another table draws with the target's own noise."""
 
@@ -208,28 +199,6 @@ def test_rejection_gives_exactly_the_targets_distribution(size: int, count: int,
     assert np.allclose(found, p, atol=1e-6)
 
 
-def test_tokens_by_rejection_have_the_targets_distribution() -> None:
-    """χ² over 10⁵ tokens, with one to three proposals."""
-    random = np.random.default_rng(3)
-    noise, samples = SeededNoise(5), []
-    for count in (1, 2, 3):
-        p, q = random.dirichlet(np.ones(6)), random.dirichlet(np.ones(6))
-        seen, refused, runs = Counter[tuple[int, ...]](), Counter[tuple[int, ...]](), 33_334
-        lefts: dict[tuple[int, ...], np.ndarray] = {}
-        orders = np.argsort(-np.log(q) - random.gumbel(size=(runs, 6)))[:, :count]  # without replacement
-        uniform = noise.uniform(count, orders.size).reshape(orders.shape)  # one call, because each takes long
-        for order, u in zip(orders.tolist(), uniform.tolist(), strict=True):
-            which, left = rejection(p, q, order, u)
-            if which is not None:
-                seen[(order[which],)] += 1
-            else:
-                refused[tuple(order)], lefts[tuple(order)] = refused[tuple(order)] + 1, left
-        for order, times in refused.items():  # drawn together, because one draw takes longer than the rejection
-            seen.update((int(token),) for token in random.choice(6, times, p=lefts[order]))
-        samples.append((seen, {(token,): p[token] for token in range(6)}, runs))
-    assert chi_squared_together(samples) < 4
-
-
 def test_texts_by_rejection_have_the_distribution_of_plain_decoding() -> None:
     choice = TargetSampling(1.5, Remembered(TopNSigma(1.0)))
     seen = transitions(small_model, choice, tree_size=2, draws="rejection")  # each level of a draft model is a pass
@@ -288,48 +257,6 @@ def test_a_seed_has_one_text_whatever_is_proposed(make: Callable[[], Drafter], t
         assert [t.id for t in made] == token_by_token(temperature, seed, cropped)
         others = token_by_token(temperature, seed + 1, cropped)
         assert token_by_token(temperature, seed, cropped) != others
-
-
-def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
-    """Another table's draws, with the target's noise and with other ones."""
-    close, found = near(0.7), {}
-    for knows in (True, False):
-
-        class Some(Knowing):
-            def draft(self, moment: Moment, depth: int) -> TokenTree:
-                assert moment.noise is not None
-                noise = moment.noise if knows else SeededNoise(moment.noise.seed + 1000)  # noqa: B023 - called within the loop
-                return super().draft(replace(moment, noise=noise), depth)
-
-        made = [
-            generate(MODEL, Some(close, TargetSampling(1.0)), PREFIX, seed=s, tree_size=3, length=60) for s in range(10)
-        ]
-        found[knows] = sum(1 for one in made for t in one if t.how == "accepted")
-    assert found[True] > 1.4 * found[False]
-
-
-def test_choosing_the_tree_size_does_not_change_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a proposal may be worth its cost or not, with what earlier texts taught about that. Drafting takes no time:
-    by the real clock it may be switched off at once."""
-    clock_of(MODEL, monkeypatch)
-    drafter, memory, sizes = ModelDrafter(near(0.7), MODEL), Memory(), set[int]()
-    for seed in range(6):
-        made = generate(
-            MODEL,
-            drafter,
-            PREFIX,
-            seed=seed,
-            length=LENGTH,
-            estimates=memory,
-            curve=CostCurve((1, 32), (10.0, 25.0)),
-        )
-        text, before = list[int](), 0
-        for token in made:
-            text.append(token.id)
-            sizes.add(made.statistics.proposed - before)
-            before = made.statistics.proposed
-        assert text == [token.id for token in generate(MODEL, None, PREFIX, "off", seed=seed, length=LENGTH)]
-    assert sizes >= {0, 1}
 
 
 def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -534,14 +461,6 @@ def test_a_temperature_inside_the_rule_is_told_to_the_drafter(options: dict, tem
 
     list(generate(MODEL, Listening(), PREFIX, length=12, tree_size=3, **options))
     assert set(told) == {(temperature, rolls)}
-
-
-def test_a_chain_of_rules_is_the_targets_rule() -> None:
-    rule = Chain([Temperature(0.7), MinP(0.3)])
-    made = generate(MODEL, NgramDrafter(), PREFIX, length=200, rule=rule, curve=FLAT)
-    for at, token in enumerate(made):
-        ids = made.ids[: len(PREFIX) + at]
-        assert rule(None, MODEL.after(ids)[None])[0, token.id].isfinite()
 
 
 @pytest.mark.parametrize(

@@ -169,45 +169,6 @@ def test_forgotten_text_is_not_proposed(store: PersonalStore) -> None:
     assert drafter.draft(Moment([5, 6]), 4).ids == []
 
 
-@settings(max_examples=60, deadline=None)
-@given(TEXT, st.lists(TEXT, max_size=4), st.integers(1, 40))
-def test_the_end_of_a_text_in_the_passages_is_that_of_a_new_drafter(
-    text: list[int], others: list[list[int]], size: int
-) -> None:
-    """Whatever was drafted before: the ends of the text's beginnings are kept only as far as they are the same."""
-
-    class Held:
-        def __init__(self, ids: list[int]) -> None:
-            self.mark, self.ids = tuple(ids), ids
-
-        def newest_ids(self, most: int) -> list[list[int]]:
-            return [self.ids[:size], self.ids[size:]]
-
-    drafter = SuffixDrafter()
-    for other in others:
-        drafter.read([Held(other)])  # type: ignore[list-item]
-        drafter.draft(Moment([*text[:size], *other]), 3)
-    drafter.read([Held(text)])  # type: ignore[list-item]
-    fresh = SuffixDrafter()
-    fresh.read([Held(text)])  # type: ignore[list-item]
-    whole = [*text[size:], *text]
-    assert drafter.draft(Moment(whole), 4) == fresh.draft(Moment(whole), 4)
-
-
-@pytest.mark.parametrize("count", [1, 7, 20, 61])
-def test_the_newest_ids_are_the_end_of_what_was_added(store: PersonalStore, count: int) -> None:
-    """Without the second form of a phrase's beginning, which a text with a space before it does not have."""
-    every: list[int] = []
-    for passage in range(count):
-        added = [(passage + n) % 50 for n in range(passage % 4 + 1)]
-        store.learn(" " + numbers(*added))
-        every += added
-    for most in (4, 10, 1000):
-        newest = [token for run in store.newest_ids(most) for token in run]
-        assert newest == every[len(every) - len(newest) :]
-        assert min(most, len(every)) <= len(newest) <= 1.5 * most
-
-
 def test_the_apps_drafter_reads_the_stores_that_are_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = TableModel(20)
     monkeypatch.setattr(cost, "known_curve", lambda _: CostCurve((1, 48), (1.0, 1.5)))

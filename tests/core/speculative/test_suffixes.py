@@ -68,18 +68,3 @@ def test_another_text_is_followed_by_its_longest_end_that_occurs(text: list[int]
         longest = next(m for m in range(n, -1, -1) if m == 0 or occurrences(text, other[n - m : n]))
         assert length == longest
         assert state == state_of(automaton, other[n - length : n])
-
-
-def test_a_count_ends_at_the_highest() -> None:
-    automaton = SuffixAutomaton([0] * (MOST + 10))
-    assert automaton.count[automaton.next[ROOT][0]] == MOST
-    automaton.cut(MOST - 1)
-    assert automaton.count[automaton.next[ROOT][0]] == MOST - 1
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(0, 3), min_size=2, max_size=200))
-def test_memory_is_linear_in_the_text(text: list[int]) -> None:
-    automaton, n = SuffixAutomaton(text), len(text)
-    assert len(automaton.next) <= 2 * n
-    assert sum(map(len, automaton.next)) <= 3 * n

@@ -274,16 +274,6 @@ async def test_positions_count_in_the_negotiated_units_and_an_editor_that_expect
         assert counts[-1] == 2
 
 
-async def test_wrong_first_settings_are_named_too_and_later_ones_count_without_them(drafting: Drafting) -> None:
-    async with editor({"polydraft": {"ports": 7893}}) as writing:
-        await until(lambda: bool(writing.messages))
-        assert "ports" in writing.messages[0]
-        writing.configure({"port": drafting.port})
-        assert len(await writing.drafts(writing.write("Once"), 0, 4)) == 3
-        assert drafting.bodies.seen.pop()["prompt"] == "Once"
-        assert len(writing.messages) == 1
-
-
 async def test_a_missing_server_is_reported_once_and_found_when_it_runs() -> None:
     port = free_port()
     async with editor({"port": port, "start": False}) as writing:

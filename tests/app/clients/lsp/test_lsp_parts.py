@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -55,28 +54,6 @@ def test_a_document_follows_its_changes(data: st.DataObject) -> None:
         assert document.source == text
         for at in (at for at in range(len(text) + 1) if text[at - 1 : at + 1] != "\r\n"):
             assert document.offset(place(text, at)) == at
-
-
-def test_a_change_of_a_long_document_copies_its_own_line_alone() -> None:
-    document = opened("A line of some words.\n" * 190_000)  # 4 MB
-    assert len(document.source) == 22 * 190_000
-    copied: list[int] = []
-
-    def change(line: int) -> None:
-        here = types.Position(line, 3)
-        tracemalloc.reset_peak()
-        before = tracemalloc.get_traced_memory()[0]
-        document.apply_change(types.TextDocumentContentChangePartial(types.Range(here, here), "x"))
-        copied.append(tracemalloc.get_traced_memory()[1] - before)
-
-    tracemalloc.start()
-    try:
-        for line in range(0, 180_000, 9_000):
-            change(line)
-    finally:
-        tracemalloc.stop()
-    assert max(copied) < 4_000, "bytes that a change took, at any moment"
-    assert document.offset(types.Position(190_000, 0)) == len(document.source) == 22 * 190_000 + 20
 
 
 def test_the_phrase_of_a_draft_has_the_last_words_of_its_line_alone() -> None:

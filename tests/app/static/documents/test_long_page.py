@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import Route, expect
 
 from app.documents.folder import DocumentFolder, Entry
 from tests.app.static.documents.test_documents_page import (
@@ -23,7 +23,6 @@ from tests.app.static.documents.test_documents_page import (
     titles,
 )
 from tests.app.static.editor.test_page import Editor
-from tests.fake_drafts import Server
 
 __all__ = ["context", "editor", "fake", "folder", "server", "shared", "tab"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
@@ -84,14 +83,6 @@ def says(editor: Editor, sentence: str) -> None:
 
 def kept(folder: DocumentFolder) -> dict[str, tuple[Entry, str]]:
     return {entry.title: folder.read(entry.id) for entry in folder.entries() if entry.binned is None}
-
-
-@pytest.fixture
-def bare(context: BrowserContext, server: Server) -> Page:
-    """A page without the editor, for functions of its scripts."""
-    page = context.new_page()
-    page.goto(server.url + "/page/icon.svg")
-    return page
 
 
 # ---------------------------------------------------------------- reading
@@ -189,44 +180,6 @@ def test_what_an_input_method_writes_over_the_bound_stays_and_is_saved_and_the_t
 
 
 # ---------------------------------------------------------------- dividing
-
-CUT = """async () => {
-    const { cut } = await import('/page/documents/dividing.js');
-    const MOST = 512_000;
-    let seed = 7;
-    const random = (n) => (seed = (seed * 48271) % 2147483647) % n;
-    const words = ['a', 'word', 'naïve', '👩‍👩‍👧', '😀', '東京に行きました。', 'mot', 'é'];
-    const text = (length, between) => {
-        let made = '';
-        while (made.length < length) made += words[random(words.length)] + between[random(between.length)];
-        return made;
-    };
-    const paragraph = 'The keeper read it twice. '.repeat(9);
-    const texts = [
-        [(paragraph + '\\n\\n').repeat(3000), '\\n\\n'],
-        [text(900_000, [' ', ' ', ' ', '\\n']), '\\n'],
-        [text(900_000, [' ']), ' '],
-        [text(900_000, ['']), ''],
-        ['x'.repeat(800_000), ''],
-        ['😀'.repeat(400_000) + 'x' + '😀'.repeat(300_000), ''],
-        ['\\n'.repeat(700_000), '\\n\\n'],
-    ];
-    return texts.flatMap(([text, end], n) => {
-        const wrong = [], parts = cut(text);
-        parts.forEach((part, at) => {
-            if (at < parts.length - 1 && !part.endsWith(end)) wrong.push([n, at, 'end']);
-            if (!part || part.length >= MOST) wrong.push([n, at, 'length', part.length]);
-            if (!part.isWellFormed()) wrong.push([n, at, 'half a character']);
-            if (/^\\p{M}|^\\u200d/u.test(part)) wrong.push([n, at, 'a part of a character']);
-        });
-        if (parts.join('') !== text) wrong.push([n, 'joined']);
-        return wrong;
-    });
-}"""
-
-
-def test_parts_joined_are_the_text_and_end_after_whole_paragraphs_or_words(bare: Page) -> None:
-    assert bare.evaluate(CUT) == []
 
 
 def test_a_document_is_divided_into_parts_with_its_private_text_background_and_stores_and_goes_into_the_bin(

@@ -1,6 +1,6 @@
 /**
  * What a key inserts, without a page: rows, what was seen of them, and taking, while drafts arrive, grow, end elsewhere
- * and disappear at chosen times of a clock. test_taking_page.py does the same with the whole page, fewer times.
+ * and disappear at chosen times of a clock. test_taking_page.py presses keys of the whole page at such times.
  */
 
 import assert from "node:assert/strict";

@@ -122,8 +122,7 @@ class Editor:
     def put(self, text: str, caret: int | None = None) -> None:
         """Text in one go, the caret at `caret` (default: the end)."""
         self.box.evaluate(
-            "(box, text) => { box.value = text; box.dispatchEvent(new Event('input', {bubbles: true})) }",
-            text,
+            "(box, text) => { box.value = text; box.dispatchEvent(new Event('input', {bubbles: true})) }", text
         )
         if caret is not None:
             self.box.evaluate("(box, at) => box.setSelectionRange(at, at)", caret)
@@ -233,29 +232,6 @@ def test_an_example_starts_with_one_click_and_an_unfinished_word_is_finished_exa
     assert stem == '"wri"'  # shown, but not part of the inserted text
     editor.press("Tab")
     assert editor.text == "I am writing a long letter"
-
-
-def test_the_page_talks_to_its_own_server_only_and_shows_its_model_backend_times_and_notice(
-    context: BrowserContext, server: Server, fake: FakeDrafts
-) -> None:
-    fake.notice = "llama.cpp is not available; running on torch."
-    editor = Editor(context.new_page(), fake)
-    hosts = editor.watch_hosts()
-    editor.open(server.url)
-    editor.enter(BEFORE)
-    status = editor.page.get_by_role("group", name="Status")
-    expect(status).to_contain_text(fake.notice)
-    expect(status).to_contain_text("Scripted · none")
-    expect(status).to_contain_text("first draft 4 ms")
-    expect(status).to_contain_text("per token 4.0 ms")
-    expect(status).to_contain_text(f"reused {len(BEFORE)} of {len(BEFORE) + 1} tokens")
-    editor.wait_for_drafts(MARKET, RIVER, HOME)
-    editor.press("Tab")
-    for tool in ("Settings", "Documents", "New"):
-        editor.page.get_by_role("button", name=tool, exact=True).click()
-    expect(editor.box).to_have_value("")
-    editor.settle()
-    assert hosts == {server.url.removeprefix("http://")}
 
 
 # ---------------------------------------------------------------- keys, mouse, touch
@@ -388,10 +364,8 @@ def test_each_action_can_have_another_key_conflicts_are_named_and_after_ten_take
     expect(told).to_contain_text("Esc cancels")
     drafting.press("Alt+2")
     expect(told).to_have_text("Alt+2 is “Take the draft with that number”. Change that one first.")
-    drafting.press("x")
+    drafting.press("x")  # combos.test.mjs has the others that nothing can have
     expect(told).to_contain_text("The text itself needs that key.")
-    drafting.press("Control+c")
-    expect(told).to_contain_text("uses that key already")
     drafting.press("Control+Enter")
     expect(told).to_have_text("")
     change(dialog, "Take the draft with that number")
@@ -433,18 +407,6 @@ def test_each_action_can_have_another_key_conflicts_are_named_and_after_ten_take
     dialog.get_by_role("button", name="Usual keys").click()
     expect(best).to_contain_text("Tab")
     expect(hints.locator(".pd-few")).to_have_text("Tab · Alt 1…9 · ?")
-    for key, lines in (
-        ("Tab", 2),
-        ("1…9", 2),
-        ("Shift", 1),
-        ("↑", 1),
-        ("↓", 1),
-        ("→", 2),
-        ("←", 1),
-        ("Esc", 1),
-        ("Z", 1),
-    ):
-        expect(dialog.locator("kbd", has_text=re.compile(f"^{key}$"))).to_have_count(lines)
     drafting.press("Escape")
     expect(dialog).to_be_hidden()
     expect(drafting.box).to_be_focused()
@@ -506,7 +468,7 @@ def test_moving_through_a_text_and_selecting_write_nothing_and_a_key_takes_a_dra
         assert drafting.text == BEFORE
     assert at_end
 
-    for key in ("Control+ArrowRight", "Alt+Digit2", "Alt+Shift+Digit2", "Tab"):
+    for key in ("Control+ArrowRight", "Alt+Digit2", "Tab"):
         drafting.press("Home", "ArrowRight", key)
         assert drafting.text == BEFORE, key
         drafting.box.focus()
@@ -655,8 +617,7 @@ def test_a_phone_is_told_to_tap_a_tap_takes_a_draft_or_its_words_up_to_one_and_w
         client = context.new_cdp_session(editor.page)
         for text in ("w", "we", "wen", "went"):
             client.send(
-                "Input.imeSetComposition",
-                {"text": text, "selectionStart": len(text), "selectionEnd": len(text)},
+                "Input.imeSetComposition", {"text": text, "selectionStart": len(text), "selectionEnd": len(text)}
             )
         editor.wait_for_drafts(MARKET, RIVER, HOME)
         editor.read()
@@ -796,150 +757,11 @@ def test_typing_along_trims_the_drafts_before_any_answer_and_if_the_writer_wants
     assert drafting.ghost() == " and bought some bread"
     drafting.settle()
     assert len(drafting.fake.requests) == asked
-
-    drafting.fake.script["market and"] = (" bought some bread", " sang", " left")
-    requests, avoided = drafting.page.evaluate(
-        """async (typed) => {
-            const { counters } = polydraft, { requests, avoided } = counters;
-            for (const letter of typed) {
-                document.execCommand('insertText', false, letter);
-                await new Promise((done) => setTimeout(done, 5));
-            }
-            return [counters.requests - requests, counters.avoided - avoided];
-        }""",
-        " and",
-    )
-    assert requests == 0
-    assert avoided >= len(" and")
+    drafting.write(" and")
     assert drafting.ghost() == " bought some bread"
-    drafting.wait_for_drafts(" bought some bread", " sang", " left")
-    assert drafting.fake.requests[-1]["before"] == BEFORE + " to the market and"
-
-
-def test_every_key_sends_a_request_with_tab_number_settings_and_the_rest_of_the_rows_that_stay_if_any(
-    drafting: Editor,
-) -> None:
-    first, *_, last = drafting.fake.requests
-    assert first["tab"] == last["tab"]
-    assert last["n"] > first["n"]
-    assert last["settings"] == {control.name: control.default for control in PAGE_CONTROLS} | {"refill": True}
-    asked = len(drafting.fake.requests)
-    drafting.write(" to")
-    drafting.wait(lambda: drafting.fake.requests[-1]["before"] == BEFORE + " to", "a request at the last key")
-    sent = [each for each in drafting.fake.requests[asked:] if not each.get("grow")]  # sent at a pause
-    assert len(sent) <= 3
-    assert sent[-1]["kept"] == [
-        {"id": 0, "text": MARKET.removeprefix(" to")},
-        {"id": 1, "text": RIVER.removeprefix(" to")},
-    ]
-
-    # A letter that no draft has: places that its answer leaves out are empty.
-    begin_again(drafting)
-    drafting.fake.script["x"] = (" and so on",)
-    drafting.write("x")
-    drafting.wait_for_drafts(" and so on")
-    assert next(each["kept"] for each in drafting.fake.requests if each["before"] == BEFORE + "x") == []
-    assert drafting.page.locator(".pd-list").evaluate("list => list.childElementCount") == 3
-
-
-def test_rows_that_disagree_are_hidden_at_once_and_filled_where_they_stood_and_a_word_taken_leaves_none_empty(
-    drafting: Editor,
-) -> None:
-    drafting.fake.step_s = 1.5
-    drafting.write(" to")
-    assert drafting.drafts() == [MARKET.removeprefix(" to"), RIVER.removeprefix(" to")]
-    drafting.press("Alt+Digit3")  # its row is empty
-    assert drafting.text == BEFORE + " to"
-    drafting.fake.step_s = 0.004
-    drafting.write(" ")
-    drafting.fake.script[" to "] = ("the market and bought some bread", "the river with a lantern", "school")
-    drafting.write("the")
-    drafting.wait(lambda: len(drafting.drafts()) == 3, "three rows again")
-    assert drafting.drafts()[:2] == [MARKET.removeprefix(" to the"), RIVER.removeprefix(" to the")]
-
-    drafting.fake.script = {" to": (MARKET.removeprefix(" to"), RIVER.removeprefix(" to"), " school")}
-    drafting.put("")
-    drafting.enter("Then she went")  # the page remembers what came for the other text
-    drafting.wait_for_drafts(MARKET, RIVER, HOME)
-    drafting.press("Control+ArrowRight")
-    drafting.wait(lambda: len(drafting.drafts()) == 3, "three rows again")
-    assert drafting.drafts()[:2] == [MARKET.removeprefix(" to"), RIVER.removeprefix(" to")]
-
-
-# Records every state in which a part has disappeared, or has moved.
-STILL = """() => {
-    const find = (selector) => document.querySelector(selector);
-    const places = () => ['.pd-list', '.pd-hints', '.pd-foot', '.pd-sheet'].map((selector) => {
-        const { top, left, height } = find(selector).getBoundingClientRect();
-        return `${selector} ${top} ${left} ${height}`;
-    }).join();
-    const first = places(), seen = window.seen = { hidden: 0, moved: [] };
-    new MutationObserver(() => {
-        if (find('.pd-list').hidden || find('.pd-hints').hidden) seen.hidden++;
-        if (places() !== first) seen.moved.push(places());
-    }).observe(find('#pd'), { subtree: true, childList: true, attributes: true, characterData: true });
-}"""
-
-
-def test_where_only_the_percentages_change_only_they_are_drawn_and_nothing_vanishes_or_moves_as_drafts_come_and_go(
-    drafting: Editor,
-) -> None:
-    drafting.settle()
-    drafting.fake.chances = {0: 0.5, 1: 0.3, 2: 0.1}
-    drafting.page.evaluate(
-        """() => { window.drawn = new Set();
-            new MutationObserver((changes) => { for (const { target } of changes) {
-                const element = target instanceof Element ? target : target.parentElement;
-                drawn.add(element.className || element.localName);
-            } }).observe(document.querySelector('.pd-list'), { subtree: true, childList: true, characterData: true });
-            polydraft.editor.requestDrafts({ keep: true }); }"""
+    drafting.wait(
+        lambda: drafting.fake.requests[-1]["before"] == BEFORE + " to the market and", "the request at a pause"
     )
-    drafting.wait(lambda: drafting.page.locator(".pd-chance").all_text_contents() == ["50%", "30%", "10%"])
-    assert drafting.page.evaluate("[...drawn]") == ["pd-chance"]
-
-    drafting.fake.chances, drafting.fake.step_s = {}, 0.02
-    drafting.page.evaluate(STILL)
-    for letter in " to the xy":
-        drafting.write(letter)
-        drafting.page.wait_for_timeout(60)
-    drafting.settle()
-    assert drafting.page.evaluate("seen") == {"hidden": 0, "moved": []}
-
-
-def test_the_newest_request_wins_and_counters_time_every_key_that_needed_one(editor: Editor) -> None:
-    editor.fake.held_after = 0
-    editor.put("He wrote ")
-    editor.write("q")
-    editor.wait(lambda: editor.fake.begun)
-    editor.write("z")
-    editor.wait(lambda: editor.fake.stopped, "the server to notice the cancelled request")
-
-    def of(text: str) -> set[int]:
-        return {request["n"] for request in editor.fake.requests if request["before"] == text}
-
-    editor.wait(lambda: of("He wrote qz") & set(editor.fake.begun), "the server to begin with the slow request")
-    editor.write("w")
-    # Half a second later the page sends a second request for the same text, so that the drafts grow.
-    editor.wait(
-        lambda: set(editor.fake.begun) - set(editor.fake.stopped) <= of("He wrote qzw"),
-        "the server to notice that the older requests are cancelled",
-    )
-    editor.fake.held_after = None
-    editor.wait_for_drafts(MARKET, RIVER, HOME)
-    assert of("He wrote qzw") & set(editor.fake.begun)
-    assert not of("He wrote qzw") & set(editor.fake.stopped)
-
-    editor.put("")
-    editor.wait(lambda: editor.drafts() == [], "no drafts")
-    earlier = editor.counters()
-    editor.write("went")
-    editor.wait_for_drafts(MARKET, RIVER, HOME)
-    editor.wait(lambda: len(editor.counters()["doneMs"]) > len(earlier["doneMs"]))
-    # Earlier requests may be cancelled on their way.
-    editor.wait(lambda: editor.counters()["requests"] == editor.fake.requests[-1]["n"], "the last request")
-    counters = editor.counters()
-    assert counters["keystrokes"] - earlier["keystrokes"] == len("went")
-    assert 0 < counters["firstMs"][-1] <= counters["doneMs"][-1]
 
 
 def test_two_tabs_do_not_disturb_each_other_and_a_closed_one_notifies_the_server(
@@ -974,7 +796,6 @@ PARAGRAPH = (
 )
 HEBREW = "בלילה ההוא ישב שומר המגדלור ליד החלון וקרא את המכתב פעם נוספת, לאט, כאילו המילים עלולות להשתנות."
 PLACES = {
-    "end": (PARAGRAPH, None),
     "an empty line": (f"{PARAGRAPH}\n\n{PARAGRAPH}", len(PARAGRAPH) + 1),
     "middle of a line, in a long paragraph": (PARAGRAPH * 30, len(PARAGRAPH) * 29 + 40),
     "right to left, middle": (f"{HEBREW}\n{PARAGRAPH}", HEBREW.index(" וקרא")),
@@ -1094,7 +915,7 @@ def test_remembered_places_are_right_after_any_edit(editor: Editor) -> None:
 # ---------------------------------------------------------------- the text after the caret
 
 
-def test_the_page_sends_the_beginning_of_the_text_after_the_caret_requests_anew_for_another_and_the_ghost_leads_to_it(
+def test_the_page_sends_the_beginning_of_the_text_after_the_caret_and_the_ghost_leads_to_it(
     editor: Editor,
 ) -> None:
     editor.put("She  and so on" + "." * 1000, 4)
@@ -1108,16 +929,6 @@ def test_the_page_sends_the_beginning_of_the_text_after_the_caret_requests_anew_
     editor.put("She went \n ", 8)
     editor.press("Alt+ArrowDown")
     editor.wait(lambda: "after" not in editor.fake.requests[-1])
-
-    def write_before(after: str) -> int:
-        editor.put(BEFORE[:-1] + after, len(BEFORE) - 1)
-        editor.write(BEFORE[-1])
-        editor.wait(lambda: editor.ghost() == MARKET)
-        editor.wait(lambda: editor.page.evaluate("polydraft.editor.request") is None)
-        sent = [request for request in editor.fake.requests if request["before"] == BEFORE]
-        return len([request for request in sent if not request.get("grow")])  # sent at a pause, for longer drafts
-
-    assert [write_before(after) for after in (" home.", " away.", " home.")] == [1, 2, 2]
 
     # Drafts that are asked for are shown, whatever follows.
     editor.fake.gains = {0: -1.0, 1: 2.0, 2: 1.0}
@@ -1156,9 +967,6 @@ def test_a_composition_is_left_alone_and_its_keys_are_not_ours(drafting: Editor)
     drafting.wait_for_drafts(MARKET, RIVER, HOME)
     assert drafting.text == BEFORE + "日本"
     assert drafting.fake.requests[-1]["before"] == BEFORE + "日本"
-
-
-# ---------------------------------------------------------------- keeping, copying, clearing
 
 
 # ---------------------------------------------------------------- errors and recovery
@@ -1308,7 +1116,7 @@ def test_nothing_overflows_and_dark_and_light_follow_the_system_and_agree_with_g
         editor.wait(lambda dark=dark, ground=ground: look() == [dark, ground], scheme)
 
 
-def test_everything_is_reached_by_keyboard_and_a_screen_reader_meets_names_and_hears_the_best_draft_if_asked(
+def test_everything_is_reached_by_keyboard_and_a_screen_reader_hears_the_best_draft_if_asked(
     editor: Editor,
 ) -> None:
     editor.open_settings()
@@ -1331,52 +1139,19 @@ def test_everything_is_reached_by_keyboard_and_a_screen_reader_meets_names_and_h
     editor.enter(BEFORE)
     editor.wait_for_drafts(MARKET, RIVER, HOME)
     page = editor.page
-    expect(page.get_by_role("heading", name="Polydraft")).to_be_visible()
-    expect(editor.box).to_have_role("textbox")
-    expect(editor.box).to_have_accessible_name("Your text")
-    assert editor.box.get_attribute("aria-expanded") is None  # no attribute of a plain textbox
-    expect(editor.box).to_have_attribute("aria-controls", "pd-list")
-    expect(editor.box).to_have_attribute("aria-autocomplete", "both")
     listbox = page.get_by_role("listbox", name="Drafts")
-    expect(listbox).to_be_visible()
-    expect(listbox.get_by_role("option", name="1 to the market and bought some bread")).to_be_visible()
-    expect(listbox.get_by_role("option", name="2 to the river with a lantern")).to_be_visible()
-    for name in ("Documents", "New", "Copy", "Find", "View", "Keys", "Settings"):
-        expect(page.get_by_role("button", name=name, exact=True)).to_be_visible()
-    live = page.locator(".pd-live")
-    page.wait_for_timeout(1200)
-    expect(live).to_have_text("")
+    live, best = page.locator(".pd-live"), "3 drafts. Best: to the market and bought some bread."
+    expect(live).to_have_attribute("aria-live", "polite")
     page.evaluate("polydraft.showing.choose('demand')")
     editor.press("Alt+ArrowDown")
-    expect(live).to_have_text("3 drafts. Best: to the market and bought some bread.")
-    expect(live).to_have_attribute("aria-live", "polite")
+    expect(live).to_have_text(best)
     editor.press("Escape")
     expect(listbox).to_be_hidden()
     expect(live).to_have_text("Drafts dismissed.")
     editor.press("Alt+ArrowDown")
-    expect(live).to_have_text("3 drafts. Best: to the market and bought some bread.")
+    expect(live).to_have_text(best)
     editor.write("x")  # contradicts all of them
     expect(live).to_have_text("")  # it names no draft that is gone
-    editor.press("Alt+ArrowDown")
-    expect(live).not_to_have_text("")
-    editor.press("Control+a")
-    expect(live).to_have_text("")
-
-
-def test_it_installs_as_an_app(whole_chromium: Browser, server: Server) -> None:
-    page = whole_chromium.new_page(java_script_enabled=False)  # its scripts have no part in this, and cost most
-    page.goto(server.url)
-    client = page.context.new_cdp_session(page)
-    manifest = client.send("Page.getAppManifest")
-    assert manifest["errors"] == []
-    assert manifest["manifest"]["name"] == "Polydraft"
-    for size in (192, 512):
-        icon = page.request.get(f"{server.url}/page/icon-{size}.png")
-        assert Image.open(io.BytesIO(icon.body())).size == (size, size)
-    assert client.send("Page.getInstallabilityErrors")["installabilityErrors"] in (
-        [],
-        [{"errorId": "in-incognito", "errorArguments": []}],
-    )
 
 
 # ---------------------------------------------------------------- small windows, forced colours, messages beside panels
@@ -1571,55 +1346,6 @@ def test_hostile_text_is_kept_and_drafted_from_and_half_characters_are_not_sent(
     assert editor.box.evaluate("box => box.value.charCodeAt(5) === 0xd83d")
 
 
-HUGE = {
-    "10,000 newlines": "\n" * 10_000,
-    "510 kB in one line": "The keeper read it twice and then sat down by the window. " * 8_800,
-}
-
-
-# The slowest of five keys in the text, or in a bare text field with the same.
-TYPED = """async (bare) => {
-    const { textarea } = polydraft.editor;
-    let box = textarea;
-    if (bare) {
-        box = document.body.appendChild(document.createElement('textarea'));
-        box.style.cssText = 'position: fixed; inset: 0; width: 100%; height: 100%';
-        box.value = textarea.value;
-    }
-    let slowest = 0;
-    box.focus();
-    for (const letter of 'quick') {
-        const start = performance.now();
-        document.execCommand('insertText', false, letter);
-        slowest = Math.max(slowest, performance.now() - start);
-        await new Promise((done) => setTimeout(done, 30));
-    }
-    if (bare) box.remove();
-    textarea.focus();
-    return slowest;
-}"""
-
-
-def test_a_huge_paste_leaves_typing_quick(editor: Editor) -> None:
-    editor.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    for kind, text in HUGE.items():
-        editor.put("")
-        editor.page.evaluate("text => navigator.clipboard.writeText(text)", text)
-        editor.box.focus()
-        editor.press("Control+v")
-        editor.wait(
-            lambda text=text: editor.page.evaluate("polydraft.editor.textarea.textLength") == len(text), "the paste"
-        )
-        editor.settle()
-        slowest = editor.page.evaluate(TYPED, False)
-        # ms; typically 10 to 100, in the worst case of one line without an end. More only where a bare text field is
-        # slow.
-        assert slowest < 600 or slowest < 5 * editor.page.evaluate(TYPED, True), kind
-        editor.wait(lambda: len(editor.drafts()) > 0)
-        assert len(editor.fake.requests[-1]["before"]) <= 8192
-        assert editor.page.evaluate("polydraft.editor.textarea.textLength") == len(text) + len("quick")
-
-
 # ---------------------------------------------------------------- pages after which the next test needs a new tab
 
 
@@ -1649,8 +1375,8 @@ def test_a_page_in_which_nothing_happens_draws_no_frames(
     editor.wait_for_drafts(MARKET, RIVER, HOME)
     editor.settle()
     before = page.evaluate("requested")
-    page.wait_for_timeout(1000)
-    assert 0 < before < page.evaluate("requested") + 1 <= before + 10  # 60 at least with Gradio's
+    page.wait_for_timeout(500)
+    assert 0 < before < page.evaluate("requested") + 1 <= before + 10  # 30 at least with Gradio's
 
 
 def test_two_servers_in_one_browser_have_their_own_scripts(

@@ -1,9 +1,8 @@
-"""Another model while the app runs: the field "Model file" and the dialog in the browser, and the routes below them."""
+"""The routes of the models: another one while the app runs, and what is listed; test_larger_page.py has the page."""
 
 from __future__ import annotations
 
 import json
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
-from playwright.sync_api import Browser, expect
 from tiny_gguf import tiny
 
 from app.service.service import DraftService
@@ -21,12 +18,10 @@ from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.errors import ModelNotFound
 from core.models import listed, on_machine
-from core.models.costs import CostCurve
 from core.models.load import default_model_path
 from core.models.on_machine import read_about
-from tests.app.static.editor.test_page import Editor
 from tests.fake_autocomplete import FakeAutocomplete
-from tests.fake_drafts import FakeDrafts, Server
+from tests.fake_drafts import Server
 
 GOOD = "/models/good.gguf"
 
@@ -148,27 +143,6 @@ def test_details_are_those_of_the_command_and_no_file_is_read_twice(
     assert set(read) == {other, alone / "folder"}
 
 
-def test_the_model_that_drafts_gives_the_time_of_a_key(alone: Path) -> None:
-    serving, larger = alone / "serving.gguf", alone / "larger.gguf"
-    made = tiny().written()
-    serving.write_bytes(made)
-    larger.write_bytes(made + bytes(len(made)))
-    drafting = FakeAutocomplete()
-    drafting.row_costs = CostCurve((1, 4), (5.0, 8.0))
-    service = DraftService(drafting.real, str(serving), pace=0)
-    service.start()
-    app = create_app(service)
-    with TestClient(app, base_url="http://127.0.0.1") as client:
-        while not service.loaded:
-            client.get("/api/status")
-        lines = [json.loads(line) for line in client.get("/api/models/details").text.splitlines()]
-        drafting.row_costs = None
-        without = [json.loads(line) for line in client.get("/api/models/details").text.splitlines()]
-    service.close()
-    assert {line["name"]: line["ms"] for line in lines[1:]} == {"serving": 5 + 9 * 8, "larger": 2 * (5 + 9 * 8)}
-    assert {line["ms"] for line in without} == {None}
-
-
 def test_the_route_names_the_model_that_drafts_and_the_one_being_loaded(server: Server) -> None:
     assert {one["serving"] for one in models_of(server)["models"]} == {False}
     asked(server, {"model": GOOD})
@@ -176,78 +150,3 @@ def test_the_route_names_the_model_that_drafts_and_the_one_being_loaded(server: 
     assert [one["model"] for one in found["models"] if one["serving"]] == [GOOD]
     assert found["loading"] == ""
     assert found["folder"].endswith("models")
-
-
-@pytest.mark.browser
-def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Browser, alone: Path) -> None:
-    (alone / "newer.gguf").write_bytes(tiny().written())
-    (alone / "broken.gguf").write_bytes(b"x")
-    (alone.parent / "ollama").mkdir()
-    (alone.parent / "ollama" / "other.gguf").write_bytes(b"x")
-    ready = threading.Event()
-
-    def by_name(name: str, precision: str = "auto") -> Autocomplete:
-        if precision == "file":
-            raise ModelNotFound(f"{name} is not there with exact numbers.")
-        if name == "default":
-            drafting = FakeAutocomplete()
-            drafting.row_costs = CostCurve((1, 4), (5.0, 8.0))
-            return drafting.real()
-        if name.endswith("broken.gguf"):
-            raise ModelNotFound(f"{name} is no model file.")
-        ready.wait(20)
-        newer = FakeAutocomplete()
-        newer.model.name = "Newer"
-        return newer.real()
-
-    service = DraftService(by_name, "default", pace=0)
-    service.start()
-    with browser.new_context() as context:
-        server = Server(create_app(service))
-        editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
-        page = editor.page
-        editor.open_settings()
-        page.locator("[data-do=more]").click()
-        page.get_by_role("button", name="Change…").click()
-        dialog = page.get_by_role("dialog", name="Model")
-        listed = dialog.get_by_role("list", name="Models", exact=True).get_by_role("listitem")
-        expect(listed).to_have_count(4)
-        expect(listed.last).to_contain_text("of Ollama")
-        expect(listed.first).to_contain_text("drafting now")
-        expect(listed.first).to_contain_text("Q4_1 · llama · compiled · about 77 ms a key")
-        expect(listed.nth(1)).to_contain_text("It is not a GGUF file")
-        expect(listed.nth(2)).to_contain_text("Q8_0 · llama · compiled")
-        dialog.get_by_role("button", name="Load broken").click()
-        expect(dialog.get_by_text("broken.gguf is no model file.")).to_be_visible()
-        dialog.get_by_role("checkbox", name="Exact numbers").check()
-        dialog.get_by_role("button", name="Load newer").click()
-        expect(dialog.get_by_text("newer.gguf is not there with exact numbers.")).to_be_visible()
-        dialog.get_by_role("checkbox", name="Exact numbers").uncheck()
-        dialog.get_by_role("button", name="Load newer").click()
-        expect(dialog.get_by_text("The model is being loaded.")).to_be_visible()
-        assert service.status()["model"] == "Scripted"  # it goes on drafting
-        ready.set()
-        expect(listed.nth(2)).to_contain_text("drafting now")
-        expect(page.locator(".pd-model")).to_contain_text("Newer")
-        assert editor.errors == []
-        server.stop()
-    service.close()
-
-
-@pytest.mark.browser
-def test_the_field_loads_another_model_and_goes(browser: Browser, server: Server) -> None:
-    with browser.new_context() as context:
-        editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
-        field = editor.page.get_by_role("textbox", name="Model file")
-        expect(field).to_be_visible()
-        expect(editor.page.get_by_role("group", name="Status")).to_contain_text("There is no model at gone.gguf.")
-        field.fill("/models/bad.gguf")
-        field.press("Enter")
-        expect(editor.page.get_by_text("There is no model at /models/bad.gguf.")).to_be_visible()
-        field.fill(GOOD)
-        editor.page.get_by_role("button", name="Load").click()
-        expect(field).to_have_count(0)
-        editor.box.focus()
-        editor.write("Once")
-        editor.wait(lambda: len(editor.drafts()) == 3, "drafts of the new model")
-        assert editor.errors == []

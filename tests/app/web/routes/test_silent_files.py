@@ -294,7 +294,7 @@ def test_a_folder_on_a_drive_that_does_not_answer_keeps_no_thread(
     assert drafts(client)[-1]["type"] == "stats"
 
 
-@pytest.mark.parametrize("name", ["~nosuch", "~nosuch/x.gguf", "/" + "x" * 4000, "/dev/zero", "/proc/self/mem"])
+@pytest.mark.parametrize("name", ["~nosuch/x.gguf", "/" + "x" * 4000, "/dev/zero", "/proc/self/mem"])
 def test_names_of_files_get_an_answer(client: TestClient, name: str) -> None:
     for path, body in (("base-stores/add", "file"), ("model", "model")):
         refused = client.post(f"/api/{path}", json={body: name})

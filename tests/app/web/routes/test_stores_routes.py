@@ -75,30 +75,6 @@ def stores(shared: Stores) -> Stores:
     return shared
 
 
-def test_a_store_lives_and_dies(stores: Stores) -> None:
-    stores.post("switch", store="me", on=False)
-    stores.post("switch-learning", store="me", on=True)
-    row = json.loads(stores.ask("GET", "")[1])["stores"][0]
-    assert (row["store"], row["enabled"], row["learning"], row["tokens"]) == ("me", False, True, 0)
-    assert row["bytes"] > 0
-    assert json.loads(stores.ask("GET", "/learning")[1])["learning"] == [], "a store that is off learns nothing"
-    stores.post("delete", store="me")
-    assert list(stores.folder.iterdir()) == []
-
-
-def test_a_file_goes_in_with_progress_and_sources_are_listed_newest_first(stores: Stores) -> None:
-    *steps, last = stores.add("me", "letters/a.txt", b"abc " * 1000)
-    assert [step["type"] for step in steps] == ["progress"] * len(steps)
-    assert steps[-1]["share"] == 1.0
-    assert last == {"type": "added", "files": 1, "tokens": 4000, "damage": [], "damaged": 0}
-    stores.add("me", "b.jsonl", b'{"text": "one"}\n{"text": "two"}\n')
-    row = json.loads(stores.ask("GET", "")[1])["stores"][0]
-    assert [(o["origin"], o["documents"], o["tokens"]) for o in row["origins"]] == [
-        ("b.jsonl", 2, 6),
-        ("letters/a.txt", 1, 4000),
-    ]
-
-
 # ---------------------------------------------------------------- what the model learned
 
 
@@ -122,17 +98,6 @@ def adapted(stores: Stores) -> Path:
     folder.mkdir()
     (folder / "adapter_model.safetensors").write_bytes(b"learned")
     return folder
-
-
-def test_a_click_trains_a_store_and_another_one_stops_it(stores: Stores) -> None:
-    refused = stores.post("train", 409, store="me")
-    assert refused["message"].startswith("The collection me has 0 words; learning needs about 3,000 words.")
-    assert "no personal store" in stores.post("train", 409, store="you")["message"]
-    stores.add("me", "a.txt", b"abc " * 1500)
-    assert stores.post("train", store="me")["trainings"][0]["store"] == "me"
-    assert not training(stores, "running")["again"]
-    stores.post("stop-training", store="me")
-    assert training(stores, "ended")["message"].startswith("Stopped.")
 
 
 @pytest.mark.parametrize("how", ["a document", "a phrase", "a replaced file"])
@@ -163,28 +128,7 @@ def test_a_store_that_is_deleted_is_trained_no_longer(stores: Stores) -> None:
         time.sleep(0.01)
 
 
-def test_the_strength_and_the_switch_of_an_adapter_are_kept_with_the_store(stores: Stores) -> None:
-    stores.post("strength", store="me", strength=0.5)
-    stores.post("switch-adapter", store="me", on=False)
-    with stores.disk.at("me") as store:
-        assert (store.strength, store.adapting) == (0.5, False)
-        stores.post("strength", store="me", strength=None)
-        store.refresh()
-        assert store.strength is None
-    assert "at most 1" in stores.post("strength", 422, store="me", strength=2.0)["message"]
-
-
 # ---------------------------------------------------------------- files
-
-
-def test_damage_is_told_by_line_and_reason(stores: Stores) -> None:
-    last = stores.add("me", "a.jsonl", b'{"text": "one"}\n{"text": \n')[-1]
-    assert (last["files"], last["tokens"], last["damaged"]) == (1, 3, 1)
-    assert last["damage"][0]["line"] == 2
-    assert "not JSON" in last["damage"][0]["reason"]
-    refused = stores.add("me", "a.png", b"x")[-1]
-    assert refused["type"] == "error"
-    assert refused["message"].startswith("a.png is not of a supported kind")
 
 
 @pytest.mark.parametrize("name", ["../../etc/evil.txt", "/etc/evil.txt", "C:\\evil.txt", "x" * 500 + ".txt"])
@@ -242,23 +186,6 @@ def test_a_stop_counts_even_before_the_file_has_arrived(stores: Stores) -> None:
     assert stores.add("me", "a.txt", b"some words", ticket="b")[-1]["type"] == "added"
 
 
-def test_search_and_forget(stores: Stores) -> None:
-    stores.post("add-phrase", store="me", text="thank you for your time")
-    add_text(stores.disk, "me", "a.txt", "Thank you for your letter; thank you for all.")
-    found = stores.post("search", text="thank you for")["found"]
-    assert found[0]["occurrences"] == {"typed": 1, "a.txt": 2}
-    assert [(row["text"], row["count"], row["from"]) for row in found[0]["following"]] == [
-        ("your", 2, {"typed": 1, "a.txt": 1}),
-        ("all", 1, {"a.txt": 1}),
-    ]
-    extent = {"documents": 0, "passages": 2, "occurrences": 3, "characters": 39}
-    dry = stores.post("forget-phrase", store="me", phrase="thank you for", dry=True)
-    assert dry == {**extent, "undo": False}, "this request names no tab"
-    done = {**extent, "complete": True, "adapter": False, "ticket": ""}
-    assert stores.post("forget-phrase", store="me", phrase="thank you for") == done
-    assert stores.post("search", text="thank you for")["found"] == []
-
-
 def texts(stores: Stores) -> list[tuple[str, ...]]:
     with stores.disk.at("me") as store:
         return [text.passages for text in store.texts()]
@@ -272,22 +199,6 @@ def test_a_phrase_that_is_also_a_name_is_forgotten_as_a_phrase(stores: Stores) -
     assert stores.post("forget-document", store="me", document="others")["documents"] == 0
     assert stores.post("forget-document", store="me", document="typed")["documents"] == 2
     assert texts(stores) == []
-
-
-def test_forgetting_is_undone_while_its_page_is_open_the_last_first(stores: Stores) -> None:
-    stores.add("me", "a.txt", b"one two three")
-    stores.add("me", "b.txt", b"two four")
-    before = texts(stores)
-    assert stores.post("forget-document", store="me", document="a.txt", tab="t", dry=True)["undo"]
-    first = stores.post("forget-document", store="me", document="a.txt", tab="t")["ticket"]
-    second = stores.post("forget-phrase", store="me", phrase="two", tab="t")["ticket"]
-    assert texts(stores) == [(" four",)]
-    refused = stores.post("undo-forget", 409, ticket=first)
-    assert "other text of me was removed or replaced since" in refused["message"], "a.txt contains the phrase"
-    assert stores.post("undo-forget", ticket=second) == {"store": "me", "tokens": 8, "adapter": False}
-    stores.post("undo-forget", ticket=first)
-    assert texts(stores) == before
-    assert "no longer be undone" in stores.post("undo-forget", 409, ticket=first)["message"]
 
 
 def test_an_undo_brings_back_what_the_model_had_learned_and_ends_the_training_of_what_was_left(stores: Stores) -> None:
@@ -311,16 +222,6 @@ def test_a_store_that_was_deleted_brings_nothing_back(stores: Stores) -> None:
     stores.post("create", store="me")
     stores.post("undo-forget", 409, ticket=ticket)
     assert texts(stores) == []
-
-
-def test_only_stores_that_are_on_and_learn_take_in_what_is_written(stores: Stores) -> None:
-    for name, on, learning in (("work", True, True), ("off", False, True)):
-        stores.post("create", store=name)
-        stores.post("switch-learning", store=name, on=learning)
-        stores.post("switch", store=name, on=on)
-    assert stores.post("learn", text="A paragraph.", finished=True) == {"stores": ["work"]}
-    assert stores.post("learn", text="half \ud83d", finished=False) == {"stores": ["work"]}
-    assert {row["store"]: row["tokens"] > 0 for row in stores.disk.list()} == {"me": False, "off": False, "work": True}
 
 
 def test_nothing_that_is_forgotten_is_logged(

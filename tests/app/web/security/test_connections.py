@@ -299,7 +299,7 @@ def test_another_user_with_many_connections_neither_stops_the_server_nor_reads_a
 
 LIMITED = """
     import resource
-    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, 400))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 400))
     from app.web import serving
 
     serving.DraftService.start = lambda self: None  # the imports of a model take seconds
@@ -308,9 +308,8 @@ LIMITED = """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
-@pytest.mark.parametrize("files", [64, 200])
-def test_idle_connections_do_not_exhaust_the_descriptors(tmp_path: Path, files: int) -> None:
-    process = child(LIMITED.replace("FILES", str(files)), tmp_path)
+def test_idle_connections_do_not_exhaust_the_descriptors(tmp_path: Path) -> None:
+    process = child(LIMITED, tmp_path)
     try:
         assert process.stdout
         port = int(process.stdout.readline().split(":")[2])
@@ -323,7 +322,7 @@ def test_idle_connections_do_not_exhaust_the_descriptors(tmp_path: Path, files: 
                     head = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
                     connection.sendall(f"{head}Connection: close\r\n\r\n".encode())
                     assert received(connection).startswith(b"HTTP/1.1 200 ")
-            assert psutil.Process(process.pid).num_fds() < 0.95 * files
+            assert psutil.Process(process.pid).num_fds() < 0.95 * 64
     finally:
         process.kill()
         process.communicate()
