@@ -26,10 +26,11 @@ from core.options import Value
 PATH = "polydraft"  # of the server of drafts, below the root of the Blocks
 NAMES = {"rule": CATALOG, "mode": MODES, "speculate": SPECULATIONS, "drafter": DRAFTERS}  # options that name something
 
-# Gradio runs it when the component appears. Its script is below the root of the Blocks, wherever a proxy serves them.
-# Options that a slider sets meanwhile are kept for it.
+# Gradio runs it when the component appears. The editor's script is below the root of the Blocks, wherever a proxy
+# serves them. What is typed and which options sliders set while it is loaded is kept for it.
 _ON_LOAD = f"""
 const early = {{}};
+element.querySelector("#pd-text").value = props.value ?? "";
 window.polydraftEditor = {{ set: (option, value) => {{ early[option] = value; }} }};
 const root = (window.gradio_config?.root ?? location.origin).replace(/[/]*$/, "/");
 const script = new URL(root + "{PATH}/page/editor/embedded.js", location.href).href;

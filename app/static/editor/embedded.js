@@ -61,13 +61,13 @@ export async function mount({ element, props, trigger, watch, early }) {
     field.open(text, text.length, [], { opened: false });
   };
   choose({ ...props.options, ...early });
-  open();
 
   const timers = new Timers();
   const tell = () => {
     timers.stop("value");
-    if (props.value !== textarea.value) props.value = textarea.value;
+    if ((props.value ?? "") !== textarea.value) props.value = textarea.value;
   };
+  tell(); // what was typed before
   root.addEventListener("pd-text", () => timers.later("value", TOLD_AFTER, tell));
   textarea.addEventListener("blur", tell); // whoever clicks a button next sends the text that stands there
   root.addEventListener("pd-taken", (event) => {

@@ -79,6 +79,21 @@ def test_the_example_drafts_takes_tells_python_and_follows_its_sliders(
     page.close()
 
 
+def test_what_is_typed_while_the_editor_is_loaded_stays(browser: Browser, example: str) -> None:
+    page = browser.new_page()
+    held: list[Any] = []
+    page.route("**/embedded.js", lambda route: held.append(route))
+    page.goto(example)
+    page.focus(TEXT)
+    page.keyboard.type("Thank ")
+    held[0].continue_()
+    expect(page.get_by_label("Words")).to_have_value("1")
+    page.keyboard.type("you")
+    expect(page.get_by_label("Words")).to_have_value("2")
+    expect(page.locator(ROWS)).to_have_count(3)
+    page.close()
+
+
 def test_a_page_of_a_former_server_says_what_to_do(browser: Browser, example: str) -> None:
     page, _ = open_page(browser, example)
     page.route("**/polydraft/api/drafts", lambda route: route.fulfill(status=401))
