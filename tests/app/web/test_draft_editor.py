@@ -43,7 +43,7 @@ def demo() -> Iterator[gr.Blocks]:
 
 @pytest.fixture(scope="module")
 def client(demo: gr.Blocks) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=demo.local_url) as made:
+    with httpx.Client(base_url=str(demo.local_url)) as made:
         yield made
 
 
@@ -223,7 +223,7 @@ def test_who_mounts_the_blocks_mounts_the_drafts_below_them() -> None:
 
 
 def test_gradio_client_gets_drafts_with_the_users_token(demo: gr.Blocks) -> None:
-    client = Client(demo.local_url, verbose=False)
+    client = Client(str(demo.local_url), verbose=False)
     drafts = client.predict("Hello", 2, token(), api_name="/drafts")
     assert [draft["text"] for draft in drafts] == [" one one one one", " two two two two"]  # the editor's length
     assert all(0 < draft["probability"] < 1 for draft in drafts)
