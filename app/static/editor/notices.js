@@ -37,7 +37,7 @@ export class Notices {
 
   /**
    * Show a problem, or remove it (null). At most one problem of each kind is shown.
-   * @param {"server" | "connection" | "storage"} kind
+   * @param {"server" | "connection" | "storage" | "options"} kind
    * @param {{message: string, fix?: string} | null} problem
    */
   notice(kind, problem) {
