@@ -97,6 +97,11 @@ export class Panel {
       this.render();
     });
     root.dataset.chances = this.chances;
+    // In a window that has become narrow the panel would cover the text.
+    matchMedia(BESIDE).addEventListener("change", ({ matches }) => {
+      this.open = matches && (recall(PANEL)?.open ?? true);
+      this.render();
+    });
     this.render();
   }
 

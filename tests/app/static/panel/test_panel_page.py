@@ -176,7 +176,7 @@ def test_a_slider_changes_the_chart_and_the_next_drafts_and_sends_nothing_else_a
         "tau": 0.8,
     }.items()
     assets = {path for path in panel.paths() if path.startswith("assets/")}  # of components that appeared
-    assert {*panel.paths()} - assets == {"api/drafts", "api/view", "api/sweep"}, "no event of a component is a request"
+    assert {*panel.paths()} - assets == {"api/drafts", "api/view", "api/sweep", "api/speculation"}, "no event of a component is a request"
     panel.region.get_by_role("tab", name="Tokens").click()
     panel.section("For experts")
     expect(panel.page.locator("#pd-tau")).to_be_hidden()
