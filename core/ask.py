@@ -14,10 +14,17 @@ from core.options import OPTIONS
 
 @dataclass(frozen=True)
 class KeptRow:
-    """A row that the page still shows: its number, and the part of its text that is not typed yet."""
+    """A row that the page still shows.
+
+    Attributes:
+        id: its number.
+        text: the part of its text that is not typed yet.
+        chosen: whether the writer chose its beginning: it stays however improbable it is, and grows to the full length.
+    """
 
     id: int
     text: str
+    chosen: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

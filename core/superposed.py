@@ -112,14 +112,16 @@ def superposed(
                 drafts = make_forked_drafts(tree, o, drafts, kept)
 
             # 3. Growth: each draft by its best token (distinct), or the best k of d × m (eq. 2). With forks the best
-            # draft has a row of its own and is not in the mixture, so its logits do not depend on the other drafts.
-            best = next((d.slot for d in drafts if not (d.ended or d.rests)), None) if o.distinct and o.forks else None
+            # draft has a row of its own and is not in the mixture, so its logits do not depend on the other drafts; so
+            # has one that the writer chose, which would have hardly any weight.
+            best = next((d for d in drafts if not (d.ended or d.rests)), None) if o.distinct and o.forks else None
+            apart = {d.slot for d in drafts if d is best or d.chosen}
             fed = 0  # superposed positions in the cache
             while growing := [d for d in drafts if not d.ended and not d.rests and d.tokens < length]:
                 at = min(d.tokens for d in growing)
                 due = [d for d in growing if d.tokens == at]  # the others are longer, and wait
-                exact = [d for d in due if at < d.stem + o.exact_steps or d.slot == best]
-                mixed = [d for d in growing if d.slot != best]
+                exact = [d for d in due if at < d.stem + o.exact_steps or d.slot in apart]
+                mixed = [d for d in growing if d.slot not in apart]
                 for draft in drafts:
                     if draft not in exact:
                         draft.close()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def drafts_of(completion: Completion, request: DraftRequest) -> list[Event]:
     """The drafts that the request wants to see."""
-    rows = [_row(draft, request.detailed) for draft in completion.drafts if _is_probable(draft, request)]
+    rows = [_row(draft, request.detailed) for draft in completion.drafts if _is_shown(draft, request)]
     if request.show is None:
         return rows
     chances = chances_of(completion.paths, request.show)
@@ -64,8 +64,9 @@ def stats_event(job: Job, completion: Completion, model: LanguageModel, now: flo
     }
 
 
-def _is_probable(draft: TextDraft, request: DraftRequest) -> bool:
-    return draft.probability >= request.settings.min_confidence
+def _is_shown(draft: TextDraft, request: DraftRequest) -> bool:
+    chosen = any(row.chosen and row.id == draft.id for row in request.kept)
+    return chosen or draft.probability >= request.settings.min_confidence
 
 
 def _row(draft: TextDraft, detailed: bool) -> Event:

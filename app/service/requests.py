@@ -16,10 +16,12 @@ MOST_DRAFTS = int(DRAFTING["k"].high)
 
 
 class KeptDraft(Strict):
-    """A row that the page still shows and that agrees with the text: its number, and its rest after the caret."""
+    """A row that the page still shows and that agrees with the text: its number, its rest after the caret, and whether
+    the writer chose its beginning (`core.ask.KeptRow`)."""
 
     id: int = Field(ge=0, lt=MOST_DRAFTS)
     text: Line
+    chosen: bool = False
 
 
 class DraftRequest(Strict):

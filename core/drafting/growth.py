@@ -67,7 +67,10 @@ class Growth:
         return grown
 
     def begins_unlikely_word(self, draft: Draft, c: int) -> bool:
-        """Whether candidate number c begins a word and is less probable than `end_below`."""
+        """Whether candidate number c begins a word and is less probable than `end_below`, so that the draft rests. A
+        chosen one does not."""
+        if draft.chosen:
+            return False
         choices = self.choices[draft]
         unlikely = np.exp(choices.scores[c]) < self._candidates.options.end_below
         return bool(unlikely) and begins_word(self._pieces[choices.ids[c]])
