@@ -67,6 +67,8 @@ class Ask(Options):
             their letters (`core.text`).
         likeliest: the number of most probable tokens in each of `TextDraft.model_logprobs`, which one more pass of the
             model alone computes. None: no such pass.
+        explain: whether `TextDraft.made` shall say of each token how it was made, and `Completion.explained` what that
+            took.
         repeats: whether sampled drafts without text, and those with the text of another, are kept.
         stop_ids: replace those that `one_line` selects.
     """
@@ -89,6 +91,7 @@ class Ask(Options):
     corrects: bool = False
     merge_alike: bool = False
     likeliest: int | None = None
+    explain: bool = False
     repeats: bool = False
 
     @cached_property

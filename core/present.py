@@ -12,6 +12,7 @@ import numpy as np
 
 from core.ask import Ask, KeptRow
 from core.drafting.drafts import Draft, Drafts, Kept
+from core.drafting.record import Made
 from core.drafting.rows import copy_with_p_branch
 from core.ends import last_end
 from core.forms import begins_paragraph, suits
@@ -64,6 +65,7 @@ class TextDraft:
             it.
         ids: the draft's tokens after the prefix, including those of a half-typed word.
         model_logprobs: ln q of each visible token by the model alone; () if they were not requested.
+        made: ranges of `text` likewise, with how each token of a complete draft was made; () if that was not requested.
         tail: how its tokens were computed: "own", each in a row of the draft alone; "superposed", the later ones in a
             row with other drafts; "checked", the same, and the model found them plausible or corrected them.
         gain: the increase of ln P of the text after the caret by the draft; None if it was not computed.
@@ -82,6 +84,7 @@ class TextDraft:
     model_logprobs: tuple[TokenLogprob, ...] = ()
     gain: float | None = None
     replace: int = 0
+    made: tuple[tuple[int, int, Made], ...] = ()
     tail: Tail = "own"
 
 

@@ -49,6 +49,9 @@ class Growth:
         if shared:
             contexts = [prefix + d.ids for d in shared]
             self.choices |= zip(shared, candidates.score_shared(logits[0], contexts), strict=True)
+            if candidates.record is not None and candidates.options.k > 1:
+                weighed = [d for d in self.choices if d in gamma]
+                candidates.record.weigh([prefix + d.ids for d in weighed], [gamma[d] for d in weighed])
 
     def child(self, draft: Draft, c: int) -> Draft:
         """The draft with its candidate number c added."""
