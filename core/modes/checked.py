@@ -57,8 +57,8 @@ def checked(
     nodes: int,
     record: Record | None = None,
 ) -> Drafting:
-    """Runs `drafting` to its end, then one check of its drafts with at most `nodes` tokens. Tokens that pass stay in the
-    record as they were drafted."""
+    """Runs `drafting` to its end, then one check of its drafts with at most `nodes` tokens. Tokens that pass stay in
+    the record as they were drafted."""
     drafts = yield from finish(drafting)
     if not drafts.ids:
         yield [], drafts
