@@ -43,7 +43,8 @@ class Made:
             probability; else "base".
         gamma: γ of the draft in the superposed row of the pass that the token was chosen after; None if there was no
             such row, or the draft was not in it.
-        ln_model: ln p by the model alone, without rule and temperature.
+        ln_model: ln p by the model alone, without rule and temperature, after what the pass read: the draft's own
+            tokens, or mixtures.
         ln_stores: ln p by the stores alone; None without stores, and for a token to which they give nothing.
         ln_mixture: ln p by the distribution that drafts are made from. In a half-typed word it is not conditional on
             the typed letters.
