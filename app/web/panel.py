@@ -171,7 +171,7 @@ def _add_drafts(fields: Fields) -> None:
 
 def _add_made(fields: Fields) -> None:
     with fields.section("made", "How these drafts were made"):
-        _add_part("made")
+        _add_part("cells")
         colours = gr.Dropdown(
             COLOURS, label="Colour the tokens of drafts", info=" ", filterable=False, elem_id=_id("colour")
         )
