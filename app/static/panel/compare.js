@@ -204,6 +204,7 @@ function drawDraft(item, text, others) {
 export function sharedWords(text, other) {
   let same = 0;
   while (same < text.length && text[same] === other[same]) same++;
-  if (same === text.length || /^\s/.test(text.slice(same)) && (same === other.length || /^\s/.test(other.slice(same)))) return same;
+  const ends = (/** @type {string} */ each) => same === each.length || /\s/.test(each[same]);
+  if (ends(text) && ends(other)) return same;
   return text.slice(0, same).search(/\S*$/);
 }

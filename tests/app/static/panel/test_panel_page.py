@@ -176,7 +176,8 @@ def test_a_slider_changes_the_chart_and_the_next_drafts_and_sends_nothing_else_a
         "tau": 0.8,
     }.items()
     assets = {path for path in panel.paths() if path.startswith("assets/")}  # of components that appeared
-    assert {*panel.paths()} - assets == {"api/drafts", "api/view", "api/sweep", "api/speculation"}, "no event of a component is a request"
+    sent = {*panel.paths()} - assets  # no event of a component is a request
+    assert sent == {"api/drafts", "api/view", "api/sweep", "api/speculation"}
     panel.region.get_by_role("tab", name="Tokens").click()
     panel.section("For experts")
     expect(panel.page.locator("#pd-tau")).to_be_hidden()
@@ -505,3 +506,79 @@ def test_open_or_closed_is_remembered_and_closed_it_requests_no_charts(panel: Pa
     is_open(True)
     panel.reload()
     is_open(True)
+
+
+# ---------------------------------------------------------------- a token, two settings, how drafts were made
+
+
+def test_a_click_on_a_token_asks_for_a_draft_that_begins_with_it_until_the_next_key(panel: Panel) -> None:
+    panel.page.evaluate("polydraft.showing.choose('always')")
+    token = panel.region.locator(".sm-bars button").nth(3)
+    text = (token.get_attribute("data-token") or "").removeprefix(" ")
+
+    def chosen() -> list[str]:
+        """The beginnings that the newest request keeps because the writer chose them."""
+        kept = [body.get("kept", []) for path, body in panel.asked if path == "api/drafts"][-1]
+        return [row["text"].strip() for row in kept if row.get("chosen")]
+
+    token.click()
+    panel.wait(lambda: chosen() == [text], "a request with the token")
+    panel.rest()
+    panel.box.focus()
+    panel.write(" o")
+    panel.wait(lambda: panel.asked[-1][1].get("before") == f"{TEXT} o" and chosen() == [], "a request without it")
+
+
+def test_the_other_button_on_a_word_shows_what_could_stand_there(panel: Panel) -> None:
+    draft = panel.options.first.locator(".pd-draft")
+    first, second = (draft.text_content() or "").split()[:2]
+    at = draft.evaluate(
+        """(draft, word) => {
+            const walker = document.createTreeWalker(draft, NodeFilter.SHOW_TEXT), range = new Range();
+            for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+                const from = node.data.indexOf(word, 1);
+                if (from < 0) continue;
+                range.setStart(node, from); range.setEnd(node, from + word.length);
+                const box = range.getBoundingClientRect(), whole = draft.getBoundingClientRect();
+                return { x: box.left + box.width / 2 - whole.left, y: box.top + box.height / 2 - whole.top };
+            } }""",
+        second,
+    )
+    draft.click(button="right", position=at)
+    expect(panel.region.locator(".sm-after")).to_contain_text(f"after “{first}”")
+    before = [body["before"] for path, body in panel.asked if path == "api/drafts"][-1]
+    assert before.endswith(first)
+    panel.region.get_by_role("button", name="Back to the caret").click()
+    expect(panel.region.locator(".sm-after")).to_be_hidden()
+
+
+def test_two_settings_stand_side_by_side_at_every_key_and_one_is_kept(panel: Panel) -> None:
+    panel.region.get_by_role("button", name="Compare").click()
+    panel.pick("rule", "Top-p")
+    panel.slide(temperature=2)
+    compared = panel.page.get_by_role("region", name="Two settings compared")
+    expect(compared.get_by_role("heading")).to_have_text(["A · Defaults", "B · Top-p · Temperature 2"])
+    expect(panel.page.locator("#pd-list")).to_be_hidden()
+    panel.box.focus()
+    panel.write(" o")
+    for column in range(2):
+        expect(compared.locator("ol").nth(column).get_by_role("button").first).not_to_be_empty()
+        expect(compared.locator(".cp-head p").nth(column)).to_contain_text("First draft after")
+    a, b = ([body for path, body in panel.asked if path == "api/drafts" and body["tab"] == tab] for tab in tabs(panel))
+    assert {a[-1]["before"], b[-1]["before"]} == {f"{TEXT} o"}
+    assert {body["settings"]["temperature"] for body in (a[-1], b[-1])} == {1, 2}
+
+    compared.get_by_role("button", name="Swap").click()
+    expect(compared.get_by_role("heading")).to_have_text(["A · Top-p · Temperature 2", "B · Defaults"])
+    panel.choose("A is", "Precise")
+    expect(compared.get_by_role("heading").first).to_have_text("A · Precise")
+    compared.get_by_role("button", name="Keep A").click()
+    panel.rest()
+    expect(compared).to_be_hidden()
+    expect(panel.page.locator("#pd-list")).to_be_visible()
+    assert panel.sampling()["rule"] == "min-p"
+
+
+def tabs(panel: Panel) -> list[str]:
+    """The sessions of the server that requested drafts, in their order."""
+    return list(dict.fromkeys(body["tab"] for path, body in panel.asked if path == "api/drafts"))
