@@ -33,7 +33,7 @@ _SPD = "Superposed Decoding"
 # the model's logits and what is mixed in, over places where drafts branch, to how they grow, end and are made anew.
 _SHOWN = {
     "temperature": Labelled("Temperature", True, 4.0, "T · divides the logits before the rule"),
-    "select-at": Labelled("Select at temperature", True, source="T_sel · Top-W, Algorithm 1"),
+    "select-at": Labelled("Select at temperature", source="T_sel · Top-W, Algorithm 1"),
     "k": Labelled("Drafts", True),
     "length": Labelled("How far ahead", True),
     "end-below": Labelled("How sure", True),
@@ -85,6 +85,13 @@ _SHOWN = {
     "theta": Labelled("θ · tolerance", True),
     "prune-lambda": Labelled("λ · caution", True),
     "prune-epsilon": Labelled("ε · dropped share", True),
+}
+
+# The choices of an option whose values are not plain.
+CHOICES = {
+    "select-at": {"temperature": "The same: the temperature comes first", "1": "1: the rule comes first"},
+    "mixing": {"linear": "Phrases only add probability", "geometric": "As in the paper"},
+    "beta-by": {"value": "β as set", "temperature": "The temperature"},
 }
 
 # Options of the page that a command does not have: it makes drafts once.

@@ -24,7 +24,6 @@ from app.options.catalogue import catalogue
 from core.controls import CATALOG, DRAFTERS, MODE_CONTROLS, MODES, PRESETS, SPECULATIONS
 from core.options import DRAFTING, SEED, Control
 
-OF_THE_RULE = ("temperature", "select_at")  # options of drafting that stand below the rule's sliders
 MORE = "more"  # the button that shows the other rules
 
 # How the page shows how likely drafts are. The server does not need this setting.
@@ -98,7 +97,7 @@ def _add_presets(fields: Fields) -> None:
     styles = [(name, name) for name in labels.STYLES]
     fields.add("style", gr.Radio(styles, label="Style", elem_id=_id("style"), elem_classes="pd-buttons"))
     names = [preset.name for preset in PRESETS]
-    with gr.Row(equal_height=True):
+    with gr.Row():
         preset = gr.Dropdown(
             names, value=None, label="Preset", elem_id=_id("preset"), filterable=False, scale=3, min_width=120
         )
@@ -132,8 +131,7 @@ def _add_rule(fields: Fields) -> None:
     with fields.section("rule-more", "More controls of the rule", visible=False):
         for control in expert:
             _add_control(fields, control, visible=False)
-    for name in OF_THE_RULE:
-        _add_control(fields, DRAFTING[name])
+    _add_control(fields, DRAFTING["temperature"])
 
 
 def _add_speculation(fields: Fields) -> None:
@@ -153,7 +151,7 @@ def _add_speculation(fields: Fields) -> None:
 def _add_drafts(fields: Fields) -> None:
     with fields.section("drafts", "Drafts", open=True):
         for control in labels.in_order([*DRAFTING.values()]):
-            if labels.shown(control).main and control.name not in OF_THE_RULE:
+            if labels.shown(control).main and control.name != "temperature":
                 _add_control(fields, control)
         modes = [(labels.MODES.get(name) or labels.named(name), name) for name in MODES]
         fields.add("mode", gr.Dropdown(modes, label="Method", info=" ", filterable=False, elem_id=_id("mode")))
@@ -241,7 +239,8 @@ def _add_control(fields: Fields, control: Control, visible: bool = True) -> None
     if control.kind == "bool":
         component: Any = gr.Checkbox(**same)
     elif control.kind == "choice":
-        component = gr.Dropdown(list(control.choices), filterable=False, **same)
+        named = labels.CHOICES.get(control.flag, {})
+        component = gr.Dropdown([(named.get(c, c), c) for c in control.choices], filterable=False, **same)
     else:
         most = min(control.without_beyond.high, shown.most or control.high)
         component = gr.Slider(control.low, most, step=control.step, **same)

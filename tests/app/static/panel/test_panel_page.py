@@ -164,7 +164,7 @@ def test_a_slider_changes_the_chart_and_the_next_drafts_and_sends_nothing_else_a
     assert sum(FAKE.model.passes) - passes <= 20 * STEPS  # of the drafts that follow, none of the charts
     panel.section("For experts")
     panel.page.locator("#pd-distinct").get_by_role("checkbox").uncheck()
-    panel.choose("Mixing of phrases", "geometric")
+    panel.choose("Mixing of phrases", "As in the paper")
     panel.slide(top_p=0.8, k=2, tau=0.8)
     panel.choose("Method", "Sampled")
     panel.region.get_by_role("tab", name="Temperatures").click()
