@@ -12,6 +12,7 @@ import { ConnectionLost, ServerError, TAB, postJson } from "../shared/transport.
 
 const SWEEP_AFTER = 150; // ms without a change until the sweep over temperatures is requested
 const ANNOUNCE_AFTER = 700; // ms without a change until the summary is announced to screen readers
+const FOLLOW_AFTER = 200; // ms without a key until the drawings follow the caret
 const STILL_AFTER = 2000; // ms without a change until the tokens that it added or dropped are no longer marked
 const EMPTY_AFTER = 300; // ms without drafts until the drawings follow the caret, or are removed
 const WIDE = { wide: 940, high: 500 }; // the wide view of the temperatures
@@ -146,9 +147,10 @@ export class NextToken {
       });
     } else if (event === "pd-along") {
       // The drafts are still valid, but the server has no logits for this position: request drafts to compute them.
-      this.page.refill();
+      this.timers.later("follow", FOLLOW_AFTER, () => this.page.refill());
     } else if (!this.view || this.seenBefore !== this.page.requests().running?.before) {
-      this.refresh(); // for changed settings at the same place `Panel.changed` has requested the view
+      // The drafts of a key come first. For changed settings at the same place `Panel.changed` has requested the view.
+      this.timers.later("follow", FOLLOW_AFTER, () => this.refresh());
     }
   }
 

@@ -63,7 +63,7 @@ class Panel(Editor):
                 const look = () => {
                     const e = polydraft.editor, { next, due } = polydraftPanel;
                     const rests = e.request === null && !e.timers.running.settings && e.rows.length > 0
-                        && !next.loading && !Object.keys(due).length;
+                        && !next.loading && !next.timers.running.follow && !Object.keys(due).length;
                     looks = rests ? looks + 1 : 0;
                     if (looks > 4 || performance.now() > deadline) done(rests); else setTimeout(look, 20);
                 };

@@ -183,9 +183,9 @@ def test_a_slider_changes_the_chart_and_the_next_drafts_and_sends_nothing_else_a
     expect(panel.page.locator("#pd-tau")).to_be_hidden()
     panel.section("For experts")
     panel.region.get_by_role("button", name="Reset all").click()
-    panel.rest()
+    usual = {name: control.default for name, control in DRAFTING.items()}
+    panel.wait(lambda: panel.last() == usual, "the defaults")
     panel.wait_for_chart("none")
-    assert panel.last() == {name: control.default for name, control in DRAFTING.items()}
 
     panel.box.focus()
     panel.box.press("End")
