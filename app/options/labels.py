@@ -75,6 +75,7 @@ _SHOWN = {
     "geom-scale": Shown("Distance", True),
     "warm-start": Shown("Warm start"),
     "metric": Shown("Metric"),
+    "potential": Shown("Potential", source="f · Top-W, section 4.1"),
     "top-m": Shown("Pool", most=2000),
     "alternations": Shown("Rounds"),
     "neighbours": Shown("Neighbours"),
