@@ -91,6 +91,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "eval top-w": (FEW, {"WARM": (0.5,), "TEMPERATURES": (1.0,)}),
     "eval top-w-beta": (f"{FEW} --temperatures 1", {}),
     "eval top-w-grid": (FEW, {"GRID": (0.0, 1.0, 2.5)}),
+    "eval top-w-objective": (f"{FEW} --pool 8", {}),
     "eval top-n-sigma": (FEW, {}),
 }  # fmt: skip
 
