@@ -247,7 +247,7 @@ _ENTRIES = (
                 0,
                 0,
                 0,
-                "attractive: tokens near the kept ones count more, as in the paper. repulsive: far ones. none: neither.",
+                "attractive: tokens near kept ones count more, as in its paper; repulsive: far ones; none: all alike.",
                 ("attractive", "none", "repulsive"),
             ),
             Control(

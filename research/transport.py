@@ -7,6 +7,7 @@ By successive shortest paths (Ahuja, Magnanti, Orlin: Network Flows, 9.7), for t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def transport(p: np.ndarray, q: np.ndarray, d: np.ndarray) -> Transport:
             path = [int(np.where(room > _NOTHING, length, np.inf).argmin())]
             while before[path[0]] >= 0:
                 path.insert(0, int(before[path[0]]))
-            hops = [(by[a, b], a, b) for a, b in zip(path, path[1:], strict=False)]
+            hops = [(by[a, b], a, b) for a, b in pairwise(path)]
             amount = min(left, room[path[-1]], *(moved[other, a] for other, a, _ in hops))
             moved[source, path[0]] += amount
             for other, a, b in hops:

@@ -166,9 +166,7 @@ class TopW(Rule):
         names = (self.lam, self.beta, self.warm_start, self.geom_scale, self.selection_temperature)
         columns = [column(v, x, torch.float64).expand(len(x), 1).flatten().tolist() for v in names]
         sign = _SIGNS[self.potential]
-        return [
-            _Weights(lam, beta, warm, sign * scale, t) for lam, beta, warm, scale, t in zip(*columns, strict=True)
-        ]
+        return [_Weights(lam, beta, warm, sign * scale, t) for lam, beta, warm, scale, t in zip(*columns, strict=True)]
 
     # ------------------------------------------------------------------ all rows at once
 

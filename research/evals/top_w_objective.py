@@ -145,7 +145,7 @@ class Objective:
         size = len(self.pool.p)
         S = min(sets, key=self.value)
         S = self._better(S, [frozenset(range(k)) for k in range(1, size + 1)]) or S
-        while better := self._better(S, [S ^ {i} for i in range(size) if S != {i}]):
+        while better := self._better(S, [S ^ {i} for i in range(size) if {i} != S]):
             S = better
         return self.value(S)
 

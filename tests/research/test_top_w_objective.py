@@ -37,7 +37,7 @@ def is_lipschitz(f: np.ndarray, d: np.ndarray) -> bool:
 
 
 def w1(p: np.ndarray, q: np.ndarray, d: np.ndarray) -> float:
-    """W1 with its proof: a plan that costs it, so it is not less, and a 1-Lipschitz f that gains it, so it is not more."""
+    """W1, proven: a plan costs it, so W1 is not more, and a 1-Lipschitz f gains it, so W1 is not less."""
     found = transport(p, q, d)
     assert (found.plan >= -1e-12).all()
     assert p - found.plan.sum(1) + found.plan.sum(0) == pytest.approx(q, abs=1e-12)
@@ -94,20 +94,18 @@ def test_lemma_4_1_a_constant_added_to_the_potential_changes_no_choice(seed, lam
 @given(seed=seeds)
 def test_lemma_4_2_the_two_distances_are_the_extreme_potentials(seed):
     """dist(·, S) and -dist(·, S) are 1-Lipschitz, and every 1-Lipschitz f that is 0 on S lies between them."""
-    chance, p, d = tokens(seed)
+    chance, _, d = tokens(seed)
     S = some_set(chance)
     dist = d[:, S].min(1)
     assert is_lipschitz(dist, d)
     assert is_lipschitz(-dist, d)
     i = int(chance.choice([i for i in range(N) if i not in S]))
-    beyond = chance.choice([-1, 1]) * dist[i] * (1 + chance.uniform(1e-6, 1))
-    others = chance.uniform(-1, 1, N) * dist
-    others[i] = beyond
-    assert not is_lipschitz(others, d), "f beyond the distance at one token, 0 on S"
-    weights = chance.normal(size=N)
-    weights[S] = 0  # a 1-Lipschitz f that is 0 on S: the largest below some bounds
-    bounds = weights * d.max()
-    f = np.maximum((np.maximum(bounds, -dist) + d).min(1), -dist)
+    beyond = chance.uniform(-1, 1, N) * dist
+    beyond[i] = chance.choice([-1, 1]) * dist[i] * (1 + chance.uniform(1e-6, 1))
+    assert not is_lipschitz(beyond, d), "0 on S, and at one token farther from 0 than from S"
+    bounds = chance.normal(size=N) * d.max()
+    bounds[S] = 0
+    f = (np.maximum(bounds, -dist) + d).min(1)  # the largest 1-Lipschitz function below bounds that are 0 on S
     assert is_lipschitz(f, d)
     assert f[S] == pytest.approx(0)
     assert (np.abs(f) <= dist + 1e-12).all()

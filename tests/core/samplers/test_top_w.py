@@ -12,8 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.samplers import Geometry, TopH, TopK, TopW
 from core.errors import InputError
+from core.samplers import Geometry, TopH, TopK, TopW
 from core.samplers.geometry import METRICS
 from core.samplers.top_w import FLOOR, _s_step, _Weights
 from tests.paths import DATA
@@ -283,7 +283,9 @@ def plainly_kept(rule: TopW, logits: torch.Tensor) -> tuple[list[int], int]:
     np.fill_diagonal(d, 0)
     sign = {"attractive": -1, "none": 0, "repulsive": 1}[rule.potential]
     S = [i for i in range(len(p)) if i == 0 or p[:i].sum() < rule.warm_start * p.sum()]
-    for n in range(rule.alternations):
+    rounds = 0
+    while rounds < rule.alternations:
+        rounds += 1
         f = sign * rule.geom_scale * d[:, S].min(1)
         if rule.beta <= rule.lam:
             after = [int(np.argmax(f + rule.beta * np.log(p)))]
@@ -295,7 +297,7 @@ def plainly_kept(rule: TopW, logits: torch.Tensor) -> tuple[list[int], int]:
         if after == S:
             break
         S = after
-    return sorted(ids[S].tolist()), n + 1
+    return sorted(ids[S].tolist()), rounds
 
 
 @settings(max_examples=150)
@@ -309,9 +311,7 @@ def plainly_kept(rule: TopW, logits: torch.Tensor) -> tuple[list[int], int]:
     warm=st.floats(0, 1),
     sharp=st.floats(0.5, 5),
 )
-def test_every_potential_keeps_what_the_plain_alternation_keeps(
-    seed, potential, metric, lam, beta, scale, warm, sharp
-):
+def test_every_potential_keeps_what_the_plain_alternation_keeps(seed, potential, metric, lam, beta, scale, warm, sharp):
     chance = torch.Generator().manual_seed(seed)
     table, logits = torch.randn(300, 12, generator=chance), torch.randn(300, generator=chance) * sharp
     if metric == "whitened":
@@ -335,7 +335,9 @@ def test_a_repulsive_single_token_may_be_another_than_the_most_probable():
     kept = {
         potential: torch.nonzero(
             TopW(table, lam=1.0, beta=0.5, warm_start=0.4, alternations=1, potential=potential)(None, logits)[0] > -INF
-        ).flatten().tolist()
+        )
+        .flatten()
+        .tolist()
         for potential in ("attractive", "none", "repulsive")
     }
     assert kept == {"attractive": [0], "none": [0], "repulsive": [1]}
