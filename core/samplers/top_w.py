@@ -128,9 +128,9 @@ class TopW(Rule):
             if not isinstance(value, Integral) or value < 1:
                 raise InputError(f"{name} {value!r:.80} given; at least 1 expected, a whole number.")
         self.top_m, self.alternations, self.neighbours = top_m, alternations, neighbours
-        if potential not in _SIGNS:
+        if potential not in tuple(_SIGNS):
             raise InputError(f"potential {potential!r:.80} given; one of {', '.join(_SIGNS)} expected.")
-        self.potential = potential
+        self.potential: Potential = potential
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         out = torch.full_like(x, DROPPED)

@@ -62,15 +62,14 @@ def measure(options: TopWObjectiveOptions, progress: Progress) -> Report:
             for case, (gap, size) in at_place(row, options.pool, autocomplete.geometries).items():
                 gaps.setdefault(case, []).append(gap)
                 sizes.setdefault(case, []).append(size)
-    for setting, potential in gaps:
-        of_set, none = gaps[setting, potential], gaps[setting, "none"]
-        row: ReportRow = {"setting": setting, "potential": potential, "places": len(of_set)}
-        row |= {"kept": median(sizes[setting, potential]), "gap": fmean(of_set), "gap_ci": half_interval(of_set)}
-        row["least_percent"] = 100 * fmean(gap < EQUAL for gap in of_set)
+    for (setting, potential), of_set in gaps.items():
+        columns: ReportRow = {"setting": setting, "potential": potential, "places": len(of_set)}
+        columns |= {"kept": median(sizes[setting, potential]), "gap": fmean(of_set), "gap_ci": half_interval(of_set)}
+        columns["least_percent"] = 100 * fmean(gap < EQUAL for gap in of_set)
         if potential != "none":
-            apart = [ours - theirs for ours, theirs in zip(of_set, none, strict=True)]
-            row |= {"to_none": fmean(apart), "to_none_ci": half_interval(apart)}
-        report.rows.append(row)
+            apart = [ours - theirs for ours, theirs in zip(of_set, gaps[setting, "none"], strict=True)]
+            columns |= {"to_none": fmean(apart), "to_none_ci": half_interval(apart)}
+        report.rows.append(columns)
     model.close()
     return report
 

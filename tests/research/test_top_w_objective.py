@@ -151,3 +151,17 @@ def test_gaps_are_at_least_zero_at_every_setting():
     assert set(found) == set(itertools.product(SETTINGS, POTENTIALS))
     assert all(gap >= 0 and 1 <= kept <= 12 for gap, kept in found.values())
     assert any(gap > 0 for gap, _ in found.values())
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_on_seven_tokens_the_attractive_potential_is_never_nearer_to_the_objective_than_none():
+    worse = 0
+    for seed in range(20):
+        chance = torch.Generator().manual_seed(seed)
+        geometries = {"l2": Geometry(torch.randn(N, 4, generator=chance), "l2")}
+        found = at_place(torch.randn(N, generator=chance) * 2, N, geometries)
+        for setting in SETTINGS:
+            apart = found[setting, "attractive"][0] - found[setting, "none"][0]
+            assert apart >= -1e-9
+            worse += apart > 1e-9
+    assert worse > 0
