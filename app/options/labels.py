@@ -75,6 +75,7 @@ _SHOWN = {
     "geom-scale": Labelled("Distance", True),
     "warm-start": Labelled("Warm start"),
     "metric": Labelled("Metric"),
+    "potential": Labelled("Potential", source="f · Top-W, section 4.1"),
     "top-m": Labelled("Pool", most=2000),
     "alternations": Labelled("Rounds"),
     "neighbours": Labelled("Neighbours"),
