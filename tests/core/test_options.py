@@ -43,7 +43,7 @@ OTHERS = [
 # Of the same name, and another thing: Top-W's class has its paper's values, a drafter its own three drafts, and to a
 # pass of the model τ = 1 means none.
 OTHER_THINGS = {
-    ("core/samplers/top_w.py", name) for name in ("lam", "top_m", "alternations", "neighbours", "metric")
+    ("core/samplers/top_w.py", name) for name in ("lam", "top_m", "alternations", "neighbours", "metric", "potential")
 } | {
     ("core/samplers/geometry.py", "metric"),
     ("core/speculative/drafters/superposed.py", "k"),
