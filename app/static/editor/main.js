@@ -113,7 +113,6 @@ function startPanels(root, editor, documents, redraw) {
     },
     openModels,
     openPairing: setUpPairing(root),
-    refill: () => drafts.requestDrafts({ keep: true }),
     look: (part) => drafts.look(part),
     startWith: (text) => drafts.startWith(text),
     isWriting: () => drafts.before() !== null,

@@ -146,12 +146,20 @@ export class NextToken {
         else if (!this.page.requests().running && this.seenBefore !== this.page.before()) this.page.look("");
       });
     } else if (event === "pd-along") {
-      // The drafts are still valid, but the server has no logits for this position: request drafts to compute them.
-      this.timers.later("follow", FOLLOW_AFTER, () => this.page.refill());
+      // The drafts are still valid, but the server has no logits for this position.
+      this.followAlong();
     } else if (!this.view || this.seenBefore !== this.page.requests().running?.before) {
       // The drafts of a key come first. For changed settings at the same place `Panel.changed` has requested the view.
       this.timers.later("follow", FOLLOW_AFTER, () => this.refresh());
     }
+  }
+
+  /** Let the server compute the next word at the caret, once the drafts that are under way are there. */
+  followAlong() {
+    this.timers.later("follow", FOLLOW_AFTER, () => {
+      if (this.page.requests().running) this.followAlong();
+      else this.page.look("");
+    });
   }
 
   /** Request and draw the visible drawing; if a request is under way, once more after it. */
@@ -200,12 +208,13 @@ export class NextToken {
   }
 
   /**
-   * The server has no logits for this tab: it was restarted, or has dropped them. Request drafts once to compute them.
+   * The server has no logits for this tab: it was restarted, or has dropped them. Let it compute them once, without drafts:
+   * the writer may not want any here.
    * @param {ServerError} error
    */
   missing(error) {
     this.drawNothing(`${error.message} ${error.fix}`.trim());
-    if (!this.retried) this.page.refill();
+    if (!this.retried && !this.page.requests().running) this.page.look(this.after);
     this.retried = true;
   }
 

@@ -64,6 +64,7 @@ def open_page(browser: Browser, context: BrowserContext, site: Server) -> Iterat
         page.emulate_media(reduced_motion="reduce")  # a transition is drawn sixty times a second
         resize(page, width, height)
         editor = Editor(page, FakeDrafts())
+        editor.panel_is_open = True
         editor.open(site.url)
         editor.put(TEXT)
         editor.wait(lambda: len(editor.drafts()) >= 3, "drafts")

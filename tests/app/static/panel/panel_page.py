@@ -22,6 +22,8 @@ FAKE = ShortDrafts()
 class Panel(Editor):
     """The page, with the panel as a reader meets it. What is used most is found by its id, as `box` is."""
 
+    panel_is_open = True
+
     def __init__(self, page: Page) -> None:
         super().__init__(page, FakeDrafts())
         page.emulate_media(reduced_motion="reduce")  # a transition is drawn sixty times a second
@@ -47,8 +49,8 @@ class Panel(Editor):
         return [path for path, _ in self.asked]
 
     def last(self) -> dict[str, Any]:
-        """The settings of the newest request for drafts."""
-        return [body for path, body in self.asked if path == "api/drafts"][-1]["settings"]
+        """The settings of the newest request for drafts, not for the next word alone."""
+        return [body for path, body in self.asked if path == "api/drafts" and "show" in body][-1]["settings"]
 
     def sampling(self) -> dict[str, Any]:
         """As `last`; a request says nothing about what is as usual."""
