@@ -341,7 +341,7 @@ export class Panel {
       "new-seed": { visible: setting.isDrawn },
       chances: { value: this.chances },
       models: { value: this.model ? `Model: ${this.model}…` : "Change the model…" },
-      compare: { value: this.compare?.on ? "End comparing" : "Compare" },
+      compare: { value: this.compare?.on ? "End" : "Compare" },
       panel: { open: this.open },
     };
     for (const flag of Object.keys(setting.controls)) fields[flag] = this.wantedOf(flag, shown);
