@@ -70,6 +70,8 @@ class SamplingSession(FakeSession):
 class SamplingCompletion(FakeCompletion):
     """The k most probable tokens that the rule keeps, each followed by a few words; earlier requests are cached."""
 
+    explained = None
+
     @property
     def next_logits(self) -> Tensor | None:
         return logits_after(self.before) if self.step else None

@@ -52,12 +52,23 @@ def modules(start: str = "editor/main.js") -> list[str]:
 PRELOADS = "\n".join(f'<link rel="modulepreload" href="{STATIC_URL}/{name}">' for name in modules())
 
 # While it loads, Gradio shows a sign that moves and counts seconds. When the sign is gone, scripts still compute its
-# motion at every frame for some seconds, and the count for ever, which takes a tenth of a processor core. So once the
-# editor is there, a frame takes a second, except for scripts that ask for it `soon`.
+# motion at every frame for some seconds, and the count for ever, which takes a tenth of a processor core; and each
+# component of the panel has its own. So once the editor is there, all of them share a frame a second, except for
+# scripts that ask for one `soon`.
 FRAMES = """<script>{
   const request = requestAnimationFrame.bind(window);
   let mounted = false;
-  window.requestAnimationFrame = (draw) => mounted ? setTimeout(request, 1000, draw) : request(draw);
+  let waiting = [];
+  function drawAll(now) {
+    const due = waiting;
+    waiting = [];
+    for (const draw of due) try { draw(now); } catch (error) { reportError(error); }
+  }
+  window.requestAnimationFrame = (draw) => {
+    if (!mounted) return request(draw);
+    if (!waiting.length) setTimeout(request, 1000, drawAll);
+    return waiting.push(draw);
+  };
   window.requestAnimationFrame.soon = request;
   addEventListener("pd-mounted", () => { mounted = true; });
 }</script>"""
