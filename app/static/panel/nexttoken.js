@@ -71,7 +71,10 @@ export class NextToken {
     for (const tab of this.tabs()) tab.addEventListener("click", () => this.show(tab.dataset.shown ?? ""));
     this.find(".sm-tabs").addEventListener("keydown", (event) => this.moveTab(event));
     this.find(".sm-after button").addEventListener("click", () => this.showAfter(""));
-    panel.root.addEventListener("pd-text", () => (this.after = ""));
+    panel.root.addEventListener("pd-text", () => {
+      this.after = "";
+      if (this.timers.running.follow) this.follow();
+    });
     panel.root.addEventListener("pd-word", (event) => this.showAfter(/** @type {CustomEvent<string>} */ (event).detail));
     for (const event of ["pd-drafts", "pd-along", "pd-cleared"]) {
       panel.root.addEventListener(event, () => this.positionChanged(event));
@@ -145,20 +148,19 @@ export class NextToken {
         if (!this.page.isWriting()) this.drawNothing();
         else if (!this.page.requests().running && this.seenBefore !== this.page.before()) this.page.look("");
       });
-    } else if (event === "pd-along") {
-      // The drafts are still valid, but the server has no logits for this position.
-      this.followAlong();
-    } else if (!this.view || this.seenBefore !== this.page.requests().running?.before) {
-      // The drafts of a key come first. For changed settings at the same place `Panel.changed` has requested the view.
-      this.timers.later("follow", FOLLOW_AFTER, () => this.refresh());
+    } else if (event === "pd-along" || !this.view || this.seenBefore !== this.page.requests().running?.before) {
+      this.follow(); // for changed settings at the same place `Panel.changed` has requested the view
     }
   }
 
-  /** Let the server compute the next word at the caret, once the drafts that are under way are there. */
-  followAlong() {
+  /** Draw the tokens at the caret once no key came for a moment and no drafts are under way: those of a key come first. */
+  follow() {
     this.timers.later("follow", FOLLOW_AFTER, () => {
-      if (this.page.requests().running) this.followAlong();
-      else this.page.look("");
+      const { running, answered } = this.page.requests();
+      if (running) return this.follow();
+      // Drafts that are still valid need no request, so the server has no logits for this position.
+      if (answered?.before === `${this.page.before()}${this.after}`) return this.refresh();
+      return this.page.look(this.after);
     });
   }
 
