@@ -26,14 +26,18 @@ import { CHOICES } from "./setting.js";
  */
 
 /**
- * What the panel needs of the page. `changed` requests drafts with the new settings; `look` computes the next word there, or after a part of a draft, without drafts; `startWith` starts a draft with a text; `isWriting`: whether drafts belong at
- * the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none; `requests`: the
- * running request and the newest one that was answered; `drawList` draws the rows; `explain` says whether answers are to say how drafts were made; `rows` are the drafts' texts; `insert` inserts a text at the caret; `documentFields`: what the document
- * decides in every request.
- * @typedef {{toast: (message: string, options?: {long?: boolean}) => void, focusText: () => void,
- *            changed: () => void, look: (part: string) => void, startWith: (text: string) => void, isWriting: () => boolean, before: () => string | null,
- *            whyNothing: () => string, requests: () => {running: Position | null, answered: Position | null}, drawList: () => void,
- *            explain: (on: boolean) => void, rows: () => string[], insert: (text: string) => void, documentFields: () => object, openModels: () => void, openPairing: () => void}} Page
+ * What the panel needs of the page. `changed` requests drafts with the new settings; `look` computes the next word at the
+ * caret, or after a part of a draft, without drafts; `startWith` starts a draft with a text; `isWriting`: whether drafts
+ * belong at the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none;
+ * `requests`: the running request and the newest one that was answered; `drawList` draws the rows; `explain` says whether
+ * answers are to say how drafts were made; `rows` are the drafts' texts; `insert` inserts a text at the caret;
+ * `documentFields`: what the document decides in every request.
+ * @typedef {{toast: (message: string, options?: {long?: boolean}) => void, focusText: () => void, changed: () => void,
+ *            look: (part: string) => void, startWith: (text: string) => void, isWriting: () => boolean,
+ *            before: () => string | null, whyNothing: () => string,
+ *            requests: () => {running: Position | null, answered: Position | null}, drawList: () => void,
+ *            explain: (on: boolean) => void, rows: () => string[], insert: (text: string) => void,
+ *            documentFields: () => object, openModels: () => void, openPairing: () => void}} Page
  * @typedef {{n: number, before: string}} Position
  */
 
