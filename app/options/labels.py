@@ -4,6 +4,7 @@ each option. An option or a rule without an entry here stands among those for ex
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from core.controls import CATALOG
@@ -165,6 +166,11 @@ def rule_label(rule: str) -> str:
 def named(name: str) -> str:
     """The label of something that has none of its own."""
     return name[:1].upper() + name[1:].replace("-", " ").replace("_", " ")
+
+
+def choices(names: Iterable[str], titles: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Pairs of label and name, for a list of the panel."""
+    return [(titles.get(name) or named(name), name) for name in names]
 
 
 def in_order(controls: list[Control]) -> list[Control]:

@@ -28,8 +28,6 @@ MORE = "more"  # the button that shows the other rules
 
 # How the page shows how likely drafts are. The server does not need this setting.
 CHANCES = [("Darker ink", "ink"), ("Numbers", "number"), ("Bars", "bar"), ("Off", "off")]
-
-
 COLOURS = [("Off", "off"), ("By how likely they are", "chance"), ("By how they were made", "made")]
 
 
@@ -62,6 +60,12 @@ class Fields:
         button.click(None, None, None, js=f"() => window.polydraftPanel?.press({json.dumps(name)})")
         self.all[name] = button
 
+    def opening(self, name: str, component: Any) -> None:
+        """A component that a person opens and closes."""
+        self.all[name] = component
+        for event, opened in ((component.expand, True), (component.collapse, False)):
+            event(None, None, None, js=f"() => window.polydraftPanel?.given({json.dumps(name)}, {json.dumps(opened)})")
+
     @contextmanager
     def section(self, name: str, label: str, open: bool = False, **more: Any) -> Iterator[None]:
         with gr.Accordion(label, open=open, elem_id=_id(name), **more) as self.all[name]:
@@ -85,9 +89,7 @@ def add_panel(editor: gr.HTML) -> str:
         _add_own_presets(fields)
         _add_experts(fields)
         _add_page(fields)
-    for event, opened in ((panel.expand, True), (panel.collapse, False)):
-        event(None, None, None, js=f"() => window.polydraftPanel?.given('panel', {json.dumps(opened)})")
-    fields.show("panel", panel)
+    fields.opening("panel", panel)
     components = [*fields.all.values()]
     editor.fields(None, None, components, js="() => window.polydraftPanel?.updates() ?? []")
     return json.dumps({**catalogue(), "fields": [*fields.all]}, ensure_ascii=False)
@@ -135,10 +137,10 @@ def _add_rule(fields: Fields) -> None:
 
 
 def _add_speculation(fields: Fields) -> None:
-    ways = [(labels.WAYS.get(name) or labels.named(name), name) for name in SPECULATIONS]
+    ways = labels.choices(SPECULATIONS, labels.WAYS)
     speculate = gr.Radio(ways, label="Speculation", info=" ", elem_id=_id("speculate"), elem_classes="pd-buttons")
     fields.add("speculate", speculate)
-    drafters = [(labels.DRAFTERS.get(name) or labels.named(name), name) for name in DRAFTERS]
+    drafters = labels.choices(DRAFTERS, labels.DRAFTERS)
     fields.add(
         "drafter",
         gr.Dropdown(drafters, label="Proposals by", info=" ", visible=False, filterable=False, elem_id=_id("drafter")),
@@ -153,7 +155,7 @@ def _add_drafts(fields: Fields) -> None:
         for control in labels.in_order([*DRAFTING.values()]):
             if labels.shown(control).main and control.name != "temperature":
                 _add_control(fields, control)
-        modes = [(labels.MODES.get(name) or labels.named(name), name) for name in MODES]
+        modes = labels.choices(MODES, labels.MODES)
         fields.add("mode", gr.Dropdown(modes, label="Method", info=" ", filterable=False, elem_id=_id("mode")))
         for control in {c.flag: c for controls in MODE_CONTROLS.values() for c in controls}.values():
             _add_control(fields, control, visible=False)
@@ -174,9 +176,7 @@ def _add_made(fields: Fields) -> None:
             COLOURS, label="Colour the tokens of drafts", info=" ", filterable=False, elem_id=_id("colour")
         )
         fields.add("colour", colours)
-    made = fields.all["made"]
-    for event, opened in ((made.expand, True), (made.collapse, False)):  # pyright: ignore[reportAttributeAccessIssue]
-        event(None, None, None, js=f"() => window.polydraftPanel?.given('made', {json.dumps(opened)})")
+    fields.opening("made", fields.all["made"])
 
 
 def _add_own_presets(fields: Fields) -> None:

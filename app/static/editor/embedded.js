@@ -46,10 +46,10 @@ export async function mount({ element, props, trigger, watch, early }) {
    * @param {Record<string, Value>} given by flag
    */
   const choose = (given) => {
-    const message = problem(setting, given);
+    const message = setting.wrong(given) || setting.beyond({ ...setting.values, ...given });
     notices.notice("options", message ? { message } : null);
     if (message) return;
-    for (const [flag, value] of setting.ordered(given)) setting.set(flag, value);
+    setting.setAll(given);
     editor.map.reset();
     editor.layout.reserveRoom();
     drafts.settingsChanged();
@@ -86,20 +86,6 @@ export async function mount({ element, props, trigger, watch, early }) {
     choose(props.options);
   });
   Object.assign(window, { polydraftEditor: { set: (/** @type {string} */ flag, /** @type {Value} */ value) => choose({ [flag]: value }) } });
-}
-
-/**
- * What is wrong with options: "" or a sentence.
- * @param {import("../panel/setting.js").Setting} setting
- * @param {Record<string, Value>} given by flag
- */
-function problem(setting, given) {
-  for (const [flag, value] of Object.entries(given)) {
-    if (!(flag in setting.values)) return `${flag} given, which is no option.`;
-    const wrong = setting.problem(flag, value);
-    if (wrong) return `${flag} ${value} given; ${wrong}.`;
-  }
-  return setting.beyond({ ...setting.values, ...given });
 }
 
 /** A row in the event "drafts". @param {import("./rows.js").Row} row */

@@ -96,7 +96,9 @@ export class Panel {
     root.addEventListener("pd-refused", (event) => this.refused(/** @type {CustomEvent} */ (event).detail));
     root.addEventListener("pd-reset", () => this.reset());
     root.addEventListener("pd-figures", (event) => {
-      this.figures = /** @type {CustomEvent<Figures | null>} */ (event).detail;
+      const { detail } = /** @type {CustomEvent<Figures | null>} */ (event);
+      if (detail === this.figures) return; // null with every line of an answer without speculation
+      this.figures = detail;
       this.render();
     });
     root.dataset.chances = this.chances;

@@ -9,7 +9,7 @@ const { catalogue, states, links, chains, kept } = JSON.parse(readFileSync(proce
 /** @param {Record<string, any>} values by flag */
 function settingOf(values) {
   const setting = new Setting(catalogue);
-  for (const [flag, value] of setting.ordered(values)) setting.set(flag, value);
+  setting.setAll(values);
   return setting;
 }
 
