@@ -14,10 +14,17 @@ from core.options import OPTIONS
 
 @dataclass(frozen=True)
 class KeptRow:
-    """A row that the page still shows: its number, and the part of its text that is not typed yet."""
+    """A row that the page still shows.
+
+    Attributes:
+        id: its number.
+        text: the part of its text that is not typed yet.
+        chosen: whether the writer chose its beginning: it stays however improbable it is, and grows to the full length.
+    """
 
     id: int
     text: str
+    chosen: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +67,8 @@ class Ask(Options):
             their letters (`core.text`).
         likeliest: the number of most probable tokens in each of `TextDraft.model_logprobs`, which one more pass of the
             model alone computes. None: no such pass.
+        explain: whether `TextDraft.made` shall say of each token how it was made, and `Completion.explained` what that
+            took.
         repeats: whether sampled drafts without text, and those with the text of another, are kept.
         stop_ids: replace those that `one_line` selects.
     """
@@ -82,6 +91,7 @@ class Ask(Options):
     corrects: bool = False
     merge_alike: bool = False
     likeliest: int | None = None
+    explain: bool = False
     repeats: bool = False
 
     @cached_property

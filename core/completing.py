@@ -24,7 +24,9 @@ from core.completion import Completion
 from core.drafting.candidates import log_total
 from core.drafting.drafts import Drafts
 from core.drafting.driver import Steps
+from core.drafting.record import Record
 from core.drafting.scored import finish
+from core.explaining import Explaining, explain_cost
 from core.healing import Healing, WordLogits
 from core.kept import KeptText
 from core.logprobs import LogprobsPass, ModelLogprobs
@@ -54,7 +56,8 @@ def complete(text: KeptText, ask: Ask, options: Ask, healing: Healing, checks_ta
     if ask.unasked and text.equipped.in_other_language(ask.before):
         yield [], Completion([], done=True, foreign=True)
         return
-    yield from _Completing(text, ask, options, healing, checks_tails).steps()
+    steps = _Completing(text, ask, options, healing, checks_tails).steps()
+    yield from steps if not ask.explain else explain_cost(steps, text.equipped)
 
 
 class _Completing:
@@ -69,6 +72,7 @@ class _Completing:
         self.after = TextAfter(line, self.presentation, text.equipped.row_costs) if line else None
         self.corrects = ask.corrects and ask.keeps_rows and not following(ask.after)
         self.model_logprobs: ModelLogprobs = {}
+        self.explaining: Explaining | None = None
         self.rows: tuple[Drafts | None, list[TextDraft]] = None, []  # the newest drafts, and their rows
         self.now = Completion(
             [],
@@ -102,8 +106,21 @@ class _Completing:
             kept = kept_rows(ask.kept, self.presentation, len(self.healing.word_ids), short) if ask.keeps_rows else ()
             verify = options.verify if ask.keeps_rows and not options.reset_every else 0
             same = self.presentation.say_the_same if options.merge_alike else None
+            record = Record(len(prefix)) if ask.explain else None
+            if record is not None:
+                self.explaining = Explaining(record, self.presentation, {row.slot: row.ids for row in kept})
             begin = start(
-                drafts_in, prefix, options, ask.mode, boundaries, kept, verify, self.checks_tails, text.known, same
+                drafts_in,
+                prefix,
+                options,
+                ask.mode,
+                boundaries,
+                kept,
+                verify,
+                self.checks_tails,
+                text.known,
+                same,
+                record,
             )
             if self.after is None and ask.likeliest is None:
                 yield from self._present(begin(logits))
@@ -228,6 +245,8 @@ class _Completing:
                 rows = [row for row in rows if row.id in self.presentation.kept]
         if self.model_logprobs:
             rows = [replace(row, model_logprobs=self.model_logprobs.get(row.ids, ())) for row in rows]
+        if drafts.done and self.explaining is not None:
+            rows, withdrawn = (self.explaining(each, drafts) for each in (rows, withdrawn))
         self.text.remember(self.ask.before, [*rows, *withdrawn], self.presentation.earlier)
         self.now = replace(
             self.now,

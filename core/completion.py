@@ -14,6 +14,24 @@ from core.present import TextDraft
 from core.time_saved import RowPath
 
 
+@dataclass(frozen=True)
+class Explained:
+    """What the drafts of a request took.
+
+    Attributes:
+        passes, rows: the number of forward passes, and of the rows in them.
+        ms: from before the first pass until after the last.
+        apart_ms: what the same drafts would take one after the other with a row each: the same reading of the text,
+            which gives every draft its first token, and then a pass of one row for each further token that is shown,
+            by the measured cost. None if it was not measured on this machine.
+    """
+
+    passes: int
+    rows: int
+    ms: float
+    apart_ms: float | None
+
+
 @dataclass(frozen=True, eq=False)
 class Completion:
     """The drafts for one state of a text, as they are after one pass.
@@ -39,6 +57,7 @@ class Completion:
         mixes_ngrams: whether n-grams are mixed in.
         logits: (V,) at each boundary where drafts may begin; () before they are known.
         boundaries: those of the half-typed word.
+        explained: what the complete drafts took, if the request asks for it.
     """
 
     drafts: list[TextDraft]
@@ -58,6 +77,7 @@ class Completion:
     mixes_ngrams: bool = False
     logits: Ids[Tensor] = ()
     boundaries: Boundaries | None = None
+    explained: Explained | None = None
 
     @property
     def next_logits(self) -> Tensor | None:

@@ -63,6 +63,8 @@ class CatalogEntry:
         return self.name == DEFAULT_RULE or self.title in ALONE
 
 
+_NO_DISTANCES = NoEffect("potential", "none")
+
 _ENTRIES = (
     CatalogEntry(
         "none",
@@ -215,6 +217,7 @@ _ENTRIES = (
                 4.0,
                 0.1,
                 "How much the distance between tokens counts.",
+                no_effect=(_NO_DISTANCES,),
             ),
             Control(
                 "warm_start",
@@ -224,6 +227,7 @@ _ENTRIES = (
                 1.0,
                 0.001,
                 "The probability of the first set that distances are measured to. Near 1: distances hardly matter.",
+                no_effect=(_NO_DISTANCES,),
             ),
             Control(
                 "metric",
@@ -234,6 +238,17 @@ _ENTRIES = (
                 0,
                 "How distances are measured. l2: as in the paper; whitened: its appendix A; cosine: its code.",
                 ("l2", "whitened", "cosine", "uniform"),
+                no_effect=(_NO_DISTANCES,),
+            ),
+            Control(
+                "potential",
+                "potential",
+                "attractive",
+                0,
+                0,
+                0,
+                "attractive: tokens near kept ones count more, as in its paper; repulsive: far ones; none: all alike.",
+                ("attractive", "none", "repulsive"),
             ),
             Control(
                 "top_m",
@@ -252,6 +267,7 @@ _ENTRIES = (
                 50,
                 1,
                 "The most rounds of choosing.",
+                no_effect=(_NO_DISTANCES,),
             ),
             Control(
                 "neighbours",
@@ -261,6 +277,7 @@ _ENTRIES = (
                 50,
                 1,
                 "How many kept tokens each distance is averaged over.",
+                no_effect=(_NO_DISTANCES,),
             ),
         ),
         "Keeps likely tokens that lie close together in the model's space of meanings.",

@@ -69,6 +69,9 @@ class AcrossPrompt(Interpolation):
     def proposals(self, contexts: Contexts, least: Sequence[float], known: Collection[int] = ()) -> list[list[int]]:
         return self._inner.proposals(self._plain(contexts), least, known)
 
+    def alone(self, contexts: Contexts, candidates: CandidateIds) -> tuple[np.ndarray, np.ndarray] | None:
+        return self._inner.alone(self._plain(contexts), candidates)
+
     def knows(self, ids: Sequence[int]) -> bool:
         return self._inner.knows(ids)
 

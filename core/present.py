@@ -12,6 +12,7 @@ import numpy as np
 
 from core.ask import Ask, KeptRow
 from core.drafting.drafts import Draft, Drafts, Kept
+from core.drafting.record import Made
 from core.drafting.rows import copy_with_p_branch
 from core.ends import last_end
 from core.forms import begins_paragraph, suits
@@ -64,6 +65,7 @@ class TextDraft:
             it.
         ids: the draft's tokens after the prefix, including those of a half-typed word.
         model_logprobs: ln q of each visible token by the model alone; () if they were not requested.
+        made: ranges of `text` likewise, with how each token of a complete draft was made; () if that was not requested.
         tail: how its tokens were computed: "own", each in a row of the draft alone; "superposed", the later ones in a
             row with other drafts; "checked", the same, and the model found them plausible or corrected them.
         gain: the increase of ln P of the text after the caret by the draft; None if it was not computed.
@@ -82,6 +84,7 @@ class TextDraft:
     model_logprobs: tuple[TokenLogprob, ...] = ()
     gain: float | None = None
     replace: int = 0
+    made: tuple[tuple[int, int, Made], ...] = ()
     tail: Tail = "own"
 
 
@@ -110,6 +113,11 @@ class Presentation:
     def kept(self) -> Mapping[int, str]:
         """The text of each kept row, by number."""
         return {row.id: row.text for row in self.ask.kept if self.ask.keeps_rows}
+
+    @cached_property
+    def chosen(self) -> frozenset[int]:
+        """The numbers of the kept rows whose beginnings the writer chose."""
+        return frozenset(row.id for row in self.ask.kept if row.chosen and self.ask.keeps_rows)
 
     @cached_property
     def shown(self) -> ShownText:
@@ -162,8 +170,8 @@ class Presentation:
 
 def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
     """Returns the rows of the page, in the order of their numbers. Unless sampled drafts may repeat each other, empty
-    rows and rows like another one are left out; of two that are alike the one stays that the page shows already. A
-    draft whose number is not that of a row is not shown."""
+    rows and rows like another one are left out; of two that are alike the one stays that the writer chose, or else the
+    one that the page shows already. A draft whose number is not that of a row is not shown."""
     ask = how.ask
     if ask.in_slots:
         rows = [_row(draft, how, drafts) for draft in drafts.drafts if draft.slot < how.most]
@@ -183,7 +191,8 @@ def present(drafts: Drafts, how: Presentation) -> list[TextDraft]:
     typed = how.typed.decode("utf-8", "ignore")
     rows = [row for row in rows if row.id in how.kept or says_something(row.text, ask.before)]
     different: dict[int, str] = {}  # what each row makes of the typed word, by number
-    for row in sorted(rows, key=lambda row: row.id not in how.kept) if ask.in_slots else rows:
+    first = sorted(rows, key=lambda row: (row.id not in how.chosen, row.id not in how.kept))
+    for row in first if ask.in_slots else rows:
         text = typed[: len(typed) - row.replace] + row.text
         if row.text and not any(_same(text, other, how) for other in different.values()):
             different[row.id] = text
@@ -219,7 +228,8 @@ def kept_rows(rows: Ids[KeptRow], how: Presentation, word: int, length: int) -> 
     for row in rows:
         ids = how.tokenizer.encode(typed + row.text)
         if row.id < how.most and how.text(ids) == row.text:
-            kept.append(Kept(row.id, ids, len(ids) - word < length, _earlier_totals(row, ids, how)))
+            grows = row.chosen or len(ids) - word < length
+            kept.append(Kept(row.id, ids, grows, _earlier_totals(row, ids, how), row.chosen))
     return kept
 
 

@@ -25,12 +25,13 @@ from torch import Tensor
 
 from core.drafting.beginnings import find_beginnings
 from core.drafting.boundaries import Boundaries
-from core.drafting.candidates import Candidates
 from core.drafting.drafts import Draft, Drafts, Kept, Options, best_of
 from core.drafting.driver import Drafting, draft_all
 from core.drafting.feeding import open_forks, prepare_own_row, prepare_row, rewind_before_mixtures
 from core.drafting.forks import Continuations
 from core.drafting.growth import Growth
+from core.drafting.record import Record
+from core.drafting.recorded import candidates_of
 from core.drafting.rows import make_first_drafts, make_forked_drafts, select_kept
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import LIBRARY
@@ -58,6 +59,7 @@ def superposed(
     options: Options,
     boundaries: Boundaries | None = None,
     kept: Ids[Kept] = (),
+    record: Record | None = None,
 ) -> Drafting:
     """Algorithm 1 for one prefix: yields the rows of the next pass and the drafts so far, and receives their logits.
 
@@ -67,9 +69,10 @@ def superposed(
         sequence: contains the prefix, and the tokens of the word whose logits are given; afterwards only the prefix.
         boundaries: where the drafts may begin; None is after the prefix.
         kept: rows of an earlier request that keep their slots.
+        record: of how each token is chosen, if the request asks for it.
     """
     o, prefix, floor = options, list(prefix_ids), len(prefix_ids)
-    boundaries, candidates = boundaries or Boundaries.of(o), Candidates(o, prefix)
+    boundaries, candidates = boundaries or Boundaries.of(o), candidates_of(o, prefix, record)
     model, pieces = sequence.model, sequence.model.tokenizer.pieces
     stop = o.stops(sequence.model)
     random = np.random.default_rng(o.seed)
@@ -112,14 +115,16 @@ def superposed(
                 drafts = make_forked_drafts(tree, o, drafts, kept)
 
             # 3. Growth: each draft by its best token (distinct), or the best k of d × m (eq. 2). With forks the best
-            # draft has a row of its own and is not in the mixture, so its logits do not depend on the other drafts.
-            best = next((d.slot for d in drafts if not (d.ended or d.rests)), None) if o.distinct and o.forks else None
+            # draft has a row of its own and is not in the mixture, so its logits do not depend on the other drafts; so
+            # has one that the writer chose, which would have hardly any weight.
+            best = next((d for d in drafts if not (d.ended or d.rests)), None) if o.distinct and o.forks else None
+            apart = {d.slot for d in drafts if d is best or d.chosen}
             fed = 0  # superposed positions in the cache
             while growing := [d for d in drafts if not d.ended and not d.rests and d.tokens < length]:
                 at = min(d.tokens for d in growing)
                 due = [d for d in growing if d.tokens == at]  # the others are longer, and wait
-                exact = [d for d in due if at < d.stem + o.exact_steps or d.slot == best]
-                mixed = [d for d in growing if d.slot != best]
+                exact = [d for d in due if at < d.stem + o.exact_steps or d.slot in apart]
+                mixed = [d for d in growing if d.slot not in apart]
                 for draft in drafts:
                     if draft not in exact:
                         draft.close()

@@ -1,5 +1,5 @@
 """An `Autocomplete` whose next-token distributions are computed from the text, for real rules: tests can compute the
-sampling panel's figures a second time, and no model is loaded."""
+panel's figures a second time, and no model is loaded."""
 
 from __future__ import annotations
 
@@ -70,6 +70,8 @@ class SamplingSession(FakeSession):
 class SamplingCompletion(FakeCompletion):
     """The k most probable tokens that the rule keeps, each followed by a few words; earlier requests are cached."""
 
+    explained = None
+
     @property
     def next_logits(self) -> Tensor | None:
         return logits_after(self.before) if self.step else None
@@ -110,3 +112,20 @@ def _ways(text: str, ways: list[str]) -> Iterator[Origin]:
     for i, word in enumerate(words[1:]):
         how = ways[i % len(ways)]
         yield (*word.span(), how, 0.625 if how == "tolerated" else None)
+
+
+STEPS = 4  # of every short draft
+
+
+class ShortDrafts(SamplingAutocomplete):
+    """Whatever length is asked for, drafts end after a few steps: the page draws each, which takes processor time."""
+
+    def open(self) -> SamplingSession:
+        session = super().open()
+        whole = session.complete
+
+        def complete(ask: Ask) -> SamplingCompletion:
+            return whole(replace(ask, length=min(ask.length, STEPS)))
+
+        session.complete = complete
+        return session

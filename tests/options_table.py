@@ -7,23 +7,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.options.settings import PAGE_CONTROLS
+from app.options.labels import OF_THE_PAGE, shown
 from core.controls import CATALOG
+from core.options import DRAFTING, Control
 from tests.paths import ROOT
 
 
 def rows_of_options() -> list[str]:
     """One row for each option of the page."""
     found = []
-    for control in PAGE_CONTROLS:
-        flag = "–" if control.only == "page" else f"`--{control.flag}`"
+    for control in DRAFTING.values():
+        flag = "–" if control.flag in OF_THE_PAGE else f"`--{control.flag}`"
         if control.kind == "bool":
             default, limits = "on" if control.default else "off", ""
         elif control.kind == "choice":
             default, limits = control.default, ", ".join(control.choices)
         else:
-            default, limits = str(control.default), f"{control.low:g}-{control.slider or control.high:g}"
-        found.append(f"| {control.label} | {flag} | {default} | {limits} | {control.explain} |")
+            most = min(control.without_beyond.high, shown(control).most or control.high)  # as the panel's sliders
+            default, limits = str(control.default), f"{control.low:g}-{most:g}"
+        found.append(f"| {shown(control).label} | {flag} | {default} | {limits} | {control.explain} |")
     return found
 
 
@@ -31,9 +33,14 @@ def rows_of_rules() -> list[str]:
     """One row for each sampling rule."""
     found = []
     for entry in CATALOG.values():
-        options = ", ".join(f"{option.label}: `--{option.flag}` {option.default}" for option in entry.controls)
+        options = ", ".join(f"{symbol(option)}: `--{option.flag}` {option.default}" for option in entry.controls)
         found.append(f"| {entry.title} | `{entry.name}` | {options} | {entry.description} |")
     return found
+
+
+def symbol(option: Control) -> str:
+    """The beginning of its label: its symbol, if it has one."""
+    return shown(option).label.split(" · ")[0]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ OPTION: list[Edit] = [
         "    refill: bool",
         """\
     further: int = _number(
-        0, (0, 10, 1), "Further", "More candidates.", modes=("superposed",), no_effect=(NoEffect("distinct", False),)
+        0, (0, 10, 1), "More candidates.", modes=("superposed",), no_effect=(NoEffect("distinct", False),)
     )
 """,
     ),
@@ -78,9 +78,8 @@ class Near(Rule):
     CatalogEntry(
         "near",
         "near",
-        (Control("within", "d", "within", 1.0, 0.0, 9.0, 0.1, "Higher: more tokens are kept."),),
+        (Control("within", "within", 1.0, 0.0, 9.0, 0.1, "Higher: more tokens are kept."),),
         "Keeps logits within d of the largest.",
-        "Words close to the best",
         made_by="near:Near",
     ),
 """,
@@ -133,9 +132,7 @@ def test_a_client_that_wants_it_gets_drafts_in_capitals():
 LOOK = """
 import json, runpy, sys
 from contextlib import redirect_stdout
-from unittest.mock import MagicMock
 
-sys.modules |= {"gradio": MagicMock(), "gradio.themes": MagicMock()}  # takes seconds, and the markup needs none of it
 import pytest
 from typer.testing import CliRunner
 
@@ -144,8 +141,7 @@ from app.cli.main import app
 from app.clients.options import ClientOptions
 from app.options.given import settings_of
 from app.service.requests import DraftRequest
-from app.web.page import editor_markup
-from app.web.routes.sampling import catalogue
+from app.web.page import build_page
 from core.errors import OptionError
 
 def refused(**given):
@@ -158,14 +154,21 @@ with redirect_stdout(sys.stderr):
     assert pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]) == 0
     runpy.run_module("tests.options_table", run_name="__main__")
 
+page, known = build_page()
+components = {part.elem_id: part for part in page.blocks.values()}
 request = DraftRequest(tab="a", n=0, before="", settings={"further": 4, "sampling": {"rule": "near"}})
 print(json.dumps({
     "help": CliRunner().invoke(app, ["complete", "--help"], env={"COLUMNS": "240"}).stdout,
-    "page": editor_markup(),
+    "sliders": {
+        flag: [part.label, part.info, part.minimum, part.maximum, part.value]
+        for flag in ("further", "within")
+        for part in [components[f"pd-{flag}"]]
+    },
+    "rules": components["pd-rules"].choices,
+    "known": json.loads(known),
     "request": [request.settings.further, request.settings.sampling.values],
     "program": ClientOptions(further=5, within=3.0).settings(3, 10, {}).model_dump(),
     "refused": [refused(further=11), refused(further=2, distinct=False)],
-    "panel": [rule["name"] for rule in catalogue()["rules"]],
 }))
 """
 
@@ -219,7 +222,9 @@ def test_an_addition_edits_three_files(edits: list[Edit]) -> None:
 def test_an_option_is_a_field_its_use_and_a_test(seen: dict[str, Any], copy: Path) -> None:
     assert "--further" in seen["help"]
     assert "More candidates." in seen["help"]
-    assert 'id="pd-further" name="further" title="More candidates."' in seen["page"]
+    assert seen["sliders"]["further"] == ["Further", "More candidates.", 0, 10, 0]
+    assert "further" in seen["known"]["fields"]
+    assert seen["known"]["controls"]["further"]["no_effect"][0]["other"] == "distinct"
     assert (seen["request"][0], seen["program"]["further"]) == (4, 5)
     assert seen["refused"] == [
         "--further 11 given; a whole number from 0 to 10 expected.",
@@ -230,9 +235,12 @@ def test_an_option_is_a_field_its_use_and_a_test(seen: dict[str, Any], copy: Pat
 
 def test_a_sampling_rule_is_a_class_an_entry_and_a_test(seen: dict[str, Any], copy: Path) -> None:
     assert "--within" in seen["help"]
-    assert "near" in seen["panel"]
+    assert ["Near: Keeps logits within d of the largest.", "near"] in seen["rules"]
+    assert seen["sliders"]["within"] == ["Within", "Higher: more tokens are kept.", 0, 9, 1]
+    assert "within" in seen["known"]["fields"]
+    assert "near" in [rule["name"] for rule in seen["known"]["rules"]]
     assert seen["request"][1] == {"within": 1.0}
     assert (seen["program"]["sampling"]["rule"], seen["program"]["sampling"]["values"]) == ("near", {"within": 3.0})
     assert new_lines(copy, "docs/samplers.md") == [
-        "| near | `near` | d: `--within` 1.0 | Keeps logits within d of the largest. |"
+        "| near | `near` | Within: `--within` 1.0 | Keeps logits within d of the largest. |"
     ]

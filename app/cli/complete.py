@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from app.cli import flags
+from app.cli.explained import print_explained
 from app.cli.shared import Backend, BaseStores, DraftModel, Json, Model, Precision
 from app.machine.output import say, say_json, visible
 from app.options.given import (
@@ -23,6 +24,7 @@ from app.options.given import (
     refuse_stores,
     settings_of,
 )
+from app.service.events import explained_of, made_of
 from app.service.threads import leave_cores_to
 from core.chains import joined
 from core.controls import (
@@ -120,6 +122,9 @@ def complete(
             metavar="FILE",
         ),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show how each token of the drafts was made, and what the passes took.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Print drafts that continue a text.
@@ -139,15 +144,17 @@ def complete(
     text = _without_surrogates(text)
     about = "" if background is None else _background(background)
     autocomplete = equipment.load(settings, needs_prose=bool(given.get("prose")))
-    completion, ms = _complete(autocomplete, settings, text, store, about)
+    completion, ms = _complete(autocomplete, settings, text, store, about, explain)
     drafts = [draft for draft in completion.drafts if draft.probability >= settings.min_confidence]
     figures = completion.figures if settings.speculates else None
     if as_json:
         made = {"model": autocomplete.model.name, "backend": autocomplete.model.backend, "ms": round(ms, 1)}
-        shown = [_as_json(draft, bool(figures)) for draft in drafts]
-        say_json({"text": text, "drafts": shown} | made | _statistics(completion, settings))
+        shown = [_as_json(draft, bool(figures), explain) for draft in drafts]
+        say_json({"text": text, "drafts": shown} | made | _statistics(completion, settings, explain))
         return
     _print_drafts(text, drafts)
+    if explain and drafts:
+        print_explained(drafts, completion)
     if figures:
         say(f"   {figures.accept_length:.2g} tokens a pass, {ms:.0f} ms")
         if figures.notice:
@@ -209,14 +216,19 @@ class _Equipment:
 
 
 def _complete(
-    autocomplete: Autocomplete, settings: DraftSettings, text: str, stores: list[str] | None, background: str
+    autocomplete: Autocomplete,
+    settings: DraftSettings,
+    text: str,
+    stores: list[str] | None,
+    background: str,
+    explain: bool,
 ) -> tuple[Completion, float]:
     """Makes the drafts. Returns them, and the ms that they took."""
     from app.options import sampling
 
     more = {"stores": stores or None, "tails": not settings.chooses_exact_steps, "background": background}
-    ask = sampling.asked(autocomplete, settings, before=text, **more)
-    if ask.tails:
+    ask = sampling.asked(autocomplete, settings, before=text, explain=explain, **more)
+    if ask.tails or explain:
         for _ in autocomplete.time_rows():
             pass
     began = time.perf_counter()
@@ -224,9 +236,11 @@ def _complete(
     return completion, (time.perf_counter() - began) * 1000
 
 
-def _statistics(completion: Completion, settings: DraftSettings) -> dict[str, object]:
-    """The exact steps and the figures of speculation for --json, as far as the settings have them."""
+def _statistics(completion: Completion, settings: DraftSettings, explain: bool) -> dict[str, object]:
+    """The exact steps, the figures of speculation and what the passes took for --json, as far as there are any."""
     fields: dict[str, object] = {}
+    if explain and completion.explained is not None:
+        fields["explained"] = explained_of(completion.explained)
     if settings.sampling.mode in DRAFTING["exact_steps"].modes:
         fields["exact_steps"] = completion.exact_steps
     if settings.speculates and (figures := completion.figures):
@@ -238,8 +252,8 @@ def _statistics(completion: Completion, settings: DraftSettings) -> dict[str, ob
     return fields
 
 
-def _as_json(draft: TextDraft, tokens: bool) -> dict[str, object]:
-    """A draft as --json prints it, token by token too if `tokens`."""
+def _as_json(draft: TextDraft, tokens: bool, explain: bool) -> dict[str, object]:
+    """A draft as --json prints it, token by token too if `tokens` or `explain`."""
     written: dict[str, object] = {
         "text": draft.text,
         "probability": draft.probability,
@@ -248,6 +262,8 @@ def _as_json(draft: TextDraft, tokens: bool) -> dict[str, object]:
         "personal": draft.personal,
         "tail": draft.tail,
     }
+    if explain:
+        written["made"] = made_of(draft)
     return written | ({"tokens": _tokens(draft)} if tokens else {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from app.options import labels
@@ -77,14 +78,15 @@ def fields_of(control: Control) -> dict[str, object]:
     }
 
 
-def _owners(described: dict[str, str], controls: object, titles: dict[str, str]) -> list[dict[str, object]]:
-    of: dict[str, tuple[Control, ...]] = controls  # pyright: ignore[reportAssignmentType]
+def _owners(
+    described: Mapping[str, str], controls: Mapping[str, tuple[Control, ...]], titles: Mapping[str, str]
+) -> list[dict[str, object]]:
     return [
         {
             "name": name,
-            "title": titles.get(name) or labels.named(name),
-            "description": description,
-            "flags": [control.flag for control in of.get(name, ())],
+            "title": title,
+            "description": described[name],
+            "flags": [control.flag for control in controls.get(name, ())],
         }
-        for name, description in described.items()
+        for title, name in labels.choices(described, titles)
     ]

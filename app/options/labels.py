@@ -4,6 +4,7 @@ each option. An option or a rule without an entry here stands among those for ex
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from core.controls import CATALOG
@@ -11,7 +12,7 @@ from core.options import Control
 
 
 @dataclass(frozen=True)
-class Shown:
+class Labelled:
     """How the panel shows an option.
 
     Attributes:
@@ -32,59 +33,67 @@ _SPD = "Superposed Decoding"
 # The options of drafting are in the order of the panel: those for experts in the order in which a draft is made, from
 # the model's logits and what is mixed in, over places where drafts branch, to how they grow, end and are made anew.
 _SHOWN = {
-    "temperature": Shown("Temperature", True, 4.0, "T · divides the logits before the rule"),
-    "select-at": Shown("Select at temperature", True, source="T_sel · Top-W, Algorithm 1"),
-    "k": Shown("Drafts", True),
-    "length": Shown("How far ahead", True),
-    "end-below": Shown("How sure", True),
-    "seed": Shown("Seed", True),
-    "tau": Shown("Softmax τ", source=f"τ · {_SPD}, appendix B"),
-    "ngrams": Shown("Common phrases", source=f"p_ngram · {_SPD}, eq. 5"),
-    "mixing": Shown(
+    "temperature": Labelled("Temperature", True, 4.0, "T · divides the logits before the rule"),
+    "select-at": Labelled("Select at temperature", source="T_sel · Top-W, Algorithm 1"),
+    "k": Labelled("Drafts", True),
+    "length": Labelled("How far ahead", True),
+    "end-below": Labelled("How sure", True),
+    "seed": Labelled("Seed", True),
+    "tau": Labelled("Softmax τ", source=f"τ · {_SPD}, appendix B"),
+    "ngrams": Labelled("Common phrases", source=f"p_ngram · {_SPD}, eq. 5"),
+    "mixing": Labelled(
         "Mixing of phrases", source=f"p_f · {_SPD}, eqs. 6 and 7; linear: Polydraft’s, research/docs/ngram-stores.md"
     ),
-    "alpha": Shown("Weight of common phrases", source=f"α · {_SPD}, eq. 6"),
-    "personal-weight": Shown("Weight of your phrases", source="α of your stores · Polydraft’s, personal-stores.md"),
-    "prose": Shown("Prose"),
-    "distinct": Shown("Distinct beginnings", source=f"Off: {_SPD}, eq. 2. On: Polydraft’s, superposed-decoding.md"),
-    "forks": Shown("Forks", source="Polydraft’s, superposed-decoding.md"),
-    "exact-steps": Shown("Exact steps", source=f"r · Polydraft’s, superposed-decoding.md. 0: {_SPD}, eqs. 3 and 4"),
-    "verify": Shown("Checked tokens", source="Polydraft’s, superposed-decoding.md"),
-    "reset-every": Shown("Resets", source=f"s · {_SPD}, section 5.3"),
-    "min-branch": Shown("Least likely draft", source="Polydraft’s, superposed-decoding.md"),
-    "min-confidence": Shown("Minimum confidence"),
-    "refill": Shown("Fresh at every key", source="When rows are made anew"),
+    "alpha": Labelled("Weight of common phrases", source=f"α · {_SPD}, eq. 6"),
+    "personal-weight": Labelled("Weight of your phrases", source="α of your stores · Polydraft’s, personal-stores.md"),
+    "prose": Labelled("Prose"),
+    "distinct": Labelled("Distinct beginnings", source=f"Off: {_SPD}, eq. 2. On: Polydraft’s, superposed-decoding.md"),
+    "forks": Labelled("Forks", source="Polydraft’s, superposed-decoding.md"),
+    "exact-steps": Labelled("Exact steps", source=f"r · Polydraft’s, superposed-decoding.md. 0: {_SPD}, eqs. 3 and 4"),
+    "verify": Labelled("Checked tokens", source="Polydraft’s, superposed-decoding.md"),
+    "reset-every": Labelled("Resets", source=f"s · {_SPD}, section 5.3"),
+    "min-branch": Labelled("Least likely draft", source="Polydraft’s, superposed-decoding.md"),
+    "min-confidence": Labelled("Minimum confidence"),
+    "refill": Labelled("Fresh at every key", source="When rows are made anew"),
     # of rules
-    "top-k": Shown("k · how many", True, 200),
-    "top-p": Shown("p · share of probability", True),
-    "min-p": Shown("p · share of the likeliest", True),
-    "n-sigma": Shown("n · standard deviations", True),
-    "top-h": Shown("α · share of entropy", True),
-    "mass": Shown("Share of probability", True),
-    "epsilon": Shown("ε · threshold", True, 0.01),
-    "dry-multiplier": Shown("Strength", True),
-    "dry-base": Shown("Base", True),
-    "dry-allowed": Shown("Allowed", True),
-    "xtc-threshold": Shown("Threshold", True),
-    "xtc-probability": Shown("Probability", True),
-    "surprise": Shown("τ · surprise", True),
-    "rate": Shown("η · rate", True),
-    "beta": Shown("β · reward of probability", True),
-    "beta-by": Shown("β by"),
-    "lam": Shown("λ · price of entropy", True),
-    "geom-scale": Shown("Distance", True),
-    "warm-start": Shown("Warm start"),
-    "metric": Shown("Metric"),
-    "top-m": Shown("Pool", most=2000),
-    "alternations": Shown("Rounds"),
-    "neighbours": Shown("Neighbours"),
+    "top-k": Labelled("k · how many", True, 200),
+    "top-p": Labelled("p · share of probability", True),
+    "min-p": Labelled("p · share of the likeliest", True),
+    "n-sigma": Labelled("n · standard deviations", True),
+    "top-h": Labelled("α · share of entropy", True),
+    "mass": Labelled("Share of probability", True),
+    "epsilon": Labelled("ε · threshold", True, 0.01),
+    "dry-multiplier": Labelled("Strength", True),
+    "dry-base": Labelled("Base", True),
+    "dry-allowed": Labelled("Allowed", True),
+    "xtc-threshold": Labelled("Threshold", True),
+    "xtc-probability": Labelled("Probability", True),
+    "surprise": Labelled("τ · surprise", True),
+    "rate": Labelled("η · rate", True),
+    "beta": Labelled("β · reward of probability", True),
+    "beta-by": Labelled("β by"),
+    "lam": Labelled("λ · price of entropy", True),
+    "geom-scale": Labelled("Distance", True),
+    "warm-start": Labelled("Warm start"),
+    "metric": Labelled("Metric"),
+    "potential": Labelled("Potential", source="f · Top-W, section 4.1"),
+    "top-m": Labelled("Pool", most=2000),
+    "alternations": Labelled("Rounds"),
+    "neighbours": Labelled("Neighbours"),
     # of methods and of speculation
-    "samples": Shown("n · beginnings", True),
-    "sampled-tokens": Shown("m · tokens of a beginning", True),
-    "tree-size": Shown("Tree size", True),
-    "theta": Shown("θ · tolerance", True),
-    "prune-lambda": Shown("λ · caution", True),
-    "prune-epsilon": Shown("ε · dropped share", True),
+    "samples": Labelled("n · beginnings", True),
+    "sampled-tokens": Labelled("m · tokens of a beginning", True),
+    "tree-size": Labelled("Tree size", True),
+    "theta": Labelled("θ · tolerance", True),
+    "prune-lambda": Labelled("λ · caution", True),
+    "prune-epsilon": Labelled("ε · dropped share", True),
+}
+
+# The choices of an option whose values are not plain.
+CHOICES = {
+    "select-at": {"temperature": "The same: the temperature comes first", "1": "1: the rule comes first"},
+    "mixing": {"linear": "Phrases only add probability", "geometric": "As in the paper"},
+    "beta-by": {"value": "β as set", "temperature": "The temperature"},
 }
 
 # Options of the page that a command does not have: it makes drafts once.
@@ -138,14 +147,14 @@ STYLES = {
 }
 
 
-def shown(control: Control) -> Shown:
-    return _SHOWN.get(control.flag) or Shown(named(control.flag))
+def shown(control: Control) -> Labelled:
+    return _SHOWN.get(control.flag) or Labelled(named(control.flag))
 
 
 def info(control: Control) -> str:
     """What a change of an option does; of one for experts also its symbol and source."""
     more = shown(control)
-    return f"{control.explain}<br><cite>{more.source}</cite>" if more.source and not more.main else control.explain
+    return f"{control.explain}\n{more.source}" if more.source and not more.main else control.explain
 
 
 def rule_label(rule: str) -> str:
@@ -157,6 +166,11 @@ def rule_label(rule: str) -> str:
 def named(name: str) -> str:
     """The label of something that has none of its own."""
     return name[:1].upper() + name[1:].replace("-", " ").replace("_", " ")
+
+
+def choices(names: Iterable[str], titles: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Pairs of label and name, for a list of the panel."""
+    return [(titles.get(name) or named(name), name) for name in names]
 
 
 def in_order(controls: list[Control]) -> list[Control]:

@@ -23,7 +23,7 @@ def asked(autocomplete: Autocomplete, request: DraftRequest, kept: Sequence[Kept
 
     own = {name: getattr(request, name) for name in _shared()}
     own |= {
-        "kept": [KeptRow(row.id, row.text) for row in kept],
+        "kept": [KeptRow(row.id, row.text, row.chosen) for row in kept],
         "tails": request.holds_tails,
         "repeats": request.detailed,
     }

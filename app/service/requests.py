@@ -16,10 +16,12 @@ MOST_DRAFTS = int(DRAFTING["k"].high)
 
 
 class KeptDraft(Strict):
-    """A row that the page still shows and that agrees with the text: its number, and its rest after the caret."""
+    """A row that the page still shows and that agrees with the text: its number, its rest after the caret, and whether
+    the writer chose its beginning (`core.ask.KeptRow`)."""
 
     id: int = Field(ge=0, lt=MOST_DRAFTS)
     text: Line
+    chosen: bool = False
 
 
 class DraftRequest(Strict):
@@ -38,6 +40,7 @@ class DraftRequest(Strict):
             that is no longer among the chosen ones has no effect.
         by_text: the tab has no session; start from the cached text with the longest common prefix.
         detailed: send every step, and the tokens of each draft; for programs.
+        explain: the complete drafts come with how each token was made; for whoever looks at that.
         show: the writer's speed; the complete drafts come with the rows that save this writer time.
     """
 
@@ -60,6 +63,7 @@ class DraftRequest(Strict):
     base_stores: Files = Field(default_factory=list)
     by_text: bool = False
     detailed: bool = False
+    explain: bool = False
     show: Showing | None = None
     likeliest: int | None = Field(default=None, ge=0, le=MOST_LIKELIEST)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -49,3 +50,15 @@ def import_gradio() -> None:
         importlib.import_module("gradio")
     finally:
         sys.meta_path.remove(finder)
+
+
+@contextmanager
+def without_stubs() -> Iterator[None]:
+    """Defines a component without a stub file of its own, where another program has imported Gradio."""
+    writer = importlib.import_module(_WRITER)
+    written = getattr(writer, _FUNCTION, None)
+    setattr(writer, _FUNCTION, lambda *_: None)
+    try:
+        yield
+    finally:
+        setattr(writer, _FUNCTION, written)

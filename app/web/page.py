@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 import re
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gradio as gr
@@ -17,6 +16,7 @@ from fastapi import FastAPI
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Mount
 
+from app.web.markup import STATIC, markup
 from app.web.panel import add_panel
 from app.web.security import csp
 from app.web.theme import PAPER, PAPER_DARK, theme
@@ -25,8 +25,7 @@ from app.wire.refusals import no_route, of_programs
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-STATIC = Path(__file__).parents[1] / "static"
-# The path of those files on the server. Not /static: Gradio keeps its own files there.
+# The path of the files of STATIC on the server. Not /static: Gradio keeps its own files there.
 STATIC_URL = "/page"
 
 # A click on one of these demonstrates the page, in three kinds of writing. Each ends with a space, so that typing goes
@@ -53,12 +52,23 @@ def modules(start: str = "editor/main.js") -> list[str]:
 PRELOADS = "\n".join(f'<link rel="modulepreload" href="{STATIC_URL}/{name}">' for name in modules())
 
 # While it loads, Gradio shows a sign that moves and counts seconds. When the sign is gone, scripts still compute its
-# motion at every frame for some seconds, and the count for ever, which takes a tenth of a processor core. So once the
-# editor is there, a frame takes a second, except for scripts that ask for it `soon`.
+# motion at every frame for some seconds, and the count for ever, which takes a tenth of a processor core; and each
+# component of the panel has its own. So once the editor is there, all of them share a frame a second, except for
+# scripts that ask for one `soon`.
 FRAMES = """<script>{
   const request = requestAnimationFrame.bind(window);
   let mounted = false;
-  window.requestAnimationFrame = (draw) => mounted ? setTimeout(request, 1000, draw) : request(draw);
+  let waiting = [];
+  function drawAll(now) {
+    const due = waiting;
+    waiting = [];
+    for (const draw of due) try { draw(now); } catch (error) { reportError(error); }
+  }
+  window.requestAnimationFrame = (draw) => {
+    if (!mounted) return request(draw);
+    if (!waiting.length) setTimeout(request, 1000, drawAll);
+    return waiting.push(draw);
+  };
   window.requestAnimationFrame.soon = request;
   addEventListener("pd-mounted", () => { mounted = true; });
 }</script>"""
@@ -81,6 +91,7 @@ HEAD = f"""
 {AT_ROOT}
 {FRAMES}
 <link rel="stylesheet" href="{STATIC_URL}/editor/editor.css">
+<link rel="stylesheet" href="{STATIC_URL}/editor/page.css">
 <link rel="stylesheet" href="{STATIC_URL}/panel/panel.css">
 <link rel="stylesheet" href="{STATIC_URL}/documents/documents.css">
 {PRELOADS}
@@ -202,9 +213,4 @@ def build_page() -> tuple[gr.Blocks, str]:
 def editor_markup() -> str:
     """`editor.html` with the examples filled in."""
     examples = "".join(f'<button type="button">{escape(text)}</button>' for text in EXAMPLES)
-    markup = (STATIC / "editor/editor.html").read_text(encoding="utf-8").replace("<!-- examples -->", examples)
-    # Gradio reads the template as Handlebars inside a JavaScript template string.
-    for special in ("{{", "${", "`", "\\"):
-        if special in markup:
-            raise ValueError(f"editor.html must not contain {special!r}: Gradio's template engine would read it.")
-    return markup
+    return markup("editor/editor.html").replace("<!-- examples -->", examples)

@@ -24,13 +24,10 @@ from app.options.catalogue import catalogue
 from core.controls import CATALOG, DRAFTERS, MODE_CONTROLS, MODES, PRESETS, SPECULATIONS
 from core.options import DRAFTING, SEED, Control
 
-OF_THE_RULE = ("temperature", "select_at")  # options of drafting that stand below the rule's sliders
 MORE = "more"  # the button that shows the other rules
 
 # How the page shows how likely drafts are. The server does not need this setting.
 CHANCES = [("Darker ink", "ink"), ("Numbers", "number"), ("Bars", "bar"), ("Off", "off")]
-
-
 COLOURS = [("Off", "off"), ("By how likely they are", "chance"), ("By how they were made", "made")]
 
 
@@ -43,7 +40,16 @@ class Fields:
     def add(self, name: str, component: Any) -> None:
         """A component that a person changes."""
         self.all[name] = component
-        component.input(None, component, None, js=f"(value) => window.polydraftPanel?.given({json.dumps(name)}, value)")
+        # To Gradio, pasting a text is a change and no input, and a slider's reset is a release alone.
+        self._tell("given", name, component, component.change if isinstance(component, gr.Textbox) else component.input)
+        if isinstance(component, gr.Slider):
+            self._tell("settled", name, component, component.release)
+        elif isinstance(component, gr.Number):
+            self._tell("settled", name, component, component.blur)
+
+    def _tell(self, method: str, name: str, component: Any, event: Any) -> None:
+        """At an event, calls a method of the script's panel with the component's name and value."""
+        event(None, component, None, js=f"(value) => window.polydraftPanel?.{method}({json.dumps(name)}, value)")
 
     def show(self, name: str, component: Block) -> None:
         """A component that scripts alone change."""
@@ -53,6 +59,12 @@ class Fields:
         button = gr.Button(label, size="sm", elem_id=_id(name), **more)
         button.click(None, None, None, js=f"() => window.polydraftPanel?.press({json.dumps(name)})")
         self.all[name] = button
+
+    def opening(self, name: str, component: Any) -> None:
+        """A component that a person opens and closes."""
+        self.all[name] = component
+        for event, opened in ((component.expand, True), (component.collapse, False)):
+            event(None, None, None, js=f"() => window.polydraftPanel?.given({json.dumps(name)}, {json.dumps(opened)})")
 
     @contextmanager
     def section(self, name: str, label: str, open: bool = False, **more: Any) -> Iterator[None]:
@@ -77,9 +89,7 @@ def add_panel(editor: gr.HTML) -> str:
         _add_own_presets(fields)
         _add_experts(fields)
         _add_page(fields)
-    for event, opened in ((panel.expand, True), (panel.collapse, False)):
-        event(None, None, None, js=f"() => window.polydraftPanel?.given('panel', {json.dumps(opened)})")
-    fields.show("panel", panel)
+    fields.opening("panel", panel)
     components = [*fields.all.values()]
     editor.fields(None, None, components, js="() => window.polydraftPanel?.updates() ?? []")
     return json.dumps({**catalogue(), "fields": [*fields.all]}, ensure_ascii=False)
@@ -89,7 +99,7 @@ def _add_presets(fields: Fields) -> None:
     styles = [(name, name) for name in labels.STYLES]
     fields.add("style", gr.Radio(styles, label="Style", elem_id=_id("style"), elem_classes="pd-buttons"))
     names = [preset.name for preset in PRESETS]
-    with gr.Row(equal_height=True):
+    with gr.Row():
         preset = gr.Dropdown(
             names, value=None, label="Preset", elem_id=_id("preset"), filterable=False, scale=3, min_width=120
         )
@@ -123,15 +133,14 @@ def _add_rule(fields: Fields) -> None:
     with fields.section("rule-more", "More controls of the rule", visible=False):
         for control in expert:
             _add_control(fields, control, visible=False)
-    for name in OF_THE_RULE:
-        _add_control(fields, DRAFTING[name])
+    _add_control(fields, DRAFTING["temperature"])
 
 
 def _add_speculation(fields: Fields) -> None:
-    ways = [(labels.WAYS.get(name) or labels.named(name), name) for name in SPECULATIONS]
+    ways = labels.choices(SPECULATIONS, labels.WAYS)
     speculate = gr.Radio(ways, label="Speculation", info=" ", elem_id=_id("speculate"), elem_classes="pd-buttons")
     fields.add("speculate", speculate)
-    drafters = [(labels.DRAFTERS.get(name) or labels.named(name), name) for name in DRAFTERS]
+    drafters = labels.choices(DRAFTERS, labels.DRAFTERS)
     fields.add(
         "drafter",
         gr.Dropdown(drafters, label="Proposals by", info=" ", visible=False, filterable=False, elem_id=_id("drafter")),
@@ -144,9 +153,9 @@ def _add_speculation(fields: Fields) -> None:
 def _add_drafts(fields: Fields) -> None:
     with fields.section("drafts", "Drafts", open=True):
         for control in labels.in_order([*DRAFTING.values()]):
-            if labels.shown(control).main and control.name not in OF_THE_RULE:
+            if labels.shown(control).main and control.name != "temperature":
                 _add_control(fields, control)
-        modes = [(labels.MODES.get(name) or labels.named(name), name) for name in MODES]
+        modes = labels.choices(MODES, labels.MODES)
         fields.add("mode", gr.Dropdown(modes, label="Method", info=" ", filterable=False, elem_id=_id("mode")))
         for control in {c.flag: c for controls in MODE_CONTROLS.values() for c in controls}.values():
             _add_control(fields, control, visible=False)
@@ -162,14 +171,12 @@ def _add_drafts(fields: Fields) -> None:
 
 def _add_made(fields: Fields) -> None:
     with fields.section("made", "How these drafts were made"):
-        _add_part("made")
+        _add_part("cells")
         colours = gr.Dropdown(
             COLOURS, label="Colour the tokens of drafts", info=" ", filterable=False, elem_id=_id("colour")
         )
         fields.add("colour", colours)
-    made = fields.all["made"]
-    for event, opened in ((made.expand, True), (made.collapse, False)):  # pyright: ignore[reportAttributeAccessIssue]
-        event(None, None, None, js=f"() => window.polydraftPanel?.given('made', {json.dumps(opened)})")
+    fields.opening("made", fields.all["made"])
 
 
 def _add_own_presets(fields: Fields) -> None:
@@ -183,7 +190,7 @@ def _add_own_presets(fields: Fields) -> None:
             fields.button("export", "Export")
             fields.button("import", "Import…")
             fields.button("link", "Copy link")
-        fields.show("unreadable", gr.Radio([], label="Cannot be read", visible=False, elem_id=_id("unreadable")))
+        fields.add("unreadable", gr.Radio([], label="Cannot be read", visible=False, elem_id=_id("unreadable")))
         fields.button("remove-unreadable", "Remove it", visible=False)
 
 
@@ -232,7 +239,8 @@ def _add_control(fields: Fields, control: Control, visible: bool = True) -> None
     if control.kind == "bool":
         component: Any = gr.Checkbox(**same)
     elif control.kind == "choice":
-        component = gr.Dropdown(list(control.choices), filterable=False, **same)
+        named = labels.CHOICES.get(control.flag, {})
+        component = gr.Dropdown([(named.get(c, c), c) for c in control.choices], filterable=False, **same)
     else:
         most = min(control.without_beyond.high, shown.most or control.high)
         component = gr.Slider(control.low, most, step=control.step, **same)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -60,27 +61,8 @@ def create_app(
     app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
     format_errors(app)
 
-    # A route of Starlette: every key of every tab sends a request, and FastAPI's handling of a route would be a large
-    # part of its cost.
-    @taking(DraftRequest)
-    async def drafts(_: Request, body: DraftRequest) -> Response:
-        return Streamed(service.stream(body), as_line, "application/x-ndjson")
-
-    app.add_route("/api/drafts", drafts, ["POST"])
-
     held = HeldTexts()
-
-    @app.post("/api/leave")
-    @taking(LeaveRequest)
-    async def leave(_: Request, body: LeaveRequest) -> dict[str, bool]:
-        service.leave(body.tab)
-        held.leave(body.tab)
-        return {"ok": True}
-
-    @app.get("/api/status")
-    async def status() -> dict[str, object]:
-        return service.status()
-
+    add_draft_routes(app, service, held.leave)
     stores_routes.add_routes(app, service.stores, learner or learner_for(service), lambda: service.stopping, held)
     base_routes.add_routes(app, service.base_stores)
     model_routes.add_routes(app, service, Downloads())
@@ -94,10 +76,37 @@ def create_app(
     async def manifest() -> Response:
         return FileResponse(STATIC / "manifest.webmanifest", media_type="application/manifest+json")
 
-    app.mount(STATIC_URL, _PageFiles(directory=STATIC))
+    app.mount(STATIC_URL, PageFiles(directory=STATIC))
     mounted = mount(app)
     mounted.add_middleware(Guard, access=access, allowed=allowed)
     return mounted
+
+
+def add_draft_routes(app: FastAPI, service: DraftService, left: Callable[[str], None] = lambda _: None) -> None:
+    """What the editor requests.
+
+    Args:
+        left: called with the tab when one is closed.
+    """
+
+    # A route of Starlette: every key of every tab sends a request, and FastAPI's handling of a route would be a large
+    # part of its cost.
+    @taking(DraftRequest)
+    async def drafts(_: Request, body: DraftRequest) -> Response:
+        return Streamed(service.stream(body), as_line, "application/x-ndjson")
+
+    app.add_route("/api/drafts", drafts, ["POST"])
+
+    @app.post("/api/leave")
+    @taking(LeaveRequest)
+    async def leave(_: Request, body: LeaveRequest) -> dict[str, bool]:
+        service.leave(body.tab)
+        left(body.tab)
+        return {"ok": True}
+
+    @app.get("/api/status")
+    async def status() -> dict[str, object]:
+        return service.status()
 
 
 def add_program_routes(app: FastAPI, service: DraftService) -> None:
@@ -134,7 +143,7 @@ def prepare_gradio() -> None:
     import_gradio()
 
 
-class _PageFiles(StaticFiles):
+class PageFiles(StaticFiles):
     """Static files that the browser revalidates every time, as after an update the page must not run old scripts."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:

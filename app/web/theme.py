@@ -1,6 +1,6 @@
 """Gradio's theme in the colours, sizes and fonts of the page.
 
-The colours are the variables of editor.css, which change between light and dark; so both halves of the theme are one.
+The colours are the variables of page.css, which change between light and dark; so both halves of the theme are one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gradio.themes.utils import sizes
 SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 MONO = ("ui-monospace", "SFMono-Regular", "Consolas", "monospace")
 
-# The editor's background, in editor.css too: also the window's while the page loads.
+# The editor's background, in page.css too: also the window's while the page loads.
 PAPER, PAPER_DARK = "#fbfaf6", "#17181a"
 
 _COLOURS = {

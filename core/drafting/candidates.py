@@ -14,6 +14,7 @@ from torch import Tensor
 
 from core.drafting.boundaries import apply_rule, mask_others
 from core.drafting.drafts import Options
+from core.drafting.record import Record
 
 MIN_LOGPROB = -103.0  # log-probability below which float32 rounds a probability to 0
 NOTHING = -800.0  # ln p of which exp is 0: of a token that the rule dropped, and the stores may still propose
@@ -42,7 +43,13 @@ class ScoredTokens:
 
 
 class Candidates:
-    """Computes candidates after a text and their scores, as the options define them."""
+    """Computes candidates after a text and their scores, as the options define them.
+
+    Attributes:
+        record: of how the drafts are made, if the request asks for it (`core.drafting.recorded`).
+    """
+
+    record: Record | None = None
 
     def __init__(self, options: Options, text: list[int]) -> None:
         self.options = options
@@ -58,7 +65,7 @@ class Candidates:
         o, least = self.options, None
         if o.rule is not None:
             least = self._least(logits.numpy())
-            logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
+            logits = self.crop(logits, contexts[0])
         x = logits.numpy()
         best, total = top_indices(x, self.m), log_total(x, o.tau)
         if o.barred is not None and o.barred[best].any():
@@ -90,7 +97,7 @@ class Candidates:
         some = logits.numpy()[allowed]
         mass = log_total(some, o.tau) - log_total(logits.numpy(), o.tau)
         if o.rule is not None:
-            some = apply_rule(o.rule, torch.tensor([context]), logits[None], allowed)[0].numpy()[allowed]
+            some = self.crop(logits, context, allowed).numpy()[allowed]
         best, total = top_indices(some, self.m), log_total(some, o.tau)
         best = best[np.isfinite(some[best])]
         q = some[best].astype(np.float64) / o.tau - total + mass
@@ -102,6 +109,12 @@ class Candidates:
             best = np.append(best, added)
             q = np.append(q, np.fmax(some[added].astype(np.float64) / o.tau - total + mass, NOTHING))
         return allowed[best], q, float(np.exp(mass))
+
+    def crop(self, logits: Tensor, context: list[int], allowed: np.ndarray | None = None) -> Tensor:
+        """What the rule leaves of the logits (V,) after a context: of those of the allowed tokens, or of all."""
+        rule, ids = self.options.rule, torch.tensor([context])
+        assert rule is not None
+        return (rule(ids, logits[None]) if allowed is None else apply_rule(rule, ids, logits[None], allowed))[0]
 
     def _least(self, x: np.ndarray, mass: float = 0.0) -> float:
         """The probability of the last candidate without a rule, which a store has to give to propose a token: what the

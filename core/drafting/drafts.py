@@ -128,12 +128,14 @@ class Kept:
         grows: whether it is short enough to be continued.
         totals: ln p of the row up to each of its tokens, from the request that drafted it. Only their differences are
             valid, because the text has grown since. [] if they are not known.
+        chosen: whether the writer chose its beginning, so that nothing replaces it.
     """
 
     slot: int
     ids: list[int]
     grows: bool = False
     totals: list[float] = field(default_factory=list)
+    chosen: bool = False
 
 
 @dataclass(eq=False)
@@ -157,6 +159,7 @@ class Draft:
         ended: it reached a stop token, or no token was possible.
         rests: it does not grow, because it is a kept row of full length, or its continuation is more likely wrong than
             right.
+        chosen: the writer chose its beginning: it has a row of its own to its end, and does not rest.
         sequence: contains the prefix and `ids[:-1]`, if the draft's tokens run through the model separately.
     """
 
@@ -172,6 +175,7 @@ class Draft:
     how: list[tuple[str, float | None]] = field(default_factory=list)
     ended: bool = False
     rests: bool = False
+    chosen: bool = False
     sequence: Cached | None = field(default=None, repr=False)
 
     @classmethod

@@ -14,7 +14,7 @@ This module uses scores and the bytes of tokens; it runs no pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -173,13 +173,16 @@ def choose(leaves: Iterable[Node], k: int, kept: Sequence[Path] = (), least: flo
     return chosen
 
 
-def find_replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> int | None:
+def find_replaceable(
+    nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float, fixed: Collection[int] = ()
+) -> int | None:
     """The index of the kept row with the lowest value, if another path would add more than 1 / `share` times as much;
-    else None. A row that branches from the others beyond the known tree is not replaced."""
+    else None. A row that branches from the others beyond the known tree is not replaced, nor are those with the indices
+    `fixed`."""
     alone = []
-    for row in kept:
+    for i, row in enumerate(kept):
         on = [node for node in nodes if row.passes(node) and not any(o.passes(node) for o in kept if o is not row)]
-        alone.append(sum(node.worth for node in on) if on else math.inf)
+        alone.append(sum(node.worth for node in on) if on and i not in fixed else math.inf)
     least = min(range(len(kept)), key=alone.__getitem__)
     others = [row for row in kept if row is not kept[least]]
     leaves = [node for node in nodes if node.is_leaf]

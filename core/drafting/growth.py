@@ -49,6 +49,9 @@ class Growth:
         if shared:
             contexts = [prefix + d.ids for d in shared]
             self.choices |= zip(shared, candidates.score_shared(logits[0], contexts), strict=True)
+            if candidates.record is not None and candidates.options.k > 1:
+                weighed = [d for d in self.choices if d in gamma]
+                candidates.record.weigh([prefix + d.ids for d in weighed], [gamma[d] for d in weighed])
 
     def child(self, draft: Draft, c: int) -> Draft:
         """The draft with its candidate number c added."""
@@ -67,7 +70,10 @@ class Growth:
         return grown
 
     def begins_unlikely_word(self, draft: Draft, c: int) -> bool:
-        """Whether candidate number c begins a word and is less probable than `end_below`."""
+        """Whether candidate number c begins a word and is less probable than `end_below`, so that the draft rests. A
+        chosen one does not."""
+        if draft.chosen:
+            return False
         choices = self.choices[draft]
         unlikely = np.exp(choices.scores[c]) < self._candidates.options.end_below
         return bool(unlikely) and begins_word(self._pieces[choices.ids[c]])

@@ -41,25 +41,24 @@ def make_first_drafts(
 
 
 def select_kept(tree: Continuations, o: Options, kept: Ids[Kept]) -> list[Kept]:
-    """The kept rows that stay: those with at least `min_branch` probability, unless another path has a much higher
-    value."""
+    """The kept rows that stay: the chosen ones, and those with at least `min_branch` probability, unless another path
+    has a much higher value."""
     nodes, stay = tree.nodes(), _drop_beginnings(kept, tree)
     p = branch_probabilities(nodes, [tree.row(row.ids) for row in stay])
-    stay = [row for row, p_branch in zip(stay, p, strict=True) if p_branch >= o.min_branch]
-    while (
-        o.forks
-        and stay
-        and (least := find_replaceable(nodes, o.k, [tree.row(row.ids) for row in stay], STAYS)) is not None
-    ):
+    stay = [row for row, p_branch in zip(stay, p, strict=True) if row.chosen or p_branch >= o.min_branch]
+    while o.forks and stay:
+        paths, chosen = [tree.row(row.ids) for row in stay], [i for i, row in enumerate(stay) if row.chosen]
+        if (least := find_replaceable(nodes, o.k, paths, STAYS, chosen)) is None:
+            break
         del stay[least]
     return stay
 
 
 def _drop_beginnings(kept: Ids[Kept], tree: Continuations) -> list[Kept]:
-    """The rows that are not the beginning of another one."""
+    """The rows that are not the beginning of another one, and the chosen ones."""
     paths = [tree.row(row.ids) for row in kept]
     longer = [any(other.text != path.text and other.passes(path) for other in paths) for path in paths]
-    return [row for row, is_beginning in zip(kept, longer, strict=True) if not is_beginning]
+    return [row for row, is_beginning in zip(kept, longer, strict=True) if row.chosen or not is_beginning]
 
 
 def make_forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids[Kept] = ()) -> list[Draft]:
@@ -67,7 +66,7 @@ def make_forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept
     paths that add most to them."""
     while True:
         chosen = choose(tree.leaves(), o.k - len(kept), [tree.row(row.ids) for row in kept], o.min_branch)
-        grown = [row for row in kept if any(leaf.row.passes(tree.row(row.ids)) for leaf in chosen)]
+        grown = [row for row in kept if not row.chosen and any(leaf.row.passes(tree.row(row.ids)) for leaf in chosen)]
         if not grown:
             break
         kept = [row for row in kept if row not in grown]  # a path that continues a kept row takes its place
@@ -152,6 +151,7 @@ def _make_kept_draft(row: Kept, tree: Continuations) -> Draft:
         exact=len(row.ids),
         personal=[False] * len(row.ids),
         rests=not row.grows,
+        chosen=row.chosen,
     )
 
 

@@ -24,13 +24,14 @@ def replace_twins(first: Drafting, again: Again, same: Same, kept: Ids[Kept]) ->
 
     Args:
         again: starts drafts of n more than the first ones, with all of these as kept rows.
-        kept: rows that are no twins of others, because the page shows them already.
+        kept: rows that are twins only of one that the writer chose, because the page shows them already.
     """
     drafts = yield from finish(first)
     visible = {row.slot for row in kept}
     different: list[Draft] = []
-    for draft in sorted(drafts.drafts, key=lambda draft: draft.slot not in visible):
-        if draft.slot in visible or not any(same(draft.ids, other.ids) for other in different):
+    for draft in sorted(drafts.drafts, key=lambda draft: (not draft.chosen, draft.slot not in visible)):
+        others = [other for other in different if other.chosen or draft.slot not in visible]
+        if draft.chosen or not any(same(draft.ids, other.ids) for other in others):
             different.append(draft)
     twins = [draft.slot for draft in drafts.drafts if draft not in different]
     if not twins:
@@ -38,7 +39,7 @@ def replace_twins(first: Drafting, again: Again, same: Same, kept: Ids[Kept]) ->
         return
     # Of the tokens of a half-typed word, the probability is not known one by one.
     totals = {draft.slot: [draft.totals[0]] * draft.start + draft.totals for draft in drafts.drafts if draft.totals}
-    known = [Kept(draft.slot, draft.ids, totals=totals[draft.slot]) for draft in drafts.drafts if draft.totals]
+    known = [Kept(d.slot, d.ids, totals=totals[d.slot], chosen=d.chosen) for d in drafts.drafts if d.totals]
     beside = again(len(twins), known)
     try:
         rows, found = next(beside)

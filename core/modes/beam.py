@@ -17,18 +17,24 @@ from core.drafting.candidates import crop_logits
 from core.drafting.drafts import Draft, Drafts, Options, end_stopped
 from core.drafting.driver import Drafting
 from core.drafting.feeding import prepare_own_row
+from core.drafting.record import Record
 from core.models.base import Sequence
 from core.ngram.interpolation import Interpolation
 
 
 def beam(
-    logits: list[Tensor], sequence: Sequence, prefix_ids: list[int], options: Options, boundaries: Boundaries
+    logits: list[Tensor],
+    sequence: Sequence,
+    prefix_ids: list[int],
+    options: Options,
+    boundaries: Boundaries,
+    record: Record | None = None,
 ) -> Drafting:
     """k drafts of `length` tokens each. The arguments are those of `core.superposed.superposed`."""
     o, prefix, stop = options, list(prefix_ids), options.stops(sequence.model)
     ngrams, at = o.interpolation(prefix), boundaries.likeliest(logits)
     stem = boundaries.word[:at]
-    tokens, scores = _scored(o, ngrams, logits[at], prefix + stem, boundaries.allowed(at))
+    tokens, scores = _scored(o, ngrams, logits[at], prefix + stem, boundaries.allowed(at), record)
     best = np.argsort(-scores, kind="stable")[: o.k]
     drafts = [Draft.begun([*stem, int(tokens[i])], float(scores[i]), n, at) for n, i in enumerate(best)]
     try:
@@ -41,7 +47,7 @@ def beam(
             # (score, parent, token); an ended text is its own continuation
             extended: list[tuple[float, Draft, int | None]] = [(d.logprob, d, None) for d in drafts if d.ended]
             for draft, row in zip(alive, logits, strict=True):
-                tokens, scores = _scored(o, ngrams, row, prefix + draft.ids)
+                tokens, scores = _scored(o, ngrams, row, prefix + draft.ids, record=record)
                 extended += [(draft.logprob + float(s), draft, int(t)) for s, t in zip(scores, tokens, strict=True)]
             extended.sort(key=lambda scored: -scored[0])
             del extended[o.k :]
@@ -77,7 +83,12 @@ def _children(extended: list[tuple[float, Draft, int | None]], alive: list[Draft
 
 
 def _scored(
-    o: Options, ngrams: Interpolation | None, logits: Tensor, context: list[int], allowed: np.ndarray | None = None
+    o: Options,
+    ngrams: Interpolation | None,
+    logits: Tensor,
+    context: list[int],
+    allowed: np.ndarray | None = None,
+    record: Record | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The most probable candidates (m,) and their log-probabilities (m,), n-grams mixed in; impossible ones are
     omitted."""
@@ -85,7 +96,10 @@ def _scored(
     top, tokens = torch.topk(row, min(o.m, len(row)))
     alive = (top > -torch.inf).numpy()
     tokens = tokens.numpy()[alive]
-    scores = (top - torch.logsumexp(row, 0)).double().numpy()[alive]
+    logq = scores = (top - torch.logsumexp(row, 0)).double().numpy()[alive]
     if ngrams is not None and len(tokens):
-        scores = ngrams.scores(scores[None], [context], tokens)[0]
+        scores = ngrams.scores(logq[None], [context], tokens)[0]
+    if record is not None:
+        kept = [] if o.rule is None else [int(torch.isfinite(row).sum())]
+        record.score([context], [logits], tokens, logq[None], scores[None], ngrams=ngrams, kept=kept)
     return tokens[np.isfinite(scores)], scores[np.isfinite(scores)]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, TypedDict, Unpack
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +27,7 @@ from core.drafting.candidates import log_total
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting
 from core.drafting.growth import begins_word
+from core.drafting.record import Record
 from core.drafting.scored import finish, score_paths
 from core.drafting.verifier import Verifier
 from core.errors import InputError
@@ -47,15 +49,23 @@ class CheckOptions(TypedDict, total=False):
     stop_ids: frozenset[int] | None
 
 
-def checked(drafting: Drafting, sequence: Sequence, prefix_ids: list[int], options: Options, nodes: int) -> Drafting:
-    """Runs `drafting` to its end, then one check of its drafts with at most `nodes` tokens."""
+def checked(
+    drafting: Drafting,
+    sequence: Sequence,
+    prefix_ids: list[int],
+    options: Options,
+    nodes: int,
+    record: Record | None = None,
+) -> Drafting:
+    """Runs `drafting` to its end, then one check of its drafts with at most `nodes` tokens. Tokens that pass stay in
+    the record as they were drafted."""
     drafts = yield from finish(drafting)
     if not drafts.ids:
         yield [], drafts
         return
     open_rows = _open_rows(drafts, None, drafts.exact)
     verifier, stop = Verifier(options.interpolation(prefix_ids), options.m), options.stops(sequence.model)
-    checking = check(open_rows, sequence, prefix_ids, verifier=verifier, nodes=nodes, stop_ids=stop)
+    checking = check(open_rows, sequence, prefix_ids, verifier=verifier, nodes=nodes, stop_ids=stop, record=record)
     waiting = replace(drafts, done=False, checked=True)
     try:
         rows = next(checking)
@@ -179,6 +189,7 @@ def check(
     verifier: Verifier | None = None,
     nodes: int = NODES,
     stop_ids: frozenset[int] | None = None,
+    record: Record | None = None,
 ) -> Generator[list[Row], list[Tensor], None]:
     """Corrects the rows in place: yields the input rows of a pass and receives their logits. When it yields no rows it
     is done. For the arguments see `refine`."""
@@ -208,13 +219,16 @@ def check(
             logits = [after[known[tuple(row.ids[:at])]] for row, at in positions]
             contexts, tokens = [prefix + row.ids[:at] for row, at in positions], [row.ids[at] for row, at in positions]
             choices = verifier(logits, contexts, tokens)
-            for (row, at), (own, own_logprob, logprob) in zip(positions, choices, strict=True):
+            for (row, at), (own, own_logprob, logprob), x in zip(positions, choices, logits, strict=True):
                 if at >= len(row.ids):  # an earlier token of it failed
                     continue
                 if row.ids[at] == own:
                     row.sure, row.logprobs[at] = at + 1, logprob
                 else:
                     row.sure, row.ids[at:], row.logprobs[at:] = at + 1, [own], [own_logprob]
+                    if record is not None:
+                        record.see(context := prefix + row.ids[:at], x, None)
+                        record.choose(context, own, own_logprob, verifier.ngrams, "corrected")
             for row in rows:  # drop the tokens after a stop token
                 if end := next((at + 1 for at, token in enumerate(row.ids) if token in stop), 0):
                     del row.ids[end:], row.logprobs[end:]
@@ -228,7 +242,13 @@ def check(
             fed = at
             due = [row for row in waiting if len(row.ids) == at]
             choices = verifier([after] * len(due), [prefix + row.ids for row in due], [row.ids[-1] for row in due])
+            if record is not None:
+                some, gamma = _weighed(rows, at - 1)
+                record.weigh([prefix + row.ids for row in some], gamma)
             for row, (token, logprob, _) in zip(due, choices, strict=True):
+                if record is not None:
+                    record.see(context := prefix + row.ids, after, None)
+                    record.choose(context, token, logprob, verifier.ngrams, "superposed")
                 row.ids.append(token)
                 row.logprobs.append(logprob)
         yield []
@@ -238,9 +258,14 @@ def check(
 
 
 def _mixture(rows: list[_Row], at: int, sequence: Sequence) -> Tensor:
-    some = [row for row in rows if len(row.ids) > at]
-    gamma = weights([sum(row.logprobs[: at + 1]) for row in some])
+    some, gamma = _weighed(rows, at)
     return mixed_embedding(sequence.model, [row.ids[at] for row in some], gamma)
+
+
+def _weighed(rows: list[_Row], at: int) -> tuple[list[_Row], np.ndarray]:
+    """The rows with a token at this position, and their weights in its mixture."""
+    some = [row for row in rows if len(row.ids) > at]
+    return some, weights([sum(row.logprobs[: at + 1]) for row in some])
 
 
 def _open_rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | None) -> list[_Row]:

@@ -7,7 +7,7 @@ whose choice it affects, the first draft is the same for any k, and typing along
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 
 import numpy as np
 import torch
@@ -18,34 +18,54 @@ from core.drafting.candidates import crop_logits
 from core.drafting.drafts import Draft, Drafts, Options, end_stopped
 from core.drafting.driver import Drafting
 from core.drafting.feeding import prepare_own_row
+from core.drafting.record import Record
 from core.models.base import Row, Sequence
 from core.noise import SeededNoise
 
 
 def sampled(
-    logits: list[Tensor], sequence: Sequence, prefix_ids: list[int], options: Options, boundaries: Boundaries
+    logits: list[Tensor],
+    sequence: Sequence,
+    prefix_ids: list[int],
+    options: Options,
+    boundaries: Boundaries,
+    record: Record | None = None,
 ) -> Drafting:
     """k drafts of `length` tokens each. The arguments are those of `core.superposed.superposed`."""
-    drafts = first_draws(logits, prefix_ids, options, options.k, boundaries)
+    drafts = first_draws(logits, prefix_ids, options, options.k, boundaries, record)
     try:
-        step = yield from draws(drafts, sequence, prefix_ids, options, options.length)
+        step = yield from draws(drafts, sequence, prefix_ids, options, options.length, record)
         yield [], Drafts.of(drafts, step, done=True)
     finally:
         for draft in drafts:
             draft.close()
 
 
-def first_draws(logits: list[Tensor], prefix: list[int], o: Options, n: int, boundaries: Boundaries) -> list[Draft]:
+def first_draws(
+    logits: list[Tensor],
+    prefix: list[int],
+    o: Options,
+    n: int,
+    boundaries: Boundaries,
+    record: Record | None = None,
+) -> list[Draft]:
     """n drafts of one token each, at the most probable place of a half-typed word."""
     at = boundaries.likeliest(logits)
     stem = boundaries.word[:at]
     row = crop_logits(o, logits[at][None], [prefix + stem], boundaries.allowed(at))[0]
     drawn = [_drawn(row, SeededNoise(o.seed, i), len(prefix) + at) for i in range(n)]
+    if record is not None:
+        _record(record, o, [prefix + stem] * n, [logits[at]] * n, [row] * n, drawn)
     return [Draft.begun([*stem, draw[0]], draw[1], i, at) for i, draw in enumerate(drawn) if draw is not None]
 
 
 def draws(
-    drafts: list[Draft], sequence: Sequence, prefix: list[int], o: Options, tokens: int
+    drafts: list[Draft],
+    sequence: Sequence,
+    prefix: list[int],
+    o: Options,
+    tokens: int,
+    record: Record | None = None,
 ) -> Generator[tuple[list[Row], Drafts], list[Tensor], int]:
     """Extends the list's drafts until each has `tokens` drawn tokens or has ended; yields them at each step, best
     first. Returns the number of steps; the sequences of the drafts stay open."""
@@ -55,15 +75,37 @@ def draws(
         logits = yield [prepare_own_row(draft, sequence, prefix) for draft in alive], Drafts.of(drafts, step)
         step += 1
         contexts = [prefix + draft.ids for draft in alive]
-        for draft, context, row in zip(alive, contexts, crop_logits(o, torch.stack(logits), contexts), strict=True):
-            drawn = _drawn(row, SeededNoise(o.seed, draft.slot), len(context))
-            if drawn is None:
+        rows = crop_logits(o, torch.stack(logits), contexts)
+        drawn = [
+            _drawn(row, SeededNoise(o.seed, draft.slot), len(context))
+            for draft, context, row in zip(alive, contexts, rows, strict=True)
+        ]
+        if record is not None:
+            _record(record, o, contexts, logits, rows, drawn)
+        for draft, draw in zip(alive, drawn, strict=True):
+            if draw is None:
                 draft.ended = True
                 continue
-            child = draft.child(drawn[0], draft.logprob + drawn[1])
+            child = draft.child(draw[0], draft.logprob + draw[1])
             child.sequence, draft.sequence = draft.sequence, None
             drafts[drafts.index(draft)] = child
     return step
+
+
+def _record(
+    record: Record,
+    o: Options,
+    contexts: list[list[int]],
+    logits: list[Tensor],
+    rows: Iterable[Tensor],
+    drawn: list[tuple[int, float] | None],
+) -> None:
+    """Records the draws after each context, from logits (V,) and what the rule left of them."""
+    for context, x, row, draw in zip(contexts, logits, rows, drawn, strict=True):
+        if draw is not None:
+            record.see(context, x, None if o.rule is None else row)
+            record.choose(context, *draw)
+    record.end_pass()
 
 
 def _drawn(row: Tensor, noise: SeededNoise, position: int) -> tuple[int, float] | None:

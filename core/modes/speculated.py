@@ -23,9 +23,12 @@ from core.drafting.candidates import Candidates, crop_logits
 from core.drafting.drafts import Draft, Drafts, Figures, Options, best_of, end_stopped
 from core.drafting.driver import Drafting
 from core.drafting.feeding import prepare_own_row
+from core.drafting.record import Record
+from core.drafting.recorded import candidates_of
 from core.models.base import Sequence
 from core.modes.sampled import first_draws
 from core.noise import SeededNoise
+from core.samplers.base import Processor
 from core.speculative.budget import Memory
 from core.speculative.calibration import Calibration
 from core.speculative.cycles import Statistics, Text, Token, cycles
@@ -74,6 +77,7 @@ def speculated(
     boundaries: Boundaries,
     how: Speculation,
     greedy: bool,
+    record: Record | None = None,
 ) -> Drafting:
     """k sampled drafts of `length` tokens each, or one greedy one. The arguments are those of
     `core.superposed.superposed`, and:
@@ -84,12 +88,12 @@ def speculated(
     """
     o, prefix, by = options, list(prefix_ids), how.by
     model, stop = sequence.model, o.stops(sequence.model)
-    greedily = Greedily(Candidates(o, prefix)) if greedy else None
+    greedily = Greedily(candidates_of(o, prefix, record)) if greedy else None
     if greedily is not None:
         likeliest = find_beginnings(logits, prefix, greedily.candidates, model.tokenizer.pieces, boundaries)[:1]
         drafts = [Draft.begun(ids, logprob, 0, len(ids) - 1) for ids, logprob, _ in likeliest]
     else:
-        drafts = first_draws(logits, prefix, o, o.k, boundaries)
+        drafts = first_draws(logits, prefix, o, o.k, boundaries, record)
     for draft in drafts:
         draft.how = [("plain", None)] * len(draft.ids)
     alive = end_stopped(drafts, stop)
@@ -101,9 +105,10 @@ def speculated(
         figures = _figures(by, [text.statistics for text in texts.values()], plain)
         return Drafts.of(best_of(drafts, o.k), longest, done, figures)
 
+    rule: Processor = greedily.rule if greedily is not None else lambda ids, x: crop_logits(o, x, ids.tolist())
     speculating = SpeculationOptions(
         mode=how.mode,
-        rule=greedily.rule if greedily is not None else lambda ids, x: crop_logits(o, x, ids.tolist()),
+        rule=rule if record is None else record.seeing(rule, crops=o.rule is not None and not greedy),
         stop_ids=o.stop_ids,
         tree_size=how.tree_size,
         theta=how.theta,
@@ -127,6 +132,8 @@ def speculated(
     def extend(draft: Draft, tokens: list[Token]) -> Draft:
         for token in tokens:
             mass = greedily.mass.get(len(prefix) + len(draft.ids), 0.0) if greedily is not None else 0.0
+            if record is not None:
+                record.choose(prefix + draft.ids, token.id, token.logprob + mass)
             child = draft.child(token.id, draft.logprob + (token.logprob + mass))
             child.sequence, child.how = draft.sequence, [*child.how, (token.how, token.lts)]
             child.ended = token.id in stop
@@ -146,6 +153,8 @@ def speculated(
                 rows, tokens = running.send((logits, time.perf_counter() - began))
                 for n, new in zip(texts, tokens, strict=True):
                     drafts[n] = extend(drafts[n], new)
+                if record is not None:
+                    record.end_pass()
         yield [], so_far(done=True)
     finally:
         for draft in drafts:

@@ -15,6 +15,7 @@ from core.drafting.boundaries import Boundaries
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting, Driven, advance_all
 from core.drafting.feeding import prepare_own_row
+from core.drafting.record import Record
 from core.models.base import Sequence
 from core.modes.sampled import draws, first_draws
 from core.superposed import superposed
@@ -28,6 +29,7 @@ def spliced(
     boundaries: Boundaries,
     samples: int,
     sampled_tokens: int,
+    record: Record | None = None,
 ) -> Drafting:
     """n·k drafts of `length` tokens each, fewer where a beginning has ended. The arguments are those of
     `core.superposed.superposed`, and:
@@ -37,13 +39,13 @@ def spliced(
         sampled_tokens: sampled tokens of each (m).
     """
     o, prefix = options, list(prefix_ids)
-    stems = first_draws(logits, prefix, o, samples, boundaries)
+    stems = first_draws(logits, prefix, o, samples, boundaries, record)
     running: dict[Draft, Driven[Drafts]] = {}  # the superposed drafts of each stem
     numbers: dict[tuple[Draft, int], int] = {}  # the row of (stem, lineage)
 
     def superposing(stem: Draft, sequence: Sequence, logits: Tensor) -> Drafting:
         rest = replace(o, length=o.length - sampled_tokens, first_ids=None, forks=0, reset_every=0)
-        return superposed([logits], sequence, prefix + stem.ids, rest)
+        return superposed([logits], sequence, prefix + stem.ids, rest, record=record)
 
     def so_far(done: bool) -> Drafts:
         ended = [Draft([], [], 0, ended=True)]
@@ -62,7 +64,7 @@ def spliced(
         return Drafts([replace(draft, slot=numbers.setdefault(key, len(numbers))) for key, draft in grown], step, done)
 
     try:
-        step = yield from draws(stems, sequence, prefix, o, min(sampled_tokens, o.length))
+        step = yield from draws(stems, sequence, prefix, o, min(sampled_tokens, o.length), record)
         alive = [stem for stem in stems if not stem.ended]
         if step == o.length or not alive:
             yield [], Drafts.of([replace(stem, slot=n) for n, stem in enumerate(stems)], step, done=True)

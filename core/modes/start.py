@@ -22,6 +22,7 @@ from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
 from core.drafting.boundaries import Boundaries
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting, Start, draft_all
+from core.drafting.record import Record
 from core.drafting.reuse import KnownLogits, reuse_logits
 from core.drafting.twins import Same, replace_twins
 from core.errors import InputError
@@ -83,6 +84,7 @@ def start(
     check_tails: bool = False,
     known: KnownLogits | None = None,
     same: Same | None = None,
+    record: Record | None = None,
 ) -> Start:
     """The generator of drafts after `prefix_ids`, which `sequence` holds, after the logits of the prefix are computed.
 
@@ -95,6 +97,7 @@ def start(
             them; see `core.modes.checked`.
         known: cached logits of the session's earlier requests, for superposed drafts.
         same: whether two drafts say the same, so that superposed drafts with forks replace one of them.
+        record: of how each token is chosen, if the request asks for it.
     """
     o, at = options, boundaries or Boundaries.of(options)
     given = sequence, prefix_ids
@@ -102,20 +105,20 @@ def start(
         from core.modes.speculated import speculated  # imports all of core.speculative
 
         greedy = mode.name == "greedy"
-        return lambda logits: speculated(logits, *given, _greedy(o) if greedy else o, at, how, greedy)
+        return lambda logits: speculated(logits, *given, _greedy(o) if greedy else o, at, how, greedy, record)
     if mode.name == "sampled":
-        return lambda logits: sampled(logits, *given, o, at)
+        return lambda logits: sampled(logits, *given, o, at, record)
     if mode.name == "beam":
-        return lambda logits: beam(logits, *given, o, at)
+        return lambda logits: beam(logits, *given, o, at, record)
     if mode.name == "sampled+superposed":
-        return lambda logits: spliced(logits, *given, o, at, mode.samples, mode.sampled_tokens)
+        return lambda logits: spliced(logits, *given, o, at, mode.samples, mode.sampled_tokens, record)
     if mode.name == "greedy":  # one draft: the mixed embedding is that of its own token
         o = _greedy(o)
     elif mode.name == "branching":  # exact to the end
         o = replace(o, distinct=True, exact_steps=max(o.length - 1, 0), forks=0, reset_every=0)
 
     def once(logits: list[Tensor], more: int = 0, rows: Ids[Kept] = kept) -> Drafting:
-        drafting = superposed(logits, *given, replace(o, k=o.k + more) if more else o, at, rows)
+        drafting = superposed(logits, *given, replace(o, k=o.k + more) if more else o, at, rows, record)
         return drafting if known is None or o.reset_every else reuse_logits(drafting, known)
 
     def superposing(logits: list[Tensor]) -> Drafting:
@@ -129,7 +132,7 @@ def start(
 
     if not verify:
         return lambda logits: tails_checked(superposing(logits), sequence)
-    return lambda logits: checked(superposing(logits), *given, o, verify)
+    return lambda logits: checked(superposing(logits), *given, o, verify, record)
 
 
 def draft(

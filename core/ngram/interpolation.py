@@ -82,6 +82,11 @@ class Interpolation(ABC):
         """
         return [[] for _ in contexts]
 
+    def alone(self, contexts: Contexts, candidates: CandidateIds) -> tuple[np.ndarray, np.ndarray] | None:
+        """The stores without the model: ln p (d, m) of the candidates, -inf where they give nothing, and the weight
+        (d, 1) of the stores in the mixture. None if the rule cannot separate them."""
+        return None
+
     @abstractmethod
     def knows(self, ids: Sequence[int]) -> bool:
         """Whether any of its stores contains this n-gram."""
@@ -131,6 +136,11 @@ class Geometric(Interpolation):
             fractions = store.evidence(contexts, candidates, orders).fractions()  # (d, N, m)
             shares.append(share * np.tensordot(fractions, np.array([self.weights[n] for n in orders]), axes=(1, 0)))
         return sum(shares[1:], start=shares[0])
+
+    def alone(self, contexts: Contexts, candidates: CandidateIds) -> tuple[np.ndarray, np.ndarray]:
+        """ln g, and α for every draft, which is an exponent here."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.probabilities(contexts, candidates)), np.full((len(contexts), 1), self.alpha)
 
     def knows(self, ids: Sequence[int]) -> bool:
         return any(store.count(ids) > 0 for store, _ in self.stores)
@@ -336,6 +346,14 @@ class Linear(Interpolation):
         with np.errstate(divide="ignore"):
             scores = np.log(p)
             return scores, (scores if others is p else np.log(others))
+
+    def alone(self, contexts: Contexts, candidates: CandidateIds) -> tuple[np.ndarray, np.ndarray]:
+        """The mixture is (1 - w)·p + w·p_stores for any p of the model, so those of p = 0 and of p = 1 give both."""
+        shape = len(contexts), np.shape(candidates)[-1]
+        given = np.exp(self.scores(np.full(shape, -np.inf), contexts, candidates))
+        weight = 1 - (np.exp(self.scores(np.zeros(shape), contexts, candidates)) - given)[:, :1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(given > 0, np.log(given / weight), -np.inf), weight
 
     def _given(self, contexts: Contexts, candidates: list[list[int]]) -> list[list[float]]:
         """The probabilities of `scores` for a few candidates after each context to which the model gives nothing, the

@@ -6,6 +6,7 @@ demand. Shapes: V vocabulary, D width, n rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Literal
@@ -48,6 +49,11 @@ class Geometry:
     @cached_property
     def embeddings(self) -> Tensor:
         return (self._given if isinstance(self._given, Tensor) else self._given()).detach()
+
+    @property
+    def farthest(self) -> float:
+        """A bound on the distance between two tokens."""
+        return {"l2": 2.0, "cosine": 2.0, "uniform": 1.0, "whitened": math.inf}[self.metric]
 
     def vectors(self, ids: Tensor) -> Tensor:
         """Whitened vectors (…, D) float32 of token ids (…), of unit length except for the metric "whitened"."""

@@ -1,15 +1,19 @@
 """Top-W: keeps tokens by distance, probability and total mass (Gholami Davoodi et al., arXiv 2602.10346).
 
-The objective is W1(p, q_S) + λ·H(q_S) - β·log Γ_S over kept sets S (eq. 5), with a potential f in place of W1. The
-paper and its code take f = -dist, with which the dual bound on W1 is at most 0. The kept set is that of the alternation
+The objective is W1(p, q_S) + λ·H(q_S) - β·log Γ_S over kept sets S (eq. 5). W1 is replaced by Σ p_i·f_i - Σ q_i·f_i
+with a potential f, which is at most W1 (eq. 20). The kept set is that of the alternation
 
-    f-step   f_i = -dist(i, S), minus the distance of token i to the kept tokens (eq. 16)
+    f-step   f_i = -dist(i, S), minus the distance of token i to the kept tokens ("attractive", eq. 16);
+             +dist(i, S) ("repulsive", section 4.1); or 0 ("none")
     S-step   φ_i = f_i + λ·log p_i; S = the prefix in the order of φ that maximises Φ_k/Γ_k + (β - λ)·log Γ_k
-             (theorem 3.4; for β < λ the single token that maximises f_i + β·log p_i)
+             (theorem 3.4; for β ≤ λ the single token that maximises f_i + β·log p_i)
 
-until S does not change. There are two implementations: `_dense` is the algorithm as tensors of fixed shape, on any
-device, all rows at once and without synchronisation; `_lean` handles one row on the CPU, and reads only the part of the
-pool that the candidate-pool theorem (I.1) requires. They keep the same tokens.
+until S does not change. At the S of the f-step Σ q_i·f_i is 0. So the bound that "attractive" gives, the paper's and
+its code's, is at most 0 there and says nothing of W1; that of "repulsive" is the mean distance of a token to S.
+
+There are two implementations: `_dense` is the algorithm as tensors of fixed shape, on any device, all rows at once and
+without synchronisation; `_lean` handles one row on the CPU, and reads only the part of the pool that the candidate-pool
+theorem (I.1) requires. They keep the same tokens.
 
 Shapes: B rows, V vocabulary, m candidate pool, D width.
 """
@@ -18,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import Literal
 
 import numpy as np
 import torch
@@ -28,6 +33,8 @@ from core.samplers.base import DROPPED, PerRow, Rule, column, in_range, without_
 from core.samplers.geometry import Geometry, Metric
 
 FLOOR = 1e-12  # lower bound of p inside the logarithm, as in the authors' code
+Potential = Literal["attractive", "none", "repulsive"]
+_SIGNS: dict[Potential, float] = {"attractive": -1.0, "none": 0.0, "repulsive": 1.0}
 _FIRST_LOOK = 64  # candidates that `_lean` tries first, then four times as many, …
 _SURE = 1e-9  # tolerance of the comparison with a bound, in units of the score
 
@@ -54,12 +61,12 @@ class Selection:
 
 @dataclass(frozen=True)
 class _Weights:
-    """The parameters of one row, in the paper's letters."""
+    """The parameters of one row, in the paper's letters; f_i = `factor`·dist(i, S)."""
 
     lam: float
     beta: float
     warm: float
-    scale: float
+    factor: float
     t: float
 
 
@@ -80,12 +87,14 @@ class TopW(Rule):
         selection_temperature: PerRow = 1.0,
         metric: Metric = "l2",
         neighbours: int = 1,
+        potential: Potential = "attractive",
     ) -> None:
         """
         Args:
             embeddings: the model's input embeddings (V, D), or a `Geometry` to share; not for metric "uniform".
             lam: λ ≥ 0, the cost of entropy.
-            beta: β ≥ 0, the value of mass. At β ≤ λ a single token is kept.
+            beta: β ≥ 0, the value of mass. At β ≤ λ a single token is kept: the most probable one, unless the potential
+                is "repulsive".
             top_m: the size of the candidate pool, the most probable tokens.
             warm_start: the first S is the shortest run of most probable tokens with this share of the pool's mass.
             alternations: maximum rounds of f- and S-step.
@@ -93,8 +102,10 @@ class TopW(Rule):
             selection_temperature: T of the distribution for the choice; the returned logits have no temperature.
             metric: "l2" (the paper), "whitened" (its appendix A), "cosine" (the authors' code) or "uniform"; see
                 `Geometry`.
-            neighbours: f_i is minus the mean distance to this many nearest tokens of S: 1 is the nearest-set
+            neighbours: dist(i, S) is the mean distance to this many nearest tokens of S: 1 is the nearest-set
                 potential, more the k-NN potential.
+            potential: "attractive" (the paper and its code) prefers tokens near S, "repulsive" tokens far from it;
+                "none" ignores distances.
             λ, β, warm_start, geom_scale and selection_temperature also take one value per row.
         Raises: InputError.
         """
@@ -117,6 +128,9 @@ class TopW(Rule):
             if not isinstance(value, Integral) or value < 1:
                 raise InputError(f"{name} {value!r:.80} given; at least 1 expected, a whole number.")
         self.top_m, self.alternations, self.neighbours = top_m, alternations, neighbours
+        if potential not in tuple(_SIGNS):
+            raise InputError(f"potential {potential!r:.80} given; one of {', '.join(_SIGNS)} expected.")
+        self.potential: Potential = potential
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         out = torch.full_like(x, DROPPED)
@@ -143,7 +157,7 @@ class TopW(Rule):
             count = int(rounds)
         else:
             ids, count = self._lean(x[0], weights)
-        plain, _ = self._lean(x[0], replace(weights, scale=0.0))
+        plain, _ = self._lean(x[0], replace(weights, factor=0.0))
         ids = ids[x[0, ids].sort(descending=True, stable=True).indices]
         return Selection(ids.tolist(), count, plain.tolist())
 
@@ -151,7 +165,8 @@ class TopW(Rule):
         """The parameters of each row."""
         names = (self.lam, self.beta, self.warm_start, self.geom_scale, self.selection_temperature)
         columns = [column(v, x, torch.float64).expand(len(x), 1).flatten().tolist() for v in names]
-        return [_Weights(*values) for values in zip(*columns, strict=True)]
+        sign = _SIGNS[self.potential]
+        return [_Weights(lam, beta, warm, sign * scale, t) for lam, beta, warm, scale, t in zip(*columns, strict=True)]
 
     # ------------------------------------------------------------------ all rows at once
 
@@ -161,6 +176,7 @@ class TopW(Rule):
         lam, beta, warm, scale = (
             column(v, x, torch.float64) for v in (self.lam, self.beta, self.warm_start, self.geom_scale)
         )
+        factor = _SIGNS[self.potential] * scale
         t = column(self.selection_temperature, x, torch.float64)
         values, ids = x.topk(min(self.top_m, x.shape[1]))  # (B, m)
         top = values[:, :1]
@@ -180,11 +196,11 @@ class TopW(Rule):
         logp = p.clamp(min=FLOOR).log()
         rounds = torch.ones_like(ids[:, :1])
         for n in range(self.alternations):
-            f = -scale * _nearest(d, S, self.neighbours).double()  # f-step
+            f = factor * _nearest(d, S, self.neighbours).double()  # f-step
             phi = torch.where(alive, f + lam * logp, -torch.inf)
             order = phi.sort(dim=-1, descending=True, stable=True).indices
             ps = p.gather(1, order)
-            gamma = ps.cumsum(-1).clamp(min=FLOOR)
+            gamma = ps.cumsum(-1)
             weighted = torch.where(ps > 0, ps * phi.gather(1, order), 0.0).cumsum(-1)
             score = weighted / gamma + (beta - lam) * gamma.log()  # eq. 12
             size = score.argmax(-1, keepdim=True) + 1
@@ -192,7 +208,7 @@ class TopW(Rule):
             prefix = torch.zeros_like(S).scatter_(1, order, prefix)
             single = torch.where(alive, f + beta * logp, -torch.inf).argmax(-1, keepdim=True)  # eq. 13
             single = torch.zeros_like(S).scatter_(1, single, True)
-            S_new = torch.where(beta >= lam, prefix, single) & alive  # S-step; a set that does not change is final
+            S_new = torch.where(beta > lam, prefix, single) & alive  # S-step; a set that does not change is final
             if n + 1 < self.alternations:
                 rounds += (S_new != S).any(-1, keepdim=True)
             S = S_new
@@ -208,19 +224,18 @@ class TopW(Rule):
     def _lean(self, row: Tensor, w: _Weights) -> tuple[Tensor, int]:
         """The kept ids of one row (V,), most probable first, and the number of rounds."""
         ids, p = _pool(row, self.top_m, w.t)  # (m,) most probable first; p sums to 1 over the vocabulary
-        if w.beta <= w.lam:
-            # Eq. 13 (and J_k at β = λ, a mean of decreasing φ): the most probable token is in the first S, so no token
-            # is nearer to S or more probable.
+        if w.beta <= w.lam and w.factor <= 0:
+            # Eq. 13: the most probable token is in the first S, so no token is nearer to S or more probable.
             return ids[:1], 1 if w.warm * p.sum() <= p[0] else min(2, self.alternations)
         mass = np.cumsum(p)
         in_S = (mass - p) < w.warm * mass[-1]  # (m,)
         in_S[0] = True
-        lik = w.lam * np.log(np.maximum(p, FLOOR))  # λ·log p
-        near = _Nearest(self.geometry, ids)
+        logp = np.log(np.maximum(p, FLOOR))
+        near = _Nearest(self.geometry, ids) if w.factor else None
         rounds = 0
         while rounds < self.alternations:
             rounds += 1
-            chosen = _s_step(p, lik, w, near if w.scale > 0 else None, in_S)
+            chosen = _s_step(p, logp, w, near, in_S)
             same = len(chosen) == int(in_S.sum()) and bool(in_S[chosen].all())
             in_S = np.zeros(len(p), dtype=bool)
             in_S[chosen] = True
@@ -229,32 +244,36 @@ class TopW(Rule):
         return ids[torch.from_numpy(np.flatnonzero(in_S))], rounds
 
 
-def _s_step(p: np.ndarray, lik: np.ndarray, w: _Weights, near: _Nearest | None, in_S: np.ndarray) -> np.ndarray:
-    """Positions in the pool of the next S, from the f of the current one (β > λ).
+def _s_step(p: np.ndarray, logp: np.ndarray, w: _Weights, near: _Nearest | None, in_S: np.ndarray) -> np.ndarray:
+    """Positions in the pool of the next S, from the f of the current one.
 
-    Considers the L most probable candidates first. All others have φ ≤ t = λ·log p_{L+1}, because f ≤ 0. So the
-    candidates with φ ≥ t are the beginning of the whole pool's order (theorem I.1), and any extension of the k
-    of them, up to the mass G of the whole pool, scores at most t + (Φ_k - t·Γ_k)/G + (β - λ)·log G or the score of S_k
-    itself (the paper's step 2 in appendix C). If a shorter prefix exceeds that, the other candidates do not matter.
+    For β > λ it considers the L most probable candidates first. All others have φ ≤ t = λ·log p_{L+1} + max f, where
+    max f is 0, or for a repulsive f the largest distance. So the candidates with φ ≥ t are the beginning of the whole
+    pool's order (theorem I.1), and any extension of the k of them, up to the mass G of the whole pool, scores at most
+    t + (Φ_k - t·Γ_k)/G + (β - λ)·log G or the score of S_k itself (the paper's step 2 in appendix C). If a shorter
+    prefix exceeds that, the other candidates do not matter. Where distances have no bound it considers the whole pool.
     """
     m, c = len(p), w.beta - w.lam
+    farthest = w.factor * near.farthest if near is not None and w.factor > 0 else 0.0  # max f
     f = np.zeros(m)
     known = 0
-    look = _FIRST_LOOK
+    look = _FIRST_LOOK if c > 0 and np.isfinite(farthest) else m
     while True:
         look = min(look, m)
         if near is not None:
             outside = known + np.flatnonzero(~in_S[known:look])
             if len(outside):  # tokens in S have f = 0
-                f[outside] = -w.scale * near.distances(outside, in_S)
+                f[outside] = w.factor * near.distances(outside, in_S)
             known = look
-        phi = f[:look] + lik[:look]
+        if c <= 0:
+            return np.array([(f + w.beta * logp).argmax()])  # eq. 13
+        phi = f[:look] + w.lam * logp[:look]
         order = np.argsort(-phi, kind="stable")
-        t = lik[look] if look < m else -np.inf
+        t = w.lam * logp[look] + farthest if look < m else -np.inf
         k = int(np.searchsorted(-phi[order], -t, side="right"))
         if k:
             head = order[:k]
-            gamma = np.maximum(np.cumsum(p[head]), FLOOR)
+            gamma = np.cumsum(p[head])
             score = np.cumsum(p[head] * phi[head]) / gamma + c * np.log(gamma)  # J_k, eq. 12
             at = int(score.argmax())
             if look == m:
@@ -273,6 +292,7 @@ class _Nearest:
         self._geometry, self._ids = geometry, ids
         self._vectors = torch.empty(0)
         self._have = np.zeros(len(ids), dtype=bool)
+        self.farthest = geometry.farthest
 
     def distances(self, indices: np.ndarray, in_S: np.ndarray) -> np.ndarray:
         """dist(i, S) (n,) for positions (n,) outside S."""
@@ -293,7 +313,7 @@ class _Nearest:
 
 
 def _pool(row: Tensor, m: int, t: float) -> tuple[Tensor, np.ndarray]:
-    """The m most probable tokens of a row (V,), in order, and their probabilities at temperature t."""
+    """The m most probable tokens of a row (V,) with p > 0, in order, and their probabilities p at temperature t."""
     x = row.numpy()
     if m < len(x):
         least = np.partition(x, len(x) - m)[len(x) - m]
@@ -304,7 +324,8 @@ def _pool(row: Tensor, m: int, t: float) -> tuple[Tensor, np.ndarray]:
     ids = ids[x[ids] > DROPPED]
     best = x[ids[0]]
     z = np.exp((x - best) / x.dtype.type(t)).sum(dtype=np.float64)
-    return torch.from_numpy(ids), np.exp((x[ids].astype(np.float64) - best) / t) / z
+    p = np.exp((x[ids].astype(np.float64) - best) / t) / z
+    return torch.from_numpy(ids[p > 0]), p[p > 0]
 
 
 def _nearest(d: Tensor, S: Tensor, neighbours: int) -> Tensor:

@@ -33,5 +33,6 @@ EVALS = {
     "top-w": "where distances between tokens change Top-W's choice, and whether that improves it",
     "top-w-beta": "correct answers against β for fixed λ of Top-W, by metric (Top-W, Figure 3 and appendix A)",
     "top-w-grid": "the match and its gain over a mass cut for every λ and β of Top-W's appendix M, and for ours",
+    "top-w-objective": "how far Top-W's sets are from the least exact value of its objective, by potential",
     "top-n-sigma": "the logits' spread, and where nuclei end in standard deviations (Top-nσ, Figures 2, 3 and 6)",
 }

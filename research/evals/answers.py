@@ -12,7 +12,8 @@ among the rules, which is indifferent to the order, as is Top-nσ.
 
 `--matched` gives rules with a parameter that keeps more or fewer tokens the one with which they have as much variety as
 Top-nσ: the same mean entropy, in nats, after the rule and the temperature, at places of the app's own text. Then a
-difference is the rule's and not its setting's.
+difference is the rule's and not its setting's. Top-W is among them with each potential; `to_none` is the difference to
+the one without geometry.
 
 With `--exact` no answer is sampled: `exact_match` is the mean probability of a right answer
 (`research.exact_answers`), so only the choice of the questions is left to chance. There is no majority then.
@@ -21,8 +22,8 @@ With `--exact` no answer is sampled: `exact_match` is the mean probability of a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Annotated, Any, Literal, get_args
 
@@ -52,9 +53,31 @@ CONTINUED, REPLY = 16, 256  # the same for a file: of a continuation, of a reply
 TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 SIGMAS = (0.3, 0.5, 0.8, 1.3, 2.0, 3.0)  # n of Top-nσ, beside its default
 PEER = "top-n-sigma"
-# The parameter of a rule that is matched to Top-nσ's variety; a value that keeps few tokens, and one that keeps many
-TUNED = {"top-p": ("top_p", 0.0, 1.0), "min-p": ("min_p", 1.0, 0.0), "top-h": ("alpha", 0.01, 1.0),
-         "top-w": ("beta", 2.2, 10.0), "eta": ("epsilon", 0.1, 1e-5), "typical": ("mass", 0.01, 1.0)}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The parameter of a rule that is matched to Top-nσ's variety; a value that keeps few tokens, and one that keeps
+    many; and the rule's other values."""
+
+    rule: str
+    parameter: str
+    few: float
+    many: float
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+
+NONE = "top-w none"
+TUNED = {
+    "top-p": Tuned("top-p", "top_p", 0.0, 1.0),
+    "min-p": Tuned("min-p", "min_p", 1.0, 0.0),
+    "top-h": Tuned("top-h", "alpha", 0.01, 1.0),
+    "top-w": Tuned("top-w", "beta", 2.2, 10.0),
+    NONE: Tuned("top-w", "beta", 2.2, 10.0, {"potential": "none"}),
+    "top-w repulsive": Tuned("top-w", "beta", 2.2, 10.0, {"potential": "repulsive"}),
+    "eta": Tuned("eta", "epsilon", 0.1, 1e-5),
+    "typical": Tuned("typical", "mass", 0.01, 1.0),
+}
 PLACES = 64
 BISECTIONS = 12
 NEVER = frozenset[int]()  # no token ends an answer
@@ -117,7 +140,8 @@ class AnswersOptions(PlotOptions, BackendOptions, QuestionOptions):
 
 def measure(options: AnswersOptions, progress: Progress) -> Report:
     orders: tuple[SelectAt, ...] = get_args(SelectAt) if options.select_at == "both" else (options.select_at,)
-    rules = chosen("rules", options.rules, settings(orders))
+    tuned = chosen("rules", options.rules, TUNED) if options.matched else {}
+    rules = {} if options.matched else chosen("rules", options.rules, settings(orders))
     temperatures = numbers("temperatures", options.temperatures, 0.05, 10) or TEMPERATURES
     asked = (
         read(options.text, options.repetitions)
@@ -134,7 +158,7 @@ def measure(options: AnswersOptions, progress: Progress) -> Report:
     if options.exact:
         for kind, of_kind in asked.items():
             for temperature in temperatures:
-                of_rules = matched(autocomplete, temperature, progress) if options.matched else rules
+                of_rules = matched(autocomplete, tuned, temperature, progress) if options.matched else rules
                 report.rows += _exact(autocomplete, kind, of_kind, of_rules, [temperature], progress)
         model.close()
         return report
@@ -187,11 +211,17 @@ def _exact(
             for name, setting in rules.items():
                 progress(f"{kind}: {name}, T = {temperature:g}")
                 right[name] = p_right(answers, _sampler(autocomplete, setting, temperature))
+            none = next((of_rule for name, of_rule in right.items() if name.startswith(NONE)), None)
             for name, of_rule in right.items():
-                yield about(kind, name, temperature, sample) | compared(of_rule, right.get(PEER))
+                columns = about(kind, name, temperature, sample) | compared(of_rule, right.get(PEER))
+                if none is not None and name.startswith("top-w") and of_rule is not none:
+                    columns |= difference("to_none", of_rule, none)
+                yield columns
 
 
-def matched(autocomplete: Autocomplete, temperature: float, progress: Progress) -> dict[str, Setting]:
+def matched(
+    autocomplete: Autocomplete, tuned: Mapping[str, Tuned], temperature: float, progress: Progress
+) -> dict[str, Setting]:
     """Top-nσ, and rules that select first with the parameter that gives them its variety."""
     tokenizer, sequence = autocomplete.model.tokenizer, autocomplete.model.open()
     places = torch.stack([sequence.sync(ids) for ids in prefixes(tokenizer, load(), PLACES)])
@@ -203,13 +233,17 @@ def matched(autocomplete: Autocomplete, temperature: float, progress: Progress) 
 
     found: dict[str, Setting] = {PEER: (PEER, {}, "1"), "p-less": ("p-less", {}, "1")}
     wanted = variety(found[PEER])
-    for rule, (name, few, many) in TUNED.items():
-        progress(f"{rule}: its variety at T = {temperature:g}")
-        low, high = few, many
+    for name, of_rule in tuned.items():
+        progress(f"{name}: its variety at T = {temperature:g}")
+
+        def setting(value: float, of_rule: Tuned = of_rule) -> Setting:
+            return of_rule.rule, {**of_rule.values, of_rule.parameter: value}, "1"
+
+        low, high = of_rule.few, of_rule.many
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            low, high = (middle, high) if variety((rule, {name: middle}, "1")) < wanted else (low, middle)
-        found[f"{rule}, {name} = {low:.3g}"] = (rule, {name: low}, "1")
+            low, high = (middle, high) if variety(setting(middle)) < wanted else (low, middle)
+        found[f"{name}, {of_rule.parameter} = {low:.3g}"] = setting(low)
     return found
 
 
@@ -246,10 +280,13 @@ def about(kind: str, rule: str, temperature: float, sample: list[Question]) -> R
 def compared(shares: list[float], peers: list[float] | None = None) -> ReportRow:
     """Returns the mean share of right answers, and its difference to that of PEER, by the same questions."""
     figures: ReportRow = {"exact_match": fmean(shares), "exact_match_ci": half_interval(shares)}
-    if peers is not None:
-        apart = [ours - theirs for ours, theirs in zip(shares, peers, strict=True)]
-        figures |= {"difference": fmean(apart), "difference_ci": half_interval(apart)}
-    return figures
+    return figures if peers is None else figures | difference("difference", shares, peers)
+
+
+def difference(column: str, shares: list[float], peers: list[float]) -> ReportRow:
+    """Returns the mean difference of two rules in the same questions, and half of its interval."""
+    apart = [ours - theirs for ours, theirs in zip(shares, peers, strict=True)]
+    return {column: fmean(apart), f"{column}_ci": half_interval(apart)}
 
 
 def _shares(sample: list[Question], answers: list[list[str]]) -> list[float]:

@@ -19,7 +19,7 @@ from core.autocomplete import load_autocomplete
 from core.controls import CATALOG
 from core.samplers import Geometry, Temperature, TopW
 from core.samplers.catalog import cuts
-from research.evals.top_w import gain, mass_cuts, match_and_variety
+from research.evals.top_w import gains, mass_cuts, match_and_variety
 from research.options import BackendOptions, PlotOptions, TextOptions, amount
 from research.plots import heat_map, page
 from research.positions import positions
@@ -79,9 +79,9 @@ def rows(
                 "beta": beta,
                 "positions": len(logits),
                 "kept": float(np.median([len(ids) for ids in kept])),
-                "match_percent": figures["match"],
-                "different": figures["different"],
-                "gain_over_mass_cut": gain(figures, equal),
+                "match_percent": float(figures[:, 1].mean()),
+                "different": float(figures[:, 0].mean()),
+                "gain_over_mass_cut": float(gains(figures, equal).mean()),
             }
         )
     return grid

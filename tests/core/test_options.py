@@ -14,9 +14,10 @@ from app.cli.flags import sentence_of
 from app.clients.choices import only_grows
 from app.clients.options import in_fields
 from app.options import sampling
+from app.options.catalogue import catalogue
 from app.options.given import DRAFT_FLAGS, settings_of
-from app.options.settings import PAGE_CONTROLS, DraftSettings
-from app.web.routes.sampling import catalogue
+from app.options.labels import OF_THE_PAGE
+from app.options.settings import DraftSettings
 from core.ask import Ask
 from core.autocomplete import Autocomplete
 from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
@@ -42,13 +43,13 @@ OTHERS = [
 # Of the same name, and another thing: Top-W's class has its paper's values, a drafter its own three drafts, and to a
 # pass of the model τ = 1 means none.
 OTHER_THINGS = {
-    ("core/samplers/top_w.py", name) for name in ("lam", "top_m", "alternations", "neighbours", "metric")
+    ("core/samplers/top_w.py", name) for name in ("lam", "top_m", "alternations", "neighbours", "metric", "potential")
 } | {
     ("core/samplers/geometry.py", "metric"),
     ("core/speculative/drafters/superposed.py", "k"),
     ("core/models/static.py", "tau"),
 }
-NEUTRAL = {"temperature", "seed", "n"}  # T = 1 and seed 0 of anything
+NEUTRAL = {"temperature", "select_at", "seed", "n"}  # T = 1 and seed 0 of anything
 
 
 def defaults(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -83,13 +84,14 @@ def test_no_default_is_restated() -> None:
     assert found - OTHER_THINGS == set()
 
 
-def test_every_option_is_a_field_a_slider_and_a_flag() -> None:
+def test_every_option_is_a_field_and_a_flag_unless_the_page_alone_has_it_and_known_to_the_panel() -> None:
     names = list(DRAFTING)
     assert [*DraftSettings.model_fields] == [*names, "sampling"]
-    commands_alone = {control.name for control in DRAFTING.values() if control.only == "command"}
-    assert [control.name for control in PAGE_CONTROLS] == [name for name in names if name not in commands_alone]
-    on_the_page_alone = {control.name for control in DRAFTING.values() if control.only == "page"}
-    assert {flag.control.name for flag in DRAFT_FLAGS.values()} == {*names, SEED.name} - on_the_page_alone
+    of_the_page = {BY_FLAG[flag].name for flag in OF_THE_PAGE}
+    assert {flag.control.name for flag in DRAFT_FLAGS.values()} == {*names, SEED.name} - of_the_page
+    told: Any = catalogue()
+    assert told["drafting"] == [control.flag for control in DRAFTING.values()]
+    assert told["controls"].keys() == {control.flag for control in (*DRAFTING.values(), SEED, *OTHERS)}
 
 
 @pytest.mark.parametrize("control", [*DRAFTING.values(), SEED], ids=lambda control: control.name)
@@ -237,14 +239,14 @@ def test_a_preset_names_options_that_exist_within_their_ranges() -> None:
     assert Preset.from_json(kept.as_json()) == kept
 
 
-def test_the_page_is_told_the_defaults_of_rule_mode_seed_and_temperature() -> None:
-    told, usual = catalogue(), DraftSettings()
-    assert (told["rule"], told["mode"], told["seed"]["default"]) == (
-        usual.sampling.rule,
-        usual.sampling.mode,
-        usual.sampling.seed,
-    )
-    assert told["temperature"]["default"] == usual.temperature
+def test_the_page_is_told_the_defaults_of_the_settings() -> None:
+    told: Any = catalogue()
+    sampling = DraftSettings().sampling
+    speculation = {"speculate": sampling.speculation.mode, "drafter": sampling.speculation.drafter}
+    assert told["usual"] == {"rule": sampling.rule, "mode": sampling.mode, **speculation}
+    assert told["controls"]["seed"]["default"] == sampling.seed
+    for control in DRAFTING.values():
+        assert told["controls"][control.flag]["default"] == getattr(DraftSettings(), control.name)
     assert told["drawn"] == SEED.modes
 
 

@@ -88,9 +88,10 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "eval tails": (f"{SHORT} --k 3 --length 4", {}),
     "eval answers": (f"{MODEL} --text {{questions}} --votes 2 --length 3 --rules top-p --temperatures 1", {}),
     "eval judge": (f"{SHORT} --length 3 --base-store none --learned {{kept}}", {}),
-    "eval top-w": (FEW, {"WARM": (0.5,), "TEMPERATURES": (1.0,)}),
+    "eval top-w": (f"{FEW} --warm-starts 0.5 --temperatures 1", {}),
     "eval top-w-beta": (f"{FEW} --temperatures 1", {}),
     "eval top-w-grid": (FEW, {"GRID": (0.0, 1.0, 2.5)}),
+    "eval top-w-objective": (f"{FEW} --pool 8", {}),
     "eval top-n-sigma": (FEW, {}),
 }  # fmt: skip
 

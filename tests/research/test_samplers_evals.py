@@ -12,8 +12,10 @@ from core.samplers.catalog import cuts
 from research import exact_answers
 from research.bench.samplers import listed_top_n_sigma, plain_top_w
 from research.evals import matched
+from research.evals.answers import TUNED
 from research.evals.samplers import DRAWS, LENGTH, UNDECIDED, expected
 from research.evals.samplers import row as columns_of
+from research.evals.top_w import gains, mass_cuts, match_and_variety
 from research.questions import Question
 from tests.table_model import TableModel
 
@@ -62,6 +64,32 @@ def test_solved_rules_are_as_strong_as_top_n_sigma(by):
         assert rule.strength == pytest.approx(peer.strength, abs=3 * matched.REACHED), rule
         cut = Chain(cuts(rule.rule, rule.values))
         assert rule.strength == pytest.approx(matched.strength_of(logits, cut, by), abs=1e-6)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_gain_is_the_match_beyond_a_mass_cut_of_equal_variety():
+    chance = torch.Generator().manual_seed(8)
+    logits = 3 * torch.randn(40, 300, generator=chance)
+    chosen = torch.multinomial(logits.softmax(1), 1, generator=chance)[:, 0]
+    cuts = mass_cuts(logits, chosen)
+    result = match_and_variety(logits, [row.topk(5).indices.tolist() for row in logits], chosen)
+    x, y = cuts.mean(0).T
+    expected_gain = result[:, 1].mean() - np.interp(result[:, 0].mean(), x, y)
+    assert gains(result, cuts).mean() == pytest.approx(expected_gain, abs=1e-9)
+    assert gains(cuts[:, 20], cuts) == pytest.approx(0, abs=1e-9), "a mass cut gains nothing at any place"
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", TUNED)
+def test_the_range_of_a_matched_parameter_goes_from_few_tokens_to_many(name):
+    tuned = TUNED[name]
+    chance = torch.Generator().manual_seed(9)
+    logits, table = 3 * torch.randn(6, 300, generator=chance), torch.randn(300, 16, generator=chance)
+    kept = []
+    for end in (tuned.few, tuned.many):
+        (cut,) = cuts(tuned.rule, {**tuned.values, tuned.parameter: end}, embeddings=table)
+        kept.append(int(cut(None, logits).isfinite().sum()))
+    assert kept[0] < kept[1]
 
 
 def test_rows_have_paired_differences_and_say_what_they_decide():

@@ -741,12 +741,12 @@ def test_arc_is_refused_while_an_adapter_is_on_because_its_constants_hold_for_th
     autocomplete = Autocomplete(model, shelf=shelf)
     arc = speculating("arc", "ngram")
     speculation.chosen_by(autocomplete, arc)
-    assert speculation.catalogue(autocomplete)["arc_missing"] == ""
+    assert speculation.missing(autocomplete)["arc"] == ""
     published(store, model)
     autocomplete.adapt()
     with pytest.raises(CalibrationError, match="measured for the model alone"):
         speculation.chosen_by(autocomplete, arc)
-    assert "measured for the model alone" in speculation.catalogue(autocomplete)["arc_missing"]
+    assert "measured for the model alone" in speculation.missing(autocomplete)["arc"]
     store.switch_adapter(False)
     autocomplete.adapt()
     speculation.chosen_by(autocomplete, arc)

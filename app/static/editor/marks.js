@@ -2,7 +2,7 @@
 /** Marked parts of a draft: words from a personal store, underlined; and, on demand, each token tinted by how likely it was
  * or by how it was made. */
 
-import { saying } from "../panel/made.js";
+import { originOf, saying } from "../panel/made.js";
 
 /** @typedef {{from: number, to: number, name: string, title?: string}} Mark in UTF-16 units of the rest of the draft */
 
@@ -52,7 +52,7 @@ export function tokens(draft, rest, colour) {
   const texts = [...draft.text];
   return placed(draft, rest, (draft.made ?? []).map((token) => {
     const level = token.ln_mixture === null ? null : CHANCES.findLastIndex((p) => Math.exp(Number(token.ln_mixture)) >= p);
-    const name = colour === "made" ? `pd-by-${token.by}` : level === null ? "" : `pd-likely-${level}`;
+    const name = colour === "made" ? `pd-by-${originOf(token)}` : level === null ? "" : `pd-likely-${level}`;
     return { start: token.from, end: token.to, name, title: saying(texts.slice(token.from, token.to).join(""), token) };
   }).filter(({ name }) => name));
 }

@@ -7,7 +7,7 @@
 import { newElement, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 
-const FOREIGN = "This model writes English. Under Settings, Model, you find others, for more languages.";
+const FOREIGN = "This model writes English. In the panel, under This page, Model, you find others, for more languages.";
 
 export class Notices {
   /**
@@ -37,7 +37,7 @@ export class Notices {
 
   /**
    * Show a problem, or remove it (null). At most one problem of each kind is shown.
-   * @param {"server" | "connection" | "storage"} kind
+   * @param {"server" | "connection" | "storage" | "options"} kind
    * @param {{message: string, fix?: string} | null} problem
    */
   notice(kind, problem) {

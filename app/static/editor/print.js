@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * Prints the document alone. A browser prints of a text field only what is on the screen, so the whole text is put into
- * an element that editor.css shows in print.
+ * an element that page.css shows in print.
  */
 
 /**

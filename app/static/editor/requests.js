@@ -14,7 +14,7 @@ import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.j
  * length; `after`: the text after the caret; `all`: also drafts that do not lead to that text; `unasked`: the writer
  * has not asked; `corrects`: rows may correct a slip; `merge_alike`: rows that differ in nothing count as one; `base_stores`, `background`: the document's;
  * `show`: the writer's speed, and the rows on the screen.
- * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string, all?: boolean, unasked?: boolean,
+ * @typedef {{kept?: {id: number, text: string, chosen?: true}[], grow?: boolean, after?: string, all?: boolean, unasked?: boolean,
  *            merge_alike?: boolean, corrects?: boolean, base_stores?: string[], background?: string, show?: Record<string, number | boolean | string[]>}} Extra
  *
  * A complete answer. `pays`: the rows that save time, best first; `ghost`: the number of the best row.

@@ -158,10 +158,11 @@ export class Rows {
 
   /**
    * The field `kept` of a request: the rows that stay. One that corrects a slip is found again, or not.
-   * @returns {{id: number, text: string}[]}
+   * @returns {{id: number, text: string, chosen?: true}[]}
    */
   kept() {
-    return this.all.flatMap(({ draft, rest, live }, id) => (live && !draft?.replace ? [{ id, text: rest }] : []));
+    return this.all.flatMap(({ draft, rest, live }, id) =>
+      live && !draft?.replace ? [{ id, text: rest, ...(draft?.chosen ? { chosen: true } : {}) }] : []);
   }
 
   /** The rests of the rows that can be taken. */

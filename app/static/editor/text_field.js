@@ -53,9 +53,10 @@ export class TextField {
     /** When the key of the last input event was pressed, or that event itself came. */
     this.typedAt = -1e9;
 
-    // On a touch screen, focusing would open the keyboard over the page at once, and there is no Tab.
-    if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
-    else textarea.placeholder = textarea.dataset.touch ?? "";
+    // On a touch screen, focusing would open the keyboard over the page at once, and there is no Tab. In somebody else's
+    // page the focus is not the editor's to take.
+    if (!matchMedia("(pointer: fine)").matches) textarea.placeholder = textarea.dataset.touch ?? textarea.placeholder;
+    else if (!root.hasAttribute("data-embedded")) textarea.focus({ preventScroll: true });
     textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
     textarea.addEventListener("beforeinput", (event) => this.refuseTooMuch(event));
     textarea.addEventListener("compositionstart", () => {

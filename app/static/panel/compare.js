@@ -8,10 +8,10 @@
 import { cropped } from "../editor/drafting.js";
 import { newElement, setText } from "../shared/dom.js";
 import { ConnectionLost, ServerError, freshId, leaveAs, streamDrafts } from "../shared/transport.js";
+import { PINNED } from "./presets.js";
 import { Setting } from "./setting.js";
 
 /**
- * @typedef {import("./setting.js").Preset} Preset
  * @typedef {{first_ms: number, all_ms: number}} Cost of the drafts of one setting, in ms
  */
 
@@ -21,7 +21,7 @@ export class Compare {
     this.panel = panel;
     /** @type {Setting | null} */
     this.a = null;
-    this.name = ""; // of the preset that A is; "" for a pinned setting
+    this.against = PINNED; // what A is: a value of the list of presets
     /** @type {string[]} */
     this.drafts = [];
     /** @type {{a: Cost | null, b: Cost | null}} */
@@ -64,19 +64,20 @@ export class Compare {
 
   /** The present setting becomes A. */
   pin() {
-    this.begin({ ...this.panel.setting.values }, "");
+    this.begin();
   }
 
-  /** A preset becomes A; what it does not name is as in B. @param {Preset} preset */
-  against(preset) {
-    this.begin({ ...this.panel.setting.values, ...this.panel.setting.ofPreset(preset) }, preset.name);
-  }
-
-  /** @param {Record<string, import("./setting.js").Value>} values @param {string} name */
-  begin(values, name) {
-    const setting = new Setting(this.panel.setting.catalogue);
-    for (const [flag, value] of setting.ordered(values)) setting.set(flag, value);
-    [this.a, this.name] = [setting, name];
+  /**
+   * A becomes the present setting with a change.
+   * @param {(a: Setting) => void} change
+   * @param {string} against
+   */
+  begin(change = () => {}, against = PINNED) {
+    const { setting } = this.panel;
+    this.a = new Setting(setting.catalogue);
+    this.a.setAll(setting.values);
+    change(this.a);
+    this.against = against;
     this.forget();
     this.changed();
     this.request();
@@ -101,8 +102,8 @@ export class Compare {
     const { a, panel } = this;
     if (!a) return;
     const [before, values] = [{ ...panel.setting.values }, { ...a.values }];
-    if (what !== "keep-b") for (const [flag, value] of a.ordered(values)) panel.setting.set(flag, value);
-    if (what === "swap") this.begin(before, "");
+    if (what !== "keep-b") panel.setting.setAll(values);
+    if (what === "swap") this.begin((other) => other.setAll(before));
     else this.end();
     panel.changed();
   }
@@ -159,7 +160,7 @@ export class Compare {
     const rows = panel.page.rows();
     const k = Math.max(Number(a.options.k), Number(panel.setting.options.k));
     const columns = [
-      { name: this.name || a.inWords(), drafts: this.drafts, others: rows, cost: this.costs.a, problem: this.problem },
+      { name: panel.presets.named(this.against)?.name ?? a.inWords(), drafts: this.drafts, others: rows, cost: this.costs.a, problem: this.problem },
       { name: panel.setting.inWords(), drafts: rows, others: this.drafts, cost: this.costs.b, problem: "" },
     ];
     columns.forEach(({ name, drafts, others, cost, problem }, i) => {
@@ -204,6 +205,7 @@ function drawDraft(item, text, others) {
 export function sharedWords(text, other) {
   let same = 0;
   while (same < text.length && text[same] === other[same]) same++;
-  if (same === text.length || /^\s/.test(text.slice(same)) && (same === other.length || /^\s/.test(other.slice(same)))) return same;
+  const ends = (/** @type {string} */ each) => same === each.length || /\s/.test(each[same]);
+  if (ends(text) && ends(other)) return same;
   return text.slice(0, same).search(/\S*$/);
 }

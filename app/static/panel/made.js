@@ -11,7 +11,7 @@ import { place } from "./place.js";
 /**
  * A token, as the server explains it: its range in the draft in characters, where it came from, its draft's weight γ in the
  * superposed row, ln p by the model, by the stores and by both, and how many tokens the rule kept there.
- * @typedef {{from: number, to: number, by: string, gamma: number | null, ln_model: number | null, ln_stores: number | null,
+ * @typedef {{from: number, to: number, by: string, store?: "base" | "personal", gamma: number | null, ln_model: number | null, ln_stores: number | null,
  *            ln_mixture: number | null, kept: number | null}} Token
  * @typedef {{passes: number, rows: number, ms: number, apart_ms: number | null}} Cost
  */
@@ -36,7 +36,7 @@ export class Made {
   constructor(panel) {
     this.box = newElement("section", "pd-made", `
       <p class="mk-cost">The next drafts are explained here.</p><ol></ol><p class="mk-said" role="status"></p><ul class="mk-key"></ul>`);
-    place("#pd-made .pd-part", this.box);
+    place("#pd-cells .pd-part", this.box);
     panel.root.addEventListener("pd-made", (event) => this.draw(/** @type {CustomEvent} */ (event).detail));
     for (const pointing of ["pointerover", "focusin"]) {
       this.box.addEventListener(pointing, ({ target }) => {
@@ -51,7 +51,7 @@ export class Made {
     setText(this.box.querySelector(".mk-cost"), cost(drafts.length, length, explained));
     setText(this.box.querySelector(".mk-said"), "Point at a token.");
     this.box.querySelector("ol")?.replaceChildren(...drafts.map(({ text, made = [] }) => newLine(text, made)));
-    const used = new Set(drafts.flatMap(({ made = [] }) => made.map(({ by }) => by)));
+    const used = new Set(drafts.flatMap(({ made = [] }) => made.map(originOf)));
     this.box.querySelector(".mk-key")?.replaceChildren(...[...used].map((by) => {
       const item = newElement("li", "", `<i class="pd-by-${by}"></i> <span></span>`);
       setText(item.querySelector("span"), ORIGINS[by] ?? by);
@@ -68,7 +68,7 @@ function newLine(text, made) {
   const line = document.createElement("li");
   const characters = [...text];
   line.append(...made.map((token) => {
-    const cell = newElement("button", `pd-by-${token.by}`);
+    const cell = newElement("button", `pd-by-${originOf(token)}`);
     cell.type = "button";
     cell.textContent = characters.slice(token.from, token.to).join("").replaceAll("\n", "↵") || "·";
     cell.dataset.said = saying(cell.textContent, token);
@@ -78,12 +78,16 @@ function newLine(text, made) {
   return line;
 }
 
+/** A key of `ORIGINS`. @param {Token} token */
+export const originOf = ({ by, store }) => (store === "personal" ? store : by);
+
 /**
  * What was decided at a token, in a sentence.
  * @param {string} text
  * @param {Token} token
  */
-export function saying(text, { by, gamma, ln_model: model, ln_stores: stores, ln_mixture: mixture, kept }) {
+export function saying(text, token) {
+  const { gamma, ln_model: model, ln_stores: stores, ln_mixture: mixture, kept } = token;
   const parts = [
     gamma === null ? "" : `γ ${gamma.toFixed(2)}`,
     model === null ? "" : `ln p ${model.toFixed(2)} by the model`,
@@ -91,7 +95,7 @@ export function saying(text, { by, gamma, ln_model: model, ln_stores: stores, ln
     mixture === null ? "" : `${mixture.toFixed(2)} mixed`,
     kept === null ? "" : `the rule kept ${kept.toLocaleString("en")}`,
   ];
-  return [`“${text.trim() || text}” from ${ORIGINS[by] ?? by}`, ...parts.filter(Boolean)].join(" · ");
+  return [`“${text.trim() || text}” from ${ORIGINS[originOf(token)] ?? token.by}`, ...parts.filter(Boolean)].join(" · ");
 }
 
 /**

@@ -12,6 +12,7 @@ import { ConnectionLost, ServerError, TAB, postJson } from "../shared/transport.
 
 const SWEEP_AFTER = 150; // ms without a change until the sweep over temperatures is requested
 const ANNOUNCE_AFTER = 700; // ms without a change until the summary is announced to screen readers
+const FOLLOW_AFTER = 200; // ms without a key until the drawings follow the caret
 const STILL_AFTER = 2000; // ms without a change until the tokens that it added or dropped are no longer marked
 const EMPTY_AFTER = 300; // ms without drafts until the drawings follow the caret, or are removed
 const WIDE = { wide: 940, high: 500 }; // the wide view of the temperatures
@@ -49,7 +50,7 @@ export class NextToken {
     this.counters = { views: 0, sweeps: 0, viewMs: [] };
 
     box.innerHTML = `
-      <h3 id="sm-see-title">The next word</h3>
+      <h2 id="sm-see-title">The next word</h2>
       <p class="sm-after" hidden><span></span> <button type="button">Back to the caret</button></p>
       <p class="sm-summary"></p>
       <p class="sm-geometry" hidden></p>
@@ -57,7 +58,7 @@ export class NextToken {
         ${DRAWINGS.map(([name, title]) => `<button type="button" role="tab" id="sm-tab-${name}" data-shown="${name}" aria-controls="sm-${name}">${title}</button>`).join("")}
       </div>
       ${DRAWINGS.map(([name]) => `<div class="sm-drawing" id="sm-${name}" role="tabpanel" aria-labelledby="sm-tab-${name}" hidden></div>`).join("")}
-      <dialog class="pd-keys sm-wide" aria-labelledby="sm-wide-title"><h2 id="sm-wide-title">Temperatures</h2>
+      <dialog class="sm-wide" aria-labelledby="sm-wide-title"><h2 id="sm-wide-title">Temperatures</h2>
         <div></div><form method="dialog"><button>Close</button></form></dialog>
       <p class="sm-live pd-unseen" aria-live="polite"></p>`;
     this.find("#sm-sweep").innerHTML = `<div class="sm-sweep-here"></div><button type="button" class="sm-widen">Wide view</button>`;
@@ -70,7 +71,10 @@ export class NextToken {
     for (const tab of this.tabs()) tab.addEventListener("click", () => this.show(tab.dataset.shown ?? ""));
     this.find(".sm-tabs").addEventListener("keydown", (event) => this.moveTab(event));
     this.find(".sm-after button").addEventListener("click", () => this.showAfter(""));
-    panel.root.addEventListener("pd-text", () => (this.after = ""));
+    panel.root.addEventListener("pd-text", () => {
+      this.after = "";
+      if (this.timers.running.follow) this.follow();
+    });
     panel.root.addEventListener("pd-word", (event) => this.showAfter(/** @type {CustomEvent<string>} */ (event).detail));
     for (const event of ["pd-drafts", "pd-along", "pd-cleared"]) {
       panel.root.addEventListener(event, () => this.positionChanged(event));
@@ -144,12 +148,20 @@ export class NextToken {
         if (!this.page.isWriting()) this.drawNothing();
         else if (!this.page.requests().running && this.seenBefore !== this.page.before()) this.page.look("");
       });
-    } else if (event === "pd-along") {
-      // The drafts are still valid, but the server has no logits for this position: request drafts to compute them.
-      this.page.refill();
-    } else if (!this.view || this.seenBefore !== this.page.requests().running?.before) {
-      this.refresh(); // for changed settings at the same place `Panel.changed` has requested the view
+    } else if (event === "pd-along" || !this.view || this.seenBefore !== this.page.requests().running?.before) {
+      this.follow(); // for changed settings at the same place `Panel.changed` has requested the view
     }
+  }
+
+  /** Draw the tokens at the caret once no key came for a moment and no drafts are under way: those of a key come first. */
+  follow() {
+    this.timers.later("follow", FOLLOW_AFTER, () => {
+      const { running, answered } = this.page.requests();
+      if (running) return this.follow();
+      // Drafts that are still valid need no request, so the server has no logits for this position.
+      if (answered?.before === `${this.page.before()}${this.after}`) return this.refresh();
+      return this.page.look(this.after);
+    });
   }
 
   /** Request and draw the visible drawing; if a request is under way, once more after it. */
@@ -198,12 +210,13 @@ export class NextToken {
   }
 
   /**
-   * The server has no logits for this tab: it was restarted, or has dropped them. Request drafts once to compute them.
+   * The server has no logits for this tab: it was restarted, or has dropped them. Let it compute them once, without drafts:
+   * the writer may not want any here.
    * @param {ServerError} error
    */
   missing(error) {
     this.drawNothing(`${error.message} ${error.fix}`.trim());
-    if (!this.retried) this.page.refill();
+    if (!this.retried && !this.page.requests().running) this.page.look(this.after);
     this.retried = true;
   }
 

@@ -12,7 +12,7 @@
 import { emit } from "../shared/dom.js";
 import { PANEL, SETTINGS, keep, recall } from "../shared/memory.js";
 import { Compare } from "./compare.js";
-import { ConnectionLost, ServerError, postJson } from "../shared/transport.js";
+import { ConnectionLost, ServerError, getJson, postJson } from "../shared/transport.js";
 import { Made } from "./made.js";
 import { NextToken } from "./nexttoken.js";
 import { Presets } from "./presets.js";
@@ -26,15 +26,18 @@ import { CHOICES } from "./setting.js";
  */
 
 /**
- * What the panel needs of the page. `changed` requests drafts with the new settings; `refill` requests drafts at the caret
- * for the rows that do not agree; `look` computes the next word there, or after a part of a draft, without drafts; `startWith` starts a draft with a text; `isWriting`: whether drafts belong at
- * the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none; `requests`: the
- * running request and the newest one that was answered; `drawList` draws the rows; `explain` says whether answers are to say how drafts were made; `rows` are the drafts' texts; `insert` inserts a text at the caret; `documentFields`: what the document
- * decides in every request.
- * @typedef {{toast: (message: string, options?: {long?: boolean}) => void, focusText: () => void,
- *            changed: () => void, refill: () => void, look: (part: string) => void, startWith: (text: string) => void, isWriting: () => boolean, before: () => string | null,
- *            whyNothing: () => string, requests: () => {running: Position | null, answered: Position | null}, drawList: () => void,
- *            explain: (on: boolean) => void, rows: () => string[], insert: (text: string) => void, documentFields: () => object, openModels: () => void, openPairing: () => void}} Page
+ * What the panel needs of the page. `changed` requests drafts with the new settings; `look` computes the next word at the
+ * caret, or after a part of a draft, without drafts; `startWith` starts a draft with a text; `isWriting`: whether drafts
+ * belong at the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none;
+ * `requests`: the running request and the newest one that was answered; `drawList` draws the rows; `explain` says whether
+ * answers are to say how drafts were made; `rows` are the drafts' texts; `insert` inserts a text at the caret;
+ * `documentFields`: what the document decides in every request.
+ * @typedef {{toast: (message: string, options?: {long?: boolean}) => void, focusText: () => void, changed: () => void,
+ *            look: (part: string) => void, startWith: (text: string) => void, isWriting: () => boolean,
+ *            before: () => string | null, whyNothing: () => string,
+ *            requests: () => {running: Position | null, answered: Position | null}, drawList: () => void,
+ *            explain: (on: boolean) => void, rows: () => string[], insert: (text: string) => void,
+ *            documentFields: () => object, openModels: () => void, openPairing: () => void}} Page
  * @typedef {{n: number, before: string}} Position
  */
 
@@ -76,6 +79,7 @@ export class Panel {
     this.figures = null;
     /** Why this model lacks some choices; "" for one that it has. @type {{drafters: Record<string, string>, arc: string}} */
     this.missing = { drafters: {}, arc: "" };
+    this.missingLearned = false;
     this.prose = true; // whether the model has an adapter to prose
     this.model = "";
     this.name = ""; // of the preset that is to be saved
@@ -92,10 +96,17 @@ export class Panel {
     root.addEventListener("pd-refused", (event) => this.refused(/** @type {CustomEvent} */ (event).detail));
     root.addEventListener("pd-reset", () => this.reset());
     root.addEventListener("pd-figures", (event) => {
-      this.figures = /** @type {CustomEvent<Figures | null>} */ (event).detail;
+      const { detail } = /** @type {CustomEvent<Figures | null>} */ (event);
+      if (detail === this.figures) return; // null with every line of an answer without speculation
+      this.figures = detail;
       this.render();
     });
     root.dataset.chances = this.chances;
+    // In a window that has become narrow the panel would cover the text.
+    matchMedia(BESIDE).addEventListener("change", ({ matches }) => {
+      this.open = matches && (recall(PANEL)?.open ?? true);
+      this.render();
+    });
     this.render();
   }
 
@@ -107,8 +118,9 @@ export class Panel {
    * @param {any} value
    */
   given(name, value) {
-    (this.drawn[name] ??= {})[name === "panel" ? "open" : "value"] = value;
     const { setting } = this;
+    if (setting.controls[name] && !setting.allows(name, value)) return; // an unfinished number: see `settled`
+    (this.drawn[name] ??= {})[name === "panel" ? "open" : "value"] = value;
     if (name === "panel") return this.opened(value);
     if (name === "chances" || name === "colour" || name === "made") return this.show(name, value);
     if (name === "preset-name") return void (this.name = value.trim());
@@ -120,10 +132,22 @@ export class Panel {
       if (!this.more) setting.setChain([value]);
     } else if (name === "rules") {
       setting.setChain(this.combined(value));
-    } else if (!setting.problem(name, value)) {
+    } else {
       setting.set(name, value);
     }
     this.changed();
+  }
+
+  /**
+   * A slider or its number was let go of, or reset. What is invalid gives way to the present value.
+   * @param {string} name
+   * @param {any} value
+   */
+  settled(name, value) {
+    if (value === this.setting.values[name]) return;
+    this.given(name, value);
+    (this.drawn[name] ??= {}).value = value;
+    this.render();
   }
 
   /** A button was pressed. @param {string} name */
@@ -173,8 +197,9 @@ export class Panel {
     this.store();
     this.render();
     this.page.changed();
-    this.next.refresh();
+    this.next.show(this.next.shown); // a rule may have drawings of its own
     this.noteChain();
+    this.learnSpeculation();
   }
 
   store() {
@@ -192,6 +217,7 @@ export class Panel {
   /** @param {boolean} open */
   opened(open) {
     this.open = open;
+    if (!open && document.activeElement?.closest("#pd-panel")) this.page.focusText();
     if (matchMedia(BESIDE).matches) this.keepChoices();
     this.next.refresh();
     this.render();
@@ -235,14 +261,23 @@ export class Panel {
   /** @param {{prose?: boolean, model?: string}} status */
   learnModel({ prose = false, model = "" }) {
     this.prose = prose;
+    if (this.model !== model) this.missingLearned = false; // another model
     this.model = model;
     this.render();
+    this.learnSpeculation();
   }
 
-  /** @param {{drafters: Record<string, string>, arc: string}} missing */
-  learnSpeculation(missing) {
-    this.missing = missing;
-    this.render();
+  /** Learn once, when a method speculates, which ways the model lacks. */
+  async learnSpeculation() {
+    if (this.missingLearned || !this.setting.catalogue.speculating.includes(this.setting.mode)) return;
+    this.missingLearned = true;
+    try {
+      this.missing = await getJson("/api/speculation");
+      this.render();
+    } catch (error) {
+      this.missingLearned = false;
+      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+    }
   }
 
   /**
@@ -252,6 +287,7 @@ export class Panel {
   refused({ setting, message }) {
     if (setting !== "speculation") return;
     this.setting.set("speculate", "off");
+    this.setting.set("drafter", this.setting.usual("drafter")); // no longer shown, and perhaps the reason
     this.changed();
     this.refusal = `Speculation is off. ${message}`;
     this.render();
@@ -311,7 +347,7 @@ export class Panel {
       "new-seed": { visible: setting.isDrawn },
       chances: { value: this.chances },
       models: { value: this.model ? `Model: ${this.model}…` : "Change the model…" },
-      compare: { value: this.compare?.on ? "End comparing" : "Compare" },
+      compare: { value: this.compare?.on ? "End" : "Compare" },
       panel: { open: this.open },
     };
     for (const flag of Object.keys(setting.controls)) fields[flag] = this.wantedOf(flag, shown);

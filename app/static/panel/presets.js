@@ -7,7 +7,7 @@ import { getJson, postJson, ConnectionLost, ServerError } from "../shared/transp
 /** @typedef {{name: string, problem: string}} Unreadable a preset that the server cannot read, and why */
 
 const LARGEST = 200_000; // bytes of a file of presets
-const PINNED = "pinned: "; // the value of the list for the setting that is pinned as A
+export const PINNED = "pinned: "; // the value of the list for the setting that is pinned as A
 const OWN = "own: "; // before the names of the writer's own presets, as values of the list
 
 export class Presets {
@@ -20,19 +20,17 @@ export class Presets {
     /** @type {Unreadable[]} */
     this.unreadable = [];
     this.chosenUnreadable = "";
-    this.against = PINNED;
     this.load();
   }
 
-  /** Learn the writer's own presets, and what speculation this server can do. */
+  /** Learn the writer's own presets. */
   async load() {
     try {
-      const { own, unreadable, speculation } = await getJson("/api/sampling");
-      this.replace({ own, unreadable });
-      this.panel.learnSpeculation(speculation);
+      this.replace(await getJson("/api/presets"));
+      this.panel.render();
     } catch (error) {
       if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
-      addEventListener("pd-connected", () => this.load(), { once: true });
+      this.panel.root.addEventListener("pd-status", () => this.load(), { once: true }); // the server answers again
     }
   }
 
@@ -61,7 +59,7 @@ export class Presets {
       preset: { choices, value: own ? OWN + own.name : known?.name ?? null },
       against: {
         visible: this.panel.compare?.on ?? false, choices: [["The pinned setting", PINNED], ...choices],
-        value: this.against,
+        value: this.panel.compare?.against ?? PINNED,
       },
       delete: { interactive: Boolean(own) },
       rename: { interactive: Boolean(own) },
@@ -83,9 +81,8 @@ export class Presets {
 
   /** Compare the present setting with a preset. @param {string} chosen */
   compareWith(chosen) {
-    this.against = chosen;
     const preset = this.named(chosen);
-    if (preset) this.panel.compare.against(preset);
+    if (preset) this.panel.compare.begin((a) => a.take(preset, this.known), chosen);
     else this.panel.compare.pin();
   }
 

@@ -55,6 +55,12 @@ export class Setting {
     if (beyond && !value && Number(this.values[beyond.flag]) > beyond.high_alone) this.set(beyond.flag, beyond.high_alone);
   }
 
+  /** Set several values, last those whose long end needs another one. @param {Record<string, Value>} values */
+  setAll(values) {
+    const needing = (/** @type {string} */ flag) => Number(Boolean(this.controls[flag]?.beyond));
+    for (const flag of Object.keys(values).sort((a, b) => needing(a) - needing(b))) this.set(flag, values[flag]);
+  }
+
   reset() {
     for (const flag of Object.keys(this.values)) this.set(flag, this.usual(flag));
   }
@@ -201,6 +207,26 @@ export class Setting {
     return "";
   }
 
+  /**
+   * What is wrong with the values that are given, each by itself: "" or a sentence.
+   * @param {Record<string, any>} given by flag
+   * @param {Record<string, any>} written the values as they were written
+   */
+  wrong(given, written = given) {
+    for (const [flag, value] of Object.entries(given)) {
+      if (!Object.hasOwn(this.values, flag)) return `${flag} given, which is no option.`;
+      const wrong = this.problem(flag, value);
+      if (wrong) return `${flag} ${written[flag]} given; ${wrong}.`;
+    }
+    return "";
+  }
+
+  /** Whether a person may set a value now. @param {string} flag @param {any} value */
+  allows(flag, value) {
+    const beyond = this.controls[flag]?.beyond ? this.beyond({ ...this.values, [flag]: value }) : "";
+    return !this.problem(flag, value) && !beyond;
+  }
+
   // ---------------------------------------------------------------- requests, visits, presets and links
 
   /** The fields of a request for drafts. @returns {Record<string, any>} */
@@ -220,7 +246,7 @@ export class Setting {
 
   /** Restore the values of the last visit, as far as they are still valid. @param {Record<string, any>} kept */
   recall(kept) {
-    const valid = Object.entries(kept).filter(([flag, value]) => flag in this.values && !this.problem(flag, value));
+    const valid = Object.entries(kept).filter(([flag, value]) => Object.hasOwn(this.values, flag) && !this.problem(flag, value));
     const values = { ...this.values, ...Object.fromEntries(valid) };
     if (!this.beyond(values)) for (const [flag, value] of valid) this.set(flag, value);
   }
@@ -274,7 +300,7 @@ export class Setting {
         if (names.includes(this.controls[flag].name) && !(flag in given)) this.set(flag, this.usual(flag));
       }
     }
-    for (const [flag, value] of this.ordered(given)) this.set(flag, value);
+    this.setAll(given);
   }
 
   /** The present values as a preset. @param {string} name @returns {Preset} */
@@ -328,15 +354,12 @@ export class Setting {
     if (chain.length) given.rule = chain.join(JOIN);
     for (const [flag, written] of parts) {
       if (flag === "rule") continue;
-      if (!(flag in this.values)) return `${flag} given, which is no option.`;
+      if (!Object.hasOwn(this.values, flag)) return this.wrong({ [flag]: written });
       given[flag] = CHOICES.includes(flag) ? written : this.read(flag, written);
     }
     const values = { ...Object.fromEntries(Object.keys(this.values).map((flag) => [flag, this.usual(flag)])), ...given };
-    for (const [flag, value] of Object.entries(given)) {
-      const wrong = this.problem(flag, value);
-      const written = flag === "rule" ? chain.join(", ") : parts.find(([name]) => name === flag)?.[1];
-      if (wrong) return `${flag} ${written} given; ${wrong}.`;
-    }
+    const unfit = this.wrong(given, { ...Object.fromEntries(parts), rule: chain.join(", ") });
+    if (unfit) return unfit;
     const before = { ...this.values };
     for (const choice of CHOICES) this.values[choice] = values[choice];
     const allowed = this.shown();
@@ -345,7 +368,7 @@ export class Setting {
     const wrong = foreign ? `${foreign} given for ${this.chain.join(", ")} and ${this.mode}, which have no control of that name.` : this.beyond(values);
     Object.assign(this.values, before);
     if (wrong) return wrong;
-    for (const [flag, value] of this.ordered(values)) this.set(flag, value);
+    this.setAll(values);
     return "";
   }
 
@@ -355,12 +378,6 @@ export class Setting {
     if (kind === "choice") return written;
     if (kind === "bool") return { true: true, false: false }[written];
     return written.trim() === "" ? undefined : Number(written);
-  }
-
-  /** Values in an order in which each can be set: last those whose long end needs another one. @param {Record<string, Value>} values */
-  ordered(values) {
-    const needing = (/** @type {string} */ flag) => Number(Boolean(this.controls[flag]?.beyond));
-    return Object.entries(values).sort(([a], [b]) => needing(a) - needing(b));
   }
 }
 

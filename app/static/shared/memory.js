@@ -19,6 +19,13 @@ const COPIES = "polydraft.copies";
 
 const COPIES_ROOM = 200_000; // characters
 
+let storing = true;
+
+/** Store nothing, and read nothing that is stored: the page around the editor is somebody else's. */
+export function storeNothing() {
+  storing = false;
+}
+
 /** @typedef {import("../documents/document.js").Document} Document */
 /**
  * The document that a tab has open, its selection, and how far it is scrolled.
@@ -117,15 +124,15 @@ export function recallUnsaved(forTab) {
 }
 
 /**
- * Access the browser's storage. It throws if it is full, switched off or damaged; then this returns null, and values
- * last as long as the page.
+ * Access the browser's storage. It throws if it is full, switched off or damaged; then, and after `storeNothing`, this
+ * returns null, and values last as long as the page.
  * @template T
  * @param {() => T} action
  * @returns {T | null}
  */
 export function attempt(action) {
   try {
-    return action();
+    return storing ? action() : null;
   } catch {
     return null;
   }

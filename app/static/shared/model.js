@@ -22,7 +22,7 @@ import { aKey, factsOf, size } from "./wording.js";
 export function offerModel(root, unavailable, loaded) {
   const shown = root.querySelector(".pd-foot .pd-other-model");
   if (!unavailable) shown?.remove();
-  else if (!shown) root.querySelector(".pd-remark")?.parentElement?.after(newField(loaded));
+  else if (!shown) root.querySelector(".pd-foot .pd-remark")?.parentElement?.after(newField(loaded));
 }
 
 /** A form with a field for the path of a model. @param {() => void} loaded */

@@ -4,6 +4,17 @@
 const JSON_TYPE = { "Content-Type": "application/json" };
 const SLICE = 100_000; // characters converted at once
 
+/** The address of the server's routes: where /page/shared/, which has this script, begins. */
+const ROOT = new URL("../..", import.meta.url).pathname.replace(/\/$/, "");
+
+/** Headers of every request. @type {Record<string, string>} */
+const EVERY = {};
+
+/** Send a key with every request; a page without one sends its cookie. @param {string} key */
+export function useKey(key) {
+  EVERY.Authorization = `Bearer ${key}`;
+}
+
 /** An error that the server returns, with its cause and a remedy. */
 export class ServerError extends Error {
   /**
@@ -36,7 +47,7 @@ export const PAGE = freshId();
  * @param {AbortSignal} signal
  */
 export async function streamDrafts(request, onLine, signal) {
-  await readLines(await post("/api/drafts", { tab: TAB, ...request }, signal), onLine, signal);
+  await readLines(await post("/api/drafts", { tab: TAB, ...request }, { signal }), onLine, signal);
 }
 
 /**
@@ -116,10 +127,10 @@ export async function postLongText(path, body, text) {
 /**
  * @param {string} path
  * @param {object} body sent as JSON
- * @param {AbortSignal} [signal]
+ * @param {RequestInit} [how]
  */
-function post(path, body, signal) {
-  return reach(path, { method: "POST", headers: JSON_TYPE, body: JSON.stringify(body), signal });
+function post(path, body, how) {
+  return reach(path, { method: "POST", headers: JSON_TYPE, body: JSON.stringify(body), ...how });
 }
 
 /** An id that no other tab has. */
@@ -139,9 +150,9 @@ export function leave() {
   leaveAs(PAGE);
 }
 
-/** @param {string} id of a tab. `sendBeacon` still works while the page unloads. */
+/** @param {string} id of a tab. The request outlives the page. */
 export function leaveAs(id) {
-  navigator.sendBeacon("/api/leave", new Blob([JSON.stringify({ tab: id })], { type: "application/json" }));
+  post("/api/leave", { tab: id }, { keepalive: true }).catch(() => {}); // nobody is left to be told
 }
 
 /**
@@ -150,7 +161,7 @@ export function leaveAs(id) {
  * @returns {Promise<Response>} of a request that the server has accepted
  */
 async function reach(path, init) {
-  const response = await fetch(path, init).catch((error) => {
+  const response = await fetch(ROOT + path, { ...init, headers: { ...init.headers, ...EVERY } }).catch((error) => {
     if (init.signal?.aborted) throw error;
     throw new ConnectionLost("No connection to the Polydraft server.");
   });
@@ -160,6 +171,9 @@ async function reach(path, init) {
 
 /** @param {Response} response */
 async function errorFrom(response) {
+  if (response.status === 401 && EVERY.Authorization) {
+    return new ServerError("The server of this page was started anew.", "Copy your text, and load the page again.", false, 401);
+  }
   try {
     const { message, fix, changed } = await response.json();
     if (message) return new ServerError(message, fix, changed, response.status);

@@ -1,6 +1,7 @@
 """HTTP routes for samplers: the available rules and modes, their effect at a position, and presets.
 
-    GET  /api/sampling           the user's presets, and which ways to speculate this model has
+    GET  /api/presets            the user's presets, and those that cannot be read
+    GET  /api/speculation        why this model lacks ways to speculate
     POST /api/chain              {"rule"}: notes on a chain of rules
     POST /api/view               {"tab", "temperature", "select_at", "rules", "map"}: all rules on the tab's next token
     POST /api/sweep              {"tab", "select_at", "rules"}: the number of tokens each keeps, by temperature
@@ -112,9 +113,13 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
 
     sweeps: OrderedDict[Any, list[int]] = OrderedDict()
 
-    @app.get("/api/sampling")
-    def sampling() -> dict[str, object]:
-        return {"speculation": speculation.missing(service.loaded), **_listed(own)}
+    @app.get("/api/presets")
+    def listed() -> dict[str, object]:
+        return _listed(own)
+
+    @app.get("/api/speculation")
+    def missing() -> dict[str, object]:
+        return speculation.missing(service.loaded)
 
     @post(app, "/api/chain", ChainRequest)
     def chain(body: ChainRequest) -> dict[str, object]:

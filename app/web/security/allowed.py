@@ -26,10 +26,15 @@ MAX_AGE = 600  # seconds for which a browser may keep the answer to a preflight
 
 @dataclass(frozen=True)
 class Allowed:
-    """Origins and host names in lower case."""
+    """Origins and host names in lower case.
+
+    Attributes:
+        pages: whether browsers open the server's own page under these host names, too.
+    """
 
     origins: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
+    pages: bool = False
 
     def knows_host(self, host: str) -> bool:
         """Whether a Host header is one of the names; a name without a port is meant with every port."""

@@ -166,7 +166,10 @@ def _foreign(scope: Scope, headers: Headers, elsewhere: bool, allowed: Allowed, 
     if origin:
         return None
     origins = [origin.lower() for origin in headers.get(b"origin", [])]
-    if any(origin not in {f"http://{name}" for name in names} for origin in origins):
+    ours = {f"http://{name}" for name in names}
+    if allowed.pages and allowed.knows_host(hosts[0]):
+        ours |= {f"http://{hosts[0]}", f"https://{hosts[0]}"}  # the second behind a proxy
+    if any(origin not in ours for origin in origins):
         return f"Pages of {', '.join(origins)[:80]} may not talk to Polydraft."
     if any(site not in ("same-origin", "none") for site in headers.get(b"sec-fetch-site", [])):
         opened = scope["path"] == "/" and headers.get(b"sec-fetch-mode") == ["navigate"]

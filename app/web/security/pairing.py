@@ -96,6 +96,6 @@ def add_routes(app: FastAPI, access: Access | None) -> None:
         if origin is None:
             raise Refused(403, "Only an extension of a browser can be paired.", "Type the code into the extension.")
         if not pairing.use(body.code):
-            fix = "Polydraft's page has a new one: Settings, Pair browser. A code is valid for two minutes, once."
+            fix = "Polydraft's page has a new one under This page, Pair browser. A code is valid for two minutes, once."
             raise Refused(403, "This code is not the valid one.", fix)
         return {"key": required().key_of(origin)}

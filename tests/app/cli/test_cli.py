@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.clients.options import in_fields
-from app.options.settings import PAGE_CONTROLS
+from app.options.labels import OF_THE_PAGE
 from core.ask import Ask
 from core.errors import InputError, ModelFileError, OptionError
 from core.models import load_model
@@ -91,8 +91,8 @@ def test_the_first_help_names_every_command() -> None:
 
 def test_every_setting_is_a_flag_with_its_own_help_and_default() -> None:
     shown = runner.invoke(app, ["complete", "--help"], terminal_width=200, env={"COLUMNS": "200"}).stdout
-    for control in PAGE_CONTROLS:
-        if control.only == "page":
+    for control in DRAFTING.values():
+        if control.flag in OF_THE_PAGE:
             continue
         assert f"--{control.flag}" in shown
         assert control.explain in shown

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from app.cli.main import app
 from app.options import speculation
 from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete
-from core.controls import DRAFTERS, SPECULATIONS
+from core.controls import DRAFTERS
 from core.speculative import cost
 from core.speculative.calibration import Calibration, Constants, fingerprint
 from core.speculative.cost import CostCurve
@@ -220,15 +219,13 @@ def test_arc_is_refused_at_settings_for_which_it_was_not_calibrated(
     assert said in " ".join(result.stderr.split())
 
 
-def test_the_catalogue_of_the_page_names_ways_drafters_and_what_is_missing(
+def test_the_page_is_told_what_a_model_lacks(
     loaded: Autocomplete, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setattr("core.speculative.calibration.user_file", lambda *_: tmp_path / "none.json")
-    offered = speculation.catalogue(loaded)
-    assert [way["name"] for way in offered["ways"]] == list(SPECULATIONS)
-    assert [drafter["name"] for drafter in offered["drafters"]] == list(DRAFTERS)
-    assert "polydraft calibrate" in offered["arc_missing"]
-    missing = {drafter["name"]: drafter["missing"] for drafter in offered["drafters"]}
-    assert not missing["ngram"]
-    assert missing["eagle3"]  # its head is for another model
-    assert SimpleNamespace(**speculation.catalogue(None)).arc_missing == ""
+    missing: Any = speculation.missing(loaded)
+    assert list(missing["drafters"]) == list(DRAFTERS)
+    assert "polydraft calibrate" in missing["arc"]
+    assert not missing["drafters"]["ngram"]
+    assert missing["drafters"]["eagle3"]  # its head is for another model
+    assert speculation.missing(None) == {"drafters": dict.fromkeys(DRAFTERS, ""), "arc": ""}

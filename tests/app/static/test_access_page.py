@@ -19,8 +19,8 @@ from app.options import presets as presets_module
 from app.service.service import DraftService
 from app.web.site import create_app
 from tests.app.static.editor.test_page import ENOUGH, Editor
-from tests.app.static.sampling.test_sampling_page import ShortDrafts
 from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server
+from tests.fake_sampling import ShortDrafts
 from tests.ngram_tools import add_text
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -64,6 +64,7 @@ def open_page(browser: Browser, context: BrowserContext, site: Server) -> Iterat
         page.emulate_media(reduced_motion="reduce")  # a transition is drawn sixty times a second
         resize(page, width, height)
         editor = Editor(page, FakeDrafts())
+        editor.panel_is_open = True
         editor.open(site.url)
         editor.put(TEXT)
         editor.wait(lambda: len(editor.drafts()) >= 3, "drafts")
@@ -103,22 +104,28 @@ def use_colours(page: Page, scheme: Scheme) -> None:
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # without transitions
 
 
-def open_sampling(page: Page, advanced: bool = True) -> Locator:
-    page.locator(".pd-sampling-button").click()
-    panel = page.get_by_role("complementary", name="Style of drafts")
-    expect(panel.get_by_role("radio", name="Balanced")).to_be_checked()
-    if advanced:
-        panel.get_by_role("button", name="For experts").click()
-        expect(panel.get_by_role("row").nth(1)).to_be_visible()
+def open_panel(page: Page, *sections: str) -> Locator:
+    panel = page.locator("#pd-panel")
+    button = page.locator("[data-do=panel]")
+    if button.get_attribute("aria-expanded") == "false":
+        if not button.is_visible():
+            page.get_by_role("button", name="Menu").click()
+        button.click()
+    expect(panel.locator("#pd-style")).to_be_visible()
+    for section in sections:
+        panel.get_by_role("button", name=section).click()
+    expect(panel.get_by_role("row").nth(1)).to_be_visible()
     return panel
 
 
-def open_settings(page: Page) -> None:
-    """The drawer, with what is under For experts."""
-    for name in ("settings", "more"):
-        button = page.locator(f"[data-do={name}]")
-        if button.get_attribute("aria-expanded") == "false":
-            button.click()
+def close_panel(page: Page) -> None:
+    page.get_by_role("button", name="Toggle Sidebar").click()
+    expect(page.locator("#pd-style")).to_be_hidden()
+
+
+def choose(panel: Locator, label: str, name: str | re.Pattern[str]) -> None:
+    panel.get_by_role("combobox", name=label).click()
+    panel.get_by_role("option", name=name, exact=isinstance(name, str)).click()
 
 
 # ---------------------------------------------------------------- axe-core, marks
@@ -133,7 +140,7 @@ def test_axe_finds_nothing_where_one_writes_nor_in_my_writing(open_page: Callabl
             "{ ...polydraft.documents.written(), id: `0000000${n.toString(16)}`, revision: '' }, '')",
             n,
         )
-    for button in page.locator("#pd button[aria-expanded][aria-controls]:not(.pd-sampling-button)").all():
+    for button in page.locator("#pd button[aria-expanded][aria-controls]:not([data-do=panel])").all():
         if not button.is_visible() or button.get_attribute("aria-expanded") == "true":
             continue
         button.click()
@@ -145,12 +152,11 @@ def test_axe_finds_nothing_where_one_writes_nor_in_my_writing(open_page: Callabl
     page.get_by_role("button", name="Keys").click()
     assert violations(page, "dialog[open]") == []
     page.keyboard.press("Escape")
-    open_settings(page)
+    page.get_by_role("button", name="This page").click()
     page.get_by_role("button", name="Pair browser").click()
     expect(page.get_by_role("dialog", name="Pair your browser")).to_be_visible()
     assert violations(page, "dialog[open]") == []
     page.keyboard.press("Escape")
-    page.locator("[data-do=settings]").click()
 
     page.get_by_role("tab", name="My writing").click()
     page.locator("summary", has_text="source").first.click()
@@ -178,10 +184,11 @@ MARKS = """() => {
     const root = document.querySelector('#pd');
     const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
     const marks = { 'a slider': colour('--edge-line'), 'a slider, filled': colour('--accent') };
-    for (const e of root.querySelectorAll('select, input[type=number], input[type=text], .sm-styles span'))
+    const edges = '#pd select, #pd-panel :is(input[type=number], .wrap-inner, .pd-buttons label)';
+    for (const e of document.querySelectorAll(edges))
         marks[`the edge of ${e.outerHTML.slice(0, 60)}`] = getComputedStyle(e).borderTopColor;
     for (const name of ['on', 'off'])
-        marks[`bars that are ${name}`] = getComputedStyle(root.querySelector(`.sm-grid .sm-${name}`)).fill;
+        marks[`bars that are ${name}`] = getComputedStyle(document.querySelector(`.sm-grid .sm-${name}`)).fill;
     const mine = root.appendChild(Object.assign(document.createElement('span'), { className: 'pd-mine' }));
     marks["the underline of one's own words"] = getComputedStyle(mine).textDecorationColor;
     mine.remove();
@@ -192,19 +199,16 @@ MARKS = """() => {
 }"""
 
 
-def test_axe_finds_nothing_in_the_sampling_panel_and_marks_stand_out_by_three_to_one(
-    open_page: Callable[..., Page],
-) -> None:
+def test_axe_finds_nothing_in_the_panel_and_marks_stand_out_by_three_to_one(open_page: Callable[..., Page]) -> None:
     page = open_page()
-    panel = open_sampling(page)
-    panel.get_by_role("combobox", name="Method").select_option("sampled")
-    panel.get_by_role("combobox", name="Speculation").select_option("lossless")
-    panel.get_by_role("combobox", name="Rule").select_option("top-w")
-    panel.get_by_role("button", name="More controls").click()
-    panel.get_by_role("button", name="More about presets").click()
-    panel.get_by_role("button", name="Save").first.click()
+    panel = open_panel(page, "Save and share presets", "For experts", "This page")
+    choose(panel, "Method", "Sampled")
+    panel.locator("#pd-speculate").get_by_text("Lossless").click()
+    panel.locator("#pd-rule").get_by_text("Top-W").click()
+    panel.get_by_role("button", name="More controls of the rule").click()
+    expect(panel.get_by_role("tab", name="Map")).to_be_visible()
     assert violations(page) == []
-    for name, drawing in ("All rules", "rules"), ("Temperatures", "sweep"), ("Map", "map"):
+    for name, drawing in ("Temperatures", "sweep"), ("Map", "map"), ("All rules", "rules"):
         panel.get_by_role("tab", name=name).click()
         expect(panel.locator(f"#sm-{drawing} svg").first).to_be_visible()
         assert violations(page, f"#sm-{drawing}") == []
@@ -212,8 +216,9 @@ def test_axe_finds_nothing_in_the_sampling_panel_and_marks_stand_out_by_three_to
             panel.get_by_role("button", name="Wide view").click()
             assert violations(page, "dialog[open]") == []
             page.keyboard.press("Escape")
-    open_settings(page)
-    panel.get_by_role("tab", name="All rules").click()
+    panel.locator("#pd-rule").get_by_text("More…").click()
+    choose(panel, "Rules, in the order", re.compile("Top-p"))
+    assert violations(page, "#pd-rules") == []
     expect(panel.locator(".sm-grid .sm-off").nth(3)).to_be_visible()
     for scheme in SCHEMES:
         use_colours(page, scheme)
@@ -225,7 +230,7 @@ def test_axe_finds_nothing_in_the_sampling_panel_and_marks_stand_out_by_three_to
 
 # Labels and choices that are wider than their places.
 CUT = """() => {
-    const labels = '#pd :is(label, output, button, h2, h3, p, small, .sm-styles span)';
+    const labels = ':is(#pd, #pd-panel) :is(label, output, button, h2, h3, p, small)';
     const shown = [...document.querySelectorAll(labels)]
         .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen') && getComputedStyle(e).display !== 'inline');
     const context = document.createElement('canvas').getContext('2d');
@@ -239,86 +244,66 @@ CUT = """() => {
 
 
 def test_labels_fit_begin_with_a_capital_and_have_one_meaning_each(open_page: Callable[..., Page]) -> None:
-    def cut() -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, size in SIZES.items():
-            resize(page, *size)
-            found |= {name: labels} if (labels := page.evaluate(CUT)) else {}
-        resize(page, *SIZES["phone"])  # which has no room for the settings beside the panel
-        return found
-
-    page = open_page(*SIZES["phone"])
-    open_settings(page)
-    assert cut() == {}
-    panel = open_sampling(page)
-    panel.get_by_role("combobox", name="Method").select_option("sampled")
-    panel.get_by_role("combobox", name="Speculation").select_option("arc")
+    page = open_page()
+    panel = open_panel(page, "Save and share presets", "For experts", "This page", "How these drafts were made")
+    choose(panel, "Method", "Sampled")
+    panel.locator("#pd-speculate").get_by_text("ARC").click()
+    panel.locator("#pd-rule").get_by_text("More…").click()
+    expect(panel.locator("#pd-theta")).to_be_visible()
     labels: list[str] = page.evaluate(
-        "() => [...document.querySelectorAll('#pd :is(label, .pd-sampling option, .pd-sampling button)')]"
-        ".map((e) => e.textContent.trim())"
+        "() => [...document.querySelectorAll('#pd label, #pd-panel :is([data-testid=block-info], label, button)')]"
+        ".filter((e) => e.checkVisibility()).map((e) => e.firstChild?.textContent.trim() || e.textContent.trim())"
     )
-    symbols = {"k", "p", "n", "α", "β", "λ", "τ", "η", "ε", "θ", "m", "l2", "whitened", "cosine", "uniform", "×"}
-    assert [label for label in labels if label not in symbols and label[:1] != label[:1].upper()] == []
-    assert labels.count("Drafts") == 1, "the number; how they are made is the method"
-    panel.get_by_role("combobox", name="Method").select_option("sampled+superposed")
-    panel.get_by_role("combobox", name="Rule").select_option("mirostat")
-    panel.get_by_role("combobox", name="Preset").select_option(label="Mirostat (top-nσ paper)")
-    assert cut() == {}
+    assert {"Temperature", "Min-p", "Softmax τ", "θ · tolerance"} <= {*labels}
+    symbols = {"k", "p", "n", "α", "β", "λ", "τ", "η", "ε", "θ", "m"}  # begin a label as in its paper
+    assert [label for label in labels if label[:1] not in symbols and label[:1] != label[:1].upper()] == []
+    found: dict[str, Any] = {}
+    for name, size in SIZES.items():
+        resize(page, *size)
+        open_panel(page)
+        found |= {name: cut} if (cut := page.evaluate(CUT)) else {}
+    assert found == {}
 
 
-def test_a_click_on_a_tool_leaves_the_focus_in_the_text_the_panel_moves_nothing_and_at_200_percent_tools_are_in_reach(
+def test_a_click_on_a_tool_leaves_the_focus_in_the_text_the_panel_covers_nothing_and_at_200_percent_tools_are_in_reach(
     open_page: Callable[..., Page],
 ) -> None:
-    places = """() => [...document.querySelectorAll('#pd-text, .pd-option-row, .pd-foot')]
-        .map((e) => JSON.stringify(e.getBoundingClientRect()))"""
     page = open_page()
     text = page.locator("#pd-text")
     text.focus()
     page.keyboard.press("ArrowLeft")
     caret = text.evaluate("box => box.selectionStart")
-    for tool in ("Copy", "Incognito", "Incognito", "Settings", "Settings", "Style of drafts"):
+    for tool in ("Copy", "Incognito", "Incognito", "Panel", "Panel"):
         page.get_by_role("button", name=tool, exact=True).click()
         expect(text).to_be_focused()
         assert text.evaluate("box => box.selectionStart") == caret
-    page.get_by_role("button", name="Close the style of drafts").click()
-    expect(text).to_be_focused()
-    open_settings(page)
-    page.get_by_role("slider", name="Drafts").focus()
+    page.locator("#pd-k").get_by_role("slider").focus()
     page.get_by_role("button", name="Copy", exact=True).click()
     expect(text).to_be_focused()
     page.get_by_role("button", name="Copy", exact=True).focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Copy", exact=True)).to_be_focused()  # by a key
 
-    page.locator("[data-do=settings]").click()
     text.press("End")
-    expect(page.get_by_role("option")).to_have_count(3)
-    for width, height in ((1280, 800), (1024, 768), (2560, 1440)):
+    expect(page.locator(".pd-list").get_by_role("option")).to_have_count(3)
+    for width, height in ((1280, 800), (2560, 1440)):
         resize(page, width, height)
-        before = page.evaluate(places)
-        panel = open_sampling(page, advanced=False)
-        assert page.evaluate(places) == before
-        box, foot = panel.bounding_box(), page.locator(".pd-foot").bounding_box()
-        assert box and foot and box["y"] + box["height"] <= foot["y"] + 1, "the tools below stay in reach"
-        if width >= 1280:
-            words = page.evaluate(
-                """() => ['left', 'width'].map((name) => getComputedStyle(document.querySelector('#pd'))
-                    .getPropertyValue(`--column-${name}`)).map(parseFloat).reduce((a, b) => a + b)"""
-            )
-            assert box["x"] >= words, "the text stays readable"
-        page.get_by_role("button", name="Close the style of drafts").click()
+        panel = open_panel(page)
+        box, tools = panel.bounding_box(), page.locator("#pd :is(#pd-text, .pd-option-row, .pd-tools, .pd-line)").all()
+        assert box
+        for one in filter(None, [each.bounding_box() for each in tools]):
+            assert one["x"] + one["width"] <= box["x"] + 1, "the panel covers it"
+    close_panel(page)
 
     resize(page, *SIZES["at 200 %"])
     page.get_by_role("button", name="Incognito").click(timeout=5000)
     expect(page.get_by_role("button", name="Incognito")).to_have_attribute("aria-pressed", "true")
-    open_settings(page)
-    page.get_by_role("slider", name="How sure").scroll_into_view_if_needed()
-    expect(page.get_by_role("slider", name="How sure")).to_be_in_viewport()
-    page.locator("[data-do=settings]").click(timeout=5000)
-    panel = open_sampling(page, advanced=False)
-    panel.get_by_role("radiogroup", name="Style").get_by_role("radio", name="Wild").check(timeout=5000)
-    expect(page.locator(".pd-sampling-button")).to_have_text("Style of drafts · Wild")
-    expect(page.locator(".pd-sampling-button")).to_be_in_viewport(ratio=1)
+    panel = open_panel(page, "For experts")
+    panel.locator("#pd-end-below").get_by_role("slider").scroll_into_view_if_needed()
+    expect(panel.locator("#pd-end-below").get_by_role("slider")).to_be_in_viewport()
+    panel.locator("#pd-style").get_by_text("Wild").click(timeout=5000)
+    expect(panel.locator("#pd-style").get_by_role("radio", name="Wild")).to_be_checked()
+    close_panel(page)
 
 
 # ---------------------------------------------------------------- paper
@@ -330,8 +315,7 @@ def test_print_has_the_whole_document_on_several_pages_and_nothing_else_black_on
     page = open_page()
     text = "".join(f"Line {n} of a story that is longer than a page.\n\n" for n in range(150))
     page.locator("#pd-text").fill(text)
-    open_sampling(page)
-    open_settings(page)
+    open_panel(page)
     use_colours(page, "dark")
     assert len(re.findall(rb"/Type */Page\b", page.pdf())) >= 5
     assert page.locator(".pd-printed").text_content() == ""  # again
@@ -357,17 +341,17 @@ def test_print_has_the_whole_document_on_several_pages_and_nothing_else_black_on
 
 def test_what_fingers_aim_at_measures_44_pixels(open_page: Callable[..., Page]) -> None:
     page = open_page(390, 844, has_touch=True, is_mobile=True)
-    small = """() => [...document.querySelectorAll('#pd :is(button, select, input, summary, [role=option])')]
+    small = """() => [...document.querySelectorAll(
+            ':is(#pd, #pd-panel) :is(button, select, input, summary, [role=option])')]
         .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen') && e.type !== 'file')
         .map((e) => [(e.matches('[type=checkbox], [type=radio]') && e.closest('label')) || e, e])
         .map(([target, e]) => [target.getBoundingClientRect(), e])
         .filter(([box]) => box.width < 43.5 || box.height < 43.5)
         .map(([box, e]) => `${Math.round(box.width)} × ${Math.round(box.height)} ${e.outerHTML.slice(0, 90)}`)"""
     assert page.evaluate(small) == []
-    open_settings(page)
+    open_panel(page, "Save and share presets", "For experts", "This page")
     assert page.evaluate(small) == []
-    open_sampling(page)
-    assert page.evaluate(small) == []
+    close_panel(page)
     page.get_by_role("tab", name="My writing").click()
     page.locator("summary", has_text="source").first.click()
     assert page.evaluate(small) == []

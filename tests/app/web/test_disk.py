@@ -346,7 +346,7 @@ def test_no_value_in_a_personal_store_disturbs_a_route(table: str, column: str, 
         disk.restore()
         with closing(sqlite3.connect(disk.data / "stores" / "me.sqlite")) as file, file:
             assert file.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", [value]).rowcount
-        disk.ask_every_route(("/api/stores", "/api/drafts", "/api/sampling", "/v1/completions"))
+        disk.ask_every_route(("/api/stores", "/api/drafts", "/api/presets", "/v1/completions"))
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))

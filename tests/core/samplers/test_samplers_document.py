@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.options.labels import shown
 from core.controls import CATALOG, MODE_CONTROLS, MODES
 from tests.paths import ROOT
 
@@ -13,7 +14,7 @@ def test_the_documentation_names_every_rule_flag_and_mode():
         if entry.name != "none":
             assert f"`{entry.name}`" in DOCS or f"`{entry.name}`," in DOCS, entry.name
         for control in entry.controls:
-            if control.main:
+            if shown(control).main:
                 assert f"--{control.flag}" in DOCS, control.flag
     for mode in MODES:
         assert f"| {mode} |" in DOCS

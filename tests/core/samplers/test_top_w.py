@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.errors import InputError
 from core.samplers import Geometry, TopH, TopK, TopW
 from core.samplers.geometry import METRICS
 from core.samplers.top_w import FLOOR, _s_step, _Weights
@@ -85,33 +86,58 @@ def subsets(n: int):
 class Scripted:
     """Distances given beforehand, in place of a geometry's."""
 
-    def __init__(self, f: np.ndarray) -> None:
-        self.f = f
+    farthest = 2.0
+
+    def __init__(self, d: np.ndarray) -> None:
+        self.d = d
 
     def distances(self, places, in_S):
-        return -self.f[places]
+        return self.d[places]
 
 
-@settings(max_examples=60)
-@given(seed=st.integers(0, 10**6), lam=st.floats(0, 4), c=st.floats(0.01, 4), sharp=st.floats(0.2, 4))
-def test_the_lean_s_step_is_the_scan_of_the_whole_pool(seed, lam, c, sharp):
+@settings(max_examples=100)
+@given(
+    seed=st.integers(0, 10**6),
+    lam=st.floats(0, 4),
+    c=st.floats(0.01, 4),
+    sharp=st.floats(0.2, 4),
+    factor=st.sampled_from([-1.0, 0.5, 1.0]),
+)
+def test_the_lean_s_step_is_the_scan_of_the_whole_pool(seed, lam, c, sharp, factor):
     """Theorem I.1: the candidates that it skips would change nothing."""
     chance = np.random.default_rng(seed)
     p = np.sort(np.exp(chance.normal(size=700) * sharp))[::-1]
     p /= p.sum()
-    f = -chance.uniform(0, 2, size=700)
+    d = chance.uniform(0, 2, size=700)
     in_S = chance.uniform(size=700) < 0.3
     in_S[0] = True
-    f[in_S] = 0
-    weights = _Weights(lam, lam + c, 0.9, 1.0, 1.0)
-    lik = lam * np.log(np.maximum(p, FLOOR))
-    chosen = _s_step(p, lik, weights, Scripted(f), in_S)
-    phi = f + lik
+    d[in_S] = 0
+    weights = _Weights(lam, lam + c, 0.9, factor, 1.0)
+    logp = np.log(np.maximum(p, FLOOR))
+    chosen = _s_step(p, logp, weights, Scripted(d), in_S)
+    phi = factor * d + lam * logp
     order = np.argsort(-phi, kind="stable")
     gamma = np.cumsum(p[order])
     score = np.cumsum((p * phi)[order]) / gamma + c * np.log(gamma)
     assert score[len(chosen) - 1] == pytest.approx(score.max(), abs=1e-8)
     assert sorted(chosen) == sorted(order[: len(chosen)])
+
+
+@pytest.mark.parametrize("factor", [-1.0, 1.0])
+def test_the_lean_s_step_looks_at_few_candidates(factor):
+    """A peaked distribution is decided by its head: distances of the tail are never computed."""
+    asked = []
+
+    class Watched(Scripted):
+        def distances(self, places, in_S):
+            asked.extend(places)
+            return super().distances(places, in_S)
+
+    p = np.exp(-0.2 * np.arange(1200.0))
+    p /= p.sum()
+    in_S = np.arange(1200) < 5
+    _s_step(p, np.log(np.maximum(p, FLOOR)), _Weights(2.2, 2.8, 0.9, factor, 1), Watched(np.zeros(1200)), in_S)
+    assert len(asked) < 300
 
 
 # --- the uniform metric -----------------------------------------------------------------------------------
@@ -186,6 +212,86 @@ def test_all_rows_at_once_and_each_alone_agree_for_every_metric(metric):
     ids, keep, _ = rule._dense(logits)
     together = [sorted(row[kept].tolist()) for row, kept in zip(ids, keep, strict=True)]
     assert together == [sorted(rule.select(row).ids) for row in logits]
+
+
+def plainly_kept(rule: TopW, logits: torch.Tensor) -> tuple[list[int], int]:
+    """The alternation as the module states it, on one row (V,); and the rounds."""
+    ids = torch.argsort(logits, descending=True)[: rule.top_m]
+    p = logits.double().softmax(0)[ids].numpy()
+    u = rule.geometry.vectors(ids) if rule.geometry.metric != "uniform" else None
+    d = rule.geometry.distances(u, u).double().numpy() if u is not None else np.ones((len(p), len(p)))
+    np.fill_diagonal(d, 0)
+    sign = {"attractive": -1, "none": 0, "repulsive": 1}[rule.potential]
+    S = [i for i in range(len(p)) if i == 0 or p[:i].sum() < rule.warm_start * p.sum()]
+    rounds = 0
+    while rounds < rule.alternations:
+        rounds += 1
+        f = sign * rule.geom_scale * d[:, S].min(1)
+        if rule.beta <= rule.lam:
+            after = [int(np.argmax(f + rule.beta * np.log(p)))]
+        else:
+            phi = f + rule.lam * np.log(p)
+            order = np.argsort(-phi, kind="stable")
+            scores = [surrogate(order[:k], p, phi, rule.beta - rule.lam) for k in range(1, len(p) + 1)]
+            after = sorted(order[: int(np.argmax(scores)) + 1].tolist())
+        if after == S:
+            break
+        S = after
+    return sorted(ids[S].tolist()), rounds
+
+
+def surrogate(S, p, phi, c) -> float:
+    """G_f(S), eq. 9."""
+    mass = p[S].sum()
+    return float((p[S] * phi[S]).sum() / mass + c * np.log(mass))
+
+
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 10**6),
+    potential=st.sampled_from(["attractive", "none", "repulsive"]),
+    metric=st.sampled_from(METRICS),
+    lam=st.floats(0, 3),
+    beta=st.floats(0, 5),
+    scale=st.floats(0.05, 3),
+    warm=st.floats(0, 1),
+    sharp=st.floats(0.5, 5),
+)
+def test_every_potential_keeps_what_the_plain_alternation_keeps(seed, potential, metric, lam, beta, scale, warm, sharp):
+    chance = torch.Generator().manual_seed(seed)
+    table, logits = torch.randn(300, 12, generator=chance), torch.randn(300, generator=chance) * sharp
+    if metric == "whitened":
+        scale /= 5  # its distances are about √(2·D)
+    geometry = Geometry(table, metric)
+    rule = TopW(geometry, lam, beta, 120, warm, 6, scale, metric=metric, potential=potential)
+    expected, rounds = plainly_kept(rule, logits)
+    selection = rule.select(logits)
+    assert (sorted(selection.ids), selection.rounds) == (expected, rounds)
+    assert torch.nonzero(rule(None, logits[None])[0] > -INF).flatten().tolist() == expected
+    ids, keep, together = rule._dense(logits[None])
+    assert (sorted(ids[keep].tolist()), int(together)) == (expected, rounds)
+    none = TopW(geometry, lam, beta, 120, warm, 6, metric=metric, potential="none").select(logits)
+    assert selection.without_geometry == none.ids
+
+
+def test_a_repulsive_single_token_may_be_another_than_the_most_probable():
+    """For β ≤ λ eq. 13 maximises f_i + β·log p_i, and only a repulsive f is larger outside S."""
+    table = torch.eye(4)
+    logits = torch.tensor([[1.0, 0.8, -3.0, -3.0]])
+    kept = {
+        potential: torch.nonzero(
+            TopW(table, lam=1.0, beta=0.5, warm_start=0.4, alternations=1, potential=potential)(None, logits)[0] > -INF
+        )
+        .flatten()
+        .tolist()
+        for potential in ("attractive", "none", "repulsive")
+    }
+    assert kept == {"attractive": [0], "none": [0], "repulsive": [1]}
+
+
+def test_an_unknown_potential_is_refused():
+    with pytest.raises(InputError, match="potential 'magnetic' given; one of attractive, none, repulsive expected"):
+        TopW(metric="uniform", potential="magnetic")
 
 
 def test_near_tokens_are_kept_before_far_ones():

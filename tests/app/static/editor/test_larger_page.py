@@ -79,10 +79,9 @@ def opened(editor: Editor) -> Locator:
 
 
 def by_settings(editor: Editor) -> Locator:
-    """The same, by the settings."""
-    editor.open_settings()
-    editor.page.locator("[data-do=more]").click()
-    editor.page.get_by_role("button", name="Change…").click()
+    """The same, by the panel."""
+    editor.open_section("This page")
+    editor.page.locator("#pd-models").click()
     return editor.page.get_by_role("dialog", name="Model")
 
 
@@ -145,7 +144,7 @@ def test_one_button_downloads_stops_resumes_and_uses_a_model(editor: Editor, hub
     hub.pause = 0.002
     resume.click()
     editor.press("Escape")
-    expect(editor.page.get_by_text("Tiny is downloaded. To use it: Settings, Model, Change…")).to_be_visible()
+    expect(editor.page.get_by_text("Tiny is downloaded. To use it: This page, Model, in the panel")).to_be_visible()
     assert hub.ranges[0] is None and str(hub.ranges[1]).startswith("bytes=")
     path = on_machine.models_folder() / "tiny.Q8_0.gguf"
     assert path.read_bytes() == FILE

@@ -6,13 +6,14 @@ import io
 import re
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from app.options.settings import PAGE_CONTROLS
+from app.options import labels
+from core.options import BY_FLAG, DRAFTING
 from tests.fake_drafts import HOME, MARKET, PHRASES, RIVER, FakeDrafts, Server, create_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
@@ -59,7 +60,11 @@ class Editor:
         self.page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
         return hosts
 
+    panel_is_open = False  # at the first visit; its charts request the next word
+
     def open(self, url: str) -> Editor:
+        if not self.panel_is_open:
+            self.page.add_init_script("try { localStorage['polydraft.panel'] ??= '{\"open\": false}' } catch {}")
         self.page.goto(url)
         self.wait_for_script()
         self.box.focus()
@@ -76,8 +81,11 @@ class Editor:
     def ask_only_where_nothing_agrees(self) -> None:
         self.page.evaluate("polydraft.editor.settings.refill = false")
 
-    def open_settings(self) -> None:
-        self.page.get_by_role("button", name="Settings").click()
+    def open_section(self, name: str) -> None:
+        """A part of the panel."""
+        if self.page.locator("[data-do=panel]").get_attribute("aria-expanded") == "false":
+            self.page.locator("[data-do=panel]").click()
+        self.page.locator("#pd-panel").get_by_role("button", name=name).click()
 
     @property
     def box(self) -> Locator:
@@ -1010,76 +1018,74 @@ def test_a_servers_error_one_inside_the_stream_or_a_lost_connection_appears_in_w
 # ---------------------------------------------------------------- settings
 
 
-def test_settings_act_at_once_stay_and_reset_all_gives_each_its_default_and_experts_find_long_texts_with_resets(
+def test_settings_act_at_once_stay_and_reset_all_gives_each_its_default_and_chances_are_shown_as_chosen(
     drafting: Editor,
 ) -> None:
     page, fake = drafting.page, drafting.fake
-    chance = page.locator(".pd-chance").first
-    expect(chance).to_have_attribute("title", "How likely you are to continue this way")
-    length = page.get_by_role("slider", name="How far ahead")
-    drafting.open_settings()
-    page.get_by_role("slider", name="Drafts").focus()
+    page.locator("[data-do=panel]").click()
+
+    def field(flag: str, role: Literal["slider", "checkbox", "combobox"] = "slider") -> Locator:
+        return page.locator(f"#pd-{flag}").get_by_role(role)
+
+    def asked(**values: Any) -> None:
+        drafting.wait(lambda: fake.requests[-1]["settings"].items() >= values.items(), f"a request with {values}")
+
+    field("k").focus()
     drafting.press("ArrowRight", "ArrowRight")
     drafting.wait_for_drafts(*PHRASES[:5])
-    length.fill("2")
+    field("length").fill("2")
     drafting.wait(lambda: drafting.ghost() == " to the")
-    page.get_by_role("slider", name="How sure").fill("0.15")
-    drafting.wait(lambda: fake.requests[-1]["settings"]["end_below"] == 0.15)
-    last = fake.requests[-1]["settings"]
-    assert (last["k"], last["length"]) == (5, 2)
-    page.get_by_role("button", name="For experts").click()
-    page.get_by_role("switch", name="Distinct beginnings").uncheck()
-    page.get_by_role("slider", name="Exact steps").fill("7")
-    drafting.wait(lambda: fake.requests[-1]["settings"]["exact_steps"] == 7)
-    assert fake.requests[-1]["settings"]["distinct"] is False
+    drafting.open_section("For experts")
+    field("distinct", "checkbox").uncheck()
+    asked(k=5, length=2, distinct=False)
     page.get_by_role("button", name="Reset all").click()
-    drafting.wait(lambda: fake.requests[-1]["settings"]["exact_steps"] == 2)
-    assert fake.requests[-1]["settings"]["distinct"] is True
-    for control in PAGE_CONTROLS:
+    asked(**{control.name: control.default for control in DRAFTING.values()})
+    for control in DRAFTING.values():
         if control.kind == "bool":
-            expect(page.get_by_role("switch", name=control.label)).to_be_checked(checked=bool(control.default))
+            expect(field(control.flag, "checkbox")).to_be_checked(checked=bool(control.default))
         elif control.kind == "choice":
-            expect(page.get_by_role("combobox", name=control.label)).to_have_value(str(control.default))
+            shown = labels.CHOICES.get(control.flag, {}).get(str(control.default), str(control.default))
+            expect(field(control.flag, "combobox")).to_have_value(shown)
         else:
-            slider = page.get_by_role("slider", name=control.label)
-            expect(slider).to_have_value(f"{control.default:g}")
-            expect(slider).to_have_attribute("max", f"{control.slider or control.high:g}")
+            expect(field(control.flag)).to_have_value(f"{control.default:g}")
+            most = min(labels.shown(control).most or control.high, control.without_beyond.high)
+            expect(field(control.flag)).to_have_attribute("max", f"{most:g}")
     assert drafting.text == BEFORE
     drafting.wait_for_drafts(MARKET, RIVER, HOME)
 
-    # How likely drafts are can be numbers, bars or off.
-    choice = page.get_by_label("How likely", exact=True)
-    expect(chance).to_be_hidden()
-    choice.select_option("Numbers")
-    expect(chance).to_be_visible()
-    choice.select_option("Bars")
-    assert chance.evaluate("e => parseFloat(getComputedStyle(e, '::after').width) / e.offsetWidth") == pytest.approx(
-        0.4, abs=0.05
-    )
-    choice.select_option("Off")
-    expect(chance).to_be_hidden()
-
-    # Long texts with resets, and the model as it came if there is an adapter to prose.
-    resets = page.get_by_role("slider", name="Resets")
-    switch = page.get_by_role("switch", name="Prose")
-    switch.uncheck()
-    drafting.wait(lambda: fake.requests[-1]["settings"]["prose"] is False)
-    resets.fill("10")
-    length.fill("200")
-    drafting.wait(lambda: fake.requests[-1]["settings"]["length"] == 200)
-    assert fake.requests[-1]["settings"]["reset_every"] == 10
+    # The model as it came, if there is an adapter to prose.
+    field("prose", "checkbox").uncheck()
+    asked(prose=False)
     fake.prose = False
+    drafting.open_section("This page")
+    chance = page.locator(".pd-chance").first
+    expect(chance).to_have_attribute("title", "How likely you are to continue this way")
+    for chosen, visible in (("Numbers", True), ("Bars", True), ("Off", False)):
+        field("chances", "combobox").click()
+        page.locator("#pd-panel").get_by_role("option", name=chosen).click()
+        expect(chance).to_be_visible(visible=visible)
+        if chosen == "Bars":
+            bar = "e => parseFloat(getComputedStyle(e, '::after').width) / e.offsetWidth"
+            assert chance.evaluate(bar) == pytest.approx(0.4, abs=0.05)
     drafting.reload()
     drafting.wait_for_drafts(MARKET, RIVER, HOME)
     expect(chance).to_be_hidden()
-    drafting.open_settings()
-    expect(length).to_have_value("200")
-    page.get_by_role("button", name="For experts").click()
-    expect(page.get_by_role("switch", name="Common phrases")).to_be_visible()
-    expect(switch).to_have_count(0)
-    resets.fill("0")
-    expect(length).to_have_value("32")
-    expect(length).to_have_attribute("max", "32")
+    drafting.open_section("For experts")
+    expect(field("ngrams", "checkbox")).to_be_visible()
+    expect(field("prose", "checkbox")).to_have_count(0)
+
+
+def test_experts_find_the_options_in_the_order_of_making_with_their_sources(editor: Editor) -> None:
+    editor.open_section("For experts")
+    names = editor.page.locator("#pd-experts .block[id]").evaluate_all("all => all.map(({ id }) => id.slice(3))")
+    order = ["tau", "ngrams", "mixing", "alpha", "personal-weight", "distinct", "forks", "exact-steps"]
+    assert [name for name in names if name in order] == order
+    for name, source in (
+        ("alpha", "α · Superposed Decoding, eq. 6"),
+        ("reset-every", "s · Superposed Decoding, section 5.3"),
+    ):
+        info = editor.page.locator(f"#pd-{name} .info-text")
+        assert info.inner_text().splitlines() == [BY_FLAG[name].explain, source]
 
 
 # ---------------------------------------------------------------- looks and access
@@ -1119,22 +1125,20 @@ def test_nothing_overflows_and_dark_and_light_follow_the_system_and_agree_with_g
 def test_everything_is_reached_by_keyboard_and_a_screen_reader_hears_the_best_draft_if_asked(
     editor: Editor,
 ) -> None:
-    editor.open_settings()
+    editor.page.locator("[data-do=panel]").click()
     editor.box.focus()
     seen = []
-    for _ in range(18):
+    for _ in range(40):
         editor.page.keyboard.press("Tab")
         name, outline = editor.page.evaluate(
-            "() => { const e = document.activeElement;"
-            " return [e.dataset.do ?? e.name, getComputedStyle(e).outlineStyle] }"
+            """() => { const e = document.activeElement, ring = e.type === "radio" ? e.closest("label") : e;
+            return [e.closest("#pd-panel [id^=pd-]")?.id ?? e.className, getComputedStyle(ring).outlineStyle] }"""
         )
         seen.append(name)
         if name:
-            assert outline == "solid", name
-    for name in ("k", "length", "end_below", "more", "settings"):
-        assert name in seen
-
-    editor.open_settings()  # closes them
+            assert outline == "solid", seen
+    for name in ("style", "preset", "rule", "temperature", "k", "length", "end-below", "mode", "experts", "page"):
+        assert f"pd-{name}" in seen
     editor.box.focus()
     editor.enter(BEFORE)
     editor.wait_for_drafts(MARKET, RIVER, HOME)
@@ -1275,45 +1279,6 @@ def test_an_end_that_rows_share_is_shown_once_rows_of_right_to_left_text_are_on_
     assert editor.text == "Un cafe\u0301"
     editor.press("Control+ArrowRight")
     assert editor.text == "Un cafe\u0301 noir"
-
-
-def test_settings_close_with_esc_begin_with_a_writers_words_and_experts_find_the_order_of_making(
-    editor: Editor,
-) -> None:
-    settings = editor.page.get_by_role("button", name="Settings")
-    for inside in (True, False):
-        settings.click()
-        if inside:
-            editor.page.get_by_role("slider").first.focus()
-        else:
-            editor.box.focus()
-        editor.press("Escape")
-        expect(settings).to_have_attribute("aria-expanded", "false")
-        expect(settings if inside else editor.box).to_be_focused()
-    editor.open_settings()
-    first = editor.page.locator("#pd-options > .pd-option > span :is(label, #pd-models-label)")
-    labels = [text.strip() for text in first.all_text_contents()]
-    assert labels == ["Drafts", "How far ahead", "How sure", "Model"]
-    tops = first.evaluate_all("all => all.map((e) => e.getBoundingClientRect().top)")
-    assert max(tops) - min(tops) < 2, tops
-    long = "A model with a long name " + 9 * "and more "
-    editor.page.locator(".pd-model-name").evaluate("(e, name) => { e.textContent = name }", long)
-    whole = "e => e.getBoundingClientRect().right <= e.closest('.pd-option').getBoundingClientRect().right + 12"
-    assert editor.page.locator("[data-do=models]").evaluate(f"e => e.scrollWidth <= e.clientWidth && ({whole})(e)")
-    editor.page.locator(".pd-model-name").evaluate("e => { e.textContent = 'Scripted' }")
-    expect(editor.page.locator("output[for=pd-length]")).to_have_text("about 8 words")
-    expect(editor.page.get_by_role("button", name="Model Scripted Change…")).to_be_visible()
-    editor.page.get_by_role("button", name="For experts").click()
-    names = editor.page.locator("#pd-more [name]").evaluate_all("all => all.map(({name}) => name)")
-    order = ["temperature", "tau", "ngrams", "mixing", "alpha", "personal_weight", "distinct", "forks", "exact_steps"]
-    assert [name for name in names if name in order] == order
-    for name, source in (
-        ("alpha", "α · Superposed Decoding, eq. 6"),
-        ("tau", "τ · Superposed Decoding, appendix B"),
-        ("reset_every", "s · Superposed Decoding, section 5.3"),
-    ):
-        expect(editor.page.locator(f"#pd-{name}-how cite")).to_have_text(source)
-    assert editor.page.locator("#pd-more > .pd-option:not(:has(cite)) [name]").count() <= 1  # an option of the model
 
 
 # ---------------------------------------------------------------- hostile text

@@ -101,8 +101,11 @@ CONTRADICT = """(letter) => {
 }"""
 
 
-def opacity(page: Editor) -> float:
-    return page.page.locator(".pd-option-row").first.evaluate("row => +getComputedStyle(row).opacity")
+# One call, because the page takes the mark away with the next answer.
+OPACITY = """slow => {
+  document.querySelector("#pd").toggleAttribute("data-slow", slow);
+  return +getComputedStyle(document.querySelector(".pd-option-row")).opacity;
+}"""
 
 
 def test_grey_text_and_rows_that_no_longer_fit_are_hidden_before_the_next_frame_and_nothing_moves(page: Editor) -> None:
@@ -129,10 +132,8 @@ def test_while_the_server_is_slow_rows_are_dim_and_where_text_follows_a_word_sta
     """slow.test.mjs has when; here also while the text scrolls."""
     page.enter(BEFORE)
     page.wait_for_drafts(MARKET, RIVER, HOME)
-    page.page.evaluate("document.querySelector('#pd').toggleAttribute('data-slow', true)")
-    page.wait(lambda: opacity(page) == 0.5, "dim rows")
-    page.page.evaluate("document.querySelector('#pd').toggleAttribute('data-slow', false)")
-    page.wait(lambda: opacity(page) == 1, "rows as usual")
+    page.wait(lambda: page.page.evaluate(OPACITY, True) == 0.5, "dim rows")
+    page.wait(lambda: page.page.evaluate(OPACITY, False) == 1, "rows as usual")
     lines = "It was late when the bell rang, and nobody came.\n" * 40
     page.put(lines + BEFORE + "\n" + lines, caret=len(lines + BEFORE))
     page.box.evaluate("box => { box.blur(); box.focus() }")  # which scrolls to the caret

@@ -222,9 +222,11 @@ def test_the_page_requests_only_the_open_paths_of_gradio(context: BrowserContext
     page.on("response", lambda response: refused.append(response.url) if response.status in (401, 403) else None)
     page.goto(site.printed)
     is_open(page, site)
+    page.wait_for_function("window.polydraft")
     page.keyboard.type("Yesterday she went")
     expect(page.locator(".pd-option-row .pd-draft")).to_have_count(3)
-    page.locator(".pd-sampling-button").click()
+    page.get_by_role("button", name="Panel", exact=True).click()
+    page.get_by_role("button", name="For experts").click()
     page.get_by_role("tab", name="My writing").click()
     page.wait_for_timeout(500)
     ours = re.compile(r"/page/|/api/|/manifest\.json")
@@ -268,7 +270,6 @@ def page(context: BrowserContext, site: Site) -> Iterator[Page]:
     made = context.new_page()
     made.goto(site.printed)
     is_open(made, site)
-    made.get_by_role("button", name="Settings").click()
     yield made
     made.close()
 
@@ -319,10 +320,19 @@ def a_site_that_wants_a_code(site: Site) -> str:
         </script>"""
 
 
+def open_pairing(page: Page) -> None:
+    if page.locator("[data-do=panel]").get_attribute("aria-expanded") == "false":
+        page.locator("[data-do=panel]").click()
+    section = page.locator("#pd-panel").get_by_role("button", name="This page")
+    if not page.get_by_role("button", name="Pair browser").is_visible():
+        section.click()
+    page.get_by_role("button", name="Pair browser").click()
+
+
 def test_the_page_shows_a_code_that_pairs_once_no_other_site_gets_it_and_it_is_forgotten_when_closed_or_expired(
     page: Page, site: Site
 ) -> None:
-    page.get_by_role("button", name="Pair browser").click()
+    open_pairing(page)
     dialog = page.get_by_role("dialog", name="Pair your browser")
     expect(dialog).to_contain_text(re.compile(r"Type\s+this code into its options"))
     expect(dialog).to_contain_text(re.compile(r"Valid once, for [12]:\d\d more"))
@@ -345,12 +355,12 @@ def test_the_page_shows_a_code_that_pairs_once_no_other_site_gets_it_and_it_is_f
     expect(page.locator(".pr-code")).to_be_empty()
     assert newer not in page.content()
     assert pair(site, newer) == 200
-    page.get_by_role("button", name="Pair browser").click()
+    open_pairing(page)
     assert shown(page) not in (code, newer)
 
     dialog.get_by_role("button", name="Close").click()
     page.clock.install()
-    page.get_by_role("button", name="Pair browser").click()
+    open_pairing(page)
     shown(page)
     page.clock.fast_forward((SECONDS + 1) * 1000)
     expect(dialog).to_contain_text("The code is no longer valid.")
@@ -363,8 +373,7 @@ def test_without_a_token_the_dialog_says_why_there_is_no_code(context: BrowserCo
     server = Server(create_app(FakeDrafts()))
     page = context.new_page()
     page.goto(server.url)
-    page.get_by_role("button", name="Settings").click()
-    page.get_by_role("button", name="Pair browser").click()
+    open_pairing(page)
     expect(page.get_by_role("dialog")).to_contain_text(
         "This server has no token, so no extension can be paired with it."
     )
