@@ -1137,7 +1137,7 @@ def test_everything_is_reached_by_keyboard_and_a_screen_reader_hears_the_best_dr
         seen.append(name)
         if name:
             assert outline == "solid", seen
-    for name in ("style", "preset", "rule", "temperature", "k", "length", "end-below", "mode", "experts", "page"):
+    for name in ("style", "preset", "rule", "temperature", "k", "length", "end-below", "mode", "experts", "view"):
         assert f"pd-{name}" in seen
     editor.box.focus()
     editor.enter(BEFORE)
