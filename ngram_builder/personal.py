@@ -15,7 +15,6 @@ import zstandard
 
 from core.errors import BackendUnavailable, InputError
 from core.files import replacing, scratch
-from core.models.prose import prose_of
 from ngram_builder.pipeline import BuildReport, merge
 from ngram_builder.readers import Damage, File, Reading, Senders, base, expand, packed, read_file, spelled
 from ngram_builder.readers.base import Source, sound
@@ -211,6 +210,7 @@ def adopt(store: PersonalStore, adapter: Adapter, model: LanguageModel) -> str:
     """Puts an imported adapter beside the store, whose texts contain all that it learned. Returns the reason if the
     model or the store does not take it, or ""."""
     from core.models import adapter as files
+    from core.models.prose import prose_of
 
     removals = store.removals
     if (store.learned / files.WEIGHTS).exists():

@@ -21,7 +21,8 @@ from app.machine.output import plain, say, say_json
 from app.web import browser
 from core.errors import ModelFileError, ModelNotFound
 from core.models import native, probe
-from core.models.load import default_model_path, slower, why_not_torch
+from core.models.load import slower, why_not_torch
+from core.models.located import default_model_path
 from core.models.memory import free_bytes
 from core.models.probe import Backend, ProbeResult
 from core.models.processor import cores, cpu

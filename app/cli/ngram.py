@@ -291,10 +291,9 @@ def _print_damage(damage: Sequence[Damage]) -> None:
 
 
 def _tokenizer(name: str) -> tuple[Tokenizer, str]:
-    from core.models import load_model  # imports torch, which `stats` and `merge` do not need
+    from core.models import located
 
-    model = load_model(name)
-    return model.tokenizer, model.name
+    return load_tokenizer(name), located.locate(name)[1]
 
 
 def _range(text: str) -> range:

@@ -60,7 +60,8 @@ def model_anywhere(name: str) -> str:
     """
     if name == "default":
         return name
-    from core.models.load import find_model, locate  # imports torch
+    from core.models.load import find_model  # imports torch
+    from core.models.located import locate
 
     find_model(name)
     source, _ = locate(name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import ModelFileError
 from core.models import gguf_file
-from core.models.load import locate
+from core.models.located import locate
 from core.models.tokenizer import CONTROL, Tokenizer
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from core.errors import ModelFileError, PolydraftError
 from core.files import is_folder, read_json, status, with_timeout
 from core.models import gguf_file
 from core.models.gguf_file import GGUFFile
-from core.models.load import locate, why_not_torch
+from core.models.load import why_not_torch
+from core.models.located import locate
 
 MOST_MANIFEST = 1 << 20  # bytes
 MOST_FILES = 500  # models of one program; a folder that somebody chose may contain anything

@@ -19,7 +19,7 @@ from core.errors import ModelFileError
 from core.models import hf
 from core.models.base import Row, Sequence
 from core.models.llama import NativeLlama, why_not
-from core.models.load import DEFAULT_NAME, default_model_path
+from core.models.located import DEFAULT_NAME, default_model_path
 from core.models.torch_model import TorchModel
 from research.options import Rounds
 from research.report import Progress, Report, interleaved

@@ -28,7 +28,7 @@ from core.drafting.candidates import top_indices
 from core.errors import BackendUnavailable
 from core.models import hf
 from core.models.base import Row
-from core.models.load import DEFAULT_NAME, default_model_path
+from core.models.located import DEFAULT_NAME, default_model_path
 from core.models.static import StaticModel
 from core.models.torch_model import TorchModel
 from core.ngram import NgramStore

@@ -28,7 +28,7 @@ import psutil
 import typer
 
 from core.errors import InputError, PolydraftError, last_line
-from core.models.load import default_model_path, locate
+from core.models.located import default_model_path, locate
 from research.bench.child import Child, free_port, running, running_app
 from research.bench.editors import Answered, Bodies, Editor
 from research.bench.typists import Server

@@ -11,7 +11,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from core.models.load import default_model_path, why_not_compiled
+from core.models.load import why_not_compiled
+from core.models.located import default_model_path
 from core.models.native_library import path_of
 from core.ngram.personal import PersonalStore
 from tests.paths import ROOT

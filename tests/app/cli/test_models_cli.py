@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from app.cli.main import app
 from core.models import listed
 from core.models.estimate import ONE_IN_LLAMA_CPP, Speed
-from core.models.load import default_model_path
+from core.models.located import default_model_path
 from core.models.on_machine import About, ModelFile
 from core.models.recommended import PATIENCE, QUICK, RECOMMENDED, advice
 

@@ -88,7 +88,7 @@ def test_nothing_connects_to_the_hub_before_the_click(hub: FakeHub, client: Test
 
 
 def default_bytes() -> int:
-    from core.models.load import default_model_path
+    from core.models.located import default_model_path
 
     return default_model_path().stat().st_size
 

@@ -18,7 +18,7 @@ from app.cli import personal as personal_cli
 from app.cli.main import app
 from app.machine.output import plain, say_json, visible
 from core.models import listed
-from core.models.load import default_model_path
+from core.models.located import default_model_path
 from core.models.on_machine import ModelFile
 from core.models.probe import ProbeResult
 from tests.ngram_tools import WordTokenizer

@@ -18,7 +18,7 @@ from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.errors import ModelNotFound
 from core.models import listed, on_machine
-from core.models.load import default_model_path
+from core.models.located import default_model_path
 from core.models.on_machine import read_about
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import Server
