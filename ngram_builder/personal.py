@@ -54,22 +54,29 @@ class Added:
     notes: list[Damage] = field(default_factory=list)
     senders: Senders = field(default_factory=Senders)
 
+    def include(self, other: Added) -> None:
+        """Counts another result, whose senders are counted already."""
+        self.files += other.files
+        self.tokens += other.tokens
+        self.damage += other.damage
+        self.notes += other.notes
+
 
 def add(
     store: PersonalStore,
     sources: Iterable[str | Path],
     progress: Progress = lambda *_: None,
-    senders: Iterable[str] = (),
+    senders: Senders | None = None,
 ) -> Added:
     """Adds the documents of files, folders and glob patterns to a store. A file that the store already has is replaced;
     each file is added as a whole or not at all.
 
     Args:
         progress: called with the share done (0 to 1) and the current file.
-        senders: the names and addresses of those whose mails and messages are added; if there are none, mails of all.
-    Raises: InputError when a source contains no file or a sender is empty; StoreError when the store cannot be written.
+        senders: whose mails and messages are added; it counts them.
+    Raises: InputError when a source contains no file; StoreError when the store cannot be written.
     """
-    files, added = expand(sources), Added(senders=Senders.of(senders))
+    files, added = expand(sources), Added(senders=senders or Senders())
     for number, file in enumerate(files):
         begun, each = number / len(files), 1 / len(files)
         of_file = add_file(
@@ -79,10 +86,7 @@ def add(
             lambda share, a=begun, b=each, f=str(file): progress(a + b * share, f),
             added.senders,
         )
-        added.files += of_file.files
-        added.tokens += of_file.tokens
-        added.damage += of_file.damage
-        added.notes += of_file.notes
+        added.include(of_file)
     progress(1.0, "")
     return added
 

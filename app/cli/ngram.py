@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from app.cli import adding
 from app.cli import personal as personal_cli
 from app.cli.personal import Json, ModelName, load_tokenizer
 from app.cli.shared import Yes, begins_with, bytes_of, refuse_to_replace
@@ -42,6 +43,7 @@ Exact = Annotated[bool, typer.Option("--exact", help="Store every count exactly.
 StorePath = Annotated[Path, typer.Option("--store", help="The store: a file, or a personal store by name.")]
 
 personal_cli.register(app)
+app.command(name="add")(adding.add)
 
 _SHOWN = 20  # damaged places that are listed individually
 
@@ -176,11 +178,22 @@ def query(
 
 @app.command()
 def stats(
-    store: StorePath,
+    store: Annotated[
+        Path | None,
+        typer.Option("--store", help="The store: a file, or a personal store by name. Without it all personal ones."),
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the whole file with its checksums.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the contents of a store: n-grams per order, sizes, sources; of a personal store, by name, its documents."""
+    """Show the contents of a store: n-grams per order, sizes, sources; of a personal store, by name, its sources; or
+    list the personal stores."""
+    if store is None:
+        rows = personal_cli.listed()
+        if as_json:
+            say_json({"name": "ngram stats", "rows": rows})
+        else:
+            personal_cli.print_list(rows)
+        return
     if personal_cli.named(store):
         row = personal_cli.stats(store.name)
         if as_json:

@@ -4,6 +4,7 @@ name. They call core.ngram.personal and ngram_builder.personal."""
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,20 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
 from app.cli.shared import Yes, begins_with, refuse_to_replace
 from app.machine.output import plain, say, say_json, visible
-from core.errors import InputError
+from core.errors import InputError, PolydraftError
 from core.ngram.shelf import Shelf, stores_folder
 
 if TYPE_CHECKING:
     from core.models import Tokenizer
     from core.ngram import NgramStore
     from core.ngram.personal import PersonalStore
-    from core.ngram.summaries import StoreSummary
-    from ngram_builder.readers import Senders
+    from core.ngram.removed import Extent
+    from core.ngram.summaries import LearnedText
 
 Store = Annotated[str, typer.Option("--store", help="The personal store, by name.", metavar="NAME")]
 ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tokenizer to use.", metavar="NAME")]
@@ -47,7 +47,7 @@ _SHOWN = 20  # damaged places, or documents, that are listed individually
 
 def register(app: typer.Typer) -> None:
     """Adds the commands for personal stores to `polydraft ngram`."""
-    for command in (add, export, compile_, switch, delete):
+    for command in (export, compile_, switch, delete):
         app.command(name=command.__name__.rstrip("_"))(command)
     # Words without a flag: the command says which flag to use.
     app.command(name="forget", context_settings={"allow_extra_args": True})(forget)
@@ -59,89 +59,23 @@ def named(store: Path) -> bool:
     return store.name == str(store) and not store.exists() and not store.suffix
 
 
-def add(
-    store: Store,
-    paths: Annotated[list[str] | None, typer.Argument(help="Files, folders or glob patterns.", metavar="PATH")] = None,
-    phrase: Annotated[
-        list[str] | None, typer.Option("--phrase", help="A phrase to suggest from now on.", metavar="TEXT")
-    ] = None,
-    senders: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from",
-            help="Your name or address: of mail and chats, add only what you wrote. May be given several times.",
-            metavar="NAME",
-        ),
-    ] = None,
-    tokenizer: ModelName = "default",
-    as_json: Json = False,
-) -> None:
-    """Add your own text to a personal store; the store is created if it does not exist.
-
-    Drafts use it from the next keystroke on. A file that the store already has is replaced.
-    """
-    from core.ngram.personal import PHRASE
-    from ngram_builder import personal
-
-    if not paths and not phrase:
-        raise InputError("Nothing to add; give files or a --phrase.")
-    with _filled(store, tokenizer) as opened:
-        adapted = opened.learned.exists()
-        columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn()
-        with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
-            task = bar.add_task("Reading", total=1.0)
-
-            def progress(share: float, file: str) -> None:
-                bar.update(task, completed=share, description=visible(Path(file).name) or "Done")
-
-            added = personal.add(opened, paths, progress, senders or ()) if paths else personal.Added()
-        for text in phrase or []:
-            added.tokens += opened.learn(text, times=PHRASE)
-        adapted = adapted and not opened.learned.exists()
-    for place in added.damage[:_SHOWN]:
-        say(f"Warning: {place}", err=True)
-    for place in added.notes[:_SHOWN]:
-        say(f"Note: {place}.", err=True)
-    if len(added.notes) > _SHOWN:
-        say(f"Note: {len(added.notes) - _SHOWN} further mails contain nothing to learn.", err=True)
-    if said := about_senders(added.senders):
-        say(f"Note: {said}", err=True)
-    row = {"store": store, "files": added.files, "tokens": added.tokens, "damaged": len(added.damage)}
-    message = f"Added {added.files} files ({added.tokens:,} tokens) to {store}; {len(added.damage)} damaged places."
-    if adapted:
-        message += f" A text was replaced. {UNLEARNED.format(store)}"
-    _print(as_json, "ngram add", row, message)
-
-
-def about_senders(senders: Senders) -> str:
-    """One sentence about mails of several senders; "" if nothing is to be said."""
-    if not senders.found:
-        return ""
-    (most, mails), *others = senders.found.most_common()
-    if senders.wanted and senders.others == senders.found.total():
-        wanted = " or ".join(sorted(senders.wanted))
-        return f"None of the {senders.others} mails is from {wanted}; most are from {most}."
-    if senders.wanted or not others:
-        return ""
-    share = f"{mails} of {senders.found.total()} from {most}"
-    return f"The mails are from {len(senders.found)} senders, {share}: --from {most} learns only these."
-
-
 def forget(
     ctx: typer.Context,
     store: Store,
     document: Annotated[
-        str | None, typer.Option(help="Forget this document, as `stats` lists it.", metavar="NAME")
+        str | None,
+        typer.Option(help="Forget this document, as `stats` lists it, a folder, or a pattern.", metavar="NAME"),
     ] = None,
     phrase: Annotated[
         str | None, typer.Option(help="Forget every place of this phrase, in any case.", metavar="TEXT")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Only say what would be removed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Forget several documents unasked.")] = False,
     tokenizer: ModelName = "default",
     as_json: Json = False,
 ) -> None:
     """Remove a document, or every occurrence of a phrase: its text and its counts. This cannot be undone."""
-    from ngram_builder.personal import origin_of
+    from ngram_builder.folders import documents_named
 
     if ctx.args or (document is None) == (phrase is None):
         raise InputError(
@@ -149,11 +83,14 @@ def forget(
             "`polydraft ngram forget --phrase TEXT` for every place of a phrase."
         )
     done = None
-    with closing(_opened(store, tokenizer)) as opened:
+    with closing(open_store(store, tokenizer if phrase is not None else None)) as opened:
         if document is not None:
-            origins = {document["origin"] for document in opened.documents()}
-            name = origin_of(document) if document not in origins and origin_of(document) in origins else document
-            extent = opened.document_extent(name) if dry_run else (done := opened.forget_document(name))
+            names = documents_named(opened, document)
+            extent = opened.document_extent(*names)
+            if not dry_run:
+                if len(names) > 1 and not yes:
+                    _confirm(names, extent)
+                extent = done = opened.forget_document(*names)
         else:
             assert phrase is not None
             extent = opened.phrase_extent(phrase) if dry_run else (done := opened.forget_phrase(phrase))
@@ -171,6 +108,15 @@ def forget(
     _print(as_json, "ngram forget", row, message)
 
 
+def _confirm(names: list[str], extent: Extent) -> None:
+    """Asks before several documents are forgotten. Raises InputError without a terminal, Exit for a no."""
+    if not sys.stdin.isatty():
+        raise InputError(f"{len(names)} documents have this name or are in this folder; add --yes to forget them all.")
+    listed = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    if not typer.confirm(visible(f"Forget {len(names)} documents ({extent.characters:,} characters): {listed}?")):
+        raise typer.Exit(1)
+
+
 def export(
     store: Store,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, .jsonl.zst.")],
@@ -181,7 +127,7 @@ def export(
     from ngram_builder import personal
 
     refuse_to_replace(out, yes)
-    with closing(_opened(store, None)) as opened:
+    with closing(open_store(store, None)) as opened:
         done = personal.export(opened, out)
     row = {"store": store, "documents": done.documents, "adapter": done.adapter}
     message = f"{out}: {done.documents} documents of {store}{', and its adapter' if done.adapter else ''}."
@@ -200,7 +146,7 @@ def import_(
     none."""
     from ngram_builder import personal
 
-    with _filled(store, tokenizer) as opened:
+    with filled(store, tokenizer) as opened:
         done, left_out = personal.restore(opened, path), ""
         if done.adapter:
             from core.models import load_model
@@ -228,7 +174,7 @@ def compile_(
     from ngram_builder import personal
 
     refuse_to_replace(out, yes, begins_with(MAGIC))
-    with closing(_opened(store, tokenizer)) as opened:
+    with closing(open_store(store, tokenizer)) as opened:
         report = personal.compile_store(opened, out, min_count)
     kept = sum(report.ngrams.values())
     row = {"store": store, "out": str(out), "ngrams": kept, "bytes": report.size}
@@ -244,7 +190,7 @@ def switch(
     first)."""
     if state not in ("on", "off"):
         raise InputError(f"{state!r} given; on or off expected.")
-    with closing(_opened(store, None)) as opened:
+    with closing(open_store(store, None)) as opened:
         if learning:
             opened.switch_learning(state == "on")
         else:
@@ -262,7 +208,7 @@ def delete(
 
     path = Shelf.path_in(stores_folder(), store)
     try:
-        opened = _opened(store, None)
+        opened = open_store(store, None)
     except StoreError as error:
         if not path.is_file():
             raise
@@ -285,7 +231,7 @@ def delete(
 def query(store: str, text: str, tokenizer: str, top: int) -> list[dict[str, Any]]:
     """Tokens that follow these words, how often and from which document, for every length of context in the store."""
     words = load_tokenizer(tokenizer)
-    with closing(_opened(store, words)) as opened:
+    with closing(open_store(store, words)) as opened:
         opened.refresh()
         return continuations(opened, words, text, top, lambda ids: {"from": opened.where(ids)})
 
@@ -311,33 +257,93 @@ def continuations(
     return rows
 
 
-def stats(store: str) -> StoreSummary:
-    """The contents of a personal store: size, last change, whether it is on, its documents."""
-    with closing(_opened(store, None)) as opened:
-        return opened.summary()
+def stats(store: str) -> dict[str, Any]:
+    """The contents of a personal store: size, last change, whether it is on, its documents, folders and kinds."""
+    with closing(open_store(store, None)) as opened:
+        return {
+            **opened.summary(),
+            "words": opened.words(),
+            "senders": opened.senders,
+            "folders": [
+                {
+                    "path": folder.root,
+                    "excluded": folder.excluded,
+                    "files": len(files := opened.folders.files(folder.root)),
+                    "forgotten": sum(file.forgotten for file in files.values()),
+                    "problems": {file.origin: file.problem for file in files.values() if file.problem},
+                }
+                for folder in opened.folders.all()
+            ],
+        }
 
 
-def print_stats(row: StoreSummary) -> None:
+def print_stats(row: dict[str, Any]) -> None:
     state = f"{'on' if row['enabled'] else 'off'}, learning {'on' if row['learning'] else 'off'}"
-    table = Table(
-        title=plain(f"{row['store']} · {row['tokens']:,} tokens, {row['bytes']:,} bytes, {state}"), title_justify="left"
-    )
-    table.add_column("document")
-    table.add_column("added")
-    table.add_column("tokens", justify="right")
-    for origin in row["documents"][:_SHOWN]:
-        table.add_row(plain(origin["origin"]), plain(origin["added"]), f"{origin['tokens']:,}")
-    if len(row["documents"]) > _SHOWN:
-        table.add_row(f"… and {len(row['documents']) - _SHOWN} more", "", "")
+    size = f"{row['words']:,} words, {row['tokens']:,} tokens, {row['bytes']:,} bytes"
+    table = Table(title=plain(f"{row['store']} · {size}, {state}, last change {row['changed']}"), title_justify="left")
+    for column in ("source", "documents", "added", "tokens"):
+        table.add_column(column, justify="left" if column in ("source", "added") else "right")
+    sources: dict[str, list[LearnedText]] = {}
+    kinds = Counter[str]()
+    for document in row["documents"]:
+        sources.setdefault(document["origin"], []).append(document)
+        kinds[Path(document["origin"]).suffix.lower() or "no ending"] += document["tokens"]
+    for origin, documents in [*sources.items()][:_SHOWN]:
+        added, tokens = max(each["added"] for each in documents), sum(each["tokens"] for each in documents)
+        table.add_row(plain(origin), str(len(documents)), plain(added), f"{tokens:,}")
+    if len(sources) > _SHOWN:
+        table.add_row(f"… and {len(sources) - _SHOWN} more", "", "", "")
+    Console().print(table)
+    if kinds:
+        say("Kinds: " + ", ".join(f"{kind} {tokens:,} tokens" for kind, tokens in kinds.most_common()))
+    for folder in row["folders"]:
+        out = f", without {', '.join(folder['excluded'])}" if folder["excluded"] else ""
+        say(f"In step with {folder['path']}{out}: {folder['files']} files, {folder['forgotten']} of them forgotten.")
+        for origin, problem in [*folder["problems"].items()][:_SHOWN]:
+            say(f"  {origin}: {problem}")
+    if row["senders"]:
+        say(f"Of mail and chats it learns what {' or '.join(row['senders'])} wrote.")
+
+
+def listed() -> list[dict[str, Any]]:
+    """Every personal store: its name and size; why one cannot be read."""
+    rows = list[dict[str, Any]]()
+    for path in sorted(stores_folder().glob("*.sqlite")):
+        row: dict[str, Any] = {"store": path.stem}
+        try:
+            with closing(open_store(path.stem, None)) as opened:
+                summary = opened.summary()
+        except PolydraftError as error:
+            row["problem"] = str(error)
+        else:
+            row |= {key: summary[key] for key in ("tokens", "bytes", "changed", "enabled", "learning")}
+            row["sources"] = len({document["origin"] for document in summary["documents"]})
+        rows.append(row)
+    return rows
+
+
+def print_list(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        say("There is no personal store. `polydraft ngram add FOLDER --store NAME` makes one.")
+        return
+    table = Table()
+    for column in ("store", "tokens", "sources", "last change", "drafts", "learning"):
+        table.add_column(column, justify="right" if column in ("tokens", "sources") else "left")
+    for row in rows:
+        if "problem" in row:
+            table.add_row(plain(row["store"]), "", "", plain(row["problem"]), "", "")
+            continue
+        on = ["on" if row[key] else "off" for key in ("enabled", "learning")]
+        table.add_row(plain(row["store"]), f"{row['tokens']:,}", str(row["sources"]), row["changed"], *on)
     Console().print(table)
 
 
 def merge(stores: list[str], into: str) -> int:
     """Merges several personal stores into one; returns the number of tokens added."""
     words = load_tokenizer("default")
-    opened = [_opened(name, words) for name in stores]
+    opened = [open_store(name, words) for name in stores]
     try:
-        with _filled(into, words) as merged:
+        with filled(into, words) as merged:
             return sum(merged.restore(store.texts()) for store in opened)
     finally:
         for store in opened:
@@ -345,10 +351,10 @@ def merge(stores: list[str], into: str) -> int:
 
 
 @contextmanager
-def _filled(name: str, tokenizer: str | Tokenizer) -> Iterator[PersonalStore]:
+def filled(name: str, tokenizer: str | Tokenizer) -> Iterator[PersonalStore]:
     """Opens a store to add text to it. A new one is deleted after an error, unless something was added before."""
     new = not Shelf.path_in(stores_folder(), name).exists()
-    with closing(_opened(name, tokenizer, create=True)) as opened:
+    with closing(open_store(name, tokenizer, create=True)) as opened:
         try:
             yield opened
         except BaseException:
@@ -357,7 +363,7 @@ def _filled(name: str, tokenizer: str | Tokenizer) -> Iterator[PersonalStore]:
             raise
 
 
-def _opened(name: str, tokenizer: str | Tokenizer | None, create: bool = False) -> PersonalStore:
+def open_store(name: str, tokenizer: str | Tokenizer | None, create: bool = False) -> PersonalStore:
     path = (Shelf.path_in if create else Shelf.existing)(stores_folder(), name)
     words = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
     from core.ngram.personal import PersonalStore

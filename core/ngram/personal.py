@@ -19,6 +19,7 @@ from core.errors import InputError
 from core.ngram import learned
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
+from core.ngram.folders import Folders
 from core.ngram.passages import SHORT, StoredPassage, occurrences, runs, whole_words, word_after
 from core.ngram.personal_counts import PersonalCounts
 from core.ngram.personal_file import PersonalFile
@@ -58,6 +59,7 @@ class PersonalStore(Switches):
     Attributes:
         path: the SQLite file.
         orders: orders that give probabilities.
+        folders: those that it stays in step with.
         fingerprint: of the tokenizer whose ids these are.
     """
 
@@ -66,6 +68,7 @@ class PersonalStore(Switches):
         self.path, self.orders = file.path, tuple(range(2, ORDER + 1))
         self._file = file
         self._texts = StoredTexts(file, tokenizer)
+        self.folders = Folders(file)
         self._counts = PersonalCounts(file, in_background)
         self._seen: tuple[int, int] | None = None  # the state of the file that was read
         self._aside = False  # whether the running transaction removes the adapter
@@ -208,6 +211,10 @@ class PersonalStore(Switches):
             "tokens": sum(document["tokens"] for document in documents),
             "documents": documents,
         }
+
+    def words(self) -> int:
+        """How many words it contains: a walk over all texts."""
+        return sum(len(text.split()) for (text,) in self._file.rows("SELECT text FROM passages", (str,)))
 
     def documents(self) -> list[LearnedText]:
         """Everything that was added, oldest first."""
@@ -411,16 +418,16 @@ class PersonalStore(Switches):
             self._texts.check_size()
         return tokens
 
-    def document_extent(self, origin: str) -> Extent:
+    def document_extent(self, *origins: str) -> Extent:
         """What `forget_document` would remove."""
-        return self._texts.extent(self._texts.numbers(origin))
+        return self._texts.extent(self._texts.numbers(*origins))
 
     def phrase_extent(self, phrase: str) -> Extent:
         """What `forget_phrase` would remove."""
         return self._texts.found(whole_words(phrase))[1]
 
-    def forget_document(self, origin: str, keep: int = 0) -> Forgotten:
-        """Removes all documents of this origin.
+    def forget_document(self, *origins: str, keep: int = 0) -> Forgotten:
+        """Removes all documents of these origins; with their folder they are not learned again.
 
         The adapter that was trained on the store's text is removed too. When this returns with `complete`, neither the
         file nor its log contains the removed text.
@@ -429,9 +436,10 @@ class PersonalStore(Switches):
             keep: the bytes that the result may contain to undo this, in memory.
         """
         with self._writing():
-            numbers = self._texts.numbers(origin)
+            numbers = self._texts.numbers(*origins)
             extent, removed = self._texts.extent(numbers), self._kept(numbers, keep)
             self._remove(numbers)
+            self.folders.mark(origins, forgotten=True)
             adapter = self._aside
         return self._forgotten(extent, adapter, removed)
 
@@ -467,6 +475,7 @@ class PersonalStore(Switches):
                 )
             for document in removed.documents:
                 self._texts.put_back(document, removed.last)
+            self.folders.mark({document.origin for document in removed.documents}, forgotten=False)
             self._texts.check_size()
             # A training of what was left must neither go on nor write over the adapter.
             self._file.set("removals", str(removed.after + 1))

@@ -48,6 +48,7 @@ class _Settings(BaseModel):
     relearn: Switch = "0"
     adapter: Switch = "1"
     strength: Line = ""
+    senders: Annotated[str, StringConstraints(max_length=100_000)] = ""
 
 
 class PersonalFile:

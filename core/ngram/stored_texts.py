@@ -45,9 +45,10 @@ class StoredTexts:
             return self._file.query(_SIZE)[0][0]
         return self._file.query(f"{_SIZE} JOIN documents ON document = documents.id WHERE origin <> ?", [without])[0][0]
 
-    def numbers(self, origin: str) -> list[int]:
-        """The numbers of the documents of one origin."""
-        return [row[0] for row in self._file.query("SELECT id FROM documents WHERE origin = ? ORDER BY id", [origin])]
+    def numbers(self, *origins: str) -> list[int]:
+        """The numbers of the documents of these origins, oldest first."""
+        query = "SELECT id FROM documents WHERE origin = ?"
+        return sorted(number for origin in set(origins) for (number,) in self._file.query(query, [origin]))
 
     def extent(self, documents: Sequence[int]) -> Extent:
         """Of whole documents."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from core.errors import InputError
@@ -55,6 +56,16 @@ class Switches:
     def strength(self) -> float | None:
         """The share of its adapter's change that drafts use, 0 to 1; None: that of the adapter's own result."""
         return self._strength
+
+    @property
+    def senders(self) -> list[str]:
+        """The names and addresses of those whose mails and messages it learns; []: of all."""
+        return [name for name in self._file.settings.get("senders", "").split("\n") if name]
+
+    def remember_senders(self, names: Sequence[str]) -> None:
+        """Sets `senders`."""
+        with self._writing():
+            self._file.set("senders", "\n".join(" ".join(name.split()) for name in names))
 
     def switch(self, on: bool) -> None:
         """Switches the use of this store in drafts."""

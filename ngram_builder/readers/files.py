@@ -33,6 +33,7 @@ KINDS = {
     ".markdown": "text",
     ".rst": "text",
     ".text": "text",
+    ".org": "text",
     ".parquet": "parquet",
     ".eml": "eml",
     ".emlx": "emlx",
@@ -41,8 +42,9 @@ KINDS = {
     ".htm": "html",
     ".xhtml": "html",
     ".docx": "docx",
+    ".zip": "zip",
 }
-_SEEKING = ("parquet", "docx")  # packed formats that are read from their end
+_SEEKING = ("parquet", "docx", "zip")  # packed formats that are read from their end
 # RedPajama-V2 keeps these beside documents, by a part of the name or in folders of these names.
 _SIDECARS = (".signals", ".duplicates", ".minhash")
 _SIDECAR_FOLDERS = ("quality_signals", "duplicates", "minhash")
@@ -156,13 +158,21 @@ def _local(path: Path) -> list[File]:
 
 def _wanted(path: Path, root: Path, hidden: bool = False) -> bool:
     below = path.relative_to(root).parts
-    if _left_out(below, hidden) or not path.is_file() or (kind_of(path.name) is None and not mail_at(path)):
-        return False
-    sidecars = [at for at, part in enumerate(below[:-1]) if part in _SIDECAR_FOLDERS]
-    return not any((root.joinpath(*below[:at]) / "documents").is_dir() for at in sidecars)
+    return not (is_left_out(below, hidden) or is_sidecar(below, root)) and path.is_file() and is_of_a_kind(path)
 
 
-def _left_out(parts: tuple[str, ...], hidden: bool = False) -> bool:
+def is_of_a_kind(path: Path) -> bool:
+    """Whether a local file is read: by its ending, or as a mailbox by its first bytes."""
+    return kind_of(path.name) is not None or bool(mail_at(path))
+
+
+def is_sidecar(parts: tuple[str, ...], root: Path) -> bool:
+    """Whether a file, by its path below a folder that was given, is one that RedPajama-V2 keeps beside documents."""
+    folders = [at for at, part in enumerate(parts[:-1]) if part in _SIDECAR_FOLDERS]
+    return any((root.joinpath(*parts[:at]) / "documents").is_dir() for at in folders)
+
+
+def is_left_out(parts: tuple[str, ...], hidden: bool = False) -> bool:
     """Whether a file, by its path below a folder that was given, is hidden, in the trash, or a lock. The folders of a
     Maildir begin with a dot, and are not hidden: `.Sent/cur/17.host:2,S`."""
     of_mail = len(parts) - 3 if parts[-2:-1] in (("cur",), ("new",)) and kind_of(parts[-1]) is None else None
@@ -180,8 +190,8 @@ def _is_lock(name: str) -> bool:
 def _check_kind(source: str, name: str) -> None:
     if kind_of(name) is None:
         raise InputError(
-            f"{spelled(source)} is not of a supported kind. Known: {', '.join(KINDS)}; all but .parquet and .docx also "
-            "with .gz or .zst appended."
+            f"{spelled(source)} is not of a supported kind. Known: {', '.join(KINDS)}; all but .parquet, .docx and "
+            ".zip also with .gz or .zst appended."
         )
 
 
@@ -206,7 +216,7 @@ def _remote(url: str) -> list[File]:
     listed = sorted(
         (str(system.unstrip_protocol(p)), info)
         for p, info in entries
-        if kind_of(PurePosixPath(urlsplit(p).path).name) and not _left_out(_below(p, path))
+        if kind_of(PurePosixPath(urlsplit(p).path).name) and not is_left_out(_below(p, path))
     )
     return [File(address, int(info.get("size") or 0), _stamp(info)) for address, info in listed]
 

@@ -15,14 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from ngram_builder.readers import base
+from ngram_builder.readers.archives import archive_of, member, pieces_of
 from ngram_builder.readers.base import Document, Source, Unreadable, guarded, sound
 
 _BODY = re.compile(r"word/document\d*\.xml")  # some programs number it
 _STYLES = re.compile(r"word/styles\d*\.xml")
-_MOST = 1 << 28  # bytes of XML in a body
-_LISTED = 1 << 23  # bytes of an archive's list of members: some hundred thousand
-_PIECE = 1 << 16
 _NESTED = 64  # fields in fields
 # What is not on the page: text deleted or moved away, copies for old programs, readings above letters.
 _UNSEEN = ("Fallback", "del", "moveFrom", "rt", "delText", "delInstrText")
@@ -49,12 +46,12 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
     """The document, as one text."""
     body = _Body()
     try:
-        archive = guarded(_WRONG, _archive, file)
-        document = _member(archive, _BODY)
+        archive = archive_of(file, _WRONG, "save it again as .docx, and add it again")
+        document = member(archive, _BODY)
         if document is None:
             raise Unreadable(f"{_WRONG}: it has no body")
         styles = _Styles()
-        if about := _member(archive, _STYLES):
+        if about := member(archive, _STYLES):
             with suppress(Unreadable):
                 _parse(archive, about, styles, source)
         body = _Body(styles.unseen)
@@ -69,10 +66,6 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
         yield Document(text, source.path)
 
 
-def _member(archive: zipfile.ZipFile, name: re.Pattern[str]) -> zipfile.ZipInfo | None:
-    return next((entry for entry in archive.infolist() if name.fullmatch(entry.filename)), None)
-
-
 def _parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: _Styles | _Body, source: Source) -> None:
     """Passes the XML of a member to `target`. Raises Unreadable."""
     # Imported here, because most readers never need it.
@@ -80,37 +73,9 @@ def _parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: _Styles | _
 
     # No entity is replaced and nothing is fetched; libxml2 limits depth and length.
     parser = lxml.etree.XMLParser(target=target, resolve_entities=False, no_network=True)
-    taken = 0
-    member = guarded(_WRONG, archive.open, entry)
-    while piece := guarded(_WRONG, member.read, _PIECE):
-        taken += len(piece)
-        if taken > _MOST or taken > max(base.FREE, base.RATIO * entry.compress_size):
-            raise Unreadable(f"unpacks to more than {taken >> 20} MiB of XML, which is too much for a document")
+    for piece in pieces_of(archive, entry, _WRONG, source):
         guarded(_WRONG, parser.feed, piece)
-        source.check_cancelled()
     guarded(_WRONG, parser.close)
-
-
-def _archive(file: BinaryIO) -> zipfile.ZipFile:
-    """The archive that a Word document is. Raises Unreadable, in words of a writer, who knows of no archive."""
-    try:
-        return zipfile.ZipFile(_Sips(file))
-    except zipfile.BadZipFile as error:
-        raise Unreadable(f"{_WRONG}: it is cut off or damaged; save it again as .docx, and add it again") from error
-
-
-class _Sips:
-    """A file that returns at most `_LISTED` bytes at once, because the archive itself declares the size of its list."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(min(size, _LISTED + 1) if size >= 0 else _LISTED + 1)
-        if len(data) > _LISTED:
-            raise Unreadable(f"{_WRONG}: its list of members is longer than {_LISTED >> 20} MiB")
-        return data
 
 
 class _Styles:

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from core.ngram.plain import plain
+from ngram_builder.readers.archives import zip_documents
 from ngram_builder.readers.base import Damage, Document, ReportDamage, Source, divided, spelled, whole_words
 from ngram_builder.readers.files import File, kind_of, mail_at
 from ngram_builder.readers.letters import docx_documents
@@ -89,6 +90,8 @@ def _documents(file: File, reading: Reading) -> Iterator[Document]:
             yield from parquet_documents(opened, source, reading.consumed, file.size)
         elif kind == "docx":
             yield from docx_documents(opened, source, reading.consumed, file.size)
+        elif kind == "zip":
+            yield from zip_documents(opened, source, reading.consumed, file.size)
         elif kind == "json":
             yield from json_documents(pieces, source, selection.wanted if selection else None)
         else:

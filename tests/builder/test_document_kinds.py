@@ -16,7 +16,7 @@ from core.errors import InputError
 from core.ngram.personal import PersonalStore
 from core.ngram.plain import plain
 from ngram_builder import personal, readers
-from ngram_builder.readers import Damage, Reading, Senders, Signals, charsets, chats, notes, pages
+from ngram_builder.readers import Damage, Reading, Senders, Signals, archives, charsets, chats, notes, pages
 from tests.builder.test_hostile_files import seconds
 from tests.builder.test_ngram_readers import shard_of_v2, signals_of
 from tests.ngram_tools import WordTokenizer
@@ -456,6 +456,38 @@ OMITTED = [
     f"{LRM}IMG-2023.jpg (Datei angehängt)", "This message was deleted", "Du hast diese Nachricht gelöscht.", "null",
     f"Report.pdf • {LRM}12 pages {LRM}document omitted", "Missed voice call",
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["_chat.txt", "WhatsApp Chat with Bob/WhatsApp Chat with Bob.txt"])
+def test_a_chat_that_was_exported_with_its_pictures_is_read_from_the_archive(tmp_path: Path, name: str) -> None:
+    chat = "[02.03.24, 10:11:12] Ann: I come at six\n[02.03.24, 10:12:12] Bob: not this\n"
+    path = tmp_path / "WhatsApp Chat.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("00000001-PHOTO.jpg", b"\xff\xd8\xff")
+        archive.writestr(name, chat)
+    assert read(path, "Ann") == ("I come at six", [])
+
+
+def test_an_archive_of_conversations_is_read_and_one_without_a_chat_or_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "_MOST", 1 << 20)
+    path = tmp_path / "export.zip"
+    message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["How do I bake bread?"]}}
+    made = {"title": "t", "mapping": {"a": {"message": message, "parent": None, "children": []}}}
+    for name, contents, expected, reason in (
+        ("conversations.json", json.dumps([made]), "How do I bake bread?", None),
+        ("notes.txt", "private", "", "an archive without a chat; unpack it, and add the files in it"),
+        ("_chat.txt", "ab " * 1_000_000, "", "unpacks to more than"),
+    ):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(name, contents)
+        text, damage = read(path)
+        assert text.startswith(expected)
+        assert len(damage) == (reason is not None)
+        assert not reason or reason in damage[0].reason
+    path.write_bytes(path.read_bytes()[:200])
+    assert "cut off or damaged" in read(path)[1][0].reason
 
 
 @pytest.mark.parametrize("line", OMITTED)

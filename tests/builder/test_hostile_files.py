@@ -29,7 +29,7 @@ from ngram_tools import WordTokenizer
 from core.errors import InputError
 from core.ngram.personal import PersonalStore
 from ngram_builder import personal, readers
-from ngram_builder.readers import Damage, Document, File, Reading, letters, pages
+from ngram_builder.readers import Damage, Document, File, Reading, archives, pages
 
 ENDINGS = [
     ".txt", ".md", ".json", ".jsonl", ".html", ".eml", ".mbox", ".docx", ".parquet",
@@ -239,7 +239,7 @@ def test_a_large_picture_in_a_letter_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_list_of_members_that_is_too_long_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letters, "_LISTED", 4096)
+    monkeypatch.setattr(archives, "_LISTED", 4096)
     members: dict[str, str | bytes] = {f"../../{i:04}": b"" for i in range(100)}
     path = archive(tmp_path / "a.docx", members | {"word/document.xml": BODY.format(PARAGRAPH)})
     assert "list of members is longer" in only(path)

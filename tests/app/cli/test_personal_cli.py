@@ -67,11 +67,12 @@ def test_forget_a_document_or_a_phrase(tmp_path: Path, monkeypatch: pytest.Monke
         return row["documents"], row["passages"], row["occurrences"], row["characters"]
 
     assert forget("--phrase", "8") == (0, 1, 1, 1)
-    assert forget("--phrase", "a.txt") == forget("--document", "1 2") == (0, 0, 0, 0)
+    assert forget("--phrase", "a.txt") == (0, 0, 0, 0)
+    assert "has no document '1 2'" in ngram("forget", "--document", "1 2", "--store", "me", status=1)
     assert forget("--document", "a.txt", "--dry-run") == (1, 1, 0, 7)
     assert "would be forgotten" in ngram("forget", "--phrase", "1 2", "--dry-run", "--store", "me")
     assert forget("--document", "a.txt") == (1, 1, 0, 7)  # as it was named, from the same folder
-    assert forget("--document", "a.txt") == (0, 0, 0, 0)
+    assert "has no document 'a.txt'" in ngram("forget", "--document", "a.txt", "--store", "me", status=1)
     assert rows("query", "1 2", "--store", "me") == []
 
 
@@ -230,3 +231,146 @@ def test_a_mail_of_which_nothing_is_learned_is_said_and_replaces_nothing(tmp_pat
     assert "encrypted" in " ".join(result.stderr.split())
     assert "Added 0 files" in result.stdout
     assert rows("query", "1", "--store", "me")
+
+
+# ---------------------------------------------------------------- a folder that stays in step
+
+
+def documents(store: str = "me") -> dict[str, int]:
+    """The tokens of each source, by the end of its name."""
+    found = dict[str, int]()
+    for document in rows("stats", "--store", store)[0]["documents"]:
+        name = Path(document["origin"]).name
+        found[name] = found.get(name, 0) + document["tokens"]
+    return found
+
+
+@pytest.fixture
+def letters(tmp_path: Path) -> Path:
+    folder = tmp_path / "letters"
+    (folder / "old").mkdir(parents=True)
+    (folder / "a.txt").write_text("1 2 3 4")
+    (folder / "b.md").write_text("5 6 7")
+    (folder / "old" / "c.txt").write_text("8 9")
+    return folder
+
+
+def test_a_folder_that_is_added_again_is_read_where_it_changed_and_what_is_gone_is_forgotten_if_wanted(
+    letters: Path,
+) -> None:
+    first = rows("add", str(letters), "--store", "me")[0]
+    assert (first["files"], first["unchanged"], first["gone"]) == (3, 0, 0)
+    assert rows("add", str(letters), "--store", "me")[0] == first | {"files": 0, "tokens": 0, "unchanged": 3}
+
+    (letters / "a.txt").write_text("1 2 3 4 5 6")
+    (letters / "b.md").unlink()
+    (letters / "new.txt").write_text("3 4")
+    kept = runner.invoke(app, ["ngram", "add", str(letters), "--store", "me", "--json"])
+    assert "1 file is gone or left out (b.md), and the store keeps the text; --yes forgets it." in kept.stderr
+    row = json.loads(kept.stdout)["rows"][0]
+    assert (row["files"], row["tokens"], row["unchanged"], row["gone"]) == (2, 8, 1, 0)
+    assert documents() == {"a.txt": 6, "b.md": 3, "c.txt": 2, "new.txt": 2}
+
+    assert rows("add", str(letters), "--store", "me", "--yes")[0]["gone"] == 1
+    assert documents() == {"a.txt": 6, "c.txt": 2, "new.txt": 2}
+    assert rows("add", str(letters), "--store", "me", "--yes")[0]["gone"] == 0
+
+
+def test_what_was_forgotten_is_not_learned_again_with_its_folder(letters: Path) -> None:
+    ngram("add", str(letters), "--store", "me")
+    ngram("forget", "--document", "a.txt", "--store", "me")  # by the end of its name
+    (letters / "a.txt").write_text("1 2 3 4 5")
+    assert "1 that you had forgotten left out" in ngram("add", str(letters), "--store", "me")
+    assert documents() == {"b.md": 3, "c.txt": 2}
+    ngram("add", str(letters / "a.txt"), "--store", "me")  # as asked
+    assert documents() == {"b.md": 3, "c.txt": 2, "a.txt": 5}
+
+
+def test_patterns_and_the_folders_own_lists_leave_files_out_and_are_remembered(letters: Path) -> None:
+    (letters / ".gitignore").write_text("*.md\n")
+    (letters / "old" / ".gitignore").write_text("!x.md\n")
+    (letters / "old" / "x.md").write_text("7 7 7 7")
+    (letters / ".git").mkdir()
+    (letters / ".git" / "secret.txt").write_text("1")
+    (letters / "song.mp3").write_bytes(b"\xff\xfb\x90")
+    (letters / "table.ods").write_bytes(b"PK")
+    added = runner.invoke(app, ["ngram", "add", str(letters), "--store", "me", "--exclude", "c.*"])
+    assert "Note: 2 files of kinds that are not read: .mp3, .ods." in added.stderr
+    assert documents() == {"a.txt": 4, "x.md": 4}
+    (letters / "old" / "c.txt").write_text("8 8 8 8")
+    assert rows("add", str(letters), "--store", "me")[0]["files"] == 0
+    (folder,) = rows("stats", "--store", "me")[0]["folders"]
+    assert folder == {"path": str(letters), "excluded": ["c.*"], "files": 2, "forgotten": 0, "problems": {}}
+    assert "without c.*: 2 files" in ngram("stats", "--store", "me")
+
+
+def test_a_dry_run_lists_what_would_be_learned_and_writes_nothing(letters: Path, data: Path) -> None:
+    listed = ngram("add", str(letters), "--store", "me", "--dry-run")
+    assert f"{letters / 'a.txt'}: 7 characters · 1 2 3 4" in listed
+    assert "3 files with 15 characters would be learned. Nothing was written." in listed
+    assert not [*data.glob("*")]
+    ngram("add", str(letters), "--store", "me")
+    (letters / "a.txt").unlink()
+    assert "0 files" in (again := ngram("add", str(letters), "--store", "me", "--dry-run"))
+    assert f"{letters / 'a.txt'}: gone" in again
+    assert documents() == {"a.txt": 4, "b.md": 3, "c.txt": 2}
+
+
+def test_a_folder_that_is_watched_is_learned_while_it_changes(letters: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def writes(_: float) -> None:
+        if (letters / "later.txt").exists():
+            raise KeyboardInterrupt
+        (letters / "later.txt").write_text("2 3")
+        (letters / "b.md").unlink()
+
+    monkeypatch.setattr("app.cli.adding.time.sleep", writes)
+    said = ngram("add", str(letters), "--store", "me", "--watch")
+    assert "later.txt: 2 tokens." in said
+    assert "Gone:" in said
+    assert documents() == {"a.txt": 4, "b.md": 3, "c.txt": 2, "later.txt": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("{letters}", {}),
+        ("{letters}/old", {"a.txt": 4, "b.md": 3}),
+        ("*.txt", {"b.md": 3}),
+        ("b.md", {"a.txt": 4, "c.txt": 2}),
+    ],
+)
+def test_a_folder_or_a_pattern_is_forgotten_at_once(letters: Path, name: str, left: dict[str, int]) -> None:
+    ngram("add", str(letters), "--store", "me")
+    ngram("forget", "--document", name.format(letters=letters), "--yes", "--store", "me")
+    assert documents() == left
+
+
+def test_several_documents_are_not_forgotten_unasked_and_a_name_that_is_not_there_is_an_error(letters: Path) -> None:
+    ngram("add", str(letters), "--store", "me")
+    assert "add --yes" in ngram("forget", "--document", "*.txt", "--store", "me", status=1)
+    assert "has no document 'c.tx'. Similar names: c.txt" in " ".join(
+        ngram("forget", "--document", "c.tx", "--store", "me", status=1).split()
+    )
+    assert len(documents()) == 3
+
+
+def test_the_senders_are_remembered(tmp_path: Path) -> None:
+    mail = "From: {}@example.org\nSubject: x\n\n{}\n"
+    (tmp_path / "1.eml").write_text(mail.format("ann", "1 2 3"))
+    ngram("add", str(tmp_path / "1.eml"), "--from", "ann@example.org", "--store", "me")
+    (tmp_path / "2.eml").write_text(mail.format("bob", "4 5"))
+    ngram("add", str(tmp_path / "2.eml"), "--store", "me")
+    assert documents() == {"1.eml": 3}
+    assert "ann@example.org wrote" in ngram("stats", "--store", "me")
+    ngram("add", str(tmp_path / "2.eml"), "--from", "*", "--store", "me")
+    assert documents() == {"1.eml": 3, "2.eml": 2}
+
+
+def test_without_a_name_all_stores_are_listed(letters: Path, data: Path) -> None:
+    assert "There is no personal store" in ngram("stats")
+    ngram("add", str(letters), "--store", "me")
+    (data / "broken.sqlite").write_bytes(b"not a database" * 100)
+    broken, me = rows("stats")
+    assert (me["store"], me["tokens"], me["sources"]) == ("me", 9, 3)
+    assert "broken" in broken["problem"]
+    assert "me" in ngram("stats")
