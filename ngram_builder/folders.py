@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from core.ngram.personal import PersonalStore
 
 _LINE = 70  # characters of a preview
+_SAMPLE = 50  # files by which a folder with another path is known
 
 
 @dataclass
@@ -78,6 +80,22 @@ def changes(store: PersonalStore | None, folder: Path, excluded: Sequence[str] =
     unlisted = tuple(f"{problem.path}/" for problem in made.found.problems)  # what is there is not known
     made.vanished = [origin for origin in known if not origin.startswith(unlisted)]
     return made
+
+
+def moved_from(store: PersonalStore, made: Changes) -> str:
+    """The path that a new folder had before, on this machine or on the one from which the store was imported: one that
+    is not here, and under which the store has at least half of the folder's files. "" if there is none."""
+    root = Path(made.root)
+    sample = [Path(origin_of(file)).relative_to(root).as_posix() for file in made.new[:_SAMPLE]]
+    if not sample or any(folder.root == made.root for folder in store.folders.all()):
+        return ""
+    origins, roots = {document["origin"] for document in store.documents()}, Counter[str]()
+    for below in sample:
+        roots.update(origin.removesuffix(f"/{below}") for origin in origins if origin.endswith(f"/{below}"))
+    for before, number in roots.most_common():
+        if 2 * number >= len(sample) and not Path(before).exists():
+            return before
+    return ""
 
 
 def step(

@@ -80,7 +80,7 @@ def add(
         return
     with personal_cli.filled(store, tokenizer) as opened:
         from ngram_builder import personal
-        from ngram_builder.folders import changes, step
+        from ngram_builder.folders import changes, moved_from, step
         from ngram_builder.readers import Senders
 
         names = _names(opened.senders, senders)
@@ -89,6 +89,10 @@ def add(
         made: list[Changes] = []
         for folder in folders:
             found = changes(opened, folder, exclude or (), anew=others)
+            if before := moved_from(opened, found):
+                opened.folders.move(before, found.root)
+                say(f"Note: {before} is now {found.root}.", err=True)
+                found = changes(opened, folder, exclude or (), anew=others)
             if not found.found.files and not found.vanished and len(paths or ()) == 1:
                 unread = found.found.about_unread()
                 raise InputError(f"Nothing to read in {folder}: no file of a supported kind. {unread}".strip())

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from core.ngram.personal_file import PersonalFile
+from core.ngram.summaries import FolderSummary
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS folders (root TEXT PRIMARY KEY, excluded TEXT NOT NULL)",
@@ -67,6 +68,17 @@ class Folders:
         )
         return {row[0]: ReadFile(*row[:4], forgotten=bool(row[4])) for row in rows}
 
+    def summary(self, folder: Folder) -> FolderSummary:
+        """The folder in lists of stores."""
+        files = self.files(folder.root)
+        return FolderSummary(
+            path=folder.root,
+            excluded=[*folder.excluded],
+            files=len(files),
+            forgotten=sum(file.forgotten for file in files.values()),
+            problems={origin: file.problem for origin, file in files.items() if file.problem},
+        )
+
     def remember(self, root: str, excluded: Sequence[str]) -> None:
         """From now on the store is in step with this folder."""
         with self._file.writing():
@@ -79,6 +91,21 @@ class Folders:
         row = {"origin": file.origin, "root": root, "size": file.size, "stamp": file.stamp, "problem": file.problem}
         with self._file.writing():
             self._file.db.table("files").upsert(row | {"forgotten": int(file.forgotten)}, pk="origin")
+
+    def move(self, root: str, to: str) -> None:
+        """A folder has another path now: its documents, and what is remembered of its files, get it."""
+        end = len(root) + 1  # SQLite counts characters from 1: the slash, with which the rest of a path begins
+        with self._file.writing():
+            self._file.db.execute(
+                "UPDATE documents SET origin = ? || substr(origin, ?) WHERE substr(origin, 1, ?) = ?",
+                [to, end, end, f"{root}/"],
+            )
+            if self._exist():
+                copied = "INSERT OR IGNORE INTO folders SELECT ?, excluded FROM folders WHERE root = ?"
+                self._file.db.execute(copied, [to, root])
+                renamed = "UPDATE OR REPLACE files SET origin = ? || substr(origin, ?), root = ? WHERE root = ?"
+                self._file.db.execute(renamed, [to, end, to, root])
+                self._file.db.execute("DELETE FROM folders WHERE root = ?", [root])
 
     def drop(self, origins: Iterable[str]) -> None:
         """These files are gone."""

@@ -210,6 +210,8 @@ class PersonalStore(Switches):
             "changed": datetime.fromtimestamp(self._file.changed(), UTC).isoformat(timespec="seconds"),
             "tokens": sum(document["tokens"] for document in documents),
             "documents": documents,
+            "folders": [self.folders.summary(folder) for folder in self.folders.all()],
+            "senders": self.senders,
         }
 
     def words(self) -> int:

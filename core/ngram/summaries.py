@@ -22,8 +22,20 @@ class LearnedText(TypedDict):
     tokens: int
 
 
+class FolderSummary(TypedDict):
+    """A folder that a store stays in step with: what is left out of it, how many files were read, how many of them a
+    person forgot, and why some could not be read whole, by origin."""
+
+    path: str
+    excluded: list[str]
+    files: int
+    forgotten: int
+    problems: dict[str, str]
+
+
 class StoreSummary(TypedDict):
-    """A store in a list of stores: its name, switches, bytes, last change (UTC, ISO 8601), tokens and documents."""
+    """A store in a list of stores: its name, switches, bytes, last change (UTC, ISO 8601), tokens and documents; the
+    folders that it stays in step with, and whose mails it learns ([]: everybody's)."""
 
     store: str
     enabled: bool
@@ -32,3 +44,5 @@ class StoreSummary(TypedDict):
     changed: str
     tokens: int
     documents: list[LearnedText]
+    folders: list[FolderSummary]
+    senders: list[str]

@@ -19,7 +19,11 @@ import { ago, clearError, field, messageOf, originName, plural, showError, words
  * A store as the server lists it; one that cannot be used has only a name and a problem.
  * @typedef {{origin: string, documents: number, tokens: number, added: string}} Origin
  * @typedef {{store: string, problem?: string, enabled: boolean, learning: boolean, bytes: number, changed: string,
- *            tokens: number, origins: Origin[], unlisted: number, adapter: import("./training.js").Adapter | null}} Store
+ *            tokens: number, origins: Origin[], unlisted: number, senders: string[],
+ *            folders: Folder[], adapter: import("./training.js").Adapter | null}} Store
+ *
+ * A folder that `polydraft ngram add` keeps in step, with the reasons of files that could not be read whole.
+ * @typedef {{path: string, excluded: string[], files: number, forgotten: number, problems: Record<string, string>}} Folder
  *
  * What the tab needs of the page.
  * @typedef {{learning: import("../editor/learning.js").Learning, pace: import("../editor/pace.js").Pace,
@@ -195,6 +199,13 @@ export class StoresTab {
         <summary></summary>
         <ul></ul>
         <p class="ps-more" hidden></p>
+        <ul class="ps-folders"></ul>
+        <form class="ps-senders">
+          <label>Your names and addresses in mails and chats
+            <input name="senders" maxlength="2000" autocomplete="off" placeholder="Ann Lee, ann@example.org"></label>
+          <button>Save</button>
+          <small>Of files that you add later, only what these wrote is learned. Without names: mails of everyone.</small>
+        </form>
         <button type="button" class="ps-delete">Delete this collection</button>
       </details>`);
     item.dataset.store = store;
@@ -204,6 +215,11 @@ export class StoresTab {
     const learns = /** @type {HTMLInputElement} */ (item.querySelector(".ps-learns"));
     on.setAttribute("aria-label", `${store}: use in drafts`);
     learns.setAttribute("aria-label", `${store}: learn as I write`);
+    const senders = /** @type {HTMLFormElement} */ (item.querySelector(".ps-senders"));
+    senders.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.act(() => this.setSenders(store, field(senders, "senders").value), item);
+    });
     on.addEventListener("change", () => this.switch("switch", store, on, item));
     learns.addEventListener("change", () => this.switch("switch-learning", store, learns, item));
     item.querySelector(".ps-delete")?.addEventListener("click", () => this.act(() => this.delete(store), item));
@@ -227,7 +243,7 @@ export class StoresTab {
    * @param {Store} row
    */
   draw(item, row) {
-    const { store, enabled, learning, changed, tokens, origins, unlisted } = row;
+    const { store, enabled, learning, changed, tokens, origins, unlisted, folders, senders } = row;
     const facts = /** @type {HTMLElement} */ (item.querySelector(".ps-facts"));
     facts.textContent = `${words(tokens)} · changed ${ago(changed)}`;
     facts.title = new Date(changed).toLocaleString();
@@ -260,6 +276,17 @@ export class StoresTab {
     const more = /** @type {HTMLElement} */ (item.querySelector(".ps-more"));
     more.hidden = !unlisted;
     more.textContent = `And ${unlisted} older ones.`;
+    item.querySelector(".ps-folders")?.replaceChildren(...folders.map(drawFolder));
+    const names = field(/** @type {HTMLFormElement} */ (item.querySelector(".ps-senders")), "senders");
+    if (document.activeElement !== names) names.value = senders.join(", ");
+  }
+
+  /** @param {string} store @param {string} names with commas between them */
+  async setSenders(store, names) {
+    const senders = names.split(",").map((name) => name.trim()).filter(Boolean);
+    await postJson("/api/stores/senders", { store, senders });
+    this.announce(senders.length ? `${store} learns what ${senders.join(" and ")} wrote.` : `${store} learns the mails of everyone.`);
+    await this.refresh();
   }
 
   /**
@@ -410,4 +437,18 @@ export class StoresTab {
     this.announce([message, ...damage.map(({ name, reason }) => `${name}: ${reason}`)].join(" "));
     box.scrollIntoView({ block: "nearest" });
   }
+}
+
+/** @param {Folder} folder */
+function drawFolder({ path, excluded, files, forgotten, problems }) {
+  const item = newElement("li", "ps-folder", "<p></p><ul></ul>");
+  const without = excluded.length ? `, without ${excluded.join(", ")}` : "";
+  const left = forgotten ? `; ${forgotten} of them forgotten` : "";
+  setText(item.querySelector("p"), `In step with ${path}${without}: ${plural(files, "file")}${left}.`);
+  item.querySelector("ul")?.replaceChildren(...Object.entries(problems).map(([origin, problem]) => {
+    const line = document.createElement("li");
+    line.textContent = `${originName(origin)}: ${problem}`;
+    return line;
+  }));
+  return item;
 }

@@ -55,6 +55,10 @@ class Switched(NamedStore):
     on: bool
 
 
+class Senders(NamedStore):
+    senders: list[Line] = Field(max_length=50)
+
+
 class Strength(NamedStore):
     strength: float | None = Field(ge=0, le=1)
 
@@ -115,6 +119,7 @@ def add_routes(
     post(app, "/api/stores/switch", Switched)(routes.switch)
     post(app, "/api/stores/switch-learning", Switched)(routes.switch_learning)
     post(app, "/api/stores/switch-adapter", Switched)(routes.switch_adapter)
+    post(app, "/api/stores/senders", Senders)(routes.set_senders)
     post(app, "/api/stores/add-phrase", Phrase)(routes.add_phrase)
     post(app, "/api/stores/forget-document", ForgetDocument)(routes.forget_document)
     post(app, "/api/stores/forget-phrase", ForgetPhrase)(routes.forget_phrase)
@@ -176,6 +181,10 @@ class _Routes:
         with self._stores().at(body.store) as store:
             store.switch_adapter(body.on)
 
+    def set_senders(self, body: Senders) -> None:
+        with self._stores().at(body.store) as store:
+            store.remember_senders([name for name in body.senders if name.strip()])
+
     def add_phrase(self, body: Phrase) -> dict[str, object]:
         from core.ngram.personal import PHRASE
 
@@ -185,7 +194,7 @@ class _Routes:
     def forget_document(self, body: ForgetDocument) -> dict[str, object]:
         name = body.document
         return self._forget(
-            body, lambda store: store.document_extent(name), lambda store, keep: store.forget_document(name, keep)
+            body, lambda store: store.document_extent(name), lambda store, keep: store.forget_document(name, keep=keep)
         )
 
     def forget_phrase(self, body: ForgetPhrase) -> dict[str, object]:

@@ -354,6 +354,24 @@ def test_several_documents_are_not_forgotten_unasked_and_a_name_that_is_not_ther
     assert len(documents()) == 3
 
 
+def test_a_folder_that_moved_also_to_another_machine_is_known_by_its_files(letters: Path, tmp_path: Path) -> None:
+    ngram("add", str(letters), "--store", "me")
+    here = letters.rename(tmp_path / "writing")
+    (here / "a.txt").write_text("1 2")
+    moved = runner.invoke(app, ["ngram", "add", str(here), "--store", "me", "--json"])
+    assert f"{letters} is now {here}." in moved.stderr
+    row = json.loads(moved.stdout)["rows"][0]
+    assert (row["files"], row["unchanged"], row["gone"]) == (1, 2, 0)
+    assert documents() == {"a.txt": 2, "b.md": 3, "c.txt": 2}
+    assert [folder["path"] for folder in rows("stats", "--store", "me")[0]["folders"]] == [str(here)]
+
+    ngram("export", "--store", "me", "-o", str(tmp_path / "me.jsonl.zst"))
+    there = here.rename(tmp_path / "elsewhere")
+    ngram("import", str(tmp_path / "me.jsonl.zst"), "--store", "new")
+    ngram("add", str(there), "--store", "new")
+    assert documents("new") == {"a.txt": 2, "b.md": 3, "c.txt": 2}
+
+
 def test_the_senders_are_remembered(tmp_path: Path) -> None:
     mail = "From: {}@example.org\nSubject: x\n\n{}\n"
     (tmp_path / "1.eml").write_text(mail.format("ann", "1 2 3"))

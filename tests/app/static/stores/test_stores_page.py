@@ -620,6 +620,35 @@ def test_another_tab_drops_the_drafts_that_may_contain_it(
         assert editor.page.evaluate(holds) == 0, told
 
 
+# ---------------------------------------------------------------- folders and names
+
+
+def test_the_folders_of_a_store_their_problems_and_whose_mails_it_learns_are_seen_and_set(
+    page: Page, stores: PersonalStores, tmp_path: Path
+) -> None:
+    from ngram_builder.folders import changes, step
+
+    stores.create("me")
+    (tmp_path / "a.txt").write_text("The harbour at dawn.")
+    (tmp_path / "b.txt").write_bytes(b"\x00\x01\x02\xff" * 64)
+    with stores.at("me") as kept:
+        step(kept, changes(kept, tmp_path, ["*.bak"]))
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    me = store(page, "me")
+    me.locator("summary").click()
+    expect(me.locator(".ps-folders")).to_contain_text(f"In step with {tmp_path}, without *.bak: 2 files.")
+    expect(me.locator(".ps-folders li li")).to_have_text(re.compile("^b.txt: "))
+    names = me.get_by_label("Your names and addresses in mails and chats")
+    names.fill("Ann Lee, ann@example.org")
+    me.get_by_role("button", name="Save").click()
+    expect(page.locator(".ps-status")).to_have_text("me learns what Ann Lee and ann@example.org wrote.")
+    with stores.at("me") as kept:
+        assert kept.senders == ["Ann Lee", "ann@example.org"]
+    mail = tmp_path / "bob.eml"
+    mail.write_text("From: bob@example.org\n\nNot mine.\n")
+    assert stores.add_file("me", mail, "bob.eml", lambda _: None).tokens == 0
+
+
 # ---------------------------------------------------------------- switches
 
 
