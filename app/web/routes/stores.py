@@ -55,7 +55,7 @@ class Switched(NamedStore):
     on: bool
 
 
-class Senders(NamedStore):
+class OwnNames(NamedStore):
     senders: list[Line] = Field(max_length=50)
 
 
@@ -119,7 +119,7 @@ def add_routes(
     post(app, "/api/stores/switch", Switched)(routes.switch)
     post(app, "/api/stores/switch-learning", Switched)(routes.switch_learning)
     post(app, "/api/stores/switch-adapter", Switched)(routes.switch_adapter)
-    post(app, "/api/stores/senders", Senders)(routes.set_senders)
+    post(app, "/api/stores/senders", OwnNames)(routes.set_senders)
     post(app, "/api/stores/add-phrase", Phrase)(routes.add_phrase)
     post(app, "/api/stores/forget-document", ForgetDocument)(routes.forget_document)
     post(app, "/api/stores/forget-phrase", ForgetPhrase)(routes.forget_phrase)
@@ -181,7 +181,7 @@ class _Routes:
         with self._stores().at(body.store) as store:
             store.switch_adapter(body.on)
 
-    def set_senders(self, body: Senders) -> None:
+    def set_senders(self, body: OwnNames) -> None:
         with self._stores().at(body.store) as store:
             store.remember_senders([name for name in body.senders if name.strip()])
 
