@@ -1,7 +1,29 @@
-"""Builds n-gram stores from text: reading, counting, merging. Imports go one way: app → ngram_builder → core.ngram."""
+"""Builds n-gram stores from text: reading, counting, merging. Imports go one way: app → ngram_builder → core.ngram.
 
-from ngram_builder.pipeline import BuildReport, TooLittleMemory, TooMuchDamage, build, merge
-from ngram_builder.readers import Damage, Signals
-from ngram_builder.work import NoRoom
+Its parts are imported at their first use: the process that reads files needs the readers alone.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ngram_builder.pipeline import BuildReport, TooLittleMemory, TooMuchDamage, build, merge
+    from ngram_builder.readers import Damage, Signals
+    from ngram_builder.work import NoRoom
+
+_FROM = {
+    "ngram_builder.pipeline": ("BuildReport", "TooLittleMemory", "TooMuchDamage", "build", "merge"),
+    "ngram_builder.readers": ("Damage", "Signals"),
+    "ngram_builder.work": ("NoRoom",),
+}
 
 __all__ = ["BuildReport", "Damage", "NoRoom", "Signals", "TooLittleMemory", "TooMuchDamage", "build", "merge"]
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _FROM.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

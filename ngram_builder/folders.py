@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from core.errors import InputError
 from core.ngram.folders import ReadFile
 from ngram_builder.personal import Added, Progress, add_file, origin_of
-from ngram_builder.readers import File, Found, Reading, Senders, read_file, spelled, walk
+from ngram_builder.readers import File, Found, ReaderProcess, Reading, Senders, spelled, walk
 
 if TYPE_CHECKING:
     from core.ngram.personal import PersonalStore
@@ -115,13 +115,16 @@ def step(
     """
     added = Added(senders=senders or Senders())
     store.folders.remember(made.root, made.excluded)
-    for share, file in _shares(made.to_read):
-        of_file = add_file(
-            store, file, origin_of(file), lambda part, at=share, f=file: progress(at(part), str(f)), added.senders
-        )
-        added.include(of_file)
-        problem = of_file.damage[0].reason if of_file.damage else ""
-        store.folders.read(made.root, ReadFile(origin_of(file), file.size, file.stamp, problem))
+    with ReaderProcess() as reader:
+        for share, file in _shares(made.to_read):
+
+            def share_of_all(part: float, at: Callable[[float], float] = share, name: str = str(file)) -> None:
+                progress(at(part), name)
+
+            of_file = add_file(store, file, origin_of(file), reader, share_of_all, added.senders)
+            added.include(of_file)
+            problem = of_file.damage[0].reason if of_file.damage else ""
+            store.folders.read(made.root, ReadFile(origin_of(file), file.size, file.stamp, problem))
     added.damage += made.found.problems
     if forget and made.vanished:
         store.forget_document(*made.vanished)
@@ -149,12 +152,14 @@ class Preview:
 
 def previews(files: Iterable[File], added: Added) -> Iterator[Preview]:
     """What adding these files would learn; `added` gets their damage and senders. Nothing is written."""
-    for file in files:
-        characters, line = 0, ""
-        for document in read_file(file, Reading(added.damage.append, note=added.notes.append, senders=added.senders)):
-            characters += len(document.text)
-            line = line or " ".join(document.text[: 4 * _LINE].split())[:_LINE]
-        yield Preview(spelled(file.address), characters, line)
+    with ReaderProcess() as reader:
+        for file in files:
+            characters, line = 0, ""
+            reading = Reading(added.damage.append, note=added.notes.append, senders=added.senders)
+            for document in reader.read(file, reading):
+                characters += len(document.text)
+                line = line or " ".join(document.text[: 4 * _LINE].split())[:_LINE]
+            yield Preview(spelled(file.address), characters, line)
 
 
 def documents_named(store: PersonalStore, name: str) -> list[str]:

@@ -16,7 +16,7 @@ import zstandard
 from core.errors import BackendUnavailable, InputError
 from core.files import replacing, scratch
 from ngram_builder.pipeline import BuildReport, merge
-from ngram_builder.readers import Damage, File, Reading, Senders, base, expand, packed, read_file, spelled
+from ngram_builder.readers import Damage, File, ReaderProcess, Reading, Senders, base, expand, packed, spelled
 from ngram_builder.readers.base import Source, sound
 from ngram_builder.readers.shards import parse
 
@@ -77,16 +77,14 @@ def add(
     Raises: InputError when a source contains no file; StoreError when the store cannot be written.
     """
     files, added = expand(sources), Added(senders=senders or Senders())
-    for number, file in enumerate(files):
-        begun, each = number / len(files), 1 / len(files)
-        of_file = add_file(
-            store,
-            file,
-            origin_of(file),
-            lambda share, a=begun, b=each, f=str(file): progress(a + b * share, f),
-            added.senders,
-        )
-        added.include(of_file)
+    with ReaderProcess() as reader:
+        for number, file in enumerate(files):
+            begun, each = number / len(files), 1 / len(files)
+
+            def share_of_all(share: float, a: float = begun, b: float = each, f: str = str(file)) -> None:
+                progress(a + b * share, f)
+
+            added.include(add_file(store, file, origin_of(file), reader, share_of_all, added.senders))
     progress(1.0, "")
     return added
 
@@ -95,6 +93,7 @@ def add_file(
     store: PersonalStore,
     file: File,
     origin: str,
+    reader: ReaderProcess,
     progress: Callable[[float], None] = lambda _: None,
     senders: Senders | None = None,
 ) -> Added:
@@ -102,6 +101,7 @@ def add_file(
     a file of which nothing can be read, and a damaged one of which less can be read than the store has.
 
     Args:
+        reader: reads the file.
         progress: called with the share of the file that was read (0 to 1), at the start and then repeatedly, also
             within a document. If it raises, nothing is added and the store stays unchanged.
         senders: whose mails and messages are added; it counts the mails.
@@ -125,7 +125,7 @@ def add_file(
         nonlocal characters
         progress(0.0)
         reading = Reading(added.damage.append, consumed, note=added.notes.append, senders=added.senders)
-        for document in read_file(file, reading):
+        for document in reader.read(file, reading):
             characters += len(document.text)
             yield document.text
         if not characters and (added.damage or (added.notes and not narrowed())):

@@ -191,11 +191,11 @@ class PersonalStores:
         Raises: InputError for a file of an unsupported kind, by the name of `path`.
         """
         from ngram_builder import personal
-        from ngram_builder.readers import File, Senders, expand
+        from ngram_builder.readers import File, ReaderProcess, Senders, expand
 
         expand([path])  # raises for an unsupported kind
-        with self.at(name) as store:
-            return personal.add_file(store, File.at(path), origin, progress, Senders.of(store.senders))
+        with self.at(name) as store, ReaderProcess() as reader:
+            return personal.add_file(store, File.at(path), origin, reader, progress, Senders.of(store.senders))
 
     def search(self, text: str) -> list[FoundInStore]:
         """Searches words in the stores; returns an entry for each store that contains them."""

@@ -14,6 +14,7 @@ place to `report` with file, line and reason; a bad document does not affect the
 each document, whatever it contains, and reading can be stopped at any moment. Readers do not tokenise.
 """
 
+from ngram_builder.readers.apart import ReaderProcess
 from ngram_builder.readers.base import Damage, Document, ReportDamage, spelled
 from ngram_builder.readers.files import File, expand
 from ngram_builder.readers.read import Reading, documents, read_file
@@ -26,6 +27,7 @@ __all__ = [
     "Document",
     "File",
     "Found",
+    "ReaderProcess",
     "Reading",
     "ReportDamage",
     "Senders",
