@@ -10,6 +10,7 @@ from typing import ClassVar
 from core.drafting.drafts import Options
 from core.modes.start import Mode
 from core.options import OPTIONS
+from core.phrases import Phrases, compiled
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class Ask(Options):
             model alone computes. None: no such pass.
         explain: whether `TextDraft.made` shall say of each token how it was made, and `Completion.explained` what that
             took.
+        never: the phrases that no row contains; see `core.phrases`.
+        without_slurs: whether rows that appear unasked contain none of the slurs that come with the app either.
         repeats: whether sampled drafts without text, and those with the text of another, are kept.
         stop_ids: replace those that `one_line` selects.
     """
@@ -92,7 +95,13 @@ class Ask(Options):
     merge_alike: bool = False
     likeliest: int | None = None
     explain: bool = False
+    never: Ids[str] = ()
     repeats: bool = False
+
+    @cached_property
+    def phrases(self) -> Phrases:
+        """The phrases that no row contains, compiled."""
+        return compiled(tuple(self.never), slurs=self.unasked and self.without_slurs)
 
     @cached_property
     def plain(self) -> bool:

@@ -26,6 +26,7 @@ from core.drafting.drafts import Drafts
 from core.drafting.driver import Steps
 from core.drafting.record import Record
 from core.drafting.scored import finish
+from core.drafting.stepping_back import Never
 from core.explaining import Explaining, explain_cost
 from core.healing import Healing, WordLogits
 from core.kept import KeptText
@@ -109,6 +110,10 @@ class _Completing:
             record = Record(len(prefix)) if ask.explain else None
             if record is not None:
                 self.explaining = Explaining(record, self.presentation, {row.slot: row.ids for row in kept})
+            never = None
+            if ask.phrases:
+                before, typed = ask.before.encode("utf-8", "replace"), self.presentation.typed
+                never = Never(ask.phrases, before[: len(before) - len(typed)], typed)
             begin = start(
                 drafts_in,
                 prefix,
@@ -121,6 +126,7 @@ class _Completing:
                 text.known,
                 same,
                 record,
+                never,
             )
             if self.after is None and ask.likeliest is None:
                 yield from self._present(begin(logits))

@@ -37,6 +37,8 @@ class Session(KeptText):
         """
         as_decomposed = is_decomposed(ask.before)
         ask = self._composer.composed(ask)
+        if ask.phrases:
+            ask = replace(ask, kept=[row for row in ask.kept if not ask.phrases.within(row.text, ask.before)])
         a, changes = self.equipped, dict[str, Any]()
         if ask.ngrams is None and ask.mixing == "geometric":
             changes["ngrams"] = a.base_stores_with(ask.base_stores) or None
