@@ -23,6 +23,7 @@ SLURS = Path(__file__).resolve().parents[1] / "assets" / "slurs.txt"  # its sour
 
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _UNITS = regex.compile(rf"(?V1)(?P<space>\s+)|(?P<word>[\w--[_{_UNSPACED}]]+)|.", regex.S)
+_BREAK = regex.compile(r"\W|_")
 _SAME = str.maketrans("’ʼ‘‐‑", "'''--")
 _END = ""  # marks a node at which a phrase ends
 _SPACE, _ANY = " ", "*"
@@ -111,12 +112,9 @@ class Phrases:
 
     def tail(self, before: str) -> str:
         """The end of a text, from a whole word on, as far as phrases that begin there may go on after it."""
-        most = 2 * self.reach  # there may be more spaces than in the phrase
-        if len(before) <= most:
-            return before
-        tail = before[-most:]
-        first = regex.search(r"[^\w]|_", tail)
-        return tail[first.start() :] if first else ""
+        tail = before[-2 * self.reach - LONGEST :]  # there may be more spaces than in the phrase
+        first = _BREAK.search(tail)
+        return tail[first.start() :] if first and len(tail) < len(before) else tail
 
 
 def _following(node: _Node, unit: str, word: bool, whole: bool) -> Iterator[_Node]:

@@ -56,9 +56,7 @@ def test_a_text_that_grows_is_read_as_the_whole_of_it(text: str, step: int) -> N
     """Each part is read from where the earlier ones left off."""
     listed = {"ab a": r"ab\s+a(?![a-z])", "b*": r"b[a-z]*", "a abc ab": r"a\s+abc\s+ab(?![a-z])"}
     phrases = Phrases.of(listed)
-    expected = min(
-        (m.end(1) for p in listed.values() for m in re.finditer(f"(?<![a-z])(?=({p}))", text)), default=None
-    )
+    expected = min((m.end(1) for p in listed.values() for m in re.finditer(f"(?<![a-z])(?=({p}))", text)), default=None)
     found, start = None, 0
     for end in [*range(step, len(text), step), len(text)]:
         found = phrases.find(text[:end], start, closed=end == len(text))
