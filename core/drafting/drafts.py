@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from core.drafting.removed import Removed
+from core.drafting.removed_tokens import RemovedTokens
 from core.errors import InputError, OptionError
 from core.models.base import LanguageModel
 from core.models.base import Sequence as Cached
@@ -70,7 +70,7 @@ class Options(DraftOptions):
     rule: Processor | None = None
     stop_ids: frozenset[int] | None = None
     barred: np.ndarray | None = None
-    removed: Removed | None = None
+    removed: RemovedTokens | None = None
     first_ids: np.ndarray | None = None
 
     def __post_init__(self) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from core.drafting.drafts import Draft, Drafts, Kept
 from core.drafting.driver import Drafting
-from core.drafting.removed import Removed
+from core.drafting.removed_tokens import RemovedTokens
 from core.drafting.reuse import KnownLogits, reuse_logits
 from core.models.base import common
 from core.phrases import Found, Phrases
@@ -50,7 +50,7 @@ class Never:
 
 
 def without_phrases(
-    begin: Callable[[], Drafting], never: Never, removed: Removed, pieces: Ids[bytes], kept: Ids[Kept] = ()
+    begin: Callable[[], Drafting], never: Never, removed: RemovedTokens, pieces: Ids[bytes], kept: Ids[Kept] = ()
 ) -> Drafting:
     """Runs the generators that `begin` starts, until the drafts of one contain none of the phrases.
 
@@ -77,7 +77,7 @@ def without_phrases(
             drafting.close()
 
 
-def _step_back(drafts: Drafts, reader: _Reader, removed: Removed, kept: Ids[Kept]) -> bool:
+def _step_back(drafts: Drafts, reader: _Reader, removed: RemovedTokens, kept: Ids[Kept]) -> bool:
     """Removes the tokens in which phrases of these drafts begin. Returns whether there was one."""
     checked = [*drafts.drafts, *drafts.finished]
     clean = [draft.ids for draft in checked if reader.phrase(draft, drafts) is None]
@@ -159,7 +159,7 @@ class _Reader:
         self._phrases, self._typed, self._pieces = never.phrases, never.typed, pieces
         text, rest = _decoded(never.before)
         tail = self._phrases.tail(text)
-        self._known = {(): _Read(tail, (len(tail),), len(tail), rest, Found(None, 0))}
+        self._known: dict[tuple[int, ...], _Read] = {(): _Read(tail, (len(tail),), len(tail), rest, Found(None, 0))}
 
     def phrase(self, draft: Draft, drafts: Drafts) -> int | None:
         """The number of the draft's token in which a phrase begins that is complete; None without one."""

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from core.drafting.candidates import log_total, top_indices
-from core.drafting.removed import Removed
+from core.drafting.removed_tokens import RemovedTokens
 from core.ngram.interpolation import Interpolation
 
 
@@ -27,7 +27,7 @@ class Verifier:
 
     ngrams: Interpolation | None = None
     candidates: int = 9
-    removed: Removed | None = None
+    removed: RemovedTokens | None = None
 
     def __call__(
         self, logits: list[Tensor], contexts: list[list[int]], tokens: list[int]

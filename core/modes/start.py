@@ -23,7 +23,7 @@ from core.drafting.boundaries import Boundaries
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting, Start, draft_all
 from core.drafting.record import Record
-from core.drafting.removed import Removed
+from core.drafting.removed_tokens import RemovedTokens
 from core.drafting.reuse import KnownLogits, reuse_logits
 from core.drafting.stepping_back import Never, without_phrases
 from core.drafting.twins import Same, replace_twins
@@ -105,7 +105,7 @@ def start(
         never: the phrases that no draft contains; None for none.
     """
     if never is not None and never.phrases:
-        removed = Removed(len(prefix_ids), apart=mode.name == "sampled")
+        removed = RemovedTokens(len(prefix_ids), apart=mode.name == "sampled")
         o = replace(options, removed=removed)
         again = start(sequence, prefix_ids, o, mode, boundaries, kept, verify, check_tails, known, same, record)
         pieces = sequence.model.tokenizer.pieces

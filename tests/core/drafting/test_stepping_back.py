@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import itertools
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -42,18 +42,18 @@ def text_of(ids: list[int] | tuple[int, ...]) -> str:
     return "".join(PIECES[i] for i in ids)
 
 
-@lru_cache(maxsize=None)
+@cache
 def phrase_in(ids: tuple[int, ...], whole: bool) -> int | None:
     """The token in which a phrase begins, of those that are complete first the last, by plain regular expressions."""
     before = text_of(PREFIX)
     text = before + text_of(ids)
     closed = r"(?![a-z])" if whole else r"(?=[^a-z])"
-    found = []
-    for pattern in PHRASES.values():
-        end = "" if pattern.endswith("*") else closed
-        for match in re.finditer(f"(?<![a-z])(?=({pattern}){end})", text):
-            if match.end(1) > len(before):
-                found.append((match.end(1), -match.start(1)))
+    found = [
+        (match.end(1), -match.start(1))
+        for pattern in PHRASES.values()
+        for match in re.finditer(f"(?<![a-z])(?=({pattern}){'' if pattern.endswith('*') else closed})", text)
+        if match.end(1) > len(before)
+    ]
     if not found:
         return None
     start = -min(found)[1]
@@ -61,12 +61,12 @@ def phrase_in(ids: tuple[int, ...], whole: bool) -> int | None:
     return int(np.searchsorted(ends, start, side="right"))
 
 
-def exact_distribution(table: TableModel, most: int, greedy: bool = False) -> Counter[tuple[int, ...]]:
+def exact_distribution(table: TableModel, most: int, greedy: bool = False) -> dict[tuple[int, ...], float]:
     """The probability of each draft, by running every course that the drawing can take."""
-    done = Counter[tuple[int, ...]]()
+    done = defaultdict[tuple[int, ...], float](float)
     nothing = frozenset[int]()
     # By steps back and tokens: the draft and what is removed after each of its beginnings, with the probability.
-    courses = defaultdict(Counter[tuple[tuple[int, ...], tuple[frozenset[int], ...]]])
+    courses = defaultdict(lambda: defaultdict[tuple[tuple[int, ...], tuple[frozenset[int], ...]], float](float))
     courses[0, 0][(), (nothing,)] = 1.0
     for steps, length in itertools.product(range(most + 1), range(SHORT + 1)):
         for (ids, removed), chance in courses[steps, length].items():

@@ -9,7 +9,7 @@ from core.noise import SeededNoise
 NONE: frozenset[int] = frozenset()
 
 
-class Removed:
+class RemovedTokens:
     """The tokens that no longer follow a text in the drafts of one request.
 
     Attributes:
