@@ -110,10 +110,6 @@ class _Completing:
             record = Record(len(prefix)) if ask.explain else None
             if record is not None:
                 self.explaining = Explaining(record, self.presentation, {row.slot: row.ids for row in kept})
-            never = None
-            if ask.phrases:
-                before, typed = ask.before.encode("utf-8", "replace"), self.presentation.typed
-                never = Never(ask.phrases, before[: len(before) - len(typed)], typed)
             begin = start(
                 drafts_in,
                 prefix,
@@ -126,7 +122,7 @@ class _Completing:
                 text.known,
                 same,
                 record,
-                never,
+                self._never(),
             )
             if self.after is None and ask.likeliest is None:
                 yield from self._present(begin(logits))
@@ -177,6 +173,18 @@ class _Completing:
             (known,) = yield [Row(sequence, rest)], self.now
             self._count(rest)
         return [known]
+
+    def _never(self) -> Never:
+        """What the drafts never contain, and how none of them begins."""
+        ask, before, typed = self.ask, self.ask.before.encode("utf-8", "replace"), self.presentation.typed
+        word = tuple(self.healing.word_ids)
+        first = [
+            (word[:n], token)
+            for opened in ask.openings
+            for n, rest in enumerate(self.healing.rests)
+            for token in self.healer.tokens(rest + opened.encode())
+        ]
+        return Never(ask.phrases, before[: len(before) - len(typed)], typed, ask.openings, first)
 
     def _has_slips(self, word: Healing, logits: list[Tensor]) -> bool:
         return bool(self.healer.with_slips(word, logits, self.options.interpolation(), self.ask.before).slips)
@@ -249,6 +257,8 @@ class _Completing:
             elif after.silent:
                 withdrawn = [row for row in rows if row.id not in self.presentation.kept]
                 rows = [row for row in rows if row.id in self.presentation.kept]
+        if drafts.done and self.ask.avoid:
+            rows = [row for row in rows if row.probability >= self.ask.min_branch]
         if self.model_logprobs:
             rows = [replace(row, model_logprobs=self.model_logprobs.get(row.ids, ())) for row in rows]
         if drafts.done and self.explaining is not None:

@@ -151,6 +151,22 @@ def _folded(unit: str) -> str:
     return unicodedata.normalize("NFC", unit).casefold().translate(_SAME)
 
 
+def opening(text: str, closed: bool = True) -> str | None:
+    """The first word or mark of a text with the white space before it, as texts are compared by it; None without one.
+
+    Args:
+        closed: whether a last word is whole, because the text ends. Otherwise it has none that is known.
+    """
+    space = ""
+    for match in _UNITS.finditer(text):
+        if match.lastgroup == "space":
+            space = _SPACE
+            continue
+        whole = closed or match.lastgroup != "word" or match.end() < len(text)
+        return space + _folded(match[0]) if whole else None
+    return None
+
+
 def checked(phrases: Iterable[str]) -> tuple[str, ...]:
     """The phrases, each once. Raises InputError for too many, and for one that cannot be compiled."""
     listed = tuple(dict.fromkeys(phrases))

@@ -92,16 +92,19 @@ class Candidates:
         self, logits: Tensor, context: list[int], allowed: np.ndarray, also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray, float]:
         """The m most probable of the allowed tokens, then those that the stores propose, and `also`: ids (m,), their
-        log-probabilities (m,) among all tokens, and the total probability of the allowed tokens. The rule chooses
-        among the allowed tokens."""
-        o = self.options
+        log-probabilities (m,) among all tokens, and the total probability of the allowed tokens, with those that were
+        removed. The rule chooses among the allowed tokens."""
+        o, of_all = self.options, log_total(logits.numpy(), self.options.tau)
+        if o.barred is not None:
+            allowed = allowed[~o.barred[allowed]]
+        whole = float(np.exp(log_total(logits.numpy()[allowed], o.tau) - of_all))
         barred = o.barred_after(context, len(logits))
-        if barred is not None:
+        if barred is not o.barred and barred is not None:
             allowed = allowed[~barred[allowed]]
         if len(allowed) == 0:
-            return allowed, np.zeros(0), 0.0
+            return allowed, np.zeros(0), whole
         some = logits.numpy()[allowed]
-        mass = log_total(some, o.tau) - log_total(logits.numpy(), o.tau)
+        mass = log_total(some, o.tau) - of_all
         if o.rule is not None:
             some = self.crop(logits, context, allowed).numpy()[allowed]
         best, total = top_indices(some, self.m), log_total(some, o.tau)
@@ -114,7 +117,7 @@ class Candidates:
             added = np.flatnonzero(np.isin(allowed, more))
             best = np.append(best, added)
             q = np.append(q, np.fmax(some[added].astype(np.float64) / o.tau - total + mass, NOTHING))
-        return allowed[best], q, float(np.exp(mass))
+        return allowed[best], q, whole
 
     def crop(self, logits: Tensor, context: list[int], allowed: np.ndarray | None = None) -> Tensor:
         """What the rule leaves of the logits (V,) after a context: of those of the allowed tokens, or of all."""

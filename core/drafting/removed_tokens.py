@@ -23,9 +23,14 @@ class RemovedTokens:
         """
         self.apart = apart
         self._prefix = prefix
+        self._always: defaultdict[tuple[int, ...], set[int]] = defaultdict(set)
         self._after: defaultdict[tuple[int, tuple[int, ...]], set[int]] = defaultdict(set)
         self._positions: defaultdict[int, list[int]] = defaultdict(list)
         self._times = Counter[int]()
+
+    def remove(self, ids: tuple[int, ...], token: int) -> None:
+        """Removes a token after the first ones of a draft, in all drafts."""
+        self._always[ids].add(token)
 
     def step_back(self, slot: int, ids: list[int], at: int) -> None:
         """Removes token number `at` of a draft after the tokens before it."""
@@ -40,9 +45,11 @@ class RemovedTokens:
 
     def after(self, context: list[int], slot: int = 0) -> set[int] | frozenset[int]:
         """The tokens that are removed after a context of a draft."""
-        if not self._after:
+        if not self._after and not self._always:
             return NONE
-        return self._after.get((slot if self.apart else 0, tuple(context[self._prefix :])), NONE)
+        ids = tuple(context[self._prefix :])
+        removed, always = self._after.get((slot if self.apart else 0, ids), NONE), self._always.get(ids, NONE)
+        return removed | always
 
     def noise(self, seed: int, slot: int) -> SeededNoise:
         """The noise of a draft. What is drawn after a step back is independent of what was drawn there before."""

@@ -29,7 +29,7 @@ from core.drafting.driver import Drafting
 from core.drafting.removed_tokens import RemovedTokens
 from core.drafting.reuse import KnownLogits, reuse_logits
 from core.models.base import common
-from core.phrases import Found, Phrases
+from core.phrases import Found, Phrases, opening
 
 MOST = 16  # steps back of one draft
 REMEMBERED = 64 << 20  # bytes of logits: 340 positions of the default model
@@ -37,9 +37,11 @@ REMEMBERED = 64 << 20  # bytes of logits: 340 positions of the default model
 
 @dataclass(frozen=True)
 class Never:
-    """The phrases that no draft contains.
+    """The phrases that no draft contains, and the openings with which none begins (`core.phrases.opening`).
 
     Attributes:
+        openings: a draft that has one steps back to its first own token.
+        first: tokens that are such an opening on their own, each with those before it: they need no step back.
         before: the bytes of the text before the drafts' first tokens, or of its end.
         typed: the bytes of the half-typed word, with which the drafts begin.
     """
@@ -47,6 +49,11 @@ class Never:
     phrases: Phrases
     before: bytes = b""
     typed: bytes = b""
+    openings: frozenset[str] = frozenset()
+    first: Ids[tuple[tuple[int, ...], int]] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.phrases or self.openings)
 
 
 def without_phrases(
@@ -60,6 +67,8 @@ def without_phrases(
         kept: rows that the page shows already.
     """
     reader, known = _Reader(never, pieces), KnownLogits(REMEMBERED)
+    for ids, token in never.first:
+        removed.remove(ids, token)
     shown: Drafts | None = None
     while True:
         before = {} if shown is None else {draft.slot: draft for draft in shown.drafts}
@@ -156,16 +165,19 @@ class _Reader:
     """Looks for phrases in drafts. A draft that has grown by a token costs the time of that token."""
 
     def __init__(self, never: Never, pieces: Ids[bytes]) -> None:
-        self._phrases, self._typed, self._pieces = never.phrases, never.typed, pieces
+        self._phrases, self._openings = never.phrases, never.openings
+        self._typed, self._pieces = never.typed, pieces
         text, rest = _decoded(never.before)
         tail = self._phrases.tail(text)
         self._known: dict[tuple[int, ...], _Read] = {(): _Read(tail, (len(tail),), len(tail), rest, Found(None, 0))}
 
     def phrase(self, draft: Draft, drafts: Drafts) -> int | None:
         """The number of the draft's token in which a phrase begins that is complete; None without one."""
-        read = self._read(draft.ids)
+        read, whole = self._read(draft.ids), drafts.done or _is_whole(draft)
+        if self._openings and opening(read.text[read.typed :], whole) in self._openings:
+            return draft.start
         found = read.found
-        if found.span is None and (drafts.done or _is_whole(draft)):
+        if found.span is None and whole:
             found = self._phrases.find(read.text, found.open, read.typed)
         return None if found.span is None else _token_at(read, found.span.start)
 

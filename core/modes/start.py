@@ -102,9 +102,9 @@ def start(
         known: cached logits of the session's earlier requests, for superposed drafts.
         same: whether two drafts say the same, so that superposed drafts with forks replace one of them.
         record: of how each token is chosen, if the request asks for it.
-        never: the phrases that no draft contains; None for none.
+        never: what no draft contains, and begins with; None for nothing.
     """
-    if never is not None and never.phrases:
+    if never:
         removed = RemovedTokens(len(prefix_ids), apart=mode.name == "sampled")
         o = replace(options, removed=removed)
         again = start(sequence, prefix_ids, o, mode, boundaries, kept, verify, check_tails, known, same, record)

@@ -81,3 +81,27 @@ def test_slurs_are_left_out_of_rows_that_appear_unasked(
     finally:
         phrases.shipped_slurs.cache_clear()
         phrases.compiled.cache_clear()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_other_drafts_begin_differently_from_those_that_were_shown(autocomplete: Autocomplete, mode: str) -> None:
+    shown: list[str] = []
+    for _ in range(3):
+        others = rows(autocomplete, mode=Mode(mode), avoid=shown)
+        assert others
+        assert not {row.split()[0].strip(",.") for row in others} & {row.split()[0].strip(",.") for row in shown}
+        shown += others
+
+
+def test_other_drafts_of_a_half_typed_word_are_other_words(autocomplete: Autocomplete) -> None:
+    text = "I look forward to hear"
+    first = rows(autocomplete, text)
+    others = rows(autocomplete, text, avoid=first)
+    assert others
+    assert not {row.split()[0] for row in others} & {row.split()[0] for row in first}
+
+
+def test_where_nothing_likely_is_left_there_is_no_draft(autocomplete: Autocomplete) -> None:
+    text = "Thank you very much for your help. I look forward to hearing from yo"
+    assert rows(autocomplete, text, min_branch=0.2)
+    assert not rows(autocomplete, text, min_branch=0.2, avoid=["u", "ur"])
