@@ -2,7 +2,7 @@
 
 A text is read in units: a word, one mark, one letter of a script without spaces, or white space of any length and kind,
 line ends included. A phrase is found where its units follow each other, so a word is found only whole. Case counts as
-little as the form of an apostrophe. A `*` after a word stands for any ending of it.
+little as the form of an apostrophe. A `*` after a word stands for any ending of it, and `\\*` for the mark itself.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ def _units(phrase: str) -> list[str]:
     units: list[str] = []
     kind = ""  # of the unit before
     for match in _UNITS.finditer(text):
-        if match[0] == _ANY and kind == "word":
+        if match[0] == _ANY and units[-1:] == ["\\"]:
+            units[-1], kind = _ANY, ""
+        elif match[0] == _ANY and kind == "word":
             units[-1] += _ANY
             kind = _ANY
         elif match[0] == _ANY or (kind == _ANY and match.lastgroup == "word"):
@@ -169,12 +171,21 @@ def opening(text: str, closed: bool = True) -> str | None:
 
 def checked(phrases: Iterable[str]) -> tuple[str, ...]:
     """The phrases, each once. Raises InputError for too many, and for one that cannot be compiled."""
-    listed = tuple(dict.fromkeys(phrases))
-    if len(listed) > MOST:
-        raise InputError(f"{len(listed):,} phrases given; at most {MOST:,} expected.")
-    for phrase in listed:
+    return _checked(tuple(dict.fromkeys(phrases)))
+
+
+@lru_cache(maxsize=4)  # programs send the same list with every request
+def _checked(phrases: tuple[str, ...]) -> tuple[str, ...]:
+    if len(phrases) > MOST:
+        raise InputError(f"{len(phrases):,} phrases given; at most {MOST:,} expected.")
+    for phrase in phrases:
         _units(phrase)
-    return listed
+    return phrases
+
+
+def literal(text: str) -> str:
+    """A text as a phrase in which no mark has a meaning."""
+    return text.replace(_ANY, "\\*")
 
 
 def phrases_of(text: str) -> list[str]:

@@ -161,7 +161,7 @@ class Infilled:
         """Runs the request; yields after each change of the texts."""
         body = self._body
         more = {"after": self._after, "heal": body.heal, "stores": body.stores, "show": body.showing}
-        more["background"] = body.parts()
+        more |= {"background": body.parts(), **body.left_out}
         async with aclosing(events(self._service, draft_request(self._before, self._settings, **more))) as stream:
             async for event in stream:
                 if event["type"] == "stats":

@@ -185,7 +185,7 @@ class Answer:
         growing = growing and body.show == "all"  # which drafts save time is known at the end
         after = after[:MOST_AFTER]
         more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs, "after": after}
-        more |= {"show": body.showing, "background": cropped(body.background)}
+        more |= {"show": body.showing, "background": cropped(body.background), **body.left_out}
         choices = Choices(n, settings.length if self._tokens else 0, body.stop or (), growing, after)
         return Prompt(prompt, draft_request(before, settings, body.user, **more), choices, n * i)
 
