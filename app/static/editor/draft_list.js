@@ -24,13 +24,17 @@ export class DraftList {
    * @param {HTMLTextAreaElement} textarea
    * @param {(i: number, offset: number | null, pressed: number) => void} picked called when a row is clicked or tapped, at
    *   the character `offset`, or beside its text; `pressed`: when the pointer went down
+   * @param {(text: string, at: number, place: {x: number, y: number}) => void} opened called when a row's menu is asked
+   *   for, at a character of its text and a place in the window
    */
-  constructor(root, textarea, picked) {
+  constructor(root, textarea, picked, opened) {
+    this.opened = opened;
     this.root = root;
     this.textarea = textarea;
     this.picked = picked;
     this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-list"));
     this.hints = /** @type {HTMLElement} */ (root.querySelector(".pd-hints"));
+    this.others = /** @type {HTMLElement} */ (root.querySelector(".pd-others"));
     this.below = /** @type {HTMLElement} */ (root.querySelector(".pd-below"));
     /** When the pointer went down on the list. */
     this.pressed = 0;
@@ -52,7 +56,7 @@ export class DraftList {
     const { box } = this;
     const open = rows.length > 0;
     box.hidden = !open;
-    this.hints.hidden = !open;
+    this.hints.hidden = this.others.hidden = !open;
     while (box.children.length > rows.length) box.lastElementChild?.remove();
     while (box.children.length < rows.length) box.append(this.newOption(box.children.length));
 
@@ -131,6 +135,13 @@ export class DraftList {
     if (word !== null) text.dataset.stem = "";
   }
 
+  /** Open the menu of a row below it. @param {number} i */
+  openMenu(i) {
+    const text = /** @type {HTMLElement} */ (this.box.children[i].querySelector(".pd-draft"));
+    const { left, bottom } = text.getBoundingClientRect();
+    this.opened(text.textContent ?? "", 0, { x: left, y: bottom });
+  }
+
   /** @param {number} i */
   show(i) {
     this.box.children[i].scrollIntoView({ block: "nearest" });
@@ -150,13 +161,14 @@ export class DraftList {
       // A program that clicks, such as a screen reader, presses no pointer.
       this.picked(i, offsetAt(text, event), event.detail ? this.pressed : event.timeStamp);
     });
-    // The other button asks what else could stand at a word.
+    // The other button opens the menu, and asks what else could stand at a word.
     option.addEventListener("contextmenu", (event) => {
       const text = option.querySelector(".pd-draft")?.textContent ?? "";
       const at = offsetAt(/** @type {HTMLElement} */ (option.querySelector(".pd-draft")), event);
-      if (at === null) return;
+      if (!text) return;
       event.preventDefault();
-      emit(this.root, "pd-word", text.slice(0, text.slice(0, at + 1).search(/\s*\S*$/)));
+      this.opened(text, at ?? 0, { x: event.clientX, y: event.clientY });
+      if (at !== null) emit(this.root, "pd-word", text.slice(0, text.slice(0, at + 1).search(/\s*\S*$/)));
     });
     return option;
   }

@@ -34,6 +34,8 @@ import { setUpCounts } from "./counts.js";
 import { setUpDocumentBand } from "../documents/document_band.js";
 import { Documents } from "../documents/documents.js";
 import { setUpDocumentsPanel } from "../documents/documents_panel.js";
+import { Never } from "../documents/never.js";
+import { RowMenu } from "./row_menu.js";
 import { setUpFind } from "./find.js";
 import { setUpLarger } from "./larger.js";
 import { Learning } from "./learning.js";
@@ -60,8 +62,14 @@ export function mount(element, redraw) {
 
   const editor = startEditor(root);
   const documents = new Documents(root, editor.forDocuments);
-  editor.drafts.documentFields = () => documents.requestFields();
+  const never = new Never(root, {
+    current: () => documents.current,
+    set: (text) => documents.setNever(text),
+    changed: () => editor.drafts.settingsChanged(), // and forgets the answers
+  });
+  editor.drafts.documentFields = () => ({ ...documents.requestFields(), ...never.requestFields() });
   const learning = startPanels(root, editor, documents, redraw);
+  setUpRowMenu(root, editor, never);
   documents.start().then(() => publish(editor, documents.saving, learning));
 }
 
@@ -151,6 +159,36 @@ function startPanels(root, editor, documents, redraw) {
   setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;
+}
+
+/**
+ * @param {HTMLElement} root
+ * @param {ReturnType<typeof startEditor>} editor
+ * @param {Never} never
+ */
+function setUpRowMenu(root, { textarea, notices, rowMenu, keys, view }, never) {
+  keys.add({
+    id: "menu", usual: "Alt+Enter",
+    does: "Open the menu of the highlighted draft: never suggest a word of it again",
+    run() {
+      if (!view.listed.length || view.active < 0) return false;
+      view.list.openMenu(view.active);
+      return true;
+    },
+  });
+  rowMenu.menu = new RowMenu(root, {
+    refuse: (phrase) => {
+      const undo = never.add(phrase);
+      notices.toast(`“${phrase}” is never suggested again.`, { undo });
+    },
+    open: () => {
+      /** @type {HTMLElement} */ (root.querySelector("[data-do=documents]")).click();
+      never.section.open = true;
+      never.section.scrollIntoView({ block: "nearest" });
+      never.boxes[0].focus();
+    },
+    back: () => textarea.focus(),
+  });
 }
 
 /**
