@@ -71,6 +71,8 @@ class Ask(Options):
         explain: whether `TextDraft.made` shall say of each token how it was made, and `Completion.explained` what that
             took.
         never: the phrases that no row contains; see `core.phrases`.
+        token_bias: tokens, or texts for their tokens, each with the number that is added to their logits; with
+            `core.phrases.BANNED` or less a token is in no draft.
         avoid: rows that were shown for this text: no draft begins with the first word of one. A draft that is less
             probable than `min_branch` is left out, too, even if it is the only one.
         without_slurs: whether rows that appear unasked contain none of the slurs that come with the app either.
@@ -98,6 +100,7 @@ class Ask(Options):
     likeliest: int | None = None
     explain: bool = False
     never: Ids[str] = ()
+    token_bias: Ids[tuple[int | str, float]] = ()
     avoid: Ids[str] = ()
     repeats: bool = False
 

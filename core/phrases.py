@@ -18,6 +18,7 @@ import regex
 
 from core.errors import InputError
 
+BANNED = -100.0  # what programs add to the logit of a token that no draft contains, at most
 MOST, LONGEST = 10_000, 200  # phrases of a list, and characters of one
 SLURS = Path(__file__).resolve().parents[1] / "assets" / "slurs.txt"  # its source is in assets/README.md
 

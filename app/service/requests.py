@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from app.options.settings import DraftSettings, Strict
 from app.service.showing import Showing
-from app.wire.bounds import Avoided, Count, Files, Id, Line, Names, Phrases, Text
+from app.wire.bounds import Avoided, Biases, Count, Files, Id, Line, Names, Phrases, Text
 from core.options import DRAFTING
 
 MOST_AFTER = 1024  # characters
@@ -63,6 +63,7 @@ class DraftRequest(Strict):
     base_stores: Files = Field(default_factory=list)
     never: Phrases = Field(default_factory=list)
     avoid: Avoided = Field(default_factory=list)
+    token_bias: Biases = Field(default_factory=list)
     by_text: bool = False
     detailed: bool = False
     explain: bool = False

@@ -105,6 +105,7 @@ Stops = Annotated[
 Phrases = Annotated[
     list[Annotated[str, Field(max_length=LONGEST)]], Field(max_length=MOST_PHRASES), AfterValidator(_phrases)
 ]  # words and phrases that no draft contains
+Biases = Annotated[list[tuple[Whole | Label, Real]], Field(max_length=MOST_PHRASES)]  # of tokens
 Avoided = Annotated[list[Line], Field(max_length=MOST_AVOIDED)]
 Prompts = Annotated[list[LongText], Field(min_length=1, max_length=MOST_PROMPTS), BeforeValidator(_texts)]
 Range = Annotated[list[Count], Field(min_length=2, max_length=2)]  # start and end

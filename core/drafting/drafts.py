@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+from torch import Tensor
 
 from core.drafting.removed_tokens import RemovedTokens
 from core.errors import InputError, OptionError
@@ -54,6 +55,7 @@ class Options(DraftOptions):
         min_branch: a draft that branches with less probability than this is omitted, unless it is the only one.
         stop_ids: tokens that end a draft; None is the tokenizer's end-of-text tokens.
         barred: tokens (V,) that no draft contains; None for none.
+        bias: numbers (V,) that are added to the logits; None for none.
         removed: tokens that follow certain contexts in no draft; None for none.
         first_ids: the only tokens with which a draft may begin; probabilities are conditional on them.
         reset_every, seed: section 5.3's resets every s steps, 0 for none; the seed of their draws.
@@ -70,6 +72,7 @@ class Options(DraftOptions):
     rule: Processor | None = None
     stop_ids: frozenset[int] | None = None
     barred: np.ndarray | None = None
+    bias: Tensor | None = None
     removed: RemovedTokens | None = None
     first_ids: np.ndarray | None = None
 

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
+from core.drafting.biased import biased
 from core.drafting.boundaries import Boundaries
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting, Start, draft_all
@@ -104,6 +105,10 @@ def start(
         record: of how each token is chosen, if the request asks for it.
         never: what no draft contains, and begins with; None for nothing.
     """
+    if options.bias is not None:  # the cached logits of the session are the model's own
+        bias, o = options.bias, replace(options, bias=None)
+        begin = start(sequence, prefix_ids, o, mode, boundaries, kept, verify, check_tails, None, same, record, never)
+        return lambda logits: biased(begin([x + bias for x in logits]), bias)
     if never:
         removed = RemovedTokens(len(prefix_ids), apart=mode.name == "sampled")
         o = replace(options, removed=removed)
