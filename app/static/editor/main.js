@@ -168,7 +168,7 @@ function startPanels(root, editor, documents, redraw) {
  */
 function setUpRowMenu(root, { textarea, notices, rowMenu, keys, view }, never) {
   keys.add({
-    id: "menu", usual: "Alt+Enter",
+    id: "menu", usual: "Alt+M", mac: "Ctrl+Meta+M",
     does: "Open the menu of the highlighted draft: never suggest a word of it again",
     run() {
       if (!view.listed.length || view.active < 0) return false;

@@ -88,7 +88,7 @@ def test_a_word_of_a_draft_is_never_suggested_again_from_its_menu(drafting: Edit
     drafting.wait_for_drafts(MARKET, RIVER, HOME)
     assert "never" not in drafting.fake.requests[-1]
 
-    drafting.press("Alt+ArrowDown", "Alt+ArrowDown", "Alt+Enter")
+    drafting.press("Alt+ArrowDown", "Alt+ArrowDown", "Alt+m")
     assert menu.get_by_role("menuitem").first.text_content() == "Never suggest “home”"
     drafting.press("Escape")
     expect(menu).to_be_hidden()
@@ -97,7 +97,7 @@ def test_a_word_of_a_draft_is_never_suggested_again_from_its_menu(drafting: Edit
 
 
 def test_the_lists_of_all_documents_and_of_this_one_are_kept_and_a_bad_line_is_named(drafting: Editor) -> None:
-    drafting.press("Alt+ArrowDown", "Alt+Enter", "End", "Enter")  # Never suggest…
+    drafting.press("Alt+ArrowDown", "Alt+m", "End", "Enter")  # Never suggest…
     everywhere, here = (drafting.page.get_by_label(name) for name in ("In all documents", "Also in this document"))
     expect(everywhere).to_be_focused()
     everywhere.fill("market\n*")
