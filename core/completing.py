@@ -176,7 +176,8 @@ class _Completing:
 
     def _never(self) -> Never:
         """What the drafts never contain, and how none of them begins."""
-        ask, before, typed = self.ask, self.ask.before.encode("utf-8", "replace"), self.presentation.typed
+        ask, typed = self.ask, self.presentation.typed
+        before = ask.phrases.tail(ask.before).encode("utf-8", "replace")
         word = tuple(self.healing.word_ids)
         first = [
             (word[:n], token)

@@ -46,7 +46,7 @@ export class Never {
     this.all = "";
     this.lists = [
       { get: () => this.all, set: (/** @type {string} */ text) => keep(NEVER, { text: (this.all = text) }) },
-      { get: () => current().never, set },
+      { get: () => current().never ?? "", set }, // a document that an earlier version stored has none
     ];
     this.boxes.forEach((box, n) => {
       box.addEventListener("input", () => {
@@ -86,7 +86,7 @@ export class Never {
 
   /** The phrases of both lists. */
   get phrases() {
-    return phrasesOf(`${this.all}\n${this.current().never}`).slice(0, MOST);
+    return phrasesOf(this.lists.map(({ get }) => get()).join("\n")).slice(0, MOST);
   }
 
   /** What the lists decide in every request for drafts. @returns {{never?: string[]}} */

@@ -75,8 +75,8 @@ export class Others {
    * @param {any} settings
    */
   seeded(before, settings) {
-    const { sampling } = settings;
-    if (before !== this.before || !this.at || !sampling) return settings;
-    return { ...settings, sampling: { ...sampling, seed: (sampling.seed + this.at) % SEEDS } };
+    const { sampling, reset_every: resets } = settings;
+    if (before !== this.before || !this.at || !(sampling || resets)) return settings;
+    return { ...settings, sampling: { ...sampling, seed: ((sampling?.seed ?? 0) + this.at) % SEEDS } };
   }
 }

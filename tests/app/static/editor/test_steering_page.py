@@ -63,8 +63,7 @@ def test_alt_r_asks_for_drafts_that_begin_differently_and_alt_shift_r_goes_back(
 
 
 def test_other_sampled_drafts_have_another_seed(drafting: Editor) -> None:
-    drafting.page.evaluate("polydraft.editor.settings; localStorage")
-    drafting.page.evaluate("() => { window.polydraftPanel.setting.mode = 'sampled' }")
+    drafting.page.evaluate("polydraftPanel.setting.set('mode', 'sampled')")
     drafting.press("Alt+r")
     drafting.wait_for_drafts(*OTHERS[:3])
     assert drafting.fake.requests[-1]["settings"]["sampling"]["seed"] == 1
