@@ -77,7 +77,7 @@ export class Never {
       const line = /** @type {HTMLElement} */ (box.nextElementSibling);
       const now = problemOf(box.value);
       line.hidden = !now;
-      setText(line, now && `${now} Until then the earlier list is used.`);
+      setText(line, now && `${now} Until you correct this, the earlier list is used.`);
       box.toggleAttribute("aria-invalid", Boolean(now));
     });
     const { length } = this.phrases;

@@ -4,7 +4,7 @@
  * only elements that differ, because it runs for every row at every step while drafts grow.
  */
 
-import { emit, newElement, setText } from "../shared/dom.js";
+import { newElement, setText } from "../shared/dom.js";
 import { branches, commonEnds, inkOf, isRightToLeft, percent, slipOf, upToWord } from "./drafting.js";
 import { drawMarked, marks, tokens } from "./marks.js";
 
@@ -139,7 +139,7 @@ export class DraftList {
   openMenu(i) {
     const text = /** @type {HTMLElement} */ (this.box.children[i].querySelector(".pd-draft"));
     const { left, bottom } = text.getBoundingClientRect();
-    this.opened(text.textContent ?? "", 0, { x: left, y: bottom });
+    this.opened(text.textContent ?? "", ownStart(text), { x: left, y: bottom });
   }
 
   /** @param {number} i */
@@ -161,14 +161,11 @@ export class DraftList {
       // A program that clicks, such as a screen reader, presses no pointer.
       this.picked(i, offsetAt(text, event), event.detail ? this.pressed : event.timeStamp);
     });
-    // The other button opens the menu, and asks what else could stand at a word.
     option.addEventListener("contextmenu", (event) => {
-      const text = option.querySelector(".pd-draft")?.textContent ?? "";
-      const at = offsetAt(/** @type {HTMLElement} */ (option.querySelector(".pd-draft")), event);
-      if (!text) return;
+      const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
+      if (!text.textContent) return;
       event.preventDefault();
-      this.opened(text, at ?? 0, { x: event.clientX, y: event.clientY });
-      if (at !== null) emit(this.root, "pd-word", text.slice(0, text.slice(0, at + 1).search(/\s*\S*$/)));
+      this.opened(text.textContent, offsetAt(text, event) ?? ownStart(text), { x: event.clientX, y: event.clientY });
     });
     return option;
   }
@@ -207,6 +204,11 @@ function set(element, name, value) {
   if (element.getAttribute(name) === value) return;
   if (value === null) element.removeAttribute(name);
   else element.setAttribute(name, value);
+}
+
+/** Where the part of a row begins that no other row has. @param {HTMLElement} text */
+function ownStart(text) {
+  return text.querySelector(".pd-common")?.textContent?.length ?? 0;
 }
 
 /**

@@ -16,7 +16,7 @@
  *   pd-settled   the rows are final; detail: how many are worth showing
  *   pd-along     the drafts shown are valid for the new position too
  *   pd-cleared   there are no drafts
- *   pd-word      the writer points at a word of a draft; detail: the draft's text before it
+ *   pd-word      the writer asks what else could stand at a word of a draft; detail: the draft's text before it
  *   pd-dropped   the drafts made so far may contain text that was removed, so nothing of them is kept
  *   pd-reset     all settings are set to their defaults
  *   pd-refused   the server refused a setting; detail: {setting, message}. It is taken back and not kept: "speculation"
@@ -43,6 +43,7 @@ import { setUpPairing } from "./pairing.js";
 import { setUpPrint } from "./print.js";
 import { startEditor } from "./start.js";
 import { setUpTools } from "./tools.js";
+import { emit } from "../shared/dom.js";
 import { setUpModels } from "../shared/model.js";
 import { Panel } from "../panel/panel.js";
 import { setUpTabs } from "../shared/tabs.js";
@@ -181,6 +182,7 @@ function setUpRowMenu(root, { textarea, notices, rowMenu, keys, view }, never) {
       const undo = never.add(phrase);
       notices.toast(`“${phrase}” is never suggested again.`, { undo });
     },
+    look: (part) => emit(root, "pd-word", part),
     open: () => {
       /** @type {HTMLElement} */ (root.querySelector("[data-do=documents]")).click();
       never.section.open = true;

@@ -22,12 +22,14 @@ export function offered(text, at) {
 export class RowMenu {
   /**
    * @param {HTMLElement} root
-   * @param {{refuse: (phrase: string) => void, open: () => void, back: () => void}} actions `refuse`: never suggest a
-   *   phrase again; `open`: show the lists; `back`: return the focus to the text
+   * @param {{refuse: (phrase: string) => void, look: (part: string) => void, open: () => void, back: () => void}} actions
+   *   `refuse`: never suggest a phrase again; `look`: show what may come after a part of the draft; `open`: show the
+   *   lists; `back`: return the focus to the text
    */
-  constructor(root, { refuse, open, back }) {
+  constructor(root, { refuse, look, open, back }) {
     this.root = root;
     this.refuse = refuse;
+    this.look = look;
     this.openLists = open;
     this.back = back;
     this.box = newElement("div", "pd-row-menu");
@@ -54,7 +56,10 @@ export class RowMenu {
   open(text, at, { x, y }) {
     const phrases = offered(text, at);
     const items = phrases.map((phrase) => this.item(`Never suggest “${shortened(phrase)}”`, () => this.refuse(phrase)));
-    this.box.replaceChildren(...items, this.item("Never suggest…", this.openLists));
+    const part = text.slice(0, text.slice(0, at + 1).search(/\s*\S*$/));
+    this.box.replaceChildren(
+      ...items, this.item("Never suggest…", this.openLists), this.item("What else could stand here", () => this.look(part)),
+    );
     this.box.hidden = false;
     const { offsetWidth, offsetHeight } = this.box;
     this.box.style.left = `${Math.max(MARGIN, Math.min(x, innerWidth - offsetWidth - MARGIN))}px`;

@@ -77,6 +77,7 @@ def test_a_word_of_a_draft_is_never_suggested_again_from_its_menu(drafting: Edit
         "Never suggest “river”",
         "Never suggest “to the river with a lantern”",
         "Never suggest…",
+        "What else could stand here",
     ]
     drafting.press("ArrowDown", "ArrowUp", "Enter")
     expect(menu).to_be_hidden()
@@ -96,12 +97,14 @@ def test_a_word_of_a_draft_is_never_suggested_again_from_its_menu(drafting: Edit
 
 
 def test_the_lists_of_all_documents_and_of_this_one_are_kept_and_a_bad_line_is_named(drafting: Editor) -> None:
-    drafting.press("Alt+ArrowDown", "Alt+m", "End", "Enter")  # Never suggest…
+    drafting.press("Alt+ArrowDown", "Alt+m", "End", "ArrowUp", "Enter")  # Never suggest…
     everywhere, here = (drafting.page.get_by_label(name) for name in ("In all documents", "Also in this document"))
     expect(everywhere).to_be_focused()
     everywhere.fill("market\n*")
     alert = drafting.page.locator(".dc-never [role=alert]").first
-    expect(alert).to_have_text(re.compile(r"In “\*” a \* does not end a word.*Until then the earlier list is used"))
+    expect(alert).to_have_text(
+        re.compile(r"In “\*” a \* does not end a word.*Until you correct this, the earlier list is used")
+    )
     everywhere.fill("market\n# a remark\n")
     expect(alert).to_be_hidden()
     here.fill("hom*")
