@@ -41,7 +41,8 @@ class Site:
         self.client = openai.OpenAI(base_url=self.base, api_key=self.access.token)
 
     def complete(self, prompt: Any = "Once", **fields: Any) -> Any:
-        named = {name: value for name, value in fields.items() if name not in FIELDS and name not in ("rule", "mode")}
+        ours = {"rule", "mode", "never", "avoid", "custom_token_bans"}
+        named = {name: value for name, value in fields.items() if name not in FIELDS.keys() | ours}
         extra = {name: value for name, value in fields.items() if name not in named}
         return self.client.completions.create(model="polydraft", prompt=prompt, **named, extra_body=extra)
 
