@@ -45,10 +45,12 @@ class Found(NamedTuple):
     Attributes:
         span: of the phrase that is complete first, of several the one that begins last; None without one.
         open: where a phrase, or a word, may begin that the end of the text leaves incomplete; at most its length.
+        begun: whether words of a phrase stand there already.
     """
 
     span: Span | None
     open: int
+    begun: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +102,11 @@ class Phrases:
             ]
             complete = [begin for begin, node in grown if _END in node] if end > after else []
             if complete:
-                return Found(Span(max(complete), end), at)
+                return Found(Span(max(complete), end), at, begun=True)
             if not whole:
-                return Found(None, begun[0][0] if begun else at)
+                return Found(None, begun[0][0] if begun else at, bool(begun))
             begun = grown
-        return Found(None, begun[0][0] if begun else len(text))
+        return Found(None, begun[0][0] if begun else len(text), bool(begun))
 
     def within(self, text: str, before: str = "") -> bool:
         """Whether a text contains a phrase, or completes one that begins in the text before it."""

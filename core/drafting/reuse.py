@@ -37,7 +37,8 @@ class KnownLogits:
         """Caches a copy, and drops the least recently used ones if there is too little room."""
         if (old := self._logits.pop(path, None)) is not None:
             self._bytes -= old.nbytes
-        self._logits[path] = logits.clone()  # a pass returns views of one block
+        # A pass returns views of one block. NumPy copies in this thread; threads of torch would wait for a core.
+        self._logits[path] = torch.from_numpy(logits.numpy().copy())
         self._bytes += logits.nbytes
         while self._bytes > self._most:
             _, oldest = self._logits.popitem(last=False)

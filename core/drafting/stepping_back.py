@@ -75,8 +75,8 @@ def without_phrases(
         drafting = reuse_logits(begin(), known, mixed=True)
         try:
             rows, drafts = next(drafting)
-            while not _step_back(drafts, reader, removed, kept):
-                shown = _shown(drafts, reader, before)
+            while not _step_back(drafts, found := reader.phrases(drafts), removed, kept):
+                shown = _shown(drafts, found, reader, before)
                 if not rows:
                     yield [], shown
                     return
@@ -86,15 +86,13 @@ def without_phrases(
             drafting.close()
 
 
-def _step_back(drafts: Drafts, reader: _Reader, removed: RemovedTokens, kept: Ids[Kept]) -> bool:
+def _step_back(drafts: Drafts, phrases: Mapping[Draft, int], removed: RemovedTokens, kept: Ids[Kept]) -> bool:
     """Removes the tokens in which phrases of these drafts begin. Returns whether there was one."""
-    checked = [*drafts.drafts, *drafts.finished]
-    clean = [draft.ids for draft in checked if reader.phrase(draft, drafts) is None]
+    clean = [draft.ids for draft in (*drafts.drafts, *drafts.finished) if draft not in phrases] if phrases else []
     shown = [row.ids for row in kept]
     stepped = False
-    for draft in checked:
-        begins = reader.phrase(draft, drafts)
-        if begins is None or removed.times(draft.slot) >= MOST:
+    for draft, begins in phrases.items():
+        if removed.times(draft.slot) >= MOST:
             continue
         others = shown if removed.apart else [*shown, *clean]
         own = max((common(draft.ids, other) for other in others), default=0)
@@ -103,23 +101,23 @@ def _step_back(drafts: Drafts, reader: _Reader, removed: RemovedTokens, kept: Id
     return stepped
 
 
-def _shown(drafts: Drafts, reader: _Reader, before: Mapping[int, Draft]) -> Drafts:
+def _shown(drafts: Drafts, phrases: Mapping[Draft, int], reader: _Reader, before: Mapping[int, Draft]) -> Drafts:
     """The drafts without the phrases that are left, and as far as they will not step back. A draft that is being made
     again is as it was shown `before`, by slot."""
-    listed = []
+    listed: list[Draft] = []
     for draft in drafts.drafts:
-        if (begins := reader.phrase(draft, drafts)) is not None:
+        if (begins := phrases.get(draft)) is not None:
             if begins > draft.start:
                 listed.append(_cut(draft, begins))
             continue
         if not (drafts.done or _is_whole(draft)):
-            draft = replace(draft, own=min(draft.own, reader.open(draft)))
+            if (sure := reader.sure(draft)) < draft.own:
+                draft = replace(draft, own=sure)
             earlier = before.get(draft.slot)
             if earlier is not None and earlier.ids[: len(draft.ids)] == draft.ids and earlier.own > draft.own:
                 draft = replace(earlier, sequence=None)
         listed.append(draft)
-    finished = [draft for draft in drafts.finished if reader.phrase(draft, drafts) is None]
-    return replace(drafts, drafts=listed, finished=finished)
+    return replace(drafts, drafts=listed, finished=[draft for draft in drafts.finished if draft not in phrases])
 
 
 def _cut(draft: Draft, end: int) -> Draft:
@@ -169,11 +167,22 @@ class _Reader:
         self._typed, self._pieces = never.typed, pieces
         text, rest = _decoded(never.before)
         tail = self._phrases.tail(text)
-        self._known: dict[tuple[int, ...], _Read] = {(): _Read(tail, (len(tail),), len(tail), rest, Found(None, 0))}
+        begun = self._phrases.find(tail, after=len(tail), closed=False)
+        self._known: dict[tuple[int, ...], _Read] = {(): _Read(tail, (len(tail),), len(tail), rest, begun)}
 
-    def phrase(self, draft: Draft, drafts: Drafts) -> int | None:
-        """The number of the draft's token in which a phrase begins that is complete; None without one."""
-        read, whole = self._read(draft.ids), drafts.done or _is_whole(draft)
+    def phrases(self, drafts: Drafts) -> dict[Draft, int]:
+        """The drafts with a phrase that is complete, and the number of the token in which it begins."""
+        listed = [*drafts.drafts, *drafts.finished] if drafts.finished else drafts.drafts
+        begins = {draft: self._phrase(draft, drafts.done or _is_whole(draft)) for draft in listed}
+        return {draft: at for draft, at in begins.items() if at is not None}
+
+    def sure(self, draft: Draft) -> int:
+        """The number of tokens before the one in which a phrase begins that a longer draft may complete."""
+        read = self._read(draft.ids)
+        return _token_at(read, read.found.open) if read.found.begun else len(draft.ids)
+
+    def _phrase(self, draft: Draft, whole: bool) -> int | None:
+        read = self._read(draft.ids)
         if self._openings and opening(read.text[read.typed :], whole) in self._openings:
             return draft.start
         found = read.found
@@ -181,16 +190,12 @@ class _Reader:
             found = self._phrases.find(read.text, found.open, read.typed)
         return None if found.span is None else _token_at(read, found.span.start)
 
-    def open(self, draft: Draft) -> int:
-        """The number of the token in which a phrase may begin that a longer draft completes, or a word."""
-        read = self._read(draft.ids)
-        return _token_at(read, read.found.open)
-
     def _read(self, ids: list[int]) -> _Read:
-        known = len(ids)
-        while tuple(ids[:known]) not in self._known:
+        if (read := self._known.get(tuple(ids))) is not None:
+            return read
+        known = len(ids) - 1
+        while (read := self._known.get(tuple(ids[:known]))) is None:
             known -= 1
-        read = self._known[tuple(ids[:known])]
         for n in range(known, len(ids)):
             read = self._known[tuple(ids[: n + 1])] = self._longer(read, self._pieces[ids[n]])
         return read
