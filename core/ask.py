@@ -10,6 +10,7 @@ from typing import ClassVar
 from core.drafting.drafts import Options
 from core.modes.start import Mode
 from core.options import OPTIONS
+from core.phrases import Phrases, compiled, opening
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,12 @@ class Ask(Options):
             model alone computes. None: no such pass.
         explain: whether `TextDraft.made` shall say of each token how it was made, and `Completion.explained` what that
             took.
+        never: the phrases that no row contains; see `core.phrases`.
+        token_bias: tokens, or texts for their tokens, each with the number that is added to their logits; with
+            `core.phrases.BANNED` or less a token is in no draft.
+        avoid: rows that were shown for this text: no draft begins with the first word of one. A draft that is less
+            probable than `min_branch` is left out, too, even if it is the only one.
+        without_slurs: whether rows that appear unasked contain none of the slurs that come with the app either.
         repeats: whether sampled drafts without text, and those with the text of another, are kept.
         stop_ids: replace those that `one_line` selects.
     """
@@ -92,7 +99,20 @@ class Ask(Options):
     merge_alike: bool = False
     likeliest: int | None = None
     explain: bool = False
+    never: Ids[str] = ()
+    token_bias: Ids[tuple[int | str, float]] = ()
+    avoid: Ids[str] = ()
     repeats: bool = False
+
+    @cached_property
+    def phrases(self) -> Phrases:
+        """The phrases that no row contains, compiled."""
+        return compiled(tuple(self.never), slurs=self.unasked and self.without_slurs)
+
+    @cached_property
+    def openings(self) -> frozenset[str]:
+        """The openings of the rows to avoid."""
+        return frozenset(filter(None, map(opening, self.avoid)))
 
     @cached_property
     def plain(self) -> bool:

@@ -26,6 +26,7 @@ from core.drafting.drafts import Drafts
 from core.drafting.driver import Steps
 from core.drafting.record import Record
 from core.drafting.scored import finish
+from core.drafting.stepping_back import Never
 from core.explaining import Explaining, explain_cost
 from core.healing import Healing, WordLogits
 from core.kept import KeptText
@@ -121,6 +122,7 @@ class _Completing:
                 text.known,
                 same,
                 record,
+                self._never(),
             )
             if self.after is None and ask.likeliest is None:
                 yield from self._present(begin(logits))
@@ -171,6 +173,19 @@ class _Completing:
             (known,) = yield [Row(sequence, rest)], self.now
             self._count(rest)
         return [known]
+
+    def _never(self) -> Never:
+        """What the drafts never contain, and how none of them begins."""
+        ask, typed = self.ask, self.presentation.typed
+        before = ask.phrases.tail(ask.before).encode("utf-8", "replace")
+        word = tuple(self.healing.word_ids)
+        first = [
+            (word[:n], token)
+            for opened in ask.openings
+            for n, rest in enumerate(self.healing.rests)
+            for token in self.healer.tokens(rest + opened.encode())
+        ]
+        return Never(ask.phrases, before[: len(before) - len(typed)], typed, ask.openings, first)
 
     def _has_slips(self, word: Healing, logits: list[Tensor]) -> bool:
         return bool(self.healer.with_slips(word, logits, self.options.interpolation(), self.ask.before).slips)
@@ -243,6 +258,8 @@ class _Completing:
             elif after.silent:
                 withdrawn = [row for row in rows if row.id not in self.presentation.kept]
                 rows = [row for row in rows if row.id in self.presentation.kept]
+        if drafts.done and self.ask.avoid:
+            rows = [row for row in rows if row.probability >= self.ask.min_branch]
         if self.model_logprobs:
             rows = [replace(row, model_logprobs=self.model_logprobs.get(row.ids, ())) for row in rows]
         if drafts.done and self.explaining is not None:

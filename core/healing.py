@@ -244,16 +244,16 @@ class Healer:
         of a whole word are often others than those of its first letters, so every division into tokens is tried, as
         far as the store has it."""
         path = path[-MOST_OWN:]
-        if ngrams.knows_own(path, [*self._tokens(letters), *self.beginnings(letters).tolist()]):
+        if ngrams.knows_own(path, [*self.tokens(letters), *self.beginnings(letters).tolist()]):
             return True
         return any(
             ngrams.knows_own(path, [token]) and self._own(letters[n:], ngrams, [*path, token])
             for n in range(1, len(letters))
-            for token in self._tokens(letters[:n])
+            for token in self.tokens(letters[:n])
         )
 
-    def _tokens(self, text: bytes) -> list[int]:
-        """The ids of the tokens that are exactly this text."""
+    def tokens(self, text: bytes) -> list[int]:
+        """Returns the ids of the tokens that are exactly this text."""
         return self._ids[bisect_left(self._sorted, text) : bisect_right(self._sorted, text)].tolist()
 
     def certain(self, healing: Healing, logits: Tensor, ngrams: Interpolation | None) -> bool:

@@ -9,7 +9,7 @@ to p. The text is the same as without proposals (Daliri, Musco and Suresh 2024, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -24,12 +24,14 @@ class SeededNoise:
 
     Attributes:
         seed, draft: a different value of either gives independent noise.
+        renewed: positions from which on the noise is independent of what it was before; each counts.
     """
 
     PROPOSALS: ClassVar[int] = 1  # number of the noise with which a drafter samples proposals for the rejection sampler
 
     seed: int
     draft: int = 0
+    renewed: tuple[int, ...] = field(default=(), kw_only=True)
 
     def gumbel(self, position: int, tokens: np.ndarray) -> np.ndarray:
         """Returns standard Gumbel numbers (n,) for these tokens, after a text of `position` tokens."""
@@ -50,8 +52,8 @@ class SeededNoise:
 
     def _waits(self, position: int, tokens: np.ndarray) -> np.ndarray:
         """Returns standard exponential numbers (n,)."""
-        key = 0
-        for part in (self.seed, self.draft, position):
+        key, times = 0, sum(at <= position for at in self.renewed)
+        for part in (self.seed, self.draft + (times << 48), position):
             key = _mix((key + part) & _ALL)
         u = ((_mix(tokens.astype(np.uint64) + np.uint64(key)) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
         return -np.log(u)

@@ -273,6 +273,11 @@ class DraftOptions:
         "Every key requests drafts for the rows that no longer fit. Off: only when no row fits any more.",
         reader="app",
     )
+    without_slurs: bool = _switch(
+        True,
+        "Drafts that appear by themselves contain none of the slurs of the list that comes with Polydraft.",
+        reader="session",
+    )
     verify: int = _number(
         0,
         (0, 32, 1),

@@ -9,6 +9,7 @@ from core.ask import Ask
 from core.completing import complete
 from core.completion import Completion
 from core.composed import Composer, decomposed, is_decomposed
+from core.drafting.biased import bias_of
 from core.drafting.driver import Driven, Steps
 from core.drafting.reuse import KnownLogits
 from core.drafting.tails import choose_tails
@@ -33,10 +34,13 @@ class Session(KeptText):
     def complete(self, ask: Ask) -> Driven[Completion]:
         """Begins the drafts of a request. Those of the session's previous request must be closed.
 
-        Raises: InputError for a weight out of range; StoreError for a named store that cannot be used.
+        Raises: InputError for a weight out of range, and for a bias of no token; StoreError for a named store that
+            cannot be used.
         """
         as_decomposed = is_decomposed(ask.before)
         ask = self._composer.composed(ask)
+        if ask.phrases:
+            ask = replace(ask, kept=[row for row in ask.kept if not ask.phrases.within(row.text, ask.before)])
         a, changes = self.equipped, dict[str, Any]()
         if ask.ngrams is None and ask.mixing == "geometric":
             changes["ngrams"] = a.base_stores_with(ask.base_stores) or None
@@ -46,6 +50,7 @@ class Session(KeptText):
             changes["alpha"] = None  # the mixture contains it
         if ask.stop_ids is None:
             changes["stop_ids"] = a.healer.line_ends if ask.one_line else a.model.tokenizer.eos_ids
+        changes["bias"] = bias_of(ask.token_bias, a.model.tokenizer) if ask.token_bias else None
         changes["barred"] = a.barred.of(ask.before + ask.after)
         if ask.grow:
             changes["end_below"] = 0.0

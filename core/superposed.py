@@ -155,9 +155,9 @@ def superposed(
             for draft in drafts:
                 draft.close()
             drafts, settled_on = [], drawn.after(settled_on)
-            sequence.rewind(len(prefix))
+            row = prepare_row(sequence, prefix, drawn.ids)
             prefix, boundaries, kept = prefix + drawn.ids, Boundaries(), ()
-            logits = yield [Row(sequence, drawn.ids)], latest
+            logits = yield [row], latest
         yield [], so_far(done=True)
     finally:
         for draft in drafts:

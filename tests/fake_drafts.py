@@ -35,6 +35,7 @@ from app.web.security.connections import configured
 from app.web.security.guard import Guard
 from app.web.site import prepare_gradio
 from app.wire.refusals import format_errors
+from core.phrases import compiled, opening
 
 MARKET = " to the market and bought some bread"
 RIVER = " to the river with a lantern"
@@ -104,7 +105,9 @@ class FakeDrafts:
     def rows(self, body: dict[str, Any]) -> dict[int, str]:
         """What each place of the list gets: kept rows stay, the others are filled with what is not there yet."""
         k = body["settings"]["k"]
-        texts = self.texts(body["before"], k)
+        never, avoided = compiled(tuple(body.get("never", ()))), {opening(text) for text in body.get("avoid", [])}
+        texts = self.texts(body["before"], k if not (never or avoided) else len(PHRASES))
+        texts = [text for text in texts if not never.within(text) and opening(text) not in avoided][:k]
         kept = {row["id"]: row["text"] for row in body.get("kept", [])}
         for i, text in kept.items():
             longer = (whole for whole in texts if whole.startswith(text) and whole not in kept.values())

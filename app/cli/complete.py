@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -40,6 +40,7 @@ from core.controls import (
 from core.errors import InputError
 from core.files import check_regular
 from core.options import DRAFTING, SelectAt
+from core.phrases import LONGEST, MOST, checked, phrases_of
 
 if TYPE_CHECKING:
     from app.options.settings import DraftSettings
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from core.present import TextDraft
 
 _TEMPERATURE = DRAFTING["temperature"]
+MOST_BYTES = 4 * MOST * LONGEST  # of a file of phrases
 _CONTEXT = 28  # characters of the text shown before each draft
 
 RuleNames = Annotated[
@@ -122,6 +124,18 @@ def complete(
             metavar="FILE",
         ),
     ] = None,
+    never: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A word or phrase that no draft contains; form* stands for the word with any ending. Give it once for "
+            "each.",
+            metavar="PHRASE",
+        ),
+    ] = None,
+    never_file: Annotated[
+        Path | None,
+        typer.Option(help="The same from a file, one a line; lines that begin with # do not count.", metavar="FILE"),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how each token of the drafts was made, and what the passes took.")
     ] = False,
@@ -143,8 +157,10 @@ def complete(
     equipment.check(settings, drafter)
     text = _without_surrogates(text)
     about = "" if background is None else _background(background)
+    refused = _never(never or [], never_file)
     autocomplete = equipment.load(settings, needs_prose=bool(given.get("prose")))
-    completion, ms = _complete(autocomplete, settings, text, store, about, explain)
+    more = {"stores": store or None, "background": about, "explain": explain, "never": refused}
+    completion, ms = _complete(autocomplete, settings, text, **more)
     drafts = [draft for draft in completion.drafts if draft.probability >= settings.min_confidence]
     figures = completion.figures if settings.speculates else None
     if as_json:
@@ -160,7 +176,10 @@ def complete(
         if figures.notice:
             say(figures.notice, err=True)
     if not drafts:
-        say(f"No draft is more probable than {settings.min_confidence:g}: lower --min-confidence.", err=True)
+        if settings.min_confidence:
+            say(f"No draft is more probable than {settings.min_confidence:g}: lower --min-confidence.", err=True)
+        else:
+            say("There is no draft." + (" Without what --never excludes nothing is left." if refused else ""), err=True)
 
 
 @dataclass(frozen=True)
@@ -215,20 +234,12 @@ class _Equipment:
         return autocomplete
 
 
-def _complete(
-    autocomplete: Autocomplete,
-    settings: DraftSettings,
-    text: str,
-    stores: list[str] | None,
-    background: str,
-    explain: bool,
-) -> tuple[Completion, float]:
-    """Makes the drafts. Returns them, and the ms that they took."""
+def _complete(autocomplete: Autocomplete, settings: DraftSettings, text: str, **more: Any) -> tuple[Completion, float]:
+    """Makes the drafts; `more` are fields of `Ask`. Returns them, and the ms that they took."""
     from app.options import sampling
 
-    more = {"stores": stores or None, "tails": not settings.chooses_exact_steps, "background": background}
-    ask = sampling.asked(autocomplete, settings, before=text, explain=explain, **more)
-    if ask.tails or explain:
+    ask = sampling.asked(autocomplete, settings, before=text, tails=not settings.chooses_exact_steps, **more)
+    if ask.tails or ask.explain:
         for _ in autocomplete.time_rows():
             pass
     began = time.perf_counter()
@@ -310,14 +321,32 @@ def sample_view(
 
 def _background(path: Path) -> str:
     """The text of a file of plain text. Raises InputError for a file that is none."""
-    check_regular(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no text in UTF-8 ({error.reason}); give --background a text file.") from error
+    text = _text_of(path, "--background")
     if not text.strip():
         raise InputError(f"{path} contains no text, so --background changes nothing; leave it out.")
     return text
+
+
+def _never(given: list[str], path: Path | None) -> tuple[str, ...]:
+    """The phrases that no draft contains. Raises InputError for one that is none, and for a file without any."""
+    if path is None:
+        return checked(given)
+    if path.is_file() and path.stat().st_size > MOST_BYTES:
+        raise InputError(
+            f"{path} is larger than {MOST_BYTES >> 20} MB; give --never-file a list of at most {MOST:,} phrases."
+        )
+    listed = phrases_of(_text_of(path, "--never-file"))
+    if not listed:
+        raise InputError(f"{path} contains no phrase, so --never-file changes nothing; leave it out.")
+    return checked([*given, *listed])
+
+
+def _text_of(path: Path, flag: str) -> str:
+    check_regular(path)
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no text in UTF-8 ({error.reason}); give {flag} a text file.") from error
 
 
 def _without_surrogates(text: str) -> str:

@@ -130,7 +130,8 @@ class Infilled:
         self._model = answered_by(service, body.model)
         self._before, self._after = body.texts()
         self._settings = body.drafting()
-        growing = body.stream and body.show == "all" and not following(self._after) and only_grows(self._settings)
+        at_the_end = body.show != "all" or body.never or following(self._after)  # then drafts may change until then
+        growing = body.stream and not at_the_end and only_grows(self._settings)
         length = self._settings.length if body.n_predict else 0
         self._choices = Choices(body.n_cmpl, length, body.stop, growing, self._after)
         self._began, self._first, self._stats = time.perf_counter(), None, {"reused": 0, "fed": 0}
@@ -161,7 +162,7 @@ class Infilled:
         """Runs the request; yields after each change of the texts."""
         body = self._body
         more = {"after": self._after, "heal": body.heal, "stores": body.stores, "show": body.showing}
-        more["background"] = body.parts()
+        more |= {"background": body.parts(), **body.left_out}
         async with aclosing(events(self._service, draft_request(self._before, self._settings, **more))) as stream:
             async for event in stream:
                 if event["type"] == "stats":

@@ -182,10 +182,11 @@ class Answer:
         before, after = (body.suffix is None and around_gap(prompt)) or (prompt, body.suffix or "")
         compared = bool(following(after))  # the order of the drafts is known at the end
         growing = self.streamed and body.logprobs is None and not compared and only_grows(settings)
-        growing = growing and body.show == "all"  # which drafts save time is known at the end
+        # Which drafts save time is known at the end; and where one steps back from a phrase, others may change.
+        growing = growing and body.show == "all" and not body.never
         after = after[:MOST_AFTER]
         more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs, "after": after}
-        more |= {"show": body.showing, "background": cropped(body.background)}
+        more |= {"show": body.showing, "background": cropped(body.background), **body.left_out}
         choices = Choices(n, settings.length if self._tokens else 0, body.stop or (), growing, after)
         return Prompt(prompt, draft_request(before, settings, body.user, **more), choices, n * i)
 

@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from app.clients.bans import biases, with_bans
 from app.clients.harmless import translated
 from app.options import given as options
 from app.options.settings import DraftSettings
 from app.service.showing import Showing
-from app.wire.bounds import Label, LongText, Name, Names, Real, Value, Whole
+from app.wire.bounds import Avoided, Biases, Label, LongText, Name, Names, Phrases, Real, Value, Whole
 from app.wire.refused import Refused
 from core.chains import joined
 from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
@@ -79,6 +80,9 @@ class ClientOptions(BaseModel):
         stores: the personal stores to use, instead of those that are on.
         heal: complete a half-typed word.
         background: text that the model reads before the text and that the drafts do not continue.
+        never: words and phrases that no draft contains.
+        logit_bias: numbers that are added to the logits of tokens; see `app.clients.bans`.
+        avoid: drafts that were shown for the text: no other begins with the first word of one.
         temperature: 0, and what is too small for the option of this name, is deterministic.
         seed: of sampled drafts; None samples different ones each time.
         show: "time": only drafts that are expected to save a writer time, best first, each up to where it does; the
@@ -100,6 +104,9 @@ class ClientOptions(BaseModel):
     stores: Names | None = None
     heal: bool = True
     background: LongText = ""
+    never: Phrases = Field(default=[])
+    logit_bias: Annotated[Biases, BeforeValidator(biases)] = Field(default=[])
+    avoid: Avoided = Field(default=[])
     temperature: Real | None = None
     seed: Whole | None = None
     show: Literal["all", "time"] = "all"
@@ -107,12 +114,17 @@ class ClientOptions(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _translated(cls, body: Any) -> Any:
-        return translated(body, cls.model_fields.keys())
+        return translated(with_bans(body) if isinstance(body, dict) else body, cls.model_fields.keys())
 
     @property
     def showing(self) -> Showing | None:
         """The costs of a writer of whom nothing is known, if only drafts that save time are wanted."""
         return Showing(only=True) if self.show == "time" else None
+
+    @property
+    def left_out(self) -> dict[str, Any]:
+        """What drafts leave out, as fields of `DraftRequest`."""
+        return {"never": self.never, "avoid": self.avoid, "token_bias": self.logit_bias}
 
     @property
     def most_tokens(self) -> int:

@@ -25,7 +25,7 @@ ranges. So the folder distrusts a text that Polydraft did not write itself (`_Kn
 the page, until the writer says there that the text is not private.
 
 A document of which the file is missing counts: its text may be in another file. So does a damaged note. The note of a
-missing file is kept for `KEPT` days, without the opening of its text and the background, and with a digest in place of
+missing file is kept for `KEPT` days, without the opening of its text and what the writer added, and with a digest for
 the file's name, which may repeat that text.
 
 A text has at most `MOST_TEXT` bytes. A larger file is listed as a problem, and not read.
@@ -365,7 +365,7 @@ class DocumentFolder:
         """Notes that a document's file is missing; a problem if it had private text."""
         if entry.missing is None:
             entry.missing, entry.opening, entry.file, entry.stamp = _now(), "", _hidden(entry.file), []
-            entry.background, entry.unknown = "", {}  # it may repeat the text
+            entry.background, entry.never, entry.unknown = "", "", {}  # they may repeat the text
             self._note(entry)
         if not entry.hides:
             return []

@@ -24,6 +24,7 @@ OPENING = 80  # characters of the first line used as a title
 MOST_STORES = 64  # that one document uses
 MOST_TITLE = 1000  # characters; a file's name has 255 at most, and copies of copies add to it
 MOST_BACKGROUND = 1 << 18  # UTF-16 units, as the page counts; see background.js
+MOST_NEVER = 1 << 18  # characters, of which the page counts at least as many units; see never.js
 MOST_NOTE = 4 << 20  # bytes; 10,000 private ranges are 300 kB
 ID = re.compile(r"[0-9a-f][0-9a-f-]{7,63}")
 
@@ -89,6 +90,7 @@ class Entry:
         stores: files of base stores that this document uses beside those that every document uses; "default" is the one
             that comes with Polydraft.
         background: text that the model reads before the document, and that is no part of it.
+        never: the words and phrases that no draft of it contains, one a line.
         created, changed: ms since 1970.
         binned: when the document went into the bin, in ms since 1970; None outside the bin.
         file: the text's name in the folder, or in bin/.
@@ -111,6 +113,7 @@ class Entry:
     keys: Annotated[dict[str, _Whole], Field(max_length=8)] = field(default_factory=dict)
     stores: Annotated[list[_File], Field(max_length=MOST_STORES)] = field(default_factory=list)
     background: Annotated[str, Field(max_length=MOST_BACKGROUND)] = ""
+    never: Annotated[str, Field(max_length=MOST_NEVER)] = ""
     created: _Time = 0
     changed: _Time = 0
     binned: _Time | None = None

@@ -55,6 +55,7 @@ _SHOWN = {
     "min-branch": Labelled("Least likely draft", source="Polydraft’s, superposed-decoding.md"),
     "min-confidence": Labelled("Minimum confidence"),
     "refill": Labelled("Fresh at every key", source="When rows are made anew"),
+    "without-slurs": Labelled("No slurs unasked", source="The list is in assets/README.md"),
     # of rules
     "top-k": Labelled("k · how many", True, 200),
     "top-p": Labelled("p · share of probability", True),
@@ -97,7 +98,7 @@ CHOICES = {
 }
 
 # Options of the page that a command does not have: it makes drafts once.
-OF_THE_PAGE = frozenset({"refill"})
+OF_THE_PAGE = frozenset({"refill", "without-slurs"})
 
 # The rules that the panel offers as buttons; the others are one click further.
 BUTTONS = ("none", "top-w", "top-n-sigma", "min-p", "top-p", "top-h", "p-less")

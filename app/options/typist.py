@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from app.options.sampling import drafting
 from app.options.settings import DraftSettings
@@ -58,11 +58,14 @@ class Way:
         settings: with `refill`, rows that agree stay while the others are filled; otherwise every key makes all drafts
             again.
         mode: None is superposed.
+        rejects: after so many keys in a row at which no shown draft is right, one more key asks for other drafts, which
+            begin differently; 0: the typist never asks.
     """
 
     name: str
     settings: DraftSettings
     mode: str | None = None
+    rejects: int = 0
 
 
 @dataclass
@@ -113,14 +116,20 @@ def typed(
     """Writes the passage with as few keys as the drafts allow. `check_cancelled` is called before every key; it may
     wait."""
     session = autocomplete.open()
-    written, at = Typed(len(passage.rest)), 0
+    written, at, rejected = Typed(len(passage.rest)), 0, 0
     rows: list[KeptRow] = []
     while at < len(passage.rest):
         check_cancelled()
         rest = passage.rest[at:]
         before = passage.before + passage.rest[:at]
         drafts = drafted(autocomplete, session, before, way, rest, rows, passage.background)
-        key, length = best_move([draft.text for draft in drafts], rest)
+        key, length = best_move(shown := [draft.text for draft in drafts], rest)
+        rejected = rejected + 1 if key == "character" and shown else 0
+        if way.rejects and rejected == way.rejects:
+            drafts = drafted(autocomplete, session, before, way, rest, None, passage.background, avoid=shown)
+            written.keys["others"] += 1
+            rejected = 0
+            key, length = best_move([draft.text for draft in drafts], rest)
         written.keys[key] += 1
         at += length
         taken = rest[:length]
@@ -147,12 +156,13 @@ def drafted(
     rest: str,
     rows: list[KeptRow] | None = None,
     background: str = "",
+    avoid: Sequence[str] = (),
 ) -> list[TextDraft]:
     """Returns the drafts after `before`, computed only as far as they affect writing `rest`: they stop growing when
-    none agrees with it."""
-    more = {} if way.mode is None else {"mode": Mode(way.mode)}
-    kept = rows if way.settings.refill and rows else []
-    driven = session.complete(drafting(way.settings, before=before, kept=kept, background=background, **more))
+    none agrees with it. None of them begins as those of `avoid`."""
+    more: dict[str, Any] = {} if way.mode is None else {"mode": Mode(way.mode)}
+    more |= {"kept": rows if way.settings.refill and rows else [], "background": background, "avoid": avoid}
+    driven = session.complete(drafting(way.settings, before=before, **more))
     while not driven.done:
         now = driven.advance(autocomplete.model.forward(driven.rows()))
         # Beam search may still drop a draft in favour of another one's continuation.

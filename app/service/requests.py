@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from app.options.settings import DraftSettings, Strict
 from app.service.showing import Showing
-from app.wire.bounds import Count, Files, Id, Line, Names, Text
+from app.wire.bounds import Avoided, Biases, Count, Files, Id, Line, Names, Phrases, Text
 from core.options import DRAFTING
 
 MOST_AFTER = 1024  # characters
@@ -61,6 +61,9 @@ class DraftRequest(Strict):
     heal: bool = True
     stores: Names | None = None
     base_stores: Files = Field(default_factory=list)
+    never: Phrases = Field(default_factory=list)
+    avoid: Avoided = Field(default_factory=list)
+    token_bias: Biases = Field(default_factory=list)
     by_text: bool = False
     detailed: bool = False
     explain: bool = False

@@ -17,9 +17,14 @@ from pydantic import (
     WrapValidator,
 )
 
+from core.errors import InputError
+from core.phrases import LONGEST, checked
+from core.phrases import MOST as MOST_PHRASES
+
 MOST_NAMES = 64  # names in a list, and values in an object
 MOST_STOPS = 16
 MOST_PROMPTS = 16
+MOST_AVOIDED = 256  # drafts that were shown
 MOST_PARTS = 256  # of other files, which editors send with a text
 LABEL = 200  # characters
 WHOLE = 2**53 - 1  # the largest whole number that JavaScript represents
@@ -59,6 +64,13 @@ def _without_empty(texts: list[str]) -> list[str]:
     return [text for text in texts if text]
 
 
+def _phrases(texts: list[str]) -> list[str]:
+    try:
+        return [*checked(texts)]
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
 def _as_list(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
@@ -90,6 +102,11 @@ Counts = Annotated[dict[Name, Whole], Field(max_length=MOST_NAMES)]
 Stops = Annotated[
     list[Label], Field(max_length=MOST_STOPS), AfterValidator(_without_empty), BeforeValidator(_as_list)
 ]  # one may be given without a list
+Phrases = Annotated[
+    list[Annotated[str, Field(max_length=LONGEST)]], Field(max_length=MOST_PHRASES), AfterValidator(_phrases)
+]  # words and phrases that no draft contains
+Biases = Annotated[list[tuple[Whole | Label, Real]], Field(max_length=MOST_PHRASES)]  # of tokens
+Avoided = Annotated[list[Line], Field(max_length=MOST_AVOIDED)]
 Prompts = Annotated[list[LongText], Field(min_length=1, max_length=MOST_PROMPTS), BeforeValidator(_texts)]
 Range = Annotated[list[Count], Field(min_length=2, max_length=2)]  # start and end
 Ranges = Annotated[list[Range], Field(max_length=10_000)]

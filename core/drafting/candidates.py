@@ -61,22 +61,27 @@ class Candidates:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The m most probable tokens at τ, best first, then the proposals of the stores after any of the contexts, and
         `also`: ids (m,) and log-probabilities (m,). The rule crops the model's distribution alone: a token that it
-        drops has the probability that the stores give it. A rule that depends on the text reads the first context."""
+        drops has the probability that the stores give it. A rule that depends on the text reads the first context,
+        after which the barred tokens are those of all."""
         o, least = self.options, None
+        barred = o.barred_after(contexts[0], len(logits))
         if o.rule is not None:
             least = self._least(logits.numpy())
+            if barred is not None and barred is not o.barred:  # the rule chooses among the tokens that are left
+                logits = logits.masked_fill(torch.from_numpy(barred), -torch.inf)
             logits = self.crop(logits, contexts[0])
         x = logits.numpy()
         best, total = top_indices(x, self.m), log_total(x, o.tau)
-        if o.barred is not None and o.barred[best].any():
-            best = top_indices(np.where(o.barred, -np.inf, x), self.m)
+        if barred is not None and barred[best].any():
+            best = top_indices(np.where(barred, -np.inf, x), self.m)
+            best = best[~barred[best]]  # fewer are left
         # The paper normalises the probabilities over the candidates. With distinct beginnings they remain the model's,
         # so that the n-grams are mixed into true probabilities, and a beginning's score is its probability.
         q = x[best].astype(np.float64) / o.tau - total
         tokens, q = best[q > MIN_LOGPROB], q[q > MIN_LOGPROB]
         # Outside the candidates, every token has less than the last one's probability.
         least = float(np.exp(q.min(initial=0.0))) if least is None else least
-        if len(more := self._propose(contexts, tokens, least, also)):
+        if len(more := self._propose(contexts, tokens, least, barred, also)):
             tokens = np.append(tokens, more)
             q = np.append(q, np.fmax(x[more].astype(np.float64) / o.tau - total, NOTHING))
         if not o.distinct and len(q):
@@ -87,15 +92,19 @@ class Candidates:
         self, logits: Tensor, context: list[int], allowed: np.ndarray, also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray, float]:
         """The m most probable of the allowed tokens, then those that the stores propose, and `also`: ids (m,), their
-        log-probabilities (m,) among all tokens, and the total probability of the allowed tokens. The rule chooses
-        among the allowed tokens."""
-        o = self.options
+        log-probabilities (m,) among all tokens, and the total probability of the allowed tokens, with those that were
+        removed. The rule chooses among the allowed tokens."""
+        o, of_all = self.options, log_total(logits.numpy(), self.options.tau)
         if o.barred is not None:
             allowed = allowed[~o.barred[allowed]]
+        whole = float(np.exp(log_total(logits.numpy()[allowed], o.tau) - of_all))
+        barred = o.barred_after(context, len(logits))
+        if barred is not o.barred and barred is not None:
+            allowed = allowed[~barred[allowed]]
         if len(allowed) == 0:
-            return allowed, np.zeros(0), 0.0
+            return allowed, np.zeros(0), whole
         some = logits.numpy()[allowed]
-        mass = log_total(some, o.tau) - log_total(logits.numpy(), o.tau)
+        mass = log_total(some, o.tau) - of_all
         if o.rule is not None:
             some = self.crop(logits, context, allowed).numpy()[allowed]
         best, total = top_indices(some, self.m), log_total(some, o.tau)
@@ -104,11 +113,11 @@ class Candidates:
         last = float(np.exp(q.min(initial=0.0))) if len(best) < len(allowed) else 0.0
         if o.rule is not None:
             last = self._least(logits.numpy()[allowed], mass)
-        if len(more := self._propose([context], allowed[best], last, also)):
+        if len(more := self._propose([context], allowed[best], last, barred, also)):
             added = np.flatnonzero(np.isin(allowed, more))
             best = np.append(best, added)
             q = np.append(q, np.fmax(some[added].astype(np.float64) / o.tau - total + mass, NOTHING))
-        return allowed[best], q, float(np.exp(mass))
+        return allowed[best], q, whole
 
     def crop(self, logits: Tensor, context: list[int], allowed: np.ndarray | None = None) -> Tensor:
         """What the rule leaves of the logits (V,) after a context: of those of the allowed tokens, or of all."""
@@ -140,8 +149,10 @@ class Candidates:
 
     def score_shared(self, logits: Tensor, contexts: list[list[int]]) -> list[ScoredTokens]:
         """The candidates for d drafts that share a distribution: the same tokens, with separate scores per draft. Where
-        the rule depends on the text, as one against repetition, each draft has its own."""
-        if self.options.rule is not None and getattr(self.options.rule, "reads_text", True):
+        the rule depends on the text, as one against repetition, or a draft has stepped back, each draft has its own."""
+        o = self.options
+        reads_text = o.rule is not None and getattr(o.rule, "reads_text", True)
+        if reads_text or (o.removed is not None and any(map(o.removed.after, contexts))):
             return self.score_apart([logits] * len(contexts), contexts)
         tokens, logq = self.select(logits, contexts)
         scores, without = self.mix(np.repeat(logq[None], len(contexts), 0), contexts, tokens)
@@ -165,7 +176,12 @@ class Candidates:
         return self.ngrams is not None and self.ngrams.knows(ids)
 
     def _propose(
-        self, contexts: list[list[int]], have: np.ndarray, last: float, also: Iterable[int] = ()
+        self,
+        contexts: list[list[int]],
+        have: np.ndarray,
+        last: float,
+        barred: np.ndarray | None,
+        also: Iterable[int] = (),
     ) -> np.ndarray:
         """`also`, and what the stores propose because they give it at least the probability of the last candidate; with
         0 there is no other token to propose."""
@@ -174,16 +190,31 @@ class Candidates:
         if self.ngrams is not None and last > 0:
             proposed |= {i for ids in self.ngrams.proposals(contexts, [last] * len(contexts), known) for i in ids}
         more = np.array(sorted(proposed - known) if proposed else [], dtype=np.int64)
-        return more if self.options.barred is None else more[~self.options.barred[more]]
+        return more if barred is None else more[~barred[more]]
 
 
-def crop_logits(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.ndarray | None = None) -> Tensor:
+def crop_logits(
+    o: Options,
+    logits: Tensor,
+    contexts: list[list[int]],
+    allowed: np.ndarray | None = None,
+    slots: Iterable[int] | None = None,
+) -> Tensor:
     """Logits (B, V) after the options' rule and τ, for contexts of equal length.
 
-    With `allowed`, the rule chooses among these tokens alone. The options' barred tokens are removed before.
+    With `allowed`, the rule chooses among these tokens alone. Barred tokens are removed before.
+
+    Args:
+        slots: of the drafts, where each is drawn apart from the others.
     """
-    if o.barred is not None:
-        logits = logits.masked_fill(torch.from_numpy(o.barred), -torch.inf)
+    numbered = zip(contexts, [0] * len(contexts) if slots is None else slots, strict=True)
+    barred = [o.barred_after(context, logits.shape[1], slot) for context, slot in numbered]
+    if any(each is not barred[0] for each in barred):
+        none = np.zeros(logits.shape[1], bool)
+        masks = [none if each is None else each for each in barred]
+        logits = logits.masked_fill(torch.from_numpy(np.stack(masks)), -torch.inf)
+    elif barred[0] is not None:
+        logits = logits.masked_fill(torch.from_numpy(barred[0]), -torch.inf)
     if o.rule is not None and allowed is not None:
         logits = apply_rule(o.rule, torch.tensor(contexts), logits, allowed)
     elif o.rule is not None:

@@ -20,7 +20,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+from torch import Tensor
 
+from core.drafting.removed_tokens import RemovedTokens
 from core.errors import InputError, OptionError
 from core.models.base import LanguageModel
 from core.models.base import Sequence as Cached
@@ -53,6 +55,8 @@ class Options(DraftOptions):
         min_branch: a draft that branches with less probability than this is omitted, unless it is the only one.
         stop_ids: tokens that end a draft; None is the tokenizer's end-of-text tokens.
         barred: tokens (V,) that no draft contains; None for none.
+        bias: numbers (V,) that are added to the logits; None for none.
+        removed: tokens that follow certain contexts in no draft; None for none.
         first_ids: the only tokens with which a draft may begin; probabilities are conditional on them.
         reset_every, seed: section 5.3's resets every s steps, 0 for none; the seed of their draws.
     Raises: InputError for a value out of range, and for one that is set but that nothing here reads.
@@ -68,6 +72,8 @@ class Options(DraftOptions):
     rule: Processor | None = None
     stop_ids: frozenset[int] | None = None
     barred: np.ndarray | None = None
+    bias: Tensor | None = None
+    removed: RemovedTokens | None = None
     first_ids: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -102,6 +108,15 @@ class Options(DraftOptions):
     def stops(self, model: LanguageModel) -> frozenset[int]:
         """The tokens that end a draft with this model."""
         return model.tokenizer.eos_ids if self.stop_ids is None else self.stop_ids
+
+    def barred_after(self, context: list[int], size: int, slot: int = 0) -> np.ndarray | None:
+        """Which of `size` tokens (V,) may not follow a context of the draft in this slot; None if all may."""
+        removed = () if self.removed is None else self.removed.after(context, slot)
+        if not removed:
+            return self.barred
+        barred = np.zeros(size, bool) if self.barred is None else self.barred.copy()
+        barred[list(removed)] = True
+        return barred
 
     def interpolation(self, text: Sequence[int] | None = None) -> Interpolation | None:
         """The n-gram rule that these options select, for drafts after a text if it is given; None without n-grams."""

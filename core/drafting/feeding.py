@@ -12,13 +12,17 @@ from core.models.base import Row, Sequence, as_embeddings
 
 
 def prepare_row(sequence: Sequence, prefix: list[int], ids: list[int]) -> Row:
-    """The row after whose pass the sequence contains the prefix and then `ids`. The last id is always fed."""
-    at = len(prefix)
+    """The row after whose pass the sequence contains the prefix and then `ids`. The last id is always fed.
+
+    The sequence contains the prefix, or its beginning where the passes over the rest were omitted
+    (`core.drafting.reuse`).
+    """
+    at = min(sequence.length, len(prefix))
     last = min(sequence.length, len(prefix) + len(ids) - 1)
     while at < last and sequence.inputs[at] == ids[at - len(prefix)]:
         at += 1
     sequence.rewind(at)
-    return Row(sequence, ids[at - len(prefix) :])
+    return Row(sequence, prefix[at:] + ids[max(at - len(prefix), 0) :])
 
 
 @contextmanager
@@ -37,10 +41,7 @@ def prepare_own_row(draft: Draft, sequence: Sequence, prefix: list[int]) -> Row:
 
 
 def rewind_before_mixtures(sequence: Sequence, prefix: list[int], best: Draft) -> list[Tensor]:
-    """Rewinds to the position where the best draft begins. Returns the embeddings (n, D) of the half-typed word's
-    tokens before it that the sequence does not contain."""
-    if not best.start:
-        sequence.rewind(len(prefix))
-        return []
+    """Rewinds to the position where the best draft begins. Returns the embeddings (n, D) of the tokens before it that
+    the sequence does not contain, as those of a half-typed word."""
     missing = prepare_row(sequence, prefix, best.ids[: best.start + 1]).inputs
     return [as_embeddings(sequence.model, missing[:-1])] if len(missing) > 1 else []

@@ -1,65 +1,79 @@
-"""Caches logits that earlier requests of the session have computed, and omits rows that would compute them again.
+"""Caches logits that earlier passes have computed, and omits rows that would compute them again.
 
-While a word is typed, the drafts of consecutive keys branch at mostly the same tokens. The logits after the same tokens
-are the same.
+While a word is typed, the drafts of consecutive keys branch at mostly the same tokens; and drafts that are made again
+because one of them stepped back (`core.drafting.stepping_back`) repeat their passes up to there. The logits after the
+same inputs are the same.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
+import torch
 from torch import Tensor
 
 from core.drafting.driver import Drafting
-from core.models.base import Row
+from core.models.base import Row, Sequence
 
 BYTES = 4 << 20  # of cached logits per session: 21 positions of the default model
+Path = tuple[int | bytes, ...]  # the inputs before the logits: tokens, and embeddings by their bytes
 
 
 class KnownLogits:
-    """The latest logits of a session, by all tokens before them."""
+    """The latest logits, by all inputs before them."""
 
     def __init__(self, most: int = BYTES) -> None:
         self._most, self._bytes = most, 0
-        self._logits: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
+        self._logits: OrderedDict[Path, Tensor] = OrderedDict()
 
-    def after(self, ids: tuple[int, ...]) -> Tensor | None:
-        """The logits (V,) after these tokens; None if they are not cached."""
-        logits = self._logits.get(ids)
+    def after(self, path: Path) -> Tensor | None:
+        """The logits (V,) after these inputs; None if they are not cached."""
+        logits = self._logits.get(path)
         if logits is not None:
-            self._logits.move_to_end(ids)
+            self._logits.move_to_end(path)
         return logits
 
-    def keep(self, ids: tuple[int, ...], logits: Tensor) -> None:
+    def keep(self, path: Path, logits: Tensor) -> None:
         """Caches a copy, and drops the least recently used ones if there is too little room."""
-        if (old := self._logits.pop(ids, None)) is not None:
+        if (old := self._logits.pop(path, None)) is not None:
             self._bytes -= old.nbytes
-        self._logits[ids] = logits.clone()  # a pass returns views of one block
+        # A pass returns views of one block. NumPy copies in this thread; threads of torch would wait for a core.
+        self._logits[path] = torch.from_numpy(logits.numpy().copy())
         self._bytes += logits.nbytes
         while self._bytes > self._most:
             _, oldest = self._logits.popitem(last=False)
             self._bytes -= oldest.nbytes
 
 
-def reuse_logits(drafting: Drafting, known: KnownLogits) -> Drafting:
+def reuse_logits(drafting: Drafting, known: KnownLogits, mixed: bool = False) -> Drafting:
     """Yields the same drafts, without the rows whose logits are cached.
 
     Only for generators that feed whole paths (`core.drafting.feeding`): a sequence whose row was omitted lacks the
     row's tokens, and the next row feeds them too.
+
+    Args:
+        mixed: whether superposed rows are omitted as well; the next superposed row then feeds their embeddings too.
     """
+    superposed: dict[Sequence, _Superposed] = {}
     try:
         rows, drafts = next(drafting)
         while rows:
-            paths = [_path(row) for row in rows]
+            paths = [_path(row, superposed) if mixed else _tokens(row) for row in rows]
             cached = [None if path is None else known.after(path) for path in paths]
-            missing = [row for row, logits in zip(rows, cached, strict=True) if logits is None]
+            missing = [
+                superposed[row.sequence].whole(row) if row.sequence in superposed else row
+                for row, logits in zip(rows, cached, strict=True)
+                if logits is None
+            ]
             computed = iter((yield missing, drafts) if missing else [])
             after: list[Tensor] = []
-            for path, logits in zip(paths, cached, strict=True):
+            for row, path, logits in zip(rows, paths, cached, strict=True):
                 if logits is None:
                     logits = next(computed)
                     if path is not None:
                         known.keep(path, logits)
+                elif row.sequence in superposed:
+                    superposed[row.sequence].omitted.append(torch.as_tensor(row.inputs))
                 after.append(logits)
             rows, drafts = drafting.send(after)
         yield [], drafts
@@ -67,7 +81,39 @@ def reuse_logits(drafting: Drafting, known: KnownLogits) -> Drafting:
         drafting.close()
 
 
-def _path(row: Row) -> tuple[int, ...] | None:
+class _Superposed:
+    """The superposed positions of a sequence.
+
+    Attributes:
+        path: all inputs up to the latest of them.
+        omitted: those (n, D) that are not in the sequence.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.omitted: list[Tensor] = []
+
+    def whole(self, row: Row) -> Row:
+        """The row with the omitted positions before its own."""
+        inputs, self.omitted = torch.cat([*self.omitted, torch.as_tensor(row.inputs)]), []
+        return Row(row.sequence, inputs)
+
+
+def _path(row: Row, superposed: dict[Sequence, _Superposed]) -> Path | None:
+    """All inputs before the row's logits; None for a row that requests other logits than the last."""
+    if not isinstance(row.inputs, Tensor):
+        superposed.pop(row.sequence, None)  # rewound
+        return _tokens(row)
+    if row.sequence not in superposed:
+        if None in row.sequence.inputs:
+            return None
+        superposed[row.sequence] = _Superposed(tuple(row.sequence.inputs))  # pyright: ignore[reportArgumentType] no None among them
+    positions = superposed[row.sequence]
+    positions.path = (*positions.path, row.inputs.numpy().tobytes())
+    return positions.path
+
+
+def _tokens(row: Row) -> Path | None:
     """All tokens before the row's logits; None for a row of embeddings, or one that requests other logits than the
     last."""
     fed = row.sequence.inputs

@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from core.drafting.candidates import log_total, top_indices
+from core.drafting.removed_tokens import RemovedTokens
 from core.ngram.interpolation import Interpolation
 
 
@@ -21,10 +22,12 @@ class Verifier:
     Attributes:
         ngrams: as for drafting; None for the target alone.
         candidates: m, the number of the target's most probable tokens that the n-grams rescore.
+        removed: tokens that it does not choose after certain contexts.
     """
 
     ngrams: Interpolation | None = None
     candidates: int = 9
+    removed: RemovedTokens | None = None
 
     def __call__(
         self, logits: list[Tensor], contexts: list[list[int]], tokens: list[int]
@@ -33,11 +36,13 @@ class Verifier:
         chooses, its log-probability, and the log-probability of the token to verify."""
         if not logits:
             return []
-        listed = [top_indices(after.numpy(), self.candidates) for after in logits]
+        left = [self._left(after.numpy(), context) for after, context in zip(logits, contexts, strict=True)]
+        listed = [top_indices(x, self.candidates) for x in left]
         totals = [log_total(after.numpy(), 1.0) for after in logits]
         if self.ngrams is not None:
             last = [np.exp(float(x[ids[-1]]) - total) for x, ids, total in zip(logits, listed, totals, strict=True)]
             more = self.ngrams.proposals(contexts, last)
+            more = [[i for i in ids if np.isfinite(x[i])] for x, ids in zip(left, more, strict=True)]
             listed = [np.array(list(dict.fromkeys([*a.tolist(), *b]))) for a, b in zip(listed, more, strict=True)]
         widest = max(map(len, listed))
         ids = np.zeros((len(listed), widest + 1), dtype=np.int64)
@@ -50,3 +55,11 @@ class Verifier:
             scores = self.ngrams.scores(scores, contexts, ids)
         best = scores[:, :-1].argmax(1)
         return [(int(ids[i, best[i]]), float(scores[i, best[i]]), float(scores[i, -1])) for i in range(len(listed))]
+
+    def _left(self, x: np.ndarray, context: list[int]) -> np.ndarray:
+        """Logits (V,) without the tokens that are removed after a context."""
+        removed = () if self.removed is None else self.removed.after(context)
+        if removed:
+            x = x.copy()
+            x[list(removed)] = -np.inf
+        return x

@@ -64,7 +64,8 @@ def checked(
         yield [], drafts
         return
     open_rows = _open_rows(drafts, None, drafts.exact)
-    verifier, stop = Verifier(options.interpolation(prefix_ids), options.m), options.stops(sequence.model)
+    verifier = Verifier(options.interpolation(prefix_ids), options.m, options.removed)
+    stop = options.stops(sequence.model)
     checking = check(open_rows, sequence, prefix_ids, verifier=verifier, nodes=nodes, stop_ids=stop, record=record)
     waiting = replace(drafts, done=False, checked=True)
     try:

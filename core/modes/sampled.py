@@ -52,10 +52,14 @@ def first_draws(
     """n drafts of one token each, at the most probable place of a half-typed word."""
     at = boundaries.likeliest(logits)
     stem = boundaries.word[:at]
-    row = crop_logits(o, logits[at][None], [prefix + stem], boundaries.allowed(at))[0]
-    drawn = [_drawn(row, SeededNoise(o.seed, i), len(prefix) + at) for i in range(n)]
+    contexts = [prefix + stem] * n
+    if o.removed is None or not o.removed.apart:
+        rows = crop_logits(o, logits[at][None], contexts[:1], boundaries.allowed(at)).expand(n, -1)
+    else:
+        rows = crop_logits(o, logits[at].expand(n, -1), contexts, boundaries.allowed(at), range(n))
+    drawn = [_drawn(row, noise_of(o, i), len(prefix) + at) for i, row in enumerate(rows)]
     if record is not None:
-        _record(record, o, [prefix + stem] * n, [logits[at]] * n, [row] * n, drawn)
+        _record(record, o, contexts, [logits[at]] * n, rows, drawn)
     return [Draft.begun([*stem, draw[0]], draw[1], i, at) for i, draw in enumerate(drawn) if draw is not None]
 
 
@@ -75,9 +79,9 @@ def draws(
         logits = yield [prepare_own_row(draft, sequence, prefix) for draft in alive], Drafts.of(drafts, step)
         step += 1
         contexts = [prefix + draft.ids for draft in alive]
-        rows = crop_logits(o, torch.stack(logits), contexts)
+        rows = crop_logits(o, torch.stack(logits), contexts, slots=[draft.slot for draft in alive])
         drawn = [
-            _drawn(row, SeededNoise(o.seed, draft.slot), len(context))
+            _drawn(row, noise_of(o, draft.slot), len(context))
             for draft, context, row in zip(alive, contexts, rows, strict=True)
         ]
         if record is not None:
@@ -106,6 +110,11 @@ def _record(
             record.see(context, x, None if o.rule is None else row)
             record.choose(context, *draw)
     record.end_pass()
+
+
+def noise_of(o: Options, slot: int) -> SeededNoise:
+    """The noise with which the draft in a slot is drawn."""
+    return SeededNoise(o.seed, slot) if o.removed is None else o.removed.noise(o.seed, slot)
 
 
 def _drawn(row: Tensor, noise: SeededNoise, position: int) -> tuple[int, float] | None:

@@ -26,8 +26,7 @@ from core.drafting.feeding import prepare_own_row
 from core.drafting.record import Record
 from core.drafting.recorded import candidates_of
 from core.models.base import Sequence
-from core.modes.sampled import first_draws
-from core.noise import SeededNoise
+from core.modes.sampled import first_draws, noise_of
 from core.samplers.base import Processor
 from core.speculative.budget import Memory
 from core.speculative.calibration import Calibration
@@ -105,10 +104,17 @@ def speculated(
         figures = _figures(by, [text.statistics for text in texts.values()], plain)
         return Drafts.of(best_of(drafts, o.k), longest, done, figures)
 
-    rule: Processor = greedily.rule if greedily is not None else lambda ids, x: crop_logits(o, x, ids.tolist())
+    def sampling(slot: int) -> TargetSampling:
+        """How the tokens of one draft are chosen."""
+        rule: Processor = lambda ids, x: crop_logits(o, x, ids.tolist(), slots=[slot])  # noqa: E731
+        if greedily is not None:
+            rule = greedily.rule
+        if record is not None:
+            rule = record.seeing(rule, crops=o.rule is not None and not greedy)
+        return TargetSampling(rule=rule)
+
     speculating = SpeculationOptions(
         mode=how.mode,
-        rule=rule if record is None else record.seeing(rule, crops=o.rule is not None and not greedy),
         stop_ids=o.stop_ids,
         tree_size=how.tree_size,
         theta=how.theta,
@@ -125,9 +131,10 @@ def speculated(
     def begun(draft: Draft) -> Text:
         behind = prepare_own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
         ids = prefix + draft.ids
-        p = speculating.sampling.probabilities(logits[draft.start], ids[:-1])
-        noise = None if sure else SeededNoise(o.seed, draft.slot)
-        return Text(behind, ids, len(ids) + o.length - 1, p, noise=noise)
+        of_draft = sampling(draft.slot)
+        p = of_draft.probabilities(logits[draft.start], ids[:-1])
+        noise = None if sure else noise_of(o, draft.slot)
+        return Text(behind, ids, len(ids) + o.length - 1, p, noise=noise, sampling=of_draft)
 
     def extend(draft: Draft, tokens: list[Token]) -> Draft:
         for token in tokens:

@@ -12,18 +12,21 @@ Each is a generator; `core.drafting.driver` runs them.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
+from core.drafting.biased import biased
 from core.drafting.boundaries import Boundaries
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting, Start, draft_all
 from core.drafting.record import Record
+from core.drafting.removed_tokens import RemovedTokens
 from core.drafting.reuse import KnownLogits, reuse_logits
+from core.drafting.stepping_back import Never, without_phrases
 from core.drafting.twins import Same, replace_twins
 from core.errors import InputError
 from core.models.base import LanguageModel, Sequence
@@ -31,6 +34,7 @@ from core.modes.beam import beam
 from core.modes.sampled import sampled
 from core.modes.spliced import spliced
 from core.options import LIBRARY
+from core.phrases import Phrases
 from core.superposed import superposed
 
 if TYPE_CHECKING:
@@ -85,6 +89,7 @@ def start(
     known: KnownLogits | None = None,
     same: Same | None = None,
     record: Record | None = None,
+    never: Never | None = None,
 ) -> Start:
     """The generator of drafts after `prefix_ids`, which `sequence` holds, after the logits of the prefix are computed.
 
@@ -98,7 +103,18 @@ def start(
         known: cached logits of the session's earlier requests, for superposed drafts.
         same: whether two drafts say the same, so that superposed drafts with forks replace one of them.
         record: of how each token is chosen, if the request asks for it.
+        never: what no draft contains, and begins with; None for nothing.
     """
+    if options.bias is not None:  # the cached logits of the session are the model's own
+        bias, o = options.bias, replace(options, bias=None)
+        begin = start(sequence, prefix_ids, o, mode, boundaries, kept, verify, check_tails, None, same, record, never)
+        return lambda logits: biased(begin([x + bias for x in logits]), bias)
+    if never:
+        removed = RemovedTokens(len(prefix_ids), apart=mode.name == "sampled")
+        o = replace(options, removed=removed)
+        again = start(sequence, prefix_ids, o, mode, boundaries, kept, verify, check_tails, known, same, record)
+        pieces = sequence.model.tokenizer.pieces
+        return lambda logits: without_phrases(lambda: again(logits), never, removed, pieces, kept)
     o, at = options, boundaries or Boundaries.of(options)
     given = sequence, prefix_ids
     if (how := mode.speculation) is not None and mode.name in SPECULATING:
@@ -141,12 +157,23 @@ def draft(
     mode: str | Mode = DEFAULT_MODE,
     *,
     sequence: Sequence | None = None,
+    never: Iterable[str] = (),
     **options: Any,
 ) -> Generator[Drafts]:
-    """Drafts after `prefix_ids` in any mode, after every step; the options are those of `superpose`."""
+    """Drafts after `prefix_ids` in any mode, after every step; the options are those of `superpose`.
+
+    Args:
+        never: phrases that no draft contains, as `core.phrases` compiles them.
+    """
     o, way = Options(**options), mode if isinstance(mode, Mode) else Mode(mode)
     sequences = None if sequence is None else [sequence]
-    for drafts in draft_all(model, [prefix_ids], lambda s, ids: start(s, ids, o, way), sequences):
+    pieces = model.tokenizer.pieces
+    refused = Never(Phrases.of(never), b"".join(pieces[i] for i in prefix_ids))
+
+    def begin(s: Sequence, ids: list[int]) -> Start:
+        return start(s, ids, o, way, never=refused)
+
+    for drafts in draft_all(model, [prefix_ids], begin, sequences):
         yield drafts[0]
 
 

@@ -23,6 +23,7 @@ from core.speculative.budget import Budget, Curve, FixedBudget, Memory
 from core.speculative.cost import cost_curve
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.options import SpeculationOptions
+from core.speculative.target import TargetSampling
 from core.speculative.tree import DraftDistribution, TokenTree
 
 How = Literal["plain", "accepted", "tolerated", "corrected", "bonus"]
@@ -120,6 +121,7 @@ class Text:
         p: (V,) the distribution from which the last token was chosen.
         statistics: counts of this text.
         noise: the noise with which tokens are sampled; None takes the most probable.
+        sampling: how its tokens are chosen; None as the options say.
     """
 
     sequence: Sequence
@@ -128,6 +130,7 @@ class Text:
     p: np.ndarray
     statistics: Statistics = field(default_factory=Statistics)
     noise: SeededNoise | None = None
+    sampling: TargetSampling | None = None
 
 
 Cycles = Generator[tuple[list[Row], list[list[Token]]], tuple[list[Tensor], float], None]
@@ -269,7 +272,7 @@ class _Cycles:
         the target samples a token, which may be among the proposals."""
         o, text, children, at, path = self.options, self.texts[n], tree.children(), -1, list[int]()
         while True:
-            p = text.p = o.sampling.probabilities(after[at + 1], text.ids)
+            p = text.p = (text.sampling or o.sampling).probabilities(after[at + 1], text.ids)
             nodes = children.get(at, [])
             among = [tree.ids[node] for node in nodes]
             sampled = o.draws == "rejection" and text.noise is not None and nodes

@@ -29,6 +29,7 @@ from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval
 
 KS = (1, 3, 5, 9)
+REJECTS = 2  # keys without a right draft after which one typist asks for other drafts
 PEERS_K = 3  # drafts of the peers that have several
 
 _WORD = re.compile(r"\s*\S+")  # for ChaI-TeA: up to the next space
@@ -43,6 +44,7 @@ def ways(ngrams: bool) -> list[Way]:
     return [
         *(Way("as shipped", settings(k)) for k in KS),
         *(Way("distinct beginnings", settings(k, forks=0)) for k in KS[1:]),
+        *(Way(f"others after {REJECTS} rejections", settings(k), rejects=REJECTS) for k in KS[:2]),
         Way("one greedy draft", settings(1, end_below=0, refill=False), "greedy"),
         Way("branching greedy", settings(PEERS_K, end_below=0, refill=False), "branching"),
         Way("beam", settings(PEERS_K, end_below=0, refill=False), "beam"),
@@ -105,7 +107,7 @@ def _row(kind: str, way: Way, passages: list[tuple[str, Typed, float]]) -> Repor
         "ci": half_interval(saved),
         "saved_at_k_percent": fmean(at_k for _, _, at_k in passages),
         "at_k_ci": half_interval([at_k for _, _, at_k in passages]),
-        **{f"{name}_keys": keys[name] / keys.total() for name in ("character", "word", "draft")},
+        **{f"{name}_keys": keys[name] / keys.total() for name in ("character", "word", "draft", "others")},
     }
 
 

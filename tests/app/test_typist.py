@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.options.typist import PASSAGE, best_move, passages
+from app.options.settings import DraftSettings
+from app.options.typist import PASSAGE, Passage, Way, best_move, passages, typed
+from core.autocomplete import Autocomplete
+from tests.table_model import TableModel, words
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,13 @@ def test_some_passages_begin_where_a_document_or_a_line_does() -> None:
     begun = ["document" if not p.before else "line" if p.before.endswith("\n") else "inside" for p in found]
     assert begun == ["inside", "inside", "line", "inside", "inside", "document"] * 2
     assert all(passage.rest.startswith("Paragraph") for passage in found if passage.before.endswith("\n"))
+
+
+def test_a_typist_asks_for_other_drafts_after_two_keys_without_a_right_one() -> None:
+    autocomplete = Autocomplete(TableModel(seed=5, vocabulary=20))
+    passage = Passage("", words("abc"), words("abcdefghijklmnopqrst"))
+    settings = DraftSettings(k=1, length=2, end_below=0, forks=0)
+    plain, asking = (typed(autocomplete, passage, Way("", settings, rejects=n)) for n in (0, 2))
+    assert plain.keys["others"] == 0
+    assert 0 < asking.keys["others"] <= (asking.keys.total() - asking.keys["others"]) / 2
+    assert asking.keys["word"] + asking.keys["draft"] >= plain.keys["word"] + plain.keys["draft"]

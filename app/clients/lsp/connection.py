@@ -46,8 +46,9 @@ class Connection:
 
         Raises: InputError if there is no server, or it refuses the request.
         """
-        body = {
+        body: dict[str, object] = {
             "show": show,
+            "never": settings.never,
             **settings.options,
             "prompt": before,
             "suffix": after,

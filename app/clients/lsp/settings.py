@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from app.clients.options import ClientOptions
 from app.machine.running import PORT
+from app.wire.bounds import Phrases
 from app.wire.refused import Refused, in_words
 from core.errors import InputError
 from core.options import DRAFTING, LONGEST
@@ -32,6 +33,7 @@ class EditorSettings(BaseModel):
         comments: whether all other languages have drafts within comments.
         background: patterns of the names of open files that the model reads before the text, the nearest last:
             "notes.md", "mail/*.txt".
+        never: words and phrases that no draft contains, "form*" with any ending.
         port: of the drafting server.
         start: whether to start a drafting server if none runs at the port.
         options: further fields of `/v1/completions`, as docs/clients.md lists them.
@@ -45,6 +47,7 @@ class EditorSettings(BaseModel):
     prose_languages: list[str] = PROSE
     comments: bool = True
     background: list[str] = []
+    never: Phrases = Field(default=[])
     port: int = Field(PORT, ge=1, le=65535)
     start: bool = True
     options: dict[str, object] = {}

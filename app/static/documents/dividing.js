@@ -11,11 +11,11 @@ const NEAR = 64_000; // units before the end of a part in which a paragraph's en
 
 /**
  * The documents into which one is divided: each with its part of the text and of its private ranges, and with all of its
- * background and stores.
+ * background, stores and phrases that are never suggested.
  * @param {Document} document
  * @returns {Document[]}
  */
-export function divided({ title, text, caret, privateRanges, unsure, keys, stores, background, created }) {
+export function divided({ title, text, caret, privateRanges, unsure, keys, stores, background, never, created }) {
   const name = titleOf({ title, opening: openingOf(text) });
   const ranges = /** @type {import("../editor/privacy.js").Range[]} */ (privateRanges);
   let start = 0;
@@ -26,7 +26,7 @@ export function divided({ title, text, caret, privateRanges, unsure, keys, store
     return newDocument({
       title: name.slice(0, MOST_TITLE - ending.length) + ending, text: part,
       caret: caret.map((at) => Math.min(Math.max(at - from, 0), part.length)),
-      privateRanges: inside(ranges, from, start), unsure, stores: [...stores], background, created,
+      privateRanges: inside(ranges, from, start), unsure, stores: [...stores], background, never, created,
       ...(n ? {} : { keys }), // they were counted for the whole text
     });
   });

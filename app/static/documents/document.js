@@ -13,7 +13,10 @@
  *            changed: number, binned: number | null, revision: string}} Entry
  */
 
-/** With its text, and with text that the model reads before it. @typedef {Entry & {text: string, background: string}} Document */
+/**
+ * With its text, with text that the model reads before it, and with what no draft of it contains, one phrase a line.
+ * @typedef {Entry & {text: string, background: string, never: string}} Document
+ */
 
 /**
  * A store of documents, implemented by `file_documents.js` and `browser_documents.js`. `write` replaces a text only if
@@ -40,7 +43,7 @@ export function newDocument(known = {}) {
   return {
     id: crypto.randomUUID(), title: "", opening: "", words: 0, caret: [0, 0], privateRanges: [], unsure: false,
     keys: { typed: 0, taken: 0, takes: 0 }, stores: [], created: now, changed: now, binned: null, revision: "", text: "",
-    background: "",
+    background: "", never: "",
     ...known,
   };
 }

@@ -285,6 +285,16 @@ export class Documents {
     this.saving.textChanged({ opened: false });
   }
 
+  /**
+   * Change what no draft of this document contains. It is saved with the document.
+   * @param {string} text one phrase a line
+   */
+  setNever(text) {
+    this.current.never = text;
+    this.saving.amended = true;
+    this.saving.textChanged({ opened: false });
+  }
+
   /** What this document decides in every request for drafts. */
   requestFields() {
     const { stores } = this.current;

@@ -64,9 +64,9 @@ export class FileDocuments {
    * @param {string} base
    * @returns {Promise<Entry>}
    */
-  async write({ id, title, text, caret, privateRanges, unsure, keys, stores, background, created, changed, binned }, base) {
+  async write({ id, title, text, caret, privateRanges, unsure, keys, stores, background, never, created, changed, binned }, base) {
     const body = {
-      id, title, caret, private: privateRanges, unsure, keys, stores, background, created, changed, binned,
+      id, title, caret, private: privateRanges, unsure, keys, stores, background, never, created, changed, binned,
       base: base || null,
     };
     const path = "/api/documents/write";

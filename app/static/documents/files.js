@@ -2,6 +2,7 @@
 /** Opens and saves text files, and exports and imports all documents as one file. */
 
 import { MOST_BACKGROUND } from "./background.js";
+import { problemOf } from "./never.js";
 import { MOST_TITLE, fileNameOf, inLines, newDocument } from "./document.js";
 
 /** @typedef {import("./document.js").Document} Document */
@@ -114,6 +115,7 @@ function checked(given, where) {
     privacy: typeof document.unsure === "boolean",
     stores: Array.isArray(document.stores) && document.stores.every((/** @type {unknown} */ file) => file && typeof file === "string"),
     background: typeof document.background === "string" && document.background.length <= MOST_BACKGROUND,
+    never: typeof document.never === "string" && !problemOf(document.never),
     keys: numbers(Object.values(document.keys ?? [null])),
     dates: numbers([document.created, document.changed]) && (document.binned === null || Number.isInteger(document.binned)),
   };

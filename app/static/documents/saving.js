@@ -146,8 +146,8 @@ export class Saving {
    * @returns {Document}
    */
   saved(entry, text) {
-    const { title, keys, stores, background } = this.current;
-    return { ...entry, title: entry.id === this.current.id ? title : entry.title, keys, stores, background, text };
+    const { title, keys, stores, background, never } = this.current;
+    return { ...entry, title: entry.id === this.current.id ? title : entry.title, keys, stores, background, never, text };
   }
 
   /** Store the documents that this tab wrote in incognito. */

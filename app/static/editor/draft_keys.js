@@ -74,6 +74,16 @@ export function draftKeys({ field, drafts, view, taking, revisiting }) {
     { id: "next", usual: "Alt+Down", does: "Go to the next draft; if there are none, request them here", run: () => move(1) },
     { id: "previous", usual: "Alt+Up", does: "Go to the draft above", run: () => move(-1) },
     {
+      id: "others", usual: "Alt+R", mac: "Ctrl+Meta+R",
+      does: "Other drafts: those that begin differently from all that were shown here",
+      run: () => drafts.showOthers(1),
+    },
+    {
+      id: "earlier", usual: "Alt+Shift+R", mac: "Ctrl+Meta+Shift+R",
+      does: "Go back to the drafts before",
+      run: () => drafts.showOthers(-1),
+    },
+    {
       id: "back", usual: "Alt+Left", mac: "Ctrl+Meta+Left",
       does: "Go back to a draft that you took and show its list again; taking another draft replaces it",
       run: () => revisiting.walk(-1),

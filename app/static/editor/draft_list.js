@@ -4,7 +4,7 @@
  * only elements that differ, because it runs for every row at every step while drafts grow.
  */
 
-import { emit, newElement, setText } from "../shared/dom.js";
+import { newElement, setText } from "../shared/dom.js";
 import { branches, commonEnds, inkOf, isRightToLeft, percent, slipOf, upToWord } from "./drafting.js";
 import { drawMarked, marks, tokens } from "./marks.js";
 
@@ -24,13 +24,17 @@ export class DraftList {
    * @param {HTMLTextAreaElement} textarea
    * @param {(i: number, offset: number | null, pressed: number) => void} picked called when a row is clicked or tapped, at
    *   the character `offset`, or beside its text; `pressed`: when the pointer went down
+   * @param {(text: string, at: number, place: {x: number, y: number}) => void} opened called when a row's menu is asked
+   *   for, at a character of its text and a place in the window
    */
-  constructor(root, textarea, picked) {
+  constructor(root, textarea, picked, opened) {
+    this.opened = opened;
     this.root = root;
     this.textarea = textarea;
     this.picked = picked;
     this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-list"));
     this.hints = /** @type {HTMLElement} */ (root.querySelector(".pd-hints"));
+    this.others = /** @type {HTMLElement} */ (root.querySelector(".pd-others"));
     this.below = /** @type {HTMLElement} */ (root.querySelector(".pd-below"));
     /** When the pointer went down on the list. */
     this.pressed = 0;
@@ -52,7 +56,7 @@ export class DraftList {
     const { box } = this;
     const open = rows.length > 0;
     box.hidden = !open;
-    this.hints.hidden = !open;
+    this.hints.hidden = this.others.hidden = !open;
     while (box.children.length > rows.length) box.lastElementChild?.remove();
     while (box.children.length < rows.length) box.append(this.newOption(box.children.length));
 
@@ -131,6 +135,13 @@ export class DraftList {
     if (word !== null) text.dataset.stem = "";
   }
 
+  /** Open the menu of a row below it. @param {number} i */
+  openMenu(i) {
+    const text = /** @type {HTMLElement} */ (this.box.children[i].querySelector(".pd-draft"));
+    const { left, bottom } = text.getBoundingClientRect();
+    this.opened(text.textContent ?? "", ownStart(text), { x: left, y: bottom });
+  }
+
   /** @param {number} i */
   show(i) {
     this.box.children[i].scrollIntoView({ block: "nearest" });
@@ -150,13 +161,11 @@ export class DraftList {
       // A program that clicks, such as a screen reader, presses no pointer.
       this.picked(i, offsetAt(text, event), event.detail ? this.pressed : event.timeStamp);
     });
-    // The other button asks what else could stand at a word.
     option.addEventListener("contextmenu", (event) => {
-      const text = option.querySelector(".pd-draft")?.textContent ?? "";
-      const at = offsetAt(/** @type {HTMLElement} */ (option.querySelector(".pd-draft")), event);
-      if (at === null) return;
+      const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
+      if (!text.textContent) return;
       event.preventDefault();
-      emit(this.root, "pd-word", text.slice(0, text.slice(0, at + 1).search(/\s*\S*$/)));
+      this.opened(text.textContent, offsetAt(text, event) ?? ownStart(text), { x: event.clientX, y: event.clientY });
     });
     return option;
   }
@@ -195,6 +204,11 @@ function set(element, name, value) {
   if (element.getAttribute(name) === value) return;
   if (value === null) element.removeAttribute(name);
   else element.setAttribute(name, value);
+}
+
+/** Where the part of a row begins that no other row has. @param {HTMLElement} text */
+function ownStart(text) {
+  return text.querySelector(".pd-common")?.textContent?.length ?? 0;
 }
 
 /**

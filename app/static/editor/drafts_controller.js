@@ -14,6 +14,7 @@
  */
 
 import { hasEnoughLeft, isNew, mayAgree, restOf } from "./drafting.js";
+import { Others } from "./others.js";
 import { Outcomes } from "./outcomes.js";
 import { Requests } from "./requests.js";
 import { Slow } from "./slow.js";
@@ -44,6 +45,7 @@ export class DraftsController {
     this.root = root;
     this.showing = showing;
     this.pace = showing.pace;
+    this.others = new Others();
     this.outcomes = new Outcomes((chance, right) => this.pace.judge(chance, right));
     this.field = field;
     this.rows = rows;
@@ -52,7 +54,7 @@ export class DraftsController {
     this.notices = notices;
     this.connection = connection;
     this.setting = setting;
-    /** What the document decides in every request. @type {() => {base_stores?: string[], background?: string}} */
+    /** What the document decides in every request. @type {() => {base_stores?: string[], background?: string, never?: string[]}} */
     this.documentFields = () => ({});
     this.timers = new Timers();
     /** Whether the drafts must grow as soon as the running request has ended. */
@@ -95,6 +97,12 @@ export class DraftsController {
       alongMs: [],
     };
     field.textarea.addEventListener("input", () => this.counters.keystrokes++);
+    for (const [name, by] of /** @type {["others" | "earlier", 1 | -1][]} */ ([["others", 1], ["earlier", -1]])) {
+      root.querySelector(`[data-do=${name}]`)?.addEventListener("click", () => {
+        this.showOthers(by);
+        field.textarea.focus();
+      });
+    }
     this.requests = new Requests({
       drafts: (request, line) => this.receive(request, line),
       figures: (line) => {
@@ -303,11 +311,12 @@ export class DraftsController {
     const freed = this.rows.all.filter(({ live }) => !live).length;
     const after = this.field.after();
     const extra = {
-      show, ...this.documentFields(), ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}),
+      show, ...this.documentFields(), ...this.others.requestFields(before), ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}),
       ...(wanted ? {} : { unasked: true }), merge_alike: true, ...(this.explains ? { explain: true } : {}),
       ...(ANDROID ? {} : { corrects: true }), // its keyboards correct slips themselves
     };
-    this.requests.send(before, this.setting.request(), extra, { pressed, forSettings, wanted, freed, decides, k: this.k });
+    const settings = this.others.seeded(before, this.setting.request());
+    this.requests.send(before, settings, extra, { pressed, forSettings, wanted, freed, decides, k: this.k });
     if (!this.waits) this.slow.waits();
   }
 
@@ -355,6 +364,35 @@ export class DraftsController {
     this.dismissed = false;
     this.requestDrafts({ wanted: true });
     this.draw();
+  }
+
+  /**
+   * Show drafts that begin differently from all that were shown for this text, or with `by` -1 the ones before.
+   * @param {1 | -1} by
+   * @returns {boolean} whether there is a place for drafts
+   */
+  showOthers(by) {
+    this.field.readCaret();
+    const before = this.before();
+    if (before === null) return false;
+    if (!this.others.knows(before)) {
+      if (by > 0) this.requestHere();
+      return true;
+    }
+    this.timers.stop("moved", "refresh", "grow", "pause");
+    this.growWaits = this.dismissed = false;
+    this.pausing = this.view.asked = true;
+    const rows = by > 0 ? this.others.next() : this.others.back();
+    if (rows) {
+      this.abort();
+      this.rows.all = rows.map((row) => ({ ...row }));
+      this.draw();
+    } else if (by > 0) {
+      this.rows.clear();
+      this.requestDrafts({ wanted: true });
+      this.draw();
+    }
+    return true;
   }
 
   /** The writer has paused: display all drafts with their full length. */
@@ -433,6 +471,7 @@ export class DraftsController {
     if (line.done || !request.decides) this.place(request.before, before, line, { settled, shortens });
     this.draw();
     if (line.done) this.countLooks(before);
+    if (line.done && this.others.at && !this.rows.open && before === this.others.before) this.nothingElse();
     if (line.explained) emit(this.root, "pd-made", line);
     this.recordTimes(request, line.done, settled);
     if (settled) emit(this.root, "pd-settled", line.drafts.length);
@@ -466,8 +505,18 @@ export class DraftsController {
     if (ghost !== undefined) this.rows.prefer(this.showing.when === "time" && pays?.length ? pays[0].id : ghost);
   }
 
+  /** No other drafts are likely: say so, and show the earlier ones again. */
+  nothingElse() {
+    this.notices.toast("Nothing else is likely here. These are the drafts before.");
+    this.notices.announce("Nothing else is likely here.");
+    this.showOthers(-1);
+  }
+
   draw() {
     this.view.draw({ decides: this.decides });
+    const before = this.before();
+    if (before !== null && this.rows.open) this.others.note(before, this.rows.all);
+    /** @type {HTMLElement} */ (this.root.querySelector("[data-do=earlier]")).hidden = !this.others.at;
     emit(this.root, "pd-rows");
   }
 

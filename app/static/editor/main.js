@@ -16,7 +16,7 @@
  *   pd-settled   the rows are final; detail: how many are worth showing
  *   pd-along     the drafts shown are valid for the new position too
  *   pd-cleared   there are no drafts
- *   pd-word      the writer points at a word of a draft; detail: the draft's text before it
+ *   pd-word      the writer asks what else could stand at a word of a draft; detail: the draft's text before it
  *   pd-dropped   the drafts made so far may contain text that was removed, so nothing of them is kept
  *   pd-reset     all settings are set to their defaults
  *   pd-refused   the server refused a setting; detail: {setting, message}. It is taken back and not kept: "speculation"
@@ -35,6 +35,8 @@ import { setUpCounts } from "./counts.js";
 import { setUpDocumentBand } from "../documents/document_band.js";
 import { Documents } from "../documents/documents.js";
 import { setUpDocumentsPanel } from "../documents/documents_panel.js";
+import { Never } from "../documents/never.js";
+import { RowMenu } from "./row_menu.js";
 import { setUpFind } from "./find.js";
 import { setUpLarger } from "./larger.js";
 import { Learning } from "./learning.js";
@@ -42,6 +44,7 @@ import { setUpPairing } from "./pairing.js";
 import { setUpPrint } from "./print.js";
 import { startEditor } from "./start.js";
 import { setUpTools } from "./tools.js";
+import { emit } from "../shared/dom.js";
 import { setUpModels } from "../shared/model.js";
 import { Panel } from "../panel/panel.js";
 import { setUpTabs } from "../shared/tabs.js";
@@ -61,8 +64,14 @@ export function mount(element, redraw) {
 
   const editor = startEditor(root);
   const documents = new Documents(root, editor.forDocuments);
-  editor.drafts.documentFields = () => documents.requestFields();
+  const never = new Never(root, {
+    current: () => documents.current,
+    set: (text) => documents.setNever(text),
+    changed: () => editor.drafts.settingsChanged(), // and forgets the answers
+  });
+  editor.drafts.documentFields = () => ({ ...documents.requestFields(), ...never.requestFields() });
   const learning = startPanels(root, editor, documents, redraw);
+  setUpRowMenu(root, editor, never);
   documents.start().then(() => publish(editor, documents.saving, learning));
 }
 
@@ -159,6 +168,37 @@ function startPanels(root, editor, documents, redraw) {
   setUpPrint(root, () => textarea.value);
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;
+}
+
+/**
+ * @param {HTMLElement} root
+ * @param {ReturnType<typeof startEditor>} editor
+ * @param {Never} never
+ */
+function setUpRowMenu(root, { textarea, notices, rowMenu, keys, view }, never) {
+  keys.add({
+    id: "menu", usual: "Alt+M", mac: "Ctrl+Meta+M",
+    does: "Open the menu of the highlighted draft: never suggest a word of it again",
+    run() {
+      if (!view.listed.length || view.active < 0) return false;
+      view.list.openMenu(view.active);
+      return true;
+    },
+  });
+  rowMenu.menu = new RowMenu(root, {
+    refuse: (phrase) => {
+      const undo = never.add(phrase);
+      notices.toast(`“${phrase}” is never suggested again.`, { undo });
+    },
+    look: (part) => emit(root, "pd-word", part),
+    open: () => {
+      /** @type {HTMLElement} */ (root.querySelector("[data-do=documents]")).click();
+      never.section.open = true;
+      never.section.scrollIntoView({ block: "nearest" });
+      never.boxes[0].focus();
+    },
+    back: () => textarea.focus(),
+  });
 }
 
 /**

@@ -12,10 +12,11 @@ import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.j
 /**
  * Further fields of a request. `kept`: the rows that stay, and the rest of each; `grow`: continue them to the full
  * length; `after`: the text after the caret; `all`: also drafts that do not lead to that text; `unasked`: the writer
- * has not asked; `corrects`: rows may correct a slip; `merge_alike`: rows that differ in nothing count as one; `base_stores`, `background`: the document's;
+ * has not asked; `corrects`: rows may correct a slip; `merge_alike`: rows that differ in nothing count as one; `base_stores`, `background`, `never`: the document's;
+ * `avoid`: drafts that were shown, with none of which another may begin;
  * `show`: the writer's speed, and the rows on the screen.
  * @typedef {{kept?: {id: number, text: string, chosen?: true}[], grow?: boolean, after?: string, all?: boolean, unasked?: boolean,
- *            merge_alike?: boolean, corrects?: boolean, base_stores?: string[], background?: string, show?: Record<string, number | boolean | string[]>}} Extra
+ *            merge_alike?: boolean, corrects?: boolean, base_stores?: string[], background?: string, never?: string[], avoid?: string[], show?: Record<string, number | boolean | string[]>}} Extra
  *
  * A complete answer. `pays`: the rows that save time, best first; `ghost`: the number of the best row.
  * @typedef {{drafts: Draft[], pays?: Paying[], ghost?: number | null}} Answer

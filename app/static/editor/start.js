@@ -54,7 +54,12 @@ export function startEditor(root) {
   });
 
   const rows = new Rows();
-  const list = new DraftList(root, textarea, (i, offset, pressed) => taking.click(i, offset, pressed));
+  /** The menu of a draft, in the editor that has one. @type {{menu: import("./row_menu.js").RowMenu | null}} */
+  const rowMenu = { menu: null };
+  const list = new DraftList(
+    root, textarea, (i, offset, pressed) => taking.click(i, offset, pressed),
+    (text, at, place) => rowMenu.menu?.open(text, at, place),
+  );
   const layout = new Layout(root, { textarea, map, ghost, below: list.below }, setting.options, () => view.fit());
   const revisiting = new Revisiting(textarea, (start, end, taken) => drafts.showAgain(start, end, taken));
   const view = new DraftsView(
@@ -86,7 +91,7 @@ export function startEditor(root) {
   };
   return {
     textarea, map, incognito, privacy, notices, connection, setting, keys, field, rows, layout, revisiting, view, drafts,
-    pace, showing, forDocuments,
+    pace, showing, forDocuments, rowMenu,
   };
 }
 

@@ -8,6 +8,7 @@ export const SETTINGS = "polydraft.settings"; // the settings of drafts
 export const PANEL = "polydraft.panel"; // whether the panel is open, and how it shows chances
 export const VIEW = "polydraft.view"; // font, size, width and spacing of the text
 export const KEYS = "polydraft.keys"; // the writer's own keys
+export const NEVER = "polydraft.never"; // what no draft of any document contains
 export const TAKES = "polydraft.takes"; // how many drafts were taken in this browser
 export const LARGER = "polydraft.larger"; // whether the line about larger models was closed
 export const UNSAVED = "polydraft.unsaved."; // + id

@@ -25,7 +25,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator, Field
 
 from app.documents.folder import Changed, DocumentFolder, Entry, Listing, Missing
-from app.documents.notes import MOST_BACKGROUND, MOST_TITLE, short_background
+from app.documents.notes import MOST_BACKGROUND, MOST_NEVER, MOST_TITLE, short_background
 from app.options.settings import Strict
 from app.wire.bounds import Counts, Document, Files, Name, Range, Ranges, Whole
 from app.wire.refusals import post
@@ -62,6 +62,7 @@ class Written(Named):
     keys: Counts
     stores: Files = Field(default_factory=list)
     background: Annotated[str, Field(max_length=MOST_BACKGROUND), AfterValidator(short_background)] = ""
+    never: Annotated[str, Field(max_length=MOST_NEVER)] = ""
     created: Whole
     changed: Whole
     binned: Whole | None
@@ -88,7 +89,7 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
         where = "files" if kept else "browser"
         documents, problems = list(map(_shown, listing.entries)), list(map(asdict, listing.problems))
         for document in documents:
-            del document["background"]  # as its text
+            del document["background"], document["never"]  # as its text
         return {"kept": where, "folder": str(folder.folder), "documents": documents, "problems": problems}
 
     @app.get("/api/documents/{id}")

@@ -41,7 +41,8 @@ class Site:
         self.client = openai.OpenAI(base_url=self.base, api_key=self.access.token)
 
     def complete(self, prompt: Any = "Once", **fields: Any) -> Any:
-        named = {name: value for name, value in fields.items() if name not in FIELDS and name not in ("rule", "mode")}
+        ours = {"rule", "mode", "never", "avoid", "custom_token_bans"}
+        named = {name: value for name, value in fields.items() if name not in FIELDS.keys() | ours}
         extra = {name: value for name, value in fields.items() if name not in named}
         return self.client.completions.create(model="polydraft", prompt=prompt, **named, extra_body=extra)
 
@@ -181,7 +182,14 @@ def test_top_p_is_the_rule_and_zero_temperature_leaves_nothing_to_chance(table: 
         ({"n": 2, "mode": "greedy"}, "n", "n changes nothing in greedy drafts"),
         ({"temperature": 3.0, "seed": -2}, "seed", "seed -2 given"),
         ({"frequency_penalty": 0.5}, "frequency_penalty", "frequency_penalty is not supported."),
-        ({"logit_bias": {"5": 1}}, "logit_bias", "logit_bias is not supported."),
+        ({"logit_bias": {"5": "x"}}, "logit_bias", "logit_bias: a number for 5 expected."),
+        ({"logit_bias": [5]}, "logit_bias", "logit_bias: a pair of a token's id or a short text, and a number"),
+        ({"never": ["*"]}, "never", "never: '*' given; * stands for any ending of a word"),
+        ({"never": [""]}, "never", "never: An empty phrase given"),
+        ({"never": ["a" * 201]}, "never.0", "never.0 is longer than 200 characters."),
+        ({"never": ["a"] * 10_001}, "never", "never has 10001 entries; at most 10000 are accepted."),
+        ({"custom_token_bans": ["x"]}, "custom_token_bans", "custom_token_bans names tokens by their numbers."),
+        ({"avoid": [""]}, "avoid.0", "avoid.0 is empty."),
         ({"echo": True, "logprobs": 1}, "echo", "logprobs of an echoed prompt are not supported."),
         ({"logprobs": 6}, "logprobs", "logprobs is 6; at most 5 is accepted."),
         ({"stop": ["a"] * 17}, "stop", "stop has 17 entries; at most 16 are accepted."),

@@ -48,6 +48,9 @@ def unbounded(schema: Any, at: str, refs: dict[str, Any]) -> Iterator[str]:
         if schema.get("max_length") != 0:
             for part in ("items_schema",) if kind == "list" else ("keys_schema", "values_schema"):
                 yield from unbounded(schema.get(part, {"type": "any"}), f"{at}[]", refs)
+    elif kind == "tuple":
+        for one in schema["items_schema"]:
+            yield from unbounded(one, f"{at}[]", refs)
     elif kind == "model-fields":
         for name, one in schema["fields"].items():
             yield from unbounded(one["schema"], f"{at}.{name}", refs)

@@ -213,6 +213,13 @@ async def test_open_files_that_a_setting_lists_are_the_background(drafting: Draf
     assert drafting.bodies.seen[-1]["prompt"] == "Dear Anna,"
 
 
+async def test_what_is_never_suggested_is_sent_with_every_request(drafting: Drafting, writing: Editor) -> None:
+    uri = writing.write("Dear Anna,", name="never.md")
+    writing.configure({"never": ["delve", "form*"]})
+    await writing.drafts(uri, 0, 10)
+    assert drafting.bodies.seen[-1]["never"] == ["delve", "form*"]
+
+
 # ---------------------------------------------------------------- settings and errors
 
 
@@ -233,6 +240,7 @@ async def test_settings_change_while_the_editor_runs(drafting: Drafting, writing
         ({"k": "3"}, "k is a str; a whole number is expected."),
         ({"lenght": 5}, "lenght is no field that the server knows."),
         ({"prose_languages": "python"}, "prose_languages is a str; a list is expected."),
+        ({"never": ["*"]}, "never: '*' given; * stands for any ending of a word"),
         ({"options": {"rule": "min-q"}}, "options: "),
         ({"options": {"exact_stepz": 1}}, "exact_stepz is no field"),
         (["k"], "['k'] given; an object with settings expected."),

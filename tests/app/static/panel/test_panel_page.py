@@ -545,6 +545,7 @@ def test_the_other_button_on_a_word_shows_what_could_stand_there(panel: Panel) -
         second,
     )
     draft.click(button="right", position=at)
+    panel.page.get_by_role("menuitem", name="What else could stand here").click()
     expect(panel.region.locator(".sm-after")).to_contain_text(f"after “{first}”")
     assert any(body["before"] == f"{TEXT} {first}" for path, body in panel.asked if path == "api/drafts")
     panel.region.get_by_role("button", name="Back to the caret").click()
