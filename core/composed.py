@@ -37,6 +37,7 @@ class Composer:
             ask,
             before=before,
             after=self._after[1],
+            words=plain(ask.words),
             kept=tuple(replace(row, text=plain(row.text)) for row in ask.kept),
             corrects=ask.corrects and ask.before[-_WORD:].split()[-1:] == before[-_WORD:].split()[-1:],
         )

@@ -24,6 +24,7 @@ from core.samplers.catalog import sampler
 from core.samplers.dry import breakers
 from core.samplers.geometry import METRICS
 from core.style import Barred
+from core.words import WordPieces
 
 WINDOW = 1024  # tokens of text before the caret that the model reads
 
@@ -93,6 +94,11 @@ class EquippedModel:
         marks = self._breakers if "dry" in names else none
         ends = self.model.tokenizer.ends if "xtc" in names else none
         return sampler(rule, values, temperature, self.geometries, marks, ends, select_at)
+
+    @cached_property
+    def word_pieces(self) -> WordPieces:
+        """Which tokens begin words, and go on with them."""
+        return WordPieces(self.model.tokenizer)
 
     @cached_property
     def _breakers(self) -> frozenset[int]:

@@ -18,6 +18,7 @@ from core.kept import KeptText
 from core.models import Sequence, Tokenizer
 from core.ngram.interpolation import Linear
 from core.ngram.shelf import ALPHA
+from core.rewording import reworded
 
 BACKGROUND = 32  # characters of a background's end that are encoded for each token that is read
 
@@ -33,10 +34,14 @@ class Session(KeptText):
     def complete(self, ask: Ask) -> Driven[Completion]:
         """Begins the drafts of a request. Those of the session's previous request must be closed.
 
-        Raises: InputError for a weight out of range; StoreError for a named store that cannot be used.
+        Raises: InputError for a weight out of range, and for too many `Ask.words`; StoreError for a named store that cannot be used.
         """
         as_decomposed = is_decomposed(ask.before)
         ask = self._composer.composed(ask)
+        if ask.words:
+            background = self._background_ids(ask.background)
+            steps = reworded(self, ask.before, ask.words, ask.after, background)
+            return Driven(_decomposed(steps) if as_decomposed else steps)
         a, changes = self.equipped, dict[str, Any]()
         if ask.ngrams is None and ask.mixing == "geometric":
             changes["ngrams"] = a.base_stores_with(ask.base_stores) or None

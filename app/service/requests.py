@@ -10,6 +10,7 @@ from app.wire.bounds import Count, Files, Id, Line, Names, Text
 from core.options import DRAFTING
 
 MOST_AFTER = 1024  # characters
+MOST_REPLACED = 512  # characters of the words that are replaced
 MOST_LIKELIEST = 5  # the maximum of OpenAI's interface
 _SHIPPED = DraftSettings()
 MOST_DRAFTS = int(DRAFTING["k"].high)
@@ -34,6 +35,7 @@ class DraftRequest(Strict):
             from a personal store since.
         tails: a program asks, not at every key.
         after: the beginning of the text after the caret.
+        words: the words that the writer wants to replace, between the two: the drafts are what could stand there.
         corrects: the client can delete letters.
         all: show the drafts also if each of them makes the text after the caret much less likely.
         base_stores: files of the chosen base stores that this document uses, beside those that every document uses. One
@@ -54,6 +56,7 @@ class DraftRequest(Strict):
     tails: bool = False
     background: Text = ""
     after: str = Field(default="", max_length=MOST_AFTER)
+    words: str = Field(default="", max_length=MOST_REPLACED)
     unasked: bool = False
     merge_alike: bool = False
     corrects: bool = False

@@ -16,10 +16,10 @@ import { insertAsTyped } from "./inserting.js";
 /**
  * @param {{field: import("./text_field.js").TextField, drafts: import("./drafts_controller.js").DraftsController,
  *          view: import("./drafts_view.js").DraftsView, taking: import("./taking.js").Taking,
- *          revisiting: import("./revisiting.js").Revisiting}} parts
+ *          revisiting: import("./revisiting.js").Revisiting, rewording: import("./rewording.js").Rewording}} parts
  * @returns {import("./keys.js").Key[]}
  */
-export function draftKeys({ field, drafts, view, taking, revisiting }) {
+export function draftKeys({ field, drafts, view, taking, revisiting, rewording }) {
   const listed = () => view.listed.length > 0;
   /** What indents the caret's line; "" if the caret is not at its beginning, or the text is read-only. */
   const indent = () => (field.textarea.readOnly ? "" : indentation(field.text, field.textarea));
@@ -73,6 +73,11 @@ export function draftKeys({ field, drafts, view, taking, revisiting }) {
     },
     { id: "next", usual: "Alt+Down", does: "Go to the next draft; if there are none, request them here", run: () => move(1) },
     { id: "previous", usual: "Alt+Up", does: "Go to the draft above", run: () => move(-1) },
+    {
+      id: "reword", usual: "Alt+Up", shares: true,
+      does: "On a word, or on up to eight selected words: show what else could stand there",
+      run: () => rewording.open(),
+    },
     {
       id: "back", usual: "Alt+Left", mac: "Ctrl+Meta+Left",
       does: "Go back to a draft that you took and show its list again; taking another draft replaces it",

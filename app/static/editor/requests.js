@@ -69,7 +69,7 @@ export class Requests {
     const window = cropped(before);
     /** @type {Request} */
     const request = {
-      ...how, n: ++this.n, before, key: extra.unasked ? keyOf(window, extra.after ?? "") : "", controller,
+      ...how, n: this.number(), before, key: extra.unasked ? keyOf(window, extra.after ?? "") : "", controller,
       answered: false, filled: how.freed === 0, done: false, drafts: [], next: null,
     };
     this.running = request;
@@ -78,6 +78,11 @@ export class Requests {
     )
       .then(() => this.finish(request))
       .catch((error) => this.failed(request, error));
+  }
+
+  /** The number of a request that is newer than all others of this tab. */
+  number() {
+    return ++this.n;
   }
 
   abort() {

@@ -14,6 +14,7 @@ import { Layout } from "./layout.js";
 import { Notices } from "./notices.js";
 import { PrivateText } from "./privacy.js";
 import { Pace } from "./pace.js";
+import { Rewording } from "./rewording.js";
 import { Revisiting } from "./revisiting.js";
 import { Rows } from "./rows.js";
 import { Showing } from "./showing.js";
@@ -71,7 +72,8 @@ export function startEditor(root) {
     layout.placeNotes();
     notices.justChanged();
   });
-  keys.add(...draftKeys({ field, drafts, view, taking, revisiting }));
+  const rewording = new Rewording(root, { field, drafts, notices });
+  keys.add(...draftKeys({ field, drafts, view, taking, revisiting, rewording }));
 
   layout.reserveRoom();
   addEventListener("pagehide", leave);

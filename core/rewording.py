@@ -1,0 +1,300 @@
+"""What could stand in place of a word, or of a few words, in the middle of a text.
+
+    P(w | before, after) ∝ P(w | before) · P(after | before, w)
+
+    1. The logits after the text before give the first tokens of the candidates.
+    2. A pass over the likeliest of them says where words end, and gives the first token of the text after, by which
+       most candidates are left out. Further passes complete words of several tokens, and phrases.
+    3. The last passes compute the probability of each candidate that is left, with the text after it.
+
+A token with which several candidates begin is read once, where the model reads trees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator
+from collections.abc import Sequence as Ids
+from dataclasses import dataclass, field
+
+import numpy as np
+import regex
+from torch import Tensor
+
+from core.completion import Completion
+from core.drafting.candidates import log_total, top_indices
+from core.kept import KeptText
+from core.models.base import Row, Sequence, common
+from core.present import TextDraft
+from core.words import BEGINS, WORD, WORDS, count_words
+
+OFFERED = 9  # one for each digit
+FIRST, WIDTH = 96, 32  # beginnings in the first pass, and in each later one
+SCORED = 32  # candidates that are read with the text after them
+AFTER = 12  # tokens of that text
+TOKENS = 5  # of a word
+INPUTS = 64  # of a pass over a tree: the logits after each take 200 kB with the default model
+FORKS = 8  # rows of a pass where the model reads no trees
+
+_IN_WORD = regex.compile(r"[\w'’-]\Z")
+
+Path = tuple[int, ...]
+Passes = Generator[tuple[list[Row], Completion], list[Tensor], None]
+_NOTHING = Completion([])
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A word, or a few.
+
+    Attributes:
+        text: of it, without the space before it.
+        logprob: ln P of it by the text before alone, that it ends there included.
+        chance: its share of the probability of all alternatives, by the text before and after.
+    """
+
+    text: str
+    logprob: float
+    chance: float
+
+
+@dataclass
+class _Beginning:
+    """The first tokens of a word or a phrase.
+
+    Attributes:
+        logprob: ln P of them after the text before.
+        next: ln P of the first token of the text after, or, without one, that a word ends here.
+        more: the tokens that may follow, each with its ln P.
+    """
+
+    ids: Path
+    logprob: float
+    next: float = -math.inf
+    more: list[tuple[int, float]] = field(default_factory=list)
+
+
+def reworded(text: KeptText, before: str, words: str, after: str, background: Ids[int] = ()) -> Passes:
+    """Yields the passes. The last state has as drafts the words that stand there, with the number 0, and others, the
+    likeliest first, from 1 on.
+
+    Raises: InputError as `count_words`.
+    """
+    found = yield from alternatives(text, before, after, count_words(words), words, background)
+    others = [each for each in found if each.text != words][:OFFERED]
+    numbered = [*((0, each) for each in found if each.text == words), *enumerate(others, 1)]
+    drafts = [TextDraft(n, each.text, each.chance, math.exp(each.logprob), False) for n, each in numbered]
+    yield [], Completion(drafts, settled=True, done=True)
+
+
+def alternatives(
+    text: KeptText, before: str, after: str, count: int = 1, present: str = "", background: Ids[int] = ()
+) -> Generator[tuple[list[Row], Completion], list[Tensor], list[Alternative]]:
+    """Yields the passes; returns the alternatives, the likeliest first.
+
+    Args:
+        count: of the words that are replaced; the alternatives have as many, or one fewer.
+        present: what stands there, if it shall be among the alternatives in any case.
+    """
+    finding = _Finding(text, before, after, count, background)
+    try:
+        yield from finding.grow()
+        return (yield from finding.score(present))
+    finally:
+        text.sequence.settle()
+
+
+class _Finding:
+    """The search for what could stand at one place."""
+
+    def __init__(self, text: KeptText, before: str, after: str, count: int, background: Ids[int]) -> None:
+        equipped = text.equipped
+        self.sequence, self.tokenizer, self.pieces = text.sequence, equipped.model.tokenizer, equipped.word_pieces
+        heal = _IN_WORD.search(before) is None  # only the space before a word; there is no half-typed one
+        healing = equipped.healer.plan(before, window=equipped.window, heal=heal, background=background)
+        self.prefix, self.rest = healing.prefix_ids, healing.rests[0]
+        self.starts = self._starts(equipped.healer.beginnings(self.rest) if self.rest not in (b"", b" ") else None)
+        ids = self.tokenizer.encode(after)[:AFTER] if after.strip() else []
+        self.after = self.tokenizer.decode(ids).rstrip("\ufffd")
+        self.counts = range(max(count - 1, 1), count + 1)
+        self.known: dict[Path, Tensor] = {}  # the logits after the prefix, by the empty path
+        self.whole: dict[str, tuple[int, float]] = {}  # by the text: its number of words, and its ln P so far
+
+    def _starts(self, others: np.ndarray | None) -> np.ndarray:
+        """The tokens with which a word begins here."""
+        if others is None:
+            return self.pieces.spaced if self.rest else self.pieces.begins
+        n = len(self.rest)
+        pieces = ((i, self.tokenizer.pieces[i][n:].decode("utf-8", "replace")) for i in others.tolist())
+        return np.array([i for i, piece in pieces if BEGINS.match(piece)], dtype=np.int64)
+
+    # ---------------------------------------------------------------- whole words
+
+    def grow(self) -> Passes:
+        """Yields the passes that find whole words, in `self.whole`."""
+        known = self.sequence.resume(self.prefix)
+        if known is None:
+            (known,) = yield [Row(self.sequence, self.prefix[self.sequence.length :])], _NOTHING
+        self.first = known
+        begun = [_Beginning((i,), p) for i, p in _likeliest(known, self.starts, FIRST)]
+        for _ in range(TOKENS * self.counts[-1]):
+            if not begun:
+                break
+            at = {beginning.ids: beginning for beginning in begun}
+            yield from self._read(list(at), lambda path, logits, at=at: self._look(at.get(path), logits))
+            for beginning in begun:
+                self._take(beginning)
+            least = self._least()
+            longer = [
+                _Beginning((*beginning.ids, token), beginning.logprob + p)
+                for beginning in begun
+                for token, p in beginning.more
+                if beginning.logprob + p > least
+            ]
+            begun = sorted(longer, key=lambda each: -each.logprob)[:WIDTH]
+
+    def _look(self, beginning: _Beginning | None, logits: Tensor) -> None:
+        """Reads off the logits (V,) after a beginning how it may go on."""
+        if beginning is None:  # it was read with a longer one
+            return
+        x, text = logits.numpy(), self._text(beginning.ids)
+        total = log_total(x, 1.0)
+        beginning.more = _likeliest(logits, self.pieces.goes_on, WIDTH, total)
+        if text is None or not WORDS.fullmatch(text):
+            return
+        if len(WORD.findall(text)) < self.counts[-1]:
+            beginning.more += _likeliest(logits, self.pieces.spaced, WIDTH, total)
+        word, whole = self._encoded(text)
+        if self.after and word == list(beginning.ids):
+            beginning.next = float(x[whole[len(word)]]) - total
+        else:
+            beginning.next = math.log(max(self._ending(x, total), 1e-30))
+
+    def _take(self, beginning: _Beginning) -> None:
+        """Notes the words of a beginning, if they are whole."""
+        text = self._text(beginning.ids)
+        if text is None or beginning.next == -math.inf or (count := len(WORD.findall(text))) not in self.counts:
+            return
+        logprob = max(self.whole.get(text, (0, -math.inf))[1], beginning.logprob + beginning.next)
+        self.whole[text] = count, logprob
+
+    def _least(self) -> float:
+        """What a beginning must have to become one of the candidates."""
+        scores = sorted((p for n, p in self.whole.values() if n == self.counts[-1]), reverse=True)
+        return scores[SCORED - 1] if len(scores) >= SCORED else -math.inf
+
+    def _ending(self, x: np.ndarray, total: float) -> float:
+        """P that a word ends, from the logits (V,) after it."""
+        return 1 - float(np.exp(x[self.pieces.goes_on] - total).sum())
+
+    # ---------------------------------------------------------------- the text after
+
+    def score(self, present: str) -> Generator[tuple[list[Row], Completion], list[Tensor], list[Alternative]]:
+        """Yields the passes over the candidates with the text after them. Returns these, ranked."""
+        each = SCORED // len(self.counts)
+        texts = [present] if present else []
+        for count in self.counts:
+            some = sorted((-p, text) for text, (n, p) in self.whole.items() if n == count and text != present)
+            texts += [text for _, text in some[:each]]
+        encoded = {text: self._encoded(text) for text in texts}
+        totals = dict.fromkeys(texts, 0.0)  # ln P with the text after
+        alone = dict.fromkeys(texts, 0.0)
+        following: dict[Path, list[tuple[str, int]]] = {}  # by a path, the words that go on with a token
+        ending: dict[Path, list[str]] = {}
+        for text, (word, whole) in encoded.items():
+            for n, token in enumerate(whole):
+                following.setdefault(tuple(whole[:n]), []).append((text, token))
+            ending.setdefault(tuple(word), []).append(text)
+
+        def use(path: Path, logits: Tensor) -> None:
+            x = logits.numpy()
+            total = log_total(x, 1.0)
+            for text, token in following.get(path, ()):
+                p = float(x[token]) - total
+                totals[text] += p
+                if len(path) < len(encoded[text][0]):
+                    alone[text] += p
+            for text in ending.get(path, ()):
+                ends = math.log(max(self._ending(x, total), 1e-30))
+                alone[text] += ends
+                if not self.after:
+                    totals[text] += ends
+
+        use((), self.first)
+        # The last token of the text after needs no logits after it.
+        paths = [tuple(whole[:-1] if self.after else whole) for _, whole in encoded.values()]
+        yield from self._read(paths, use)
+        peak = max(totals.values(), default=0.0)
+        mass = sum(math.exp(p - peak) for p in totals.values())
+        found = [Alternative(text, alone[text], math.exp(p - peak) / mass) for text, p in totals.items()]
+        return sorted(found, key=lambda each: -each.chance)
+
+    def _encoded(self, text: str) -> tuple[list[int], list[int]]:
+        """The tokens of words as they are before the text after, and the same with those of that text."""
+        begun = self.rest.decode("utf-8", "replace") + text
+        whole = self.tokenizer.encode(begun + self.after)
+        return whole[: common(whole, self.tokenizer.encode(begun))], whole
+
+    def _text(self, ids: Path) -> str | None:
+        """The text of tokens without the space before them; None if its last character is not whole."""
+        try:
+            return b"".join(self.tokenizer.pieces[i] for i in ids)[len(self.rest) :].decode()
+        except UnicodeDecodeError:
+            return None
+
+    # ---------------------------------------------------------------- passes
+
+    def _read(self, paths: list[Path], use: Callable[[Path, Tensor], None]) -> Passes:
+        """Yields passes over paths of tokens after the prefix, and calls `use` with each beginning of one and the
+        logits (V,) after it. The sequence is not changed."""
+        if not self.sequence.model.takes_trees:
+            yield from self._read_apart(paths, use)
+            return
+        seen: set[Path] = set()
+        for nodes in _trees(paths):
+            index = {node: n for n, node in enumerate(nodes)}
+            parents = [index.get(node[:-1], -1) for node in nodes]
+            (logits,) = yield [Row(self.sequence, [node[-1] for node in nodes], parents=parents)], _NOTHING
+            for node, after in zip(nodes, logits, strict=True):
+                if node not in seen:
+                    use(node, after)
+            seen.update(nodes)
+
+    def _read_apart(self, paths: list[Path], use: Callable[[Path, Tensor], None]) -> Passes:
+        """The same with a sequence for each path."""
+        seen: set[Path] = set()
+        for start in range(0, len(paths), FORKS):
+            some, forks = paths[start : start + FORKS], list[Sequence]()
+            try:
+                forks.extend(self.sequence.fork() for _ in some)
+                rows = [Row(fork, list(path), every=True) for fork, path in zip(forks, some, strict=True)]
+                logits = yield rows, _NOTHING
+            finally:
+                for fork in forks:
+                    fork.close()
+            for path, every in zip(some, logits, strict=True):
+                for n, after in enumerate(every, 1):
+                    if path[:n] not in seen:
+                        seen.add(path[:n])
+                        use(path[:n], after)
+
+
+def _trees(paths: Ids[Path]) -> Iterator[list[Path]]:
+    """The beginnings of all paths, each after its own, in parts of about `INPUTS`; a path is in one part."""
+    nodes: dict[Path, None] = {}
+    for path in sorted(paths):
+        own = [path[:n] for n in range(1, len(path) + 1)]
+        if nodes and len(nodes) + len(own) > INPUTS:
+            yield list(nodes)
+            nodes = {}
+        nodes.update(dict.fromkeys(own))
+    if nodes:
+        yield list(nodes)
+
+
+def _likeliest(logits: Tensor, ids: np.ndarray, most: int, total: float | None = None) -> list[tuple[int, float]]:
+    """The likeliest of some tokens, each with its ln P."""
+    x = logits.numpy()
+    total = log_total(x, 1.0) if total is None else total
+    best = ids[top_indices(x[ids], most)]
+    return [(int(i), float(x[i]) - total) for i in best]
