@@ -67,6 +67,9 @@ class Ask(Options):
             `TextDraft.replace`; for superposed drafts of distinct lineages without text after the caret on the line.
         merge_alike: whether rows count as one that differ only in case, number or spelling, or in less than a third of
             their letters (`core.text`).
+        scores: whether the text itself is scored: the only draft is then the text `before`, or that of `ids`, with
+            `likeliest` for each of its tokens (`core.scoring`). No other field counts.
+        ids: the tokens of a text that is scored, if they are given instead of it.
         likeliest: the number of most probable tokens in each of `TextDraft.model_logprobs`, which one more pass of the
             model alone computes. None: no such pass.
         explain: whether `TextDraft.made` shall say of each token how it was made, and `Completion.explained` what that
@@ -93,6 +96,8 @@ class Ask(Options):
     earned: bool = True
     corrects: bool = False
     merge_alike: bool = False
+    scores: bool = False
+    ids: Ids[int] = ()
     likeliest: int | None = None
     explain: bool = False
     repeats: bool = False

@@ -19,6 +19,7 @@ from core.models import Sequence, Tokenizer
 from core.ngram.interpolation import Linear
 from core.ngram.shelf import ALPHA
 from core.rewording import reworded
+from core.scoring import scored
 
 BACKGROUND = 32  # characters of a background's end that are encoded for each token that is read
 
@@ -34,8 +35,11 @@ class Session(KeptText):
     def complete(self, ask: Ask) -> Driven[Completion]:
         """Begins the drafts of a request. Those of the session's previous request must be closed.
 
-        Raises: InputError for a weight out of range, and for too many `Ask.words`; StoreError for a named store that cannot be used.
+        Raises: InputError for a weight out of range, and for words or a text that `core.rewording` and `core.scoring`
+            cannot take; StoreError for a named store that cannot be used.
         """
+        if ask.scores:
+            return Driven(scored(self, ask))
         as_decomposed = is_decomposed(ask.before)
         ask = self._composer.composed(ask)
         if ask.words:

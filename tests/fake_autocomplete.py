@@ -94,7 +94,7 @@ class FakeAutocomplete:
     def close(self) -> None:
         self.model.close()
 
-    def sampler(self, rule: str, values: Any = None, temperature: float = 1.0, select_at: Any = "temperature") -> None:
+    def sampler(self, rule: str, values: Any = None, temperature: float = 1.0, *more: Any) -> None:
         """The words are the same under every rule."""
 
     def open(self) -> FakeSession:

@@ -6,12 +6,12 @@ from pydantic import Field, field_validator
 
 from app.options.settings import DraftSettings, Strict
 from app.service.showing import Showing
-from app.wire.bounds import Count, Files, Id, Line, Names, Text
+from app.wire.bounds import MOST_TOKENS, Count, Files, Id, Line, Names, Text, Token
 from core.options import DRAFTING
 
 MOST_AFTER = 1024  # characters
 MOST_REPLACED = 512  # characters of the words that are replaced
-MOST_LIKELIEST = 5  # the maximum of OpenAI's interface
+MOST_LIKELIEST = 20  # as many as llama-server's pages show
 _SHIPPED = DraftSettings()
 MOST_DRAFTS = int(DRAFTING["k"].high)
 
@@ -68,6 +68,8 @@ class DraftRequest(Strict):
     detailed: bool = False
     explain: bool = False
     show: Showing | None = None
+    scores: bool = False
+    ids: list[Token] = Field(default_factory=list, max_length=MOST_TOKENS)
     likeliest: int | None = Field(default=None, ge=0, le=MOST_LIKELIEST)
 
     @property

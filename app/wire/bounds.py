@@ -20,7 +20,9 @@ from pydantic import (
 MOST_NAMES = 64  # names in a list, and values in an object
 MOST_STOPS = 16
 MOST_PROMPTS = 16
+MOST_TOKENS = 1 << 16  # in a text that is given as tokens
 MOST_PARTS = 256  # of other files, which editors send with a text
+MOST_TEXT = 1 << 18  # characters of written text before the caret
 LABEL = 200  # characters
 WHOLE = 2**53 - 1  # the largest whole number that JavaScript represents
 LARGEST = 1e15  # of other numbers
@@ -31,12 +33,13 @@ Id = Annotated[str, Field(min_length=1, max_length=64)]
 Label = Annotated[str, Field(max_length=LABEL)]  # a title, a model's name, a chain of rules
 Line = Annotated[str, Field(min_length=1, max_length=4096)]  # a phrase, a row of drafts
 FileName = Annotated[str, Field(max_length=4096)]  # of an upload, as a browser names it
-Text = Annotated[str, Field(max_length=1 << 18)]  # written text before the caret
+Text = Annotated[str, Field(max_length=MOST_TEXT)]  # written text before the caret
 LongText = Annotated[str, Field(max_length=4 << 20)]  # with parts of other files
 Document = Annotated[str, Field(max_length=32 << 20)]  # a novel has a million characters
 
 # Numbers
 Count = Annotated[int, Field(ge=0, le=WHOLE)]
+Token = Annotated[int, Field(ge=0, lt=1 << 31)]  # its id
 Whole = Annotated[int, Field(ge=-WHOLE, le=WHOLE)]
 Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 
@@ -90,6 +93,10 @@ Counts = Annotated[dict[Name, Whole], Field(max_length=MOST_NAMES)]
 Stops = Annotated[
     list[Label], Field(max_length=MOST_STOPS), AfterValidator(_without_empty), BeforeValidator(_as_list)
 ]  # one may be given without a list
+Breakers = Annotated[list[Annotated[str, Field(min_length=1, max_length=LABEL)]], Field(max_length=MOST_NAMES)]
 Prompts = Annotated[list[LongText], Field(min_length=1, max_length=MOST_PROMPTS), BeforeValidator(_texts)]
+TokenPrompts = Annotated[
+    list[Annotated[list[Token], Field(min_length=1, max_length=MOST_TOKENS)]], Field(max_length=MOST_PROMPTS)
+]
 Range = Annotated[list[Count], Field(min_length=2, max_length=2)]  # start and end
 Ranges = Annotated[list[Range], Field(max_length=10_000)]

@@ -91,6 +91,18 @@ def test_a_place_without_a_word_a_busy_model_an_error_and_no_other_words_are_sai
     page.box.evaluate("box => { box.readOnly = false }")
 
 
+# Whether the box is inside the desk, and below or above the line of the words.
+IN_SIGHT = """() => {
+  const box = document.querySelector(".pd-rewording").getBoundingClientRect();
+  const desk = document.querySelector(".pd-desk").getBoundingClientRect();
+  const { map, textarea } = polydraft.editor, { top, lineHeight } = map.column();
+  const { y } = map.locate(textarea.value, textarea.selectionStart);
+  const line = textarea.getBoundingClientRect().top + top + y - textarea.scrollTop;
+  const inside = box.top >= desk.top && box.bottom <= desk.bottom + 1 && box.left >= 0 && box.right <= innerWidth;
+  return inside && (box.top >= line + lineHeight || box.bottom <= line);
+}"""
+
+
 @pytest.mark.parametrize(("width", "height"), [(360, 640), (1280, 800)])
 def test_the_box_is_in_sight_and_does_not_cover_the_words(page: Editor, width: int, height: int) -> None:
     page.page.set_viewport_size({"width": width, "height": height})
@@ -101,13 +113,5 @@ def test_the_box_is_in_sight_and_does_not_cover_the_words(page: Editor, width: i
         page.box.evaluate("box => { box.blur(); box.focus() }")  # which scrolls to the caret
         page.press("Alt+ArrowUp")
         expect(page.page.locator(".pd-rewording [role=option]")).to_have_count(9)
-        seen = page.page.evaluate("""() => {
-          const box = document.querySelector(".pd-rewording").getBoundingClientRect();
-          const desk = document.querySelector(".pd-desk").getBoundingClientRect();
-          const { map, textarea } = polydraft.editor, { top, lineHeight } = map.column();
-          const y = textarea.getBoundingClientRect().top + top + map.locate(textarea.value, textarea.selectionStart).y - textarea.scrollTop;
-          const inside = box.top >= desk.top && box.bottom <= desk.bottom + 1 && box.left >= 0 && box.right <= innerWidth;
-          return inside && (box.top >= y + lineHeight || box.bottom <= y);
-        }""")
-        assert seen, text[:40]
+        assert page.page.evaluate(IN_SIGHT), text[:40]
         page.press("Escape")
