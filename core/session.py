@@ -83,7 +83,11 @@ class Session(KeptText):
         most, text = self.equipped.window // 2, text.rstrip()
         if text != self._background[0]:
             end = text[-most * BACKGROUND :]  # no need to encode a whole book
-            self._background = text, background_ids(self.equipped.model.tokenizer, end)[-most:]
+            tokenizer = self.equipped.model.tokenizer
+            read = background_ids(tokenizer, end)[-most:]
+            self._background = text, read
+            whole = len(read) < most and end == text
+            self.background_skipped = 0 if whole else max(len(text) - len(tokenizer.decode(read).rstrip()), 0)
         return self._background[1]
 
     def rest(self) -> None:

@@ -144,6 +144,7 @@ class FakeCompletion:
         self.figures: Any = None
         self.step, self.settled, self.best = 0, False, 0
         self.reused, self.fed = len(ask.before), 1
+        self.skipped = self.background_skipped = 0
         if known:
             self.advance([])
 

@@ -69,6 +69,8 @@ class FakeDrafts:
     pays: dict[int, str] | None = None  # row -> its text up to where it saves time, best first; None: all rows do
     saved_ms: float = 1000  # of each of these
     ghost: int | None = None  # the best row
+    skipped: int = 0  # characters of the text before the caret, and of its background, that the model does not read
+    background_skipped: int = 0
     others: tuple[str, ...] = ("slow", "careful", "last")  # words in place of those that a request has
     foreign: bool = False  # whether the text is in another language than the model's
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -180,6 +182,9 @@ class FakeDrafts:
             "per_token_ms": 1000 * self.step_s,
             "reused": len(body["before"]),
             "fed": 1,
+            "skipped": self.skipped,
+            "background_skipped": self.background_skipped,
+            "window": 1024,
         }
 
 

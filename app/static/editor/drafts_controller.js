@@ -97,9 +97,9 @@ export class DraftsController {
     field.textarea.addEventListener("input", () => this.counters.keystrokes++);
     this.requests = new Requests({
       drafts: (request, line) => this.receive(request, line),
-      figures: (line) => {
+      figures: (line, { before }) => {
         connection.showFigures(line);
-        emit(root, "pd-stats", line);
+        emit(root, "pd-stats", { ...line, before });
       },
       problem: (problem) => {
         this.settingsWait = false;

@@ -22,7 +22,7 @@
  *   pd-refused   the server refused a setting; detail: {setting, message}. It is taken back and not kept: "speculation"
  *   pd-rows      the rows are drawn
  *   pd-made      a complete answer says how its drafts were made; detail: the answer
- *   pd-stats     an answer has ended; detail: what it cost, as the server sends it
+ *   pd-stats     an answer has ended; detail: what it cost and what was read, as the server sends it, and the text `before` the caret
  *   pd-figures   figures of speculation; detail: the figures or null
  *   pd-status    the server has reported its model; detail: see connection.js
  *   pd-document, pd-documents, pd-elsewhere: see documents.js

@@ -42,7 +42,7 @@ const keyOf = (before, after) => `${before}\0${after}`;
 
 export class Requests {
   /**
-   * @param {{drafts: (request: Request, line: any) => void, figures: (line: any) => void,
+   * @param {{drafts: (request: Request, line: any) => void, figures: (line: any, request: Request) => void,
    *          problem: (problem: ServerError | any) => void, lost: () => void,
    *          ended: (request: Request) => void}} callbacks
    */
@@ -106,7 +106,7 @@ export class Requests {
   receive(request, line) {
     if (request !== this.running || line.n !== request.n) return;
     if (line.type === "error") this.callbacks.problem(line);
-    else if (line.type === "stats") this.callbacks.figures(line);
+    else if (line.type === "stats") this.callbacks.figures(line, request);
     else if (line.type === "drafts") {
       request.done = line.done;
       request.drafts = line.drafts;

@@ -14,6 +14,7 @@ import { Layout } from "./layout.js";
 import { Notices } from "./notices.js";
 import { PrivateText } from "./privacy.js";
 import { Pace } from "./pace.js";
+import { ReadMark } from "./read_mark.js";
 import { Rewording } from "./rewording.js";
 import { Revisiting } from "./revisiting.js";
 import { Rows } from "./rows.js";
@@ -72,6 +73,7 @@ export function startEditor(root) {
     layout.placeNotes();
     notices.justChanged();
   });
+  new ReadMark(root, { field, notices });
   const rewording = new Rewording(root, { field, drafts, notices });
   keys.add(...draftKeys({ field, drafts, view, taking, revisiting, rewording }));
 
