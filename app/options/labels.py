@@ -35,7 +35,7 @@ _SPD = "Superposed Decoding"
 _SHOWN = {
     "temperature": Labelled("Temperature", True, 4.0, "T · divides the logits before the rule"),
     "select-at": Labelled("Select at temperature", source="T_sel · Top-W, Algorithm 1"),
-    "k": Labelled("Drafts", True),
+    "k": Labelled("How many", True),
     "length": Labelled("How far ahead", True),
     "end-below": Labelled("How sure", True),
     "seed": Labelled("Seed", True),

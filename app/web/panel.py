@@ -26,8 +26,16 @@ from core.options import DRAFTING, SEED, Control
 
 MORE = "more"  # the button that shows the other rules
 
-# How the page shows how likely drafts are. The server does not need this setting.
+# How the page looks. The server does not need these settings.
 CHANCES = [("Darker ink", "ink"), ("Numbers", "number"), ("Bars", "bar"), ("Off", "off")]
+SHOWING = [("When they save time", "time"), ("Always", "always"), ("After a pause", "pause"), ("On demand", "demand")]
+FONTS = [("Serif", "serif"), ("Sans", "sans"), ("Mono", "mono")]
+USUAL_LOOK = {"font": "serif", "size": 100, "width": 72, "spacing": 1.6}
+LOOK_SLIDERS = [
+    ("size", "Text size, in %", 70, 200, 5),
+    ("width", "Line width, in letters", 40, 120, 4),
+    ("spacing", "Line spacing", 1.2, 2.4, 0.1),
+]
 COLOURS = [("Off", "off"), ("By how likely they are", "chance"), ("By how they were made", "made")]
 
 
@@ -88,11 +96,11 @@ def add_panel(editor: gr.HTML) -> str:
         _add_made(fields)
         _add_own_presets(fields)
         _add_experts(fields)
-        _add_page(fields)
+        _add_view(fields)
     fields.opening("panel", panel)
     components = [*fields.all.values()]
     editor.fields(None, None, components, js="() => window.polydraftPanel?.updates() ?? []")
-    return json.dumps({**catalogue(), "fields": [*fields.all]}, ensure_ascii=False)
+    return json.dumps({**catalogue(), "look": USUAL_LOOK, "fields": [*fields.all]}, ensure_ascii=False)
 
 
 def _add_presets(fields: Fields) -> None:
@@ -202,8 +210,9 @@ def _add_experts(fields: Fields) -> None:
         fields.button("reset", "Reset all")
 
 
-def _add_page(fields: Fields) -> None:
-    with fields.section("page", "This page"):
+def _add_view(fields: Fields) -> None:
+    with fields.section("view", "This page"):
+        fields.add("show", gr.Dropdown(SHOWING, label="Show drafts", elem_id=_id("show"), filterable=False))
         fields.add(
             "chances",
             gr.Dropdown(
@@ -211,9 +220,19 @@ def _add_page(fields: Fields) -> None:
                 info="Likely drafts are dark, others grey or faint; or numbers or bars.",
             ),
         )  # fmt: skip
+        fonts = gr.Radio(FONTS, value=USUAL_LOOK["font"], label="Font", elem_id=_id("font"), elem_classes="pd-buttons")
+        fields.add("font", fonts)
+        for name, label, low, high, step in LOOK_SLIDERS:
+            value: Any = USUAL_LOOK[name]
+            fields.add(name, gr.Slider(low, high, value, step=step, label=label, elem_id=_id(name)))
+        with gr.Row():
+            fields.button("focus", "Focus mode", min_width=90)
+            fields.button("pause", "Pause drafts", min_width=90)
+            fields.button("usual-look", "Reset view", min_width=90)
         with gr.Row():
             fields.button("models", "Change the model…")
             fields.button("pair", "Pair browser…")
+    fields.opening("view", fields.all["view"])
 
 
 def _add_part(name: str) -> None:

@@ -157,9 +157,6 @@ export class Keys {
       `Drafts appear while you write: ${spoken(this.caps("take"))} takes the best one, ${spoken(this.caps("next"))} goes to the others, and the button Keys lists all keys.`;
     this.root.dataset.takeKey = plain(this.caps("take"));
     for (const cap of this.root.querySelectorAll(".pd-tab")) cap.textContent = this.root.dataset.takeKey;
-    for (const place of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll("[data-key]"))) {
-      place.innerHTML = this.caps(place.dataset.key ?? "");
-    }
   }
 
   /** @param {Key} key */

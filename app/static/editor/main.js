@@ -24,11 +24,12 @@
  *   pd-made      a complete answer says how its drafts were made; detail: the answer
  *   pd-stats     an answer has ended; detail: what it cost and what was read, as the server sends it, and the text `before` the caret
  *   pd-figures   figures of speculation; detail: the figures or null
+ *   pd-appearance  the writer has paused drafts, or chosen when they appear
  *   pd-status    the server has reported its model; detail: see connection.js
  *   pd-document, pd-documents, pd-elsewhere: see documents.js
  */
 
-import { setUpAppearance } from "./appearance.js";
+import { Appearance } from "./appearance.js";
 import { setUpBackground } from "../documents/background.js";
 import { setUpCounts } from "./counts.js";
 import { setUpDocumentBand } from "../documents/document_band.js";
@@ -103,7 +104,14 @@ function startPanels(root, editor, documents, redraw) {
     drafts.settingsChanged(); // requests drafts of the new model
   }, toast);
   setUpLarger(root);
+  const appearance = new Appearance(root, setting.catalogue.look, keys, {
+    focusText,
+    measure: () => layout.measure(),
+    pause: (on) => drafts.pause(on),
+  });
   const panel = new Panel(root, {
+    appearance,
+    showing: editor.showing,
     toast,
     focusText: () => textarea.focus({ preventScroll: true }),
     changed: () => {
@@ -127,6 +135,7 @@ function startPanels(root, editor, documents, redraw) {
   }, setting, redraw);
   Object.assign(window, { polydraftPanel: panel });
   root.querySelector("[data-do=panel]")?.addEventListener("click", () => panel.toggle());
+  root.querySelector("[data-do=view]")?.addEventListener("click", () => panel.openView());
   addKeys({
     id: "panel", usual: "Alt+P", does: "Show or hide the panel", everywhere: true,
     run() {
@@ -148,7 +157,6 @@ function startPanels(root, editor, documents, redraw) {
   });
   setUpFind(root, field, addKeys);
   setUpPrint(root, () => textarea.value);
-  setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;
 }

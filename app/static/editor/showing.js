@@ -7,13 +7,15 @@
  * next document, one line says that drafts now appear when they save time, once.
  */
 
-import { finder } from "../shared/dom.js";
+import { emit, finder } from "../shared/dom.js";
 import { attempt } from "../shared/memory.js";
 
 const KEPT = "polydraft.show";
 const TOLD = "polydraft.show.told"; // whether the line was shown
 const TOLD_FOR = 60; // keys until the line disappears
 const LEAST = 1; // minutes that are worth a word
+
+const CHOICES = ["time", "always", "pause", "demand"];
 
 /** @typedef {"time" | "always" | "pause" | "demand"} When */
 
@@ -25,11 +27,11 @@ export class Showing {
    */
   constructor(root, pace, changed) {
     const find = finder(root);
+    this.root = root;
     this.pace = pace;
     this.changed = changed;
     /** Whether the writer has switched drafts off for now. */
     this.paused = false;
-    this.select = /** @type {HTMLSelectElement} */ (find("#vw-show"));
     this.line = find(".pd-when");
     this.time = find(".pd-time");
     /** The writer's choice; null: none so far. @type {When | null} */
@@ -37,8 +39,7 @@ export class Showing {
     this.told = attempt(() => localStorage.getItem(TOLD)) === "yes";
     this.keysLeft = 0;
     const kept = attempt(() => localStorage.getItem(KEPT));
-    if ([...this.select.options].some(({ value }) => value === kept)) this.chosen = /** @type {When} */ (kept);
-    this.select.addEventListener("change", () => this.choose(/** @type {When} */ (this.select.value)));
+    if (CHOICES.includes(kept ?? "")) this.chosen = /** @type {When} */ (kept);
     this.line.querySelector("button")?.addEventListener("click", () => this.choose("always"));
     this.time.querySelector("button")?.addEventListener("click", () => this.choose("demand"));
     root.addEventListener("pd-text", (event) => {
@@ -84,8 +85,8 @@ export class Showing {
   }
 
   draw() {
-    this.select.value = this.setting;
     this.line.hidden = !this.keysLeft;
+    emit(this.root, "pd-appearance");
     this.drawTime();
   }
 

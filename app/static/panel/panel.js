@@ -31,13 +31,16 @@ import { CHOICES } from "./setting.js";
  * belong at the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none;
  * `requests`: the running request and the newest one that was answered; `drawList` draws the rows; `explain` says whether
  * answers are to say how drafts were made; `rows` are the drafts' texts; `insert` inserts a text at the caret;
- * `documentFields`: what the document decides in every request.
+ * `documentFields`: what the document decides in every request; `appearance` and `showing`: how the page looks, and when
+ * it shows drafts.
  * @typedef {{toast: (message: string, options?: {long?: boolean}) => void, focusText: () => void, changed: () => void,
  *            look: (part: string) => void, startWith: (text: string) => void, isWriting: () => boolean,
  *            before: () => string | null, whyNothing: () => string,
  *            requests: () => {running: Position | null, answered: Position | null}, drawList: () => void,
  *            explain: (on: boolean) => void, rows: () => string[], insert: (text: string) => void,
- *            documentFields: () => object, openModels: () => void, openPairing: () => void}} Page
+ *            documentFields: () => object, openModels: () => void, openPairing: () => void,
+            appearance: import("../editor/appearance.js").Appearance,
+            showing: import("../editor/showing.js").Showing}} Page
  * @typedef {{n: number, before: string}} Position
  */
 
@@ -47,7 +50,9 @@ const COLOURS = {
   chance: "The fainter a token’s background, the less likely it was.",
   made: "The colours are those above.",
 };
+const LOOK = ["font", "size", "width", "spacing"]; // of the text
 const MORE = "more"; // the button that shows the other rules
+const UNFOLDED_AFTER = 350; // ms that Gradio needs to slide the panel in
 const BESIDE = "(min-width: 1100px)"; // windows with room for the panel beside the text
 
 export class Panel {
@@ -69,6 +74,7 @@ export class Panel {
     /** How the tokens of drafts are coloured, and whether the panel shows how drafts were made. */
     this.colour = "off";
     this.explains = false;
+    this.viewing = false; // whether *View* is unfolded
     /** Whether the writer asked for the rules that are no buttons. */
     this.more = false;
     this.chainNotes = "";
@@ -95,6 +101,7 @@ export class Panel {
     root.addEventListener("pd-status", (event) => this.learnModel(/** @type {CustomEvent} */ (event).detail));
     root.addEventListener("pd-refused", (event) => this.refused(/** @type {CustomEvent} */ (event).detail));
     root.addEventListener("pd-reset", () => this.reset());
+    root.addEventListener("pd-appearance", () => this.render());
     root.addEventListener("pd-figures", (event) => {
       const { detail } = /** @type {CustomEvent<Figures | null>} */ (event);
       if (detail === this.figures) return; // null with every line of an answer without speculation
@@ -120,8 +127,11 @@ export class Panel {
   given(name, value) {
     const { setting } = this;
     if (setting.controls[name] && !setting.allows(name, value)) return; // an unfinished number: see `settled`
-    (this.drawn[name] ??= {})[name === "panel" ? "open" : "value"] = value;
+    (this.drawn[name] ??= {})[name === "panel" || name === "view" ? "open" : "value"] = value;
     if (name === "panel") return this.opened(value);
+    if (name === "view") return void (this.viewing = value);
+    if (name === "show") return this.page.showing.choose(value);
+    if (LOOK.includes(name)) return this.page.appearance.set(name, value);
     if (name === "chances" || name === "colour" || name === "made") return this.show(name, value);
     if (name === "preset-name") return void (this.name = value.trim());
     if (name === "style" || name === "preset") return this.presets.choose(value);
@@ -144,7 +154,7 @@ export class Panel {
    * @param {any} value
    */
   settled(name, value) {
-    if (value === this.setting.values[name]) return;
+    if (value === this.setting.values[name] || value === this.page.appearance.values[name]) return;
     this.given(name, value);
     (this.drawn[name] ??= {}).value = value;
     this.render();
@@ -155,6 +165,12 @@ export class Panel {
     if (name === "models") return this.page.openModels();
     if (name === "pair") return this.page.openPairing();
     if (name === "compare") return this.compare.toggle();
+    if (name === "focus") return this.page.appearance.focus(true);
+    if (name === "pause") return this.page.appearance.togglePause();
+    if (name === "usual-look") {
+      this.page.appearance.reset();
+      return this.render();
+    }
     if (name === "reset") return emit(this.root, "pd-reset");
     if (name === "new-seed") {
       this.setting.set("seed", Math.floor(Math.random() * 1_000_000));
@@ -225,6 +241,18 @@ export class Panel {
 
   toggle() {
     this.opened(!this.open);
+  }
+
+  /** Show the part of the panel that says how the page looks. */
+  openView() {
+    this.viewing = true;
+    if (this.open) this.render();
+    else this.opened(true);
+    setTimeout(() => {
+      const section = document.querySelector("#pd-view");
+      section?.scrollIntoView({ block: "nearest" });
+      /** @type {HTMLElement | null | undefined} */ (section?.querySelector("button"))?.focus();
+    }, UNFOLDED_AFTER);
   }
 
   /** What is shown of drafts has changed, and not how they are made. @param {"chances" | "colour" | "made"} name @param {any} value */
@@ -346,11 +374,15 @@ export class Panel {
       speculating: { visible: Boolean(this.figures?.accept_length || this.figures?.notice) && !off, value: speed(this.figures) },
       "new-seed": { visible: setting.isDrawn },
       chances: { value: this.chances },
+      show: { value: this.page.showing.setting },
+      pause: { value: this.page.appearance.paused ? "Bring drafts back" : "Pause drafts" },
+      view: { open: this.viewing },
       models: { value: this.model ? `Model: ${this.model}…` : "Change the model…" },
       compare: { value: this.compare?.on ? "End" : "Compare" },
       panel: { open: this.open },
     };
     for (const flag of Object.keys(setting.controls)) fields[flag] = this.wantedOf(flag, shown);
+    for (const name of LOOK) fields[name] = { value: this.page.appearance.values[name] };
     if (!this.prose) fields.prose.visible = false;
     return fields;
   }

@@ -18,7 +18,8 @@
  *            mode_values: Record<string, Value>, k?: number, length?: number, seed?: number, drafting: Record<string, Value>}} Preset
  * @typedef {{controls: Record<string, Control>, drafting: string[], rules: Rule[], buttons: string[], modes: Owner[], ways: Owner[],
  *            drafters: Owner[], speculating: string[], drawn: string[], tied: string, usual: Record<string, string>,
- *            styles: Record<string, string>, presets: Preset[], fields: string[]}} Catalogue
+ *            styles: Record<string, string>, presets: Preset[], fields: string[],
+ *            look: Record<string, string | number>}} Catalogue
  */
 
 const JOIN = "+"; // between the names of a chain's rules, as the server joins them

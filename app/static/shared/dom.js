@@ -35,7 +35,7 @@ export function newElement(tag, className = "", markup = "") {
 /**
  * Dispatch an event of the page: see main.js.
  * @param {HTMLElement} root
- * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-dropped" | "pd-reset" | "pd-taken" | "pd-refused" | "pd-figures" | "pd-settled" | "pd-word" | "pd-rows" | "pd-stats" | "pd-made" |
+ * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-dropped" | "pd-reset" | "pd-taken" | "pd-refused" | "pd-figures" | "pd-appearance" | "pd-settled" | "pd-word" | "pd-rows" | "pd-stats" | "pd-made" |
  *   "pd-document" | "pd-documents" | "pd-elsewhere" | "pd-status"} event
  * @param {unknown} [detail]
  */

@@ -1077,6 +1077,7 @@ def test_settings_act_at_once_stay_and_reset_all_gives_each_its_default_and_chan
 
 def test_experts_find_the_options_in_the_order_of_making_with_their_sources(editor: Editor) -> None:
     editor.open_section("For experts")
+    editor.page.locator("#pd-reset").wait_for()  # the last of them
     names = editor.page.locator("#pd-experts .block[id]").evaluate_all("all => all.map(({ id }) => id.slice(3))")
     order = ["tau", "ngrams", "mixing", "alpha", "personal-weight", "distinct", "forks", "exact-steps"]
     assert [name for name in names if name in order] == order
@@ -1137,7 +1138,7 @@ def test_everything_is_reached_by_keyboard_and_a_screen_reader_hears_the_best_dr
         seen.append(name)
         if name:
             assert outline == "solid", seen
-    for name in ("style", "preset", "rule", "temperature", "k", "length", "end-below", "mode", "experts", "page"):
+    for name in ("style", "preset", "rule", "temperature", "k", "length", "end-below", "mode", "experts", "view"):
         assert f"pd-{name}" in seen
     editor.box.focus()
     editor.enter(BEFORE)

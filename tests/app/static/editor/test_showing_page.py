@@ -256,7 +256,7 @@ def test_always_on_the_line_is_a_choice_that_stays(page: Editor) -> None:
     assert page.page.evaluate("polydraft.showing.when") == "always"
     expect(page.page.locator(".pd-when")).to_be_hidden()
     page.page.get_by_role("button", name="View").click()
-    expect(page.page.get_by_label("Show drafts")).to_have_value("always")
+    expect(page.page.get_by_label("Show drafts")).to_have_value("Always")
 
 
 def test_the_writers_numbers_are_measured_seen_and_reset_and_in_incognito_nothing_is_measured(page: Editor) -> None:
