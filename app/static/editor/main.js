@@ -156,6 +156,7 @@ function startPanels(root, editor, documents, redraw) {
     written: () => drafts.settingsChanged(), // the model reads all of it
   });
   setUpFind(root, field, addKeys);
+  root.querySelector("[data-do=reword]")?.addEventListener("click", () => editor.rewording.open());
   setUpPrint(root, () => textarea.value);
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;

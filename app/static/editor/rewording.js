@@ -6,6 +6,7 @@
 
 import { comboOf, matches } from "./combos.js";
 import { cropped, following, percent } from "./drafting.js";
+import { READABLE_AFTER } from "./seen.js";
 import { wordsAt } from "./words.js";
 import { dialogIsOpen, newElement, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
@@ -38,6 +39,10 @@ export class Rewording {
     /** @type {Choice[]} */
     this.choices = [];
     this.active = 0;
+    /** When they appeared. */
+    this.shownAt = 0;
+    /** Whether an answer is awaited. */
+    this.waits = false;
     this.controller = new AbortController();
 
     // The text keeps the focus, and a phone its keyboard.
@@ -76,12 +81,14 @@ export class Rewording {
       notices.toast(found.problem, { long: true });
       return true;
     }
+    this.close();
     const { start, end } = found;
     drafts.clear();
     this.place = { start, end, words: text.slice(start, end), selected: [textarea.selectionStart, textarea.selectionEnd] };
     textarea.focus({ preventScroll: true });
     textarea.setSelectionRange(start, end);
     this.show([], "Looking for other words…");
+    this.waits = true;
     this.timers.later("busy", BUSY_AFTER, () => this.say("The model is busy. Other words appear here as soon as it is free."));
     this.ask(this.place);
     return true;
@@ -127,8 +134,10 @@ export class Rewording {
    */
   show(choices, said) {
     this.choices = choices;
+    this.waits = false;
     this.active = 0;
     this.timers.stop("busy");
+    this.shownAt = performance.now();
     this.list.replaceChildren(...choices.map((choice) => newOption(choice)));
     this.box.hidden = false;
     this.say(said);
@@ -173,9 +182,11 @@ export class Rewording {
     if (!combo) return; // only Shift, Ctrl or Alt so far
     const n = matches(combo, "1…9", false) ?? matches(combo, "Alt+1…9", false);
     const by = { Up: -1, "Alt+Up": -1, Down: 1, "Alt+Down": 1 }[combo];
-    if (n !== null && this.choices.length) this.take(n - 1);
-    else if (by && this.choices.length) this.choose(by);
-    else if ((combo === "Enter" || combo === "Tab") && this.choices.length) this.take(this.active);
+    const open = this.waits || this.choices.length > 0;
+    const taken = n !== null ? n - 1 : combo === "Enter" || combo === "Tab" ? this.active : null;
+    if (open && taken !== null) {
+      if (event.timeStamp - this.shownAt >= READABLE_AFTER) this.take(taken); // earlier nobody can have read it
+    } else if (open && by) this.choose(by);
     else {
       this.close();
       if (combo !== "Esc" && combo !== "Alt+Up") return;
@@ -187,6 +198,7 @@ export class Rewording {
   /** @param {number} by */
   choose(by) {
     const { length } = this.choices;
+    if (!length) return;
     this.active = (this.active + by + length) % length;
     this.mark();
     this.list.children[this.active].scrollIntoView({ block: "nearest" });

@@ -89,7 +89,7 @@ export function startEditor(root) {
     setText: drafts.openText.bind(drafts),
   };
   return {
-    textarea, map, incognito, privacy, notices, connection, setting, keys, field, rows, layout, revisiting, view, drafts,
+    textarea, map, incognito, privacy, notices, connection, setting, keys, field, rows, layout, revisiting, rewording, view, drafts,
     pace, showing, forDocuments,
   };
 }

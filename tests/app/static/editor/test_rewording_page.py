@@ -24,6 +24,22 @@ def page(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[
     assert editor.errors == []
 
 
+# Opens the box anew, and presses a digit as soon as it has words.
+AT_ONCE = """() => {
+  const box = document.querySelector("#pd-text");
+  const press = (key) => box.dispatchEvent(new KeyboardEvent("keydown", { bubbles: true, cancelable: true, ...key }));
+  press({ key: "Escape", code: "Escape" });
+  press({ key: "ArrowUp", code: "ArrowUp", altKey: true });
+  const one = { key: "1", code: "Digit1" };
+  press(one); // while the answer is awaited
+  return new Promise((done) => new MutationObserver(() => {
+    if (!document.querySelector(".rw-choice")) return;
+    press(one);
+    done();
+  }).observe(document.querySelector(".pd-rewording"), { subtree: true, childList: true }));
+}"""
+
+
 def opened(page: Editor, caret: int = 13) -> None:
     """The box for the word at the caret, by default “quick”."""
     page.put(TEXT, caret)
@@ -43,7 +59,7 @@ def test_a_digit_replaces_the_word_and_one_undo_brings_it_back(page: Editor) -> 
     assert (asked["before"], asked["words"]) == ("He gave a ", "quick")
     assert asked["after"].startswith(" answer.\nNobody")
     assert selected(page) == [10, 15]
-    page.press("2")
+    page.press("Digit2")
     assert page.text == TEXT.replace("quick", "careful")
     expect(box).to_be_hidden()
     page.press("Control+z")
@@ -54,9 +70,14 @@ def test_arrows_and_enter_or_a_click_take_one_and_another_key_is_written_where_t
     opened(page)
     box = page.page.locator(".pd-rewording")
     expect(box.get_by_role("option")).to_have_count(3)
-    page.press("ArrowUp", "Enter")
+    page.press("ArrowUp")
+    page.read()
+    page.press("Enter")
     assert page.text == TEXT.replace("quick", "last")
     opened(page)
+    expect(box.get_by_role("option")).to_have_count(3)
+    page.page.evaluate(AT_ONCE)
+    assert page.text == TEXT  # nobody can have read it
     box.get_by_role("option").nth(1).click()
     assert page.text == TEXT.replace("quick", "careful")
     opened(page)
