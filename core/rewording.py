@@ -30,8 +30,8 @@ from core.words import BEGINS, WORD, WORDS, count_words
 
 OFFERED = 9  # one for each digit
 FIRST, WIDTH = 96, 32  # beginnings in the first pass, and in each later one
-SCORED = 32  # candidates that are read with the text after them
-AFTER = 12  # tokens of that text
+SCORED = 24  # candidates that are read with the text after them
+AFTER = 8  # tokens of that text
 TOKENS = 5  # of a word
 INPUTS = 64  # of a pass over a tree: the logits after each take 200 kB with the default model
 FORKS = 8  # rows of a pass where the model reads no trees

@@ -27,13 +27,14 @@ from core.autocomplete import Autocomplete
 from core.completion import Completion
 from core.drafting.driver import Driven, Steps
 from core.rewording import OFFERED, Alternative, alternatives
+from core.session import Session
 from core.words import WORD
 from research.options import AutocompleteOptions, TextOptions, amount, loaded
 from research.places import texts
 from research.report import Progress, Report, ReportRow, counted
 
 FIRST = 200  # characters before the first word that is drawn
-REACH, FOLLOWING = 8192, 256  # characters before and after a word that requests contain
+REACH, FOLLOWING = 1024, 256  # characters before and after a word
 LONG = 5  # letters of a word that has a row of its own
 RESAMPLED = 10_000
 GAIN = 15  # points
@@ -107,10 +108,12 @@ def _hole(kind: str, text: str, start: int, end: int) -> Hole:
 
 def fill(autocomplete: Autocomplete, hole: Hole) -> Filled:
     """Finds what could stand in a hole, twice."""
+    session = autocomplete.open()
     began = time.perf_counter()
-    both, inputs = found(autocomplete, hole.before, hole.after)
+    both, inputs = found(session, hole.before, hole.after)
     ms = 1000 * (time.perf_counter() - began)
-    alone, _ = found(autocomplete, hole.before, "")
+    alone, _ = found(session, hole.before, "")  # the text before is in the cache
+    session.close()
     nine = both[:OFFERED]
     return Filled(
         hole,
@@ -122,9 +125,9 @@ def fill(autocomplete: Autocomplete, hole: Hole) -> Filled:
     )
 
 
-def found(autocomplete: Autocomplete, before: str, after: str) -> tuple[list[Alternative], int]:
+def found(session: Session, before: str, after: str) -> tuple[list[Alternative], int]:
     """Returns the alternatives, and the inputs of the passes after that over the text before."""
-    session, result, inputs = autocomplete.open(), list[Alternative](), 0
+    result, inputs = list[Alternative](), 0
 
     def steps() -> Steps[Completion]:
         result.extend((yield from alternatives(session, before, after)))
@@ -133,8 +136,7 @@ def found(autocomplete: Autocomplete, before: str, after: str) -> tuple[list[Alt
     running = Driven(steps())
     while not running.done:
         inputs += sum(len(row.inputs) for row in running.rows() if row.parents is not None or row.every)
-        running.advance(autocomplete.model.forward(running.rows()))
-    session.close()
+        running.advance(session.equipped.model.forward(running.rows()))
     return result, inputs
 
 

@@ -451,13 +451,13 @@ def test_llama_servers_probabilities_with_a_part_of_a_character_as_bytes() -> No
 
 
 def test_lm_evaluation_harness(table: Programs) -> None:
-    """lm-evaluation-harness 0.4.9, models/openai_completions.py, `LocalCompletionsAPI`: `_create_payload` for a choice
+    """lm-evaluation-harness 0.4.13, models/openai_completions.py, `LocalCompletionsAPI`: `_create_payload` for a choice
     of texts, whose tokens it sends, and `parse_logprobs`."""
     encode = table.autocomplete.model.tokenizer.encode
     context, ends = encode("abca"), [encode("bc"), encode("d")]
     body = {
         "model": "polydraft", "prompt": [context + end for end in ends], "max_tokens": 1, "logprobs": 1, "seed": 1234,
-        "echo": True,
+        "echo": True, "temperature": 0,
     }  # fmt: skip
     outputs = table.json("/v1/completions", body)
     for choice, end in zip(sorted(outputs["choices"], key=lambda choice: choice["index"]), ends, strict=True):
