@@ -34,7 +34,7 @@ from app.clients.requests import (
     model_names,
     unless_gone,
 )
-from app.clients.scoring import logprobs_of, score
+from app.clients.scoring import Scoring, logprobs_of, score
 from app.options.settings import Strict
 from app.service.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
 from app.wire.bounds import WHOLE, Label, Line, LongText, Prompts, Stops, TokenPrompts
@@ -152,9 +152,9 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     async def completions(request: Request, body: CompletionRequest) -> Response:
         if body.scores:
             body.refuse_what_is_missing()
-            settings = body.settings(1, 1, NAMES)
-            scores = await unless_gone(request, score(service, body, settings))
-            return JSONResponse(scores, headers=model_headers(service))
+            settings, likeliest = body.settings(1, 1, NAMES), body.logprobs or 0
+            asked = Scoring(body.prompt, body.prompt_ids, settings, likeliest, bool(body.max_tokens), body.model)
+            return JSONResponse(await unless_gone(request, score(service, asked)), headers=model_headers(service))
         return await response(request, Answer(service, body))
 
     @app.get("/models")

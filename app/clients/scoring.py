@@ -11,6 +11,7 @@ import asyncio
 import secrets
 import time
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.clients.requests import answered_by, cancelled, events
@@ -19,52 +20,69 @@ from app.wire.bounds import MOST_TEXT
 from app.wire.refused import Refused
 
 if TYPE_CHECKING:
-    from app.clients.openai import CompletionRequest
     from app.options.settings import DraftSettings
     from app.service.service import DraftService
 
 
-async def score(service: DraftService, body: CompletionRequest, settings: DraftSettings) -> dict[str, object]:
-    """The response to a request for scores."""
+@dataclass(frozen=True)
+class Scoring:
+    """What is scored.
+
+    Attributes:
+        texts, ids: the texts, and their tokens where they are given so; [] where not.
+        likeliest: the number of most probable tokens at each position.
+        continued: whether the likeliest next token is wanted, too.
+        model: the name that the request gives.
+    """
+
+    texts: list[str]
+    ids: list[list[int]]
+    settings: DraftSettings
+    likeliest: int
+    continued: bool
+    model: str | None
+
+
+async def score(service: DraftService, asked: Scoring) -> dict[str, object]:
+    """The response with the scores. Raises Refused."""
     tasks = [
-        asyncio.create_task(_scored(service, body, settings, text, ids))
-        for text, ids in zip(body.prompt, body.prompt_ids or [[] for _ in body.prompt], strict=True)
+        asyncio.create_task(_scored(service, asked, text, ids))
+        for text, ids in zip(asked.texts, asked.ids or [[] for _ in asked.texts], strict=True)
     ]
     try:
         rows = await asyncio.gather(*tasks)
     finally:
         await cancelled(*tasks)
-    continued = bool(body.max_tokens)
-    tokens = [row["chances"][: None if continued else -1] for row in rows]
+    tokens = [row["chances"][: None if asked.continued else -1] for row in rows]
     choices = [
         {
             "text": "".join(token["text"] for token in some),
             "index": index,
-            "logprobs": logprobs_of(some, 0, body.logprobs or 0),
+            "logprobs": logprobs_of(some, 0, asked.likeliest),
             "finish_reason": "length",
         }
         for index, some in enumerate(tokens)
     ]
     read = sum(len(row["chances"]) - 1 for row in rows)
-    usage = {"prompt_tokens": read, "completion_tokens": continued * len(rows)}
+    usage = {"prompt_tokens": read, "completion_tokens": asked.continued * len(rows)}
     return {
         "id": f"cmpl-{uuid.uuid4().hex}",
         "object": "text_completion",
         "created": int(time.time()),
-        "model": answered_by(service, body.model),
+        "model": answered_by(service, asked.model),
         "choices": choices,
         "usage": usage | {"total_tokens": sum(usage.values())},
     }
 
 
-async def _scored(
-    service: DraftService, body: CompletionRequest, settings: DraftSettings, text: str, ids: list[int]
-) -> dict[str, Any]:
+async def _scored(service: DraftService, asked: Scoring, text: str, ids: list[int]) -> dict[str, Any]:
     """The one row of a scored text. Its place in the cache is free again afterwards."""
     if len(text) > MOST_TEXT:
         raise Refused(422, f"A text of {len(text):,} characters given; at most {MOST_TEXT:,} can be scored.")
     tab = f"score {secrets.token_hex(8)}"
-    request = DraftRequest(tab=tab, n=1, before=text, ids=ids, settings=settings, scores=True, likeliest=body.logprobs)
+    request = DraftRequest(
+        tab=tab, n=1, before=text, ids=ids, settings=asked.settings, scores=True, likeliest=asked.likeliest
+    )
     row: dict[str, Any] = {}
     try:
         async for event in events(service, request):

@@ -117,7 +117,7 @@ export class Rewording {
       const [here] = line.drafts.filter((/** @type {Choice} */ { id }) => id === 0);
       const others = line.drafts.filter((/** @type {Choice} */ { id }) => id > 0);
       const { words } = /** @type {{words: string}} */ (this.place);
-      const now = here ? `“${words}” ${percent(here.probability)}` : `“${words}”`;
+      const now = here ? `“${words}” · ${percent(here.probability)}` : `“${words}”`;
       this.show(others, others.length ? `In place of ${now}` : `Nothing else is likely in place of ${now}.`);
       if (others.length) this.notices.announce(`${others.length} other words. 1: ${others[0].text}. A digit takes one.`);
     }
@@ -231,11 +231,10 @@ export class Rewording {
 
 /** @param {Choice} choice */
 function newOption({ id, text, probability }) {
-  const option = newElement("div", "rw-choice", `<span class="pd-number">${id}</span><span class="rw-text" dir="auto"></span><span class="pd-chance"></span>`);
+  const option = newElement("div", "rw-choice", `<span class="pd-number">${id}</span><span class="rw-text" dir="auto"></span><span class="rw-chance"></span>`);
   option.id = `pd-word-${id}`;
   option.setAttribute("role", "option");
-  option.style.setProperty("--chance", String(Math.round(probability * 100) / 100));
   setText(option.querySelector(".rw-text"), text);
-  setText(option.querySelector(".pd-chance"), percent(probability));
+  setText(option.querySelector(".rw-chance"), percent(probability));
   return option;
 }

@@ -54,7 +54,7 @@ def test_a_digit_replaces_the_word_and_one_undo_brings_it_back(page: Editor) -> 
     opened(page)
     box = page.page.locator(".pd-rewording")
     expect(box.get_by_role("option")).to_have_text(["1slow25%", "2careful17%", "3last13%"])
-    expect(box).to_contain_text("In place of “quick” 50%")
+    expect(box).to_contain_text("In place of “quick” · 50%")
     asked = page.fake.requests[-1]
     assert (asked["before"], asked["words"]) == ("He gave a ", "quick")
     assert asked["after"].startswith(" answer.\nNobody")
