@@ -13,7 +13,7 @@ A token with which several candidates begin is read once, where the model reads 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field
 
@@ -30,7 +30,7 @@ from core.words import BEGINS, WORD, WORDS, count_words
 
 OFFERED = 9  # one for each digit
 FIRST, WIDTH = 96, 32  # beginnings in the first pass, and in each later one
-SCORED = 24  # candidates that are read with the text after them
+SCORED = 40  # candidates that are read with the text after them
 AFTER = 8  # tokens of that text
 TOKENS = 5  # of a word
 INPUTS = 64  # of a pass over a tree: the logits after each take 200 kB with the default model
@@ -50,12 +50,28 @@ class Alternative:
     Attributes:
         text: of it, without the space before it.
         logprob: ln P of it by the text before alone, that it ends there included.
-        chance: its share of the probability of all alternatives, by the text before and after.
+        chance: by the text before and after. Those of all alternatives add up to less than 1, because other words
+            could stand there, too.
     """
 
     text: str
     logprob: float
     chance: float
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A whole word or phrase as the search has found it.
+
+    Attributes:
+        count: its number of words.
+        before: ln P of it by the text before, that it ends there included.
+        with_next: the same with the first token of the text after.
+    """
+
+    count: int
+    before: float
+    with_next: float
 
 
 @dataclass
@@ -64,12 +80,14 @@ class _Beginning:
 
     Attributes:
         logprob: ln P of them after the text before.
-        next: ln P of the first token of the text after, or, without one, that a word ends here.
+        ends: ln P that a word ends here.
+        next: ln P of the first token of the text after, or, without one, `ends`.
         more: the tokens that may follow, each with its ln P.
     """
 
     ids: Path
     logprob: float
+    ends: float = -math.inf
     next: float = -math.inf
     more: list[tuple[int, float]] = field(default_factory=list)
 
@@ -117,8 +135,7 @@ class _Finding:
         ids = self.tokenizer.encode(after)[:AFTER] if after.strip() else []
         self.after = self.tokenizer.decode(ids).rstrip("\ufffd")
         self.counts = range(max(count - 1, 1), count + 1)
-        self.known: dict[Path, Tensor] = {}  # the logits after the prefix, by the empty path
-        self.whole: dict[str, tuple[int, float]] = {}  # by the text: its number of words, and its ln P so far
+        self.whole: dict[str, _Whole] = {}
 
     def _starts(self, others: np.ndarray | None) -> np.ndarray:
         """The tokens with which a word begins here."""
@@ -165,27 +182,28 @@ class _Finding:
         if len(WORD.findall(text)) < self.counts[-1]:
             beginning.more += _likeliest(logits, self.pieces.spaced, WIDTH, total)
         word, whole = self._encoded(text)
+        beginning.next = beginning.ends = self._ending(x, total)
         if self.after and word == list(beginning.ids):
             beginning.next = float(x[whole[len(word)]]) - total
-        else:
-            beginning.next = math.log(max(self._ending(x, total), 1e-30))
 
     def _take(self, beginning: _Beginning) -> None:
         """Notes the words of a beginning, if they are whole."""
         text = self._text(beginning.ids)
         if text is None or beginning.next == -math.inf or (count := len(WORD.findall(text))) not in self.counts:
             return
-        logprob = max(self.whole.get(text, (0, -math.inf))[1], beginning.logprob + beginning.next)
-        self.whole[text] = count, logprob
+        found = _Whole(count, beginning.logprob + beginning.ends, beginning.logprob + beginning.next)
+        known = self.whole.get(text)  # divided into other tokens
+        if known is None or found.with_next > known.with_next:
+            self.whole[text] = found
 
     def _least(self) -> float:
         """What a beginning must have to become one of the candidates."""
-        scores = sorted((p for n, p in self.whole.values() if n == self.counts[-1]), reverse=True)
+        scores = sorted((w.with_next for w in self.whole.values() if w.count == self.counts[-1]), reverse=True)
         return scores[SCORED - 1] if len(scores) >= SCORED else -math.inf
 
     def _ending(self, x: np.ndarray, total: float) -> float:
-        """P that a word ends, from the logits (V,) after it."""
-        return 1 - float(np.exp(x[self.pieces.goes_on] - total).sum())
+        """ln P that a word ends, from the logits (V,) after it."""
+        return math.log(max(1 - float(np.exp(x[self.pieces.goes_on] - total).sum()), 1e-30))
 
     # ---------------------------------------------------------------- the text after
 
@@ -194,7 +212,9 @@ class _Finding:
         each = SCORED // len(self.counts)
         texts = [present] if present else []
         for count in self.counts:
-            some = sorted((-p, text) for text, (n, p) in self.whole.items() if n == count and text != present)
+            some = sorted(
+                (-w.with_next, text) for text, w in self.whole.items() if w.count == count and text != present
+            )
             texts += [text for _, text in some[:each]]
         encoded = {text: self._encoded(text) for text in texts}
         totals = dict.fromkeys(texts, 0.0)  # ln P with the text after
@@ -215,7 +235,7 @@ class _Finding:
                 if len(path) < len(encoded[text][0]):
                     alone[text] += p
             for text in ending.get(path, ()):
-                ends = math.log(max(self._ending(x, total), 1e-30))
+                ends = self._ending(x, total)
                 alone[text] += ends
                 if not self.after:
                     totals[text] += ends
@@ -225,9 +245,24 @@ class _Finding:
         paths = [tuple(whole[:-1] if self.after else whole) for _, whole in encoded.values()]
         yield from self._read(paths, use)
         peak = max(totals.values(), default=0.0)
-        mass = sum(math.exp(p - peak) for p in totals.values())
+        mass = math.fsum(math.exp(p - peak) for p in totals.values()) + self._left_out(totals, peak)
         found = [Alternative(text, alone[text], math.exp(p - peak) / mass) for text, p in totals.items()]
         return sorted(found, key=lambda each: -each.chance)
+
+    def _left_out(self, totals: Mapping[str, float], peak: float) -> float:
+        """An estimate of the probability of the words that are not scored, times exp(-peak). Those that were found have
+        that of the first token of the text after; all others agree with it as often as those. The rest of the text after
+        agrees with them as with those that are scored."""
+        scored = [text for text in totals if text in self.whole]
+        x = self.first.numpy()
+        begins = math.fsum(np.exp(x[self.starts] - log_total(x, 1.0)).tolist())
+        found = math.fsum(math.exp(w.before) for w in self.whole.values())
+        with_next = math.fsum(math.exp(w.with_next) for w in self.whole.values())
+        of_scored = math.fsum(math.exp(self.whole[text].with_next) for text in scored)
+        if not found or not of_scored:
+            return 0.0
+        ratio = math.fsum(math.exp(totals[text] - peak) for text in scored) / of_scored
+        return ratio * (with_next - of_scored + with_next * max(begins - found, 0) / found)
 
     def _encoded(self, text: str) -> tuple[list[int], list[int]]:
         """The tokens of words as they are before the text after, and the same with those of that text."""
