@@ -54,15 +54,11 @@ def complete(text: KeptText, ask: Ask, options: Ask, healing: Healing, checks_ta
         checks_tails: whether one pass cuts drafts where they become implausible.
     """
     if ask.unasked and text.equipped.in_other_language(ask.before):
-        yield [], Completion([], done=True, foreign=True, **_skipped(text, healing))
+        cut, of_background = healing.skipped, text.background_skipped
+        yield [], Completion([], done=True, foreign=True, skipped=cut, background_skipped=of_background)
         return
     steps = _Completing(text, ask, options, healing, checks_tails).steps()
     yield from steps if not ask.explain else explain_cost(steps, text.equipped)
-
-
-def _skipped(text: KeptText, healing: Healing) -> dict[str, int]:
-    """What the model does not read, as fields of a `Completion`."""
-    return {"skipped": healing.skipped, "background_skipped": text.background_skipped}
 
 
 class _Completing:
@@ -84,7 +80,8 @@ class _Completing:
             compared=self.after is None,
             exact_steps=options.exact_steps,
             mixes_ngrams=options.interpolation() is not None,
-            **_skipped(text, healing),
+            skipped=healing.skipped,
+            background_skipped=text.background_skipped,
         )
 
     def steps(self) -> Steps[Completion]:

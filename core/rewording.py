@@ -250,9 +250,9 @@ class _Finding:
         return sorted(found, key=lambda each: -each.chance)
 
     def _left_out(self, totals: Mapping[str, float], peak: float) -> float:
-        """An estimate of the probability of the words that are not scored, times exp(-peak). Those that were found have
-        that of the first token of the text after; all others agree with it as often as those. The rest of the text after
-        agrees with them as with those that are scored."""
+        """An estimate of the probability of the words that are not scored, times exp(-peak). For those that were found,
+        that of the first token of the text after is known; all others agree with it as often as those. With the rest of
+        the text after they agree as those that are scored."""
         scored = [text for text in totals if text in self.whole]
         x = self.first.numpy()
         begins = math.fsum(np.exp(x[self.starts] - log_total(x, 1.0)).tolist())
