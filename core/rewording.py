@@ -40,7 +40,6 @@ _IN_WORD = regex.compile(r"[\w'’-]\Z")
 
 Path = tuple[int, ...]
 Passes = Generator[tuple[list[Row], Completion], list[Tensor], None]
-_NOTHING = Completion([])
 
 
 @dataclass(frozen=True)
@@ -136,6 +135,7 @@ class _Finding:
         self.after = self.tokenizer.decode(ids).rstrip("\ufffd")
         self.counts = range(max(count - 1, 1), count + 1)
         self.whole: dict[str, _Whole] = {}
+        self.nothing = Completion([])  # the state until the end
 
     def _starts(self, others: np.ndarray | None) -> np.ndarray:
         """The tokens with which a word begins here."""
@@ -151,7 +151,7 @@ class _Finding:
         """Yields the passes that find whole words, in `self.whole`."""
         known = self.sequence.resume(self.prefix)
         if known is None:
-            (known,) = yield [Row(self.sequence, self.prefix[self.sequence.length :])], _NOTHING
+            (known,) = yield [Row(self.sequence, self.prefix[self.sequence.length :])], self.nothing
         self.first = known
         begun = [_Beginning((i,), p) for i, p in _likeliest(known, self.starts, FIRST)]
         for _ in range(TOKENS * self.counts[-1]):
@@ -289,7 +289,7 @@ class _Finding:
         for nodes in _trees(paths):
             index = {node: n for n, node in enumerate(nodes)}
             parents = [index.get(node[:-1], -1) for node in nodes]
-            (logits,) = yield [Row(self.sequence, [node[-1] for node in nodes], parents=parents)], _NOTHING
+            (logits,) = yield [Row(self.sequence, [node[-1] for node in nodes], parents=parents)], self.nothing
             for node, after in zip(nodes, logits, strict=True):
                 if node not in seen:
                     use(node, after)
@@ -303,7 +303,7 @@ class _Finding:
             try:
                 forks.extend(self.sequence.fork() for _ in some)
                 rows = [Row(fork, list(path), every=True) for fork, path in zip(forks, some, strict=True)]
-                logits = yield rows, _NOTHING
+                logits = yield rows, self.nothing
             finally:
                 for fork in forks:
                     fork.close()

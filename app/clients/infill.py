@@ -204,11 +204,11 @@ class Infilled:
 
     def _probabilities(self, choice: Choice) -> dict[str, object]:
         """The field with the model's probabilities of each token, if they are asked for."""
-        loaded = self._service.loaded
-        if not self._body.n_probs or loaded is None:
+        if not self._body.n_probs:
             return {}
-        pieces = loaded.model.tokenizer.pieces
-        return {"completion_probabilities": [_probability(token, pieces) for token in choice.logprobs]}
+        loaded, tokens = self._service.loaded, choice.logprobs
+        pieces = loaded.model.tokenizer.pieces if loaded and tokens else ()
+        return {"completion_probabilities": [_probability(token, pieces) for token in tokens]}
 
 
 def _probability(token: Mapping[str, Any], pieces: Sequence[bytes]) -> dict[str, object]:

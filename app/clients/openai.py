@@ -91,7 +91,7 @@ class CompletionRequest(ClientOptions):
     def _tokens_apart(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             return body
-        if "prompt_ids" in body:
+        if body.get("prompt_ids") is not None:
             raise Refused(422, "prompt_ids is no field that the server knows.", "Use prompt.", "prompt_ids")
         prompt, scores = body.get("prompt"), bool(body.get("echo")) and body.get("logprobs") is not None
         if not scores or not isinstance(prompt, list) or not prompt or not isinstance(prompt[0], int | list):
