@@ -4,7 +4,8 @@
 
     1. The logits after the text before give the first tokens of the candidates.
     2. A pass over the likeliest of them says where words end, and gives the first token of the text after, by which
-       most candidates are left out. Further passes complete words of several tokens, and phrases.
+       most candidates are left out. Further passes complete words of several tokens, and phrases, and add words that
+       stand in the text already.
     3. The last passes compute the probability of each candidate that is left, with the text after it.
 
 A token with which several candidates begin is read once, where the model reads trees.
@@ -13,6 +14,7 @@ A token with which several candidates begin is read once, where the model reads 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field
@@ -26,13 +28,14 @@ from core.drafting.candidates import log_total, top_indices
 from core.kept import KeptText
 from core.models.base import Row, Sequence, common
 from core.present import TextDraft
-from core.words import BEGINS, WORD, WORDS, count_words
+from core.words import BEGINS, UNSPACED, WORD, WORDS, count_words
 
 OFFERED = 9  # one for each digit
-FIRST, WIDTH = 96, 32  # beginnings in the first pass, and in each later one
+FIRST, WIDTH = 192, 32  # beginnings in the first pass, and in each later one
 SCORED = 40  # candidates that are read with the text after them
 AFTER = 8  # tokens of that text
 TOKENS = 5  # of a word
+NEARBY, NEAR = 24, 3000  # words of the text itself, in so many characters before
 INPUTS = 64  # of a pass over a tree: the logits after each take 200 kB with the default model
 FORKS = 8  # rows of a pass where the model reads no trees
 
@@ -134,6 +137,8 @@ class _Finding:
         ids = self.tokenizer.encode(after)[:AFTER] if after.strip() else []
         self.after = self.tokenizer.decode(ids).rstrip("\ufffd")
         self.counts = range(max(count - 1, 1), count + 1)
+        near = Counter(word for word in WORD.findall(before[-NEAR:] + after) if not UNSPACED.search(word))
+        self.nearby = [word for word, _ in near.most_common()]
         self.whole: dict[str, _Whole] = {}
         self.nothing = Completion([])  # the state until the end
 
@@ -169,6 +174,31 @@ class _Finding:
                 if beginning.logprob + p > least
             ]
             begun = sorted(longer, key=lambda each: -each.logprob)[:WIDTH]
+        if self.counts[-1] == 1:
+            yield from self._rate([word for word in self.nearby if word not in self.whole][:NEARBY])
+
+    def _rate(self, words: list[str]) -> Passes:
+        """Yields the pass that adds words of the text itself to `self.whole`: names and terms, of which the model alone
+        does not think."""
+        paths = {word: tuple(self._encoded(word)[0]) for word in words}
+        x = self.first.numpy()
+        total = log_total(x, 1.0)
+        logprobs = {word: float(x[path[0]]) - total for word, path in paths.items() if path}
+
+        def use(path: Path, logits: Tensor) -> None:
+            x, n = logits.numpy(), len(path)
+            total = log_total(x, 1.0)
+            for word in logprobs:
+                if paths[word][:n] != path:
+                    continue
+                if n < len(paths[word]):
+                    logprobs[word] += float(x[paths[word][n]]) - total
+                    continue
+                ends, whole = self._ending(x, total), self._encoded(word)[1]
+                follows = float(x[whole[n]]) - total if self.after else ends
+                self.whole[word] = _Whole(1, logprobs[word] + ends, logprobs[word] + follows)
+
+        yield from self._read([paths[word] for word in logprobs], use)
 
     def _look(self, beginning: _Beginning | None, logits: Tensor) -> None:
         """Reads off the logits (V,) after a beginning how it may go on."""

@@ -13,12 +13,13 @@ from core.models.tokenizer import Tokenizer
 MOST_WORDS = 8  # that can be replaced at once
 
 _LETTER = r"[\p{L}\p{M}\p{N}]"
-_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+_WITHOUT_SPACES = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 WORD = regex.compile(rf"{_LETTER}+(?:['’]{_LETTER}+)*")
 WORDS = regex.compile(rf"{WORD.pattern}(?: {WORD.pattern})*")
 BEGINS = regex.compile(_LETTER)
+UNSPACED = regex.compile(_WITHOUT_SPACES)
 # In a script without spaces between words, a token is a word.
-_GOES_ON = regex.compile(rf"(?!{_UNSPACED})(?:['’]?{_LETTER}|['’]\Z)")
+_GOES_ON = regex.compile(rf"(?!{_WITHOUT_SPACES})(?:['’]?{_LETTER}|['’]\Z)")
 
 
 class WordPieces:

@@ -157,3 +157,17 @@ def test_no_word_and_too_many_words_are_refused_with_a_sentence(session: Session
     for given, sentence in ((" — ", "There is no word"), ("a b c d e f g h i", "9 words given; at most 8")):
         with pytest.raises(InputError, match=sentence):
             session.complete(Ask(before=BEFORE, words=given))
+
+
+def test_words_of_the_text_itself_are_found_however_unlikely_the_model_thinks_them(
+    model: TableModel, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rewording, "FIRST", 1)
+    monkeypatch.setattr(rewording, "WIDTH", 1)
+    before = " catrs, dogtt. "
+    prefix = session.equipped.healer.plan(before, window=session.equipped.window).prefix_ids
+    offered = {each.text: each.logprob for each in found(session, before, " strt.")}
+    assert {"catrs", "dogtt", "strt"} <= offered.keys()
+    for word in ("catrs", "dogtt", "strt"):
+        expected = logprob(model, prefix, f" {word}") + ends(model, prefix, f" {word}")
+        assert offered[word] == pytest.approx(expected, abs=1e-4)
