@@ -2,7 +2,7 @@
 
     P(w | before, after) ∝ P(w | before) · P(after | before, w)
 
-    1. The logits after the text before give the first tokens of the candidates.
+    1. The logits after the text before give the first tokens of the candidates, with the base stores' bigrams.
     2. A pass over the likeliest of them says where words end, and gives the first token of the text after, by which
        most candidates are left out. Further passes complete words of several tokens, and phrases, and add words that
        stand in the text already.
@@ -31,9 +31,11 @@ from core.present import TextDraft
 from core.words import BEGINS, UNSPACED, WORD, WORDS, count_words
 
 OFFERED = 9  # one for each digit
-FIRST, WIDTH = 192, 32  # beginnings in the first pass, and in each later one
+FIRST, WIDTH = 160, 32  # beginnings in the first pass, and in each later one
+KNOWN, LOOKED = 64, 3000  # further ones in the first pass, which a base store chooses from so many
 SCORED = 40  # candidates that are read with the text after them
 AFTER = 8  # tokens of that text
+RARE = 20  # occurrences of a token with which a store knows half of what it could
 TOKENS = 5  # of a word
 NEARBY, NEAR = 24, 3000  # words of the text itself, in so many characters before
 INPUTS = 64  # of a pass over a tree: the logits after each take 200 kB with the default model
@@ -140,6 +142,7 @@ class _Finding:
         near = Counter(word for word in WORD.findall(before[-NEAR:] + after) if not UNSPACED.search(word))
         self.nearby = [word for word, _ in near.most_common()]
         self.whole: dict[str, _Whole] = {}
+        self.stores = equipped.base_stores
         self.nothing = Completion([])  # the state until the end
 
     def _starts(self, others: np.ndarray | None) -> np.ndarray:
@@ -158,7 +161,7 @@ class _Finding:
         if known is None:
             (known,) = yield [Row(self.sequence, self.prefix[self.sequence.length :])], self.nothing
         self.first = known
-        begun = [_Beginning((i,), p) for i, p in _likeliest(known, self.starts, FIRST)]
+        begun = [_Beginning((i,), p) for i, p in self._first_tokens()]
         for _ in range(TOKENS * self.counts[-1]):
             if not begun:
                 break
@@ -176,6 +179,23 @@ class _Finding:
             begun = sorted(longer, key=lambda each: -each.logprob)[:WIDTH]
         if self.counts[-1] == 1:
             yield from self._rate([word for word in self.nearby if word not in self.whole][:NEARBY])
+
+    def _first_tokens(self) -> list[tuple[int, float]]:
+        """The tokens with which the candidates begin, each with its ln P: the likeliest ones, and of less likely ones
+        those after which the base stores often have the first token of the text after. That costs no pass."""
+        ranked = _likeliest(self.first, self.starts, LOOKED)
+        likely, others = ranked[:FIRST], ranked[FIRST:]
+        word, whole = self._encoded("it")
+        if not others or len(word) == len(whole):
+            return likely
+        joins, follows = np.zeros(len(others)), whole[len(word)]
+        for store, _ in self.stores:
+            if 2 in store.orders:
+                known = store.evidence([[token] for token, _ in others], [follows], [2])
+                joins += known.counts[:, 0, 0] / (known.totals[:, 0] + RARE)
+        scores = np.array([p for _, p in others]) + np.log(np.maximum(joins, 1e-9))
+        best = np.argsort(-scores, kind="stable")[:KNOWN]
+        return likely + [others[n] for n in best if joins[n]]
 
     def _rate(self, words: list[str]) -> Passes:
         """Yields the pass that adds words of the text itself to `self.whole`: names and terms, of which the model alone

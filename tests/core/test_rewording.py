@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +17,7 @@ from core.autocomplete import Autocomplete
 from core.completion import Completion
 from core.drafting.driver import Driven
 from core.errors import InputError
+from core.ngram.store import Evidence
 from core.rewording import Alternative, alternatives
 from core.session import Session
 from tests.completing import complete
@@ -171,3 +174,32 @@ def test_words_of_the_text_itself_are_found_however_unlikely_the_model_thinks_th
     for word in ("catrs", "dogtt", "strt"):
         expected = logprob(model, prefix, f" {word}") + ends(model, prefix, f" {word}")
         assert offered[word] == pytest.approx(expected, abs=1e-4)
+
+
+class Bigrams:
+    """A store that has seen each of some tokens before another one, ten times."""
+
+    orders = (2,)
+
+    def __init__(self, seen: dict[int, int]) -> None:
+        self.seen = seen
+
+    def evidence(self, contexts: list[list[int]], candidates: list[int], orders: list[int]) -> Evidence:
+        counts = np.array([[[10.0 * (self.seen.get(ids[-1]) == candidates[0])]] for ids in contexts])
+        return Evidence((2,), counts, np.full((len(contexts), 1), 10.0), np.full((len(contexts), 1), 10.0))
+
+
+@pytest.mark.parametrize("token", [0, 1, 2])
+def test_an_unlikely_word_that_a_base_store_knows_before_the_text_after_is_found(
+    model: TableModel, monkeypatch: pytest.MonkeyPatch, token: int
+) -> None:
+    monkeypatch.setattr(rewording, "FIRST", 1)
+    monkeypatch.setattr(rewording, "NEARBY", 0)
+    after = PIECES.index(b".")
+    store: Any = Bigrams({token: after})
+    session = Autocomplete(model, store).open()
+    prefix = session.equipped.healer.plan(BEFORE, window=session.equipped.window).prefix_ids
+    starts = model.after(prefix)[:3]
+    firsts = {each.text[:1] for each in found(session, BEFORE, ".")}
+    assert firsts == {PIECES[i].decode()[1] for i in (int(starts.argmax()), token)}
+    session.close()
