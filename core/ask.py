@@ -38,6 +38,8 @@ class Ask(Options):
         after: the text after the caret. Drafts end where they begin to repeat it. When they are complete, `best` is
             the draft that raises its probability most; if all make it much less probable, there are no drafts
             (`core.after`).
+        words: what stands between the two. The drafts are then what could stand there instead (`core.rewording`), and
+            `background` alone of the other fields counts. "": nothing; these are drafts after `before`.
         background: text that the model reads before the document and never shows: the mail that one answers, notes,
             names. Its end counts, up to half of the window.
         kept: rows of an earlier request that the page still shows and that agree with the text. They keep their
@@ -66,6 +68,9 @@ class Ask(Options):
             `TextDraft.replace`; for superposed drafts of distinct lineages without text after the caret on the line.
         merge_alike: whether rows count as one that differ only in case, number or spelling, or in less than a third of
             their letters (`core.text`).
+        scores: whether the text itself is scored: the only draft is then the text `before`, or that of `ids`, with
+            `likeliest` for each of its tokens (`core.scoring`). No other field counts.
+        ids: the tokens of a text that is scored, if they are given instead of it.
         likeliest: the number of most probable tokens in each of `TextDraft.model_logprobs`, which one more pass of the
             model alone computes. None: no such pass.
         explain: whether `TextDraft.made` shall say of each token how it was made, and `Completion.explained` what that
@@ -84,6 +89,7 @@ class Ask(Options):
 
     before: str = ""
     after: str = ""
+    words: str = ""
     background: str = ""
     kept: Ids[KeptRow] = ()
     heal: bool = True
@@ -97,6 +103,8 @@ class Ask(Options):
     earned: bool = True
     corrects: bool = False
     merge_alike: bool = False
+    scores: bool = False
+    ids: Ids[int] = ()
     likeliest: int | None = None
     explain: bool = False
     never: Ids[str] = ()

@@ -55,7 +55,8 @@ def complete(text: KeptText, ask: Ask, options: Ask, healing: Healing, checks_ta
         checks_tails: whether one pass cuts drafts where they become implausible.
     """
     if ask.unasked and text.equipped.in_other_language(ask.before):
-        yield [], Completion([], done=True, foreign=True)
+        cut, of_background = healing.skipped, text.background_skipped
+        yield [], Completion([], done=True, foreign=True, skipped=cut, background_skipped=of_background)
         return
     steps = _Completing(text, ask, options, healing, checks_tails).steps()
     yield from steps if not ask.explain else explain_cost(steps, text.equipped)
@@ -80,6 +81,8 @@ class _Completing:
             compared=self.after is None,
             exact_steps=options.exact_steps,
             mixes_ngrams=options.interpolation() is not None,
+            skipped=healing.skipped,
+            background_skipped=text.background_skipped,
         )
 
     def steps(self) -> Steps[Completion]:

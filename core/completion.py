@@ -51,6 +51,8 @@ class Completion:
             the model's.
         best: the number of the draft with the longest expected match; None before the first drafts.
         reused, fed: the number of the text's tokens that were in the cache, and of those that were fed so far.
+        skipped, background_skipped: the number of characters at the beginning of the text and of its background that
+            the model does not read.
         figures: statistics of speculation; None without speculation.
         exact_steps: those of superposed drafts, given or chosen.
         inside: whether the drafts continue a half-typed word.
@@ -71,6 +73,8 @@ class Completion:
     best: int | None = None
     reused: int = 0
     fed: int = 0
+    skipped: int = 0
+    background_skipped: int = 0
     figures: Figures | None = None
     exact_steps: int = 0
     inside: bool = False

@@ -33,13 +33,14 @@ class Composer:
         self._lines = _made(ask.before[:caret], self._lines)
         self._after = _made(ask.after, self._after)
         before = self._lines[1] + plain(ask.before[caret:])
-        kept = tuple(replace(row, text=plain(row.text)) for row in ask.kept)
-        if (before, self._after[1], kept) == (ask.before, ask.after, ask.kept):
+        kept, words = tuple(replace(row, text=plain(row.text)) for row in ask.kept), plain(ask.words)
+        if (before, self._after[1], words, kept) == (ask.before, ask.after, ask.words, ask.kept):
             return ask  # as nearly always; a new request would check all options again
         return replace(
             ask,
             before=before,
             after=self._after[1],
+            words=words,
             kept=kept,
             corrects=ask.corrects and ask.before[-_WORD:].split()[-1:] == before[-_WORD:].split()[-1:],
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from core.adapters import Adapters
@@ -24,6 +24,7 @@ from core.samplers.catalog import sampler
 from core.samplers.dry import breakers
 from core.samplers.geometry import METRICS
 from core.style import Barred
+from core.words import WordPieces
 
 WINDOW = 1024  # tokens of text before the caret that the model reads
 
@@ -58,6 +59,7 @@ class EquippedModel:
         self.healer, self.barred = Healer(model.tokenizer), Barred(model.tokenizer.pieces)
         self.window = min(WINDOW, model.context_length // 2)
         self.in_other_language = OtherLanguage(model.languages)
+        self._latest_breakers: tuple[tuple[str, ...], frozenset[int]] = (), frozenset()
         self.geometries = {metric: Geometry(lambda: model.embeddings, metric) for metric in METRICS}
 
     @property
@@ -87,16 +89,39 @@ class EquippedModel:
         values: Mapping[str, Value] | None = None,
         temperature: float = 1.0,
         select_at: SelectAt = "temperature",
+        breakers: Sequence[str] | None = None,
     ) -> Rule:
-        """Returns a rule of `core.controls` for this model, with the temperature. Raises InputError."""
+        """Returns a rule of `core.controls` for this model, with the temperature.
+
+        Args:
+            breakers: the texts over which a repetition does not extend, for dry; None: its source's.
+        Raises: InputError.
+        """
         names, none = names_of(rule), frozenset[int]()
-        marks = self._breakers if "dry" in names else none
+        marks = self._breakers_of(breakers) if "dry" in names else none
         ends = self.model.tokenizer.ends if "xtc" in names else none
         return sampler(rule, values, temperature, self.geometries, marks, ends, select_at)
 
     @cached_property
+    def word_pieces(self) -> WordPieces:
+        """Which tokens begin words, and go on with them."""
+        return WordPieces(self.model.tokenizer)
+
+    @cached_property
     def _breakers(self) -> frozenset[int]:
         return breakers(self.model.tokenizer.pieces)
+
+    def _breakers_of(self, texts: Sequence[str] | None) -> frozenset[int]:
+        """The ids of the tokens that end a repetition: those that contain one of the texts, and, as in dry's source,
+        the last token of each text."""
+        if texts is None:
+            return self._breakers
+        if self._latest_breakers[0] != tuple(texts):  # a program sends the same ones with every request
+            tokenizer = self.model.tokenizer
+            lasts = {i for text in texts for i in tokenizer.encode(f"a{text}")[-1:]}
+            found = breakers(tokenizer.pieces, [text.encode() for text in texts]) | lasts
+            self._latest_breakers = tuple(texts), found
+        return self._latest_breakers[1]
 
     def mixture(
         self, alpha: float, personal_weight: float, stores: list[str] | None = None, base_stores: Iterable[str] = ()

@@ -56,6 +56,7 @@ class Healing:
         rests: the bytes of the word that remain after its first i tokens; the last one is b"".
         begins: the number of `before_ids` that are not the document's.
         odd: characters with which no draft begins (`core.forms.odd_beginnings`).
+        skipped: the number of characters at the beginning of the text that are not read.
     """
 
     prefix_ids: list[int]
@@ -64,6 +65,7 @@ class Healing:
     rests: list[bytes]
     begins: int
     odd: str = ""
+    skipped: int = 0
 
 
 @dataclass(frozen=True)
@@ -139,15 +141,17 @@ class Healer:
         ids, word = self._divided(text, heal, finished)
         room = window - len(background)
         whole = not background and len(t.beginning) + len(ids) <= room
+        skipped = 0
         if len(ids) > room:
             half = room // 2
-            ids = ids[-(-(len(ids) - room) // half) * half :]
+            cut = -(-(len(ids) - room) // half) * half
+            skipped, ids = len(t.decode(ids[:cut])), ids[cut:]
         own, ids = len(ids), [*background, *ids]
         plain = [*(t.beginning if whole else t.start_ids), *ids] or [t.document_start]
         prompt = plain
         if after.strip() and self.fim is not None:
             prompt = [*t.start_ids, *self.fim.around(ids, t.encode(after))]
-        return Healing(prompt, plain, word, self._rests(word), len(plain) - own, odd_beginnings(text))
+        return Healing(prompt, plain, word, self._rests(word), len(plain) - own, odd_beginnings(text), skipped)
 
     def _divided(self, text: str, heal: bool, finished: bool) -> tuple[list[int], list[int]]:
         """Returns the tokens of the text before the half-typed word, and those of the word: whole tokens, so a token

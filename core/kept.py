@@ -21,6 +21,7 @@ class KeptText:
     Attributes:
         suspect: the latest text whose last word, half-typed or just finished, may contain a slip.
         shown: the rows of the latest requests, with the text before each; the latest first.
+        background_skipped: the number of characters at the beginning of its background that are not read.
     """
 
     def __init__(self, equipped: EquippedModel, sequence: Cached | None = None) -> None:
@@ -30,6 +31,7 @@ class KeptText:
         self.known = KnownLogits()
         self.earned = Earned()
         self.suspect = ""
+        self.background_skipped = 0
         self.shown: list[tuple[str, TextDraft]] = []
 
     def remember(self, before: str, rows: list[TextDraft], earlier: Sequence[tuple[str, TextDraft]]) -> None:

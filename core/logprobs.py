@@ -15,7 +15,7 @@ from torch import Tensor
 from core.drafting.boundaries import Boundaries, mask_others
 from core.drafting.drafts import Drafts
 from core.drafting.scored import score_paths
-from core.models.base import Row, Sequence
+from core.models.base import Row, Sequence, Tokenizer
 from core.models.tokenizer import BYTES, written
 from core.present import Presentation, TextDraft, TokenLogprob
 
@@ -70,18 +70,30 @@ class LogprobsPass:
                 x = x if allowed is None else mask_others(x, allowed)
                 typed = self.presentation.typed[sum(len(self.presentation.tokenizer.pieces[i]) for i in row.ids[:n]) :]
             logp = torch.log_softmax(x.float(), 0)
-            top, ids = torch.topk(logp, min(self.likeliest, len(logp)))
-            likeliest = tuple(
-                (self._name(i, typed), p) for i, p in zip(ids.tolist(), top.tolist(), strict=True) if p > -torch.inf
-            )
-            text, name = row.text[shown:end], self._name(row.ids[n], typed)
+            tokenizer, token = self.presentation.tokenizer, row.ids[n]
+            likeliest = likeliest_tokens(tokenizer, logp, self.likeliest, typed)
+            text, name = row.text[shown:end], token_name(tokenizer, token, typed)
             partial = name.startswith(BYTES)
-            tokens.append(TokenLogprob(text, float(logp[row.ids[n]]), likeliest, name if partial else text))
+            tokens.append(TokenLogprob(text, float(logp[token]), likeliest, name if partial else text, token))
             shown = end
         return tuple(tokens)
 
-    def _name(self, token: int, typed: bytes) -> str:
-        tokenizer = self.presentation.tokenizer
-        if piece := tokenizer.pieces[token].removeprefix(typed):
-            return written(piece)
-        return next((name for name, i in tokenizer.special_names.items() if i == token), "")  # as <|endoftext|>
+
+def likeliest_tokens(
+    tokenizer: Tokenizer, logp: Tensor, most: int, typed: bytes = b""
+) -> tuple[tuple[str, float, int], ...]:
+    """The names of the most probable tokens by their ln p (V,), each with its ln p and its id.
+
+    Args:
+        typed: the first bytes, which the text contains already.
+    """
+    top, ids = torch.topk(logp, min(most, len(logp)))
+    some = zip(ids.tolist(), top.tolist(), strict=True)
+    return tuple((token_name(tokenizer, i, typed), p, i) for i, p in some if p > -torch.inf)
+
+
+def token_name(tokenizer: Tokenizer, token: int, typed: bytes = b"") -> str:
+    """What programs call a token: its text without the letters that are typed, or the name of a control token."""
+    if piece := tokenizer.pieces[token].removeprefix(typed):
+        return written(piece)
+    return next((name for name, i in tokenizer.special_names.items() if i == token), "")  # as <|endoftext|>

@@ -38,15 +38,17 @@ class TokenLogprob:
 
     Attributes:
         text: its part of the row's text.
-        logprob: its ln q.
-        likeliest: the most probable tokens there, each with its ln q.
+        logprob: its ln q; None for the first token of a scored text, before which nothing stands.
+        likeliest: the names of the most probable tokens there, each with its ln q and its id.
         name: the token's text, also of a part of a character, for which `text` is empty or the whole character.
+        id: the token's number.
     """
 
     text: str
-    logprob: float
-    likeliest: tuple[tuple[str, float], ...] = ()
+    logprob: float | None
+    likeliest: tuple[tuple[str, float, int], ...] = ()
     name: str = ""
+    id: int = 0
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from core.kept import KeptText
 from core.models import Sequence, Tokenizer
 from core.ngram.interpolation import Linear
 from core.ngram.shelf import ALPHA
+from core.rewording import reworded
+from core.scoring import scored
 
 BACKGROUND = 32  # characters of a background's end that are encoded for each token that is read
 
@@ -34,11 +36,17 @@ class Session(KeptText):
     def complete(self, ask: Ask) -> Driven[Completion]:
         """Begins the drafts of a request. Those of the session's previous request must be closed.
 
-        Raises: InputError for a weight out of range, and for a bias of no token; StoreError for a named store that
-            cannot be used.
+        Raises: InputError for a weight out of range, for a bias of no token, and for words or a text that
+            `core.rewording` and `core.scoring` cannot take; StoreError for a named store that cannot be used.
         """
+        if ask.scores:
+            return Driven(scored(self, ask))
         as_decomposed = is_decomposed(ask.before)
         ask = self._composer.composed(ask)
+        if ask.words:
+            background = self._background_ids(ask.background)
+            steps = reworded(self, ask.before, ask.words, ask.after, background)
+            return Driven(_decomposed(steps) if as_decomposed else steps)
         if ask.phrases:
             ask = replace(ask, kept=[row for row in ask.kept if not ask.phrases.within(row.text, ask.before)])
         a, changes = self.equipped, dict[str, Any]()
@@ -79,7 +87,11 @@ class Session(KeptText):
         most, text = self.equipped.window // 2, text.rstrip()
         if text != self._background[0]:
             end = text[-most * BACKGROUND :]  # no need to encode a whole book
-            self._background = text, background_ids(self.equipped.model.tokenizer, end)[-most:]
+            tokenizer = self.equipped.model.tokenizer
+            read = background_ids(tokenizer, end)[-most:]
+            self._background = text, read
+            whole = len(read) < most and end == text
+            self.background_skipped = 0 if whole else max(len(text) - len(tokenizer.decode(read).rstrip()), 0)
         return self._background[1]
 
     def rest(self) -> None:

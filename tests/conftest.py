@@ -69,9 +69,9 @@ LONGEST = """
     ngram_interruption incognito native engine_errors guard_page larger_page speculative server lsp_start
     personal_store learner start slips whole_words ngram_cluster gguf rounded hostile_files gguf_tokenizers lsp cli
     torch_model
-    taking_page showing_page static llamacpp ngram_store eagle3_drafter token_trees offline personal_drafts samplers
-    recurrent_models silent_files personal_large base_store trie_check probe serve guard superposed arc earned
-    adapter coded families autocomplete structure contributing downloads hub
+    taking_page rewording_page showing_page static llamacpp ngram_store eagle3_drafter token_trees offline
+    personal_drafts samplers recurrent_models silent_files personal_large base_store trie_check probe serve guard
+    superposed arc earned adapter coded families autocomplete structure contributing downloads hub
 """
 
 

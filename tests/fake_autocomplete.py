@@ -94,7 +94,7 @@ class FakeAutocomplete:
     def close(self) -> None:
         self.model.close()
 
-    def sampler(self, rule: str, values: Any = None, temperature: float = 1.0, select_at: Any = "temperature") -> None:
+    def sampler(self, rule: str, values: Any = None, temperature: float = 1.0, *more: Any) -> None:
         """The words are the same under every rule."""
 
     def open(self) -> FakeSession:
@@ -144,6 +144,7 @@ class FakeCompletion:
         self.figures: Any = None
         self.step, self.settled, self.best = 0, False, 0
         self.reused, self.fed = len(ask.before), 1
+        self.skipped = self.background_skipped = 0
         if known:
             self.advance([])
 

@@ -70,6 +70,9 @@ class FakeDrafts:
     pays: dict[int, str] | None = None  # row -> its text up to where it saves time, best first; None: all rows do
     saved_ms: float = 1000  # of each of these
     ghost: int | None = None  # the best row
+    skipped: int = 0  # characters of the text before the caret, and of its background, that the model does not read
+    background_skipped: int = 0
+    others: tuple[str, ...] = ("slow", "careful", "last")  # words in place of those that a request has
     foreign: bool = False  # whether the text is in another language than the model's
     requests: list[dict[str, Any]] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)  # requests whose answer was on its way
@@ -125,6 +128,13 @@ class FakeDrafts:
             told = {"type": "drafts", "n": n, "step": 0, "done": True, "settled": False, "hidden": 0, "pays": []}
             yield told | {"removed": self.removed, "drafts": [], "foreign": True}
             return
+        if "words" in body:
+            while self.held_after is not None:
+                await asyncio.sleep(0.01)
+            words = [body["words"], *self.others] if self.others else []
+            drafts = [{"id": i, "text": text, "probability": round(0.5 / (i + 1), 3)} for i, text in enumerate(words)]
+            yield {"type": "drafts", "n": n, "step": 0, "done": True, "drafts": drafts, "removed": self.removed}
+            return
         if body.get("removed", self.removed) != self.removed:  # as the engine does
             body = body | {"kept": []}
         rows = self.rows(body)
@@ -175,6 +185,9 @@ class FakeDrafts:
             "per_token_ms": 1000 * self.step_s,
             "reused": len(body["before"]),
             "fed": 1,
+            "skipped": self.skipped,
+            "background_skipped": self.background_skipped,
+            "window": 1024,
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 _TEMPERATURE = DRAFTING["temperature"]
 MOST_BYTES = 4 * MOST * LONGEST  # of a file of phrases
+_MOST_READ = 64 << 20  # bytes of a text
 _CONTEXT = 28  # characters of the text shown before each draft
 
 RuleNames = Annotated[
@@ -100,8 +102,17 @@ HeadFolder = Annotated[
 def complete(
     ctx: typer.Context,
     text: Annotated[
-        str, typer.Argument(help="The text so far, in quotation marks.", metavar="TEXT", show_default=False)
-    ],
+        str | None,
+        typer.Argument(
+            help="The text so far, in quotation marks. Left out, or -: what standard input has.",
+            metavar="TEXT",
+            show_default=False,
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="The text so far is that of this file, without its last line end.", metavar="FILE"),
+    ] = None,
     store: Annotated[
         list[str] | None,
         typer.Option(help="Use these personal stores, instead of those that are on.", metavar="NAME"),
@@ -145,6 +156,8 @@ def complete(
 
     Example: [bold]polydraft complete "Thank you for your" --k 5[/]
 
+    [bold]pandoc letter.docx -t plain | polydraft complete --k 5[/]
+
     [bold]polydraft complete "Once upon a" --mode sampled --rule top-w --beta 4 --temperature 1.5[/]
 
     [bold]polydraft complete "Once upon a" --mode sampled --rule top-n-sigma --rule top-p --n-sigma 1.3[/]
@@ -155,7 +168,7 @@ def complete(
     settings = settings_of(given, joined(rule or [DEFAULT_RULE]), mode, speculate, drafter)
     equipment = _Equipment(model, backend, precision, base_store, store, draft_model, head)
     equipment.check(settings, drafter)
-    text = _without_surrogates(text)
+    text = _text(text, file)
     about = "" if background is None else _background(background)
     refused = _never(never or [], never_file)
     autocomplete = equipment.load(settings, needs_prose=bool(given.get("prose")))
@@ -319,6 +332,40 @@ def sample_view(
         Console(highlight=False).print(*sampling.table(view, visible))
 
 
+def _text(given: str | None, file: Path | None) -> str:
+    """The text to continue. Raises InputError if there is none, or more than one."""
+    if file is not None:
+        if given is not None:
+            raise InputError("TEXT and --file given; leave one of them out.")
+        return _without_line_end(_text_of(file, "--file"))
+    if given not in (None, "-"):
+        return _without_surrogates(given)
+    if sys.stdin.isatty():
+        raise InputError("No text given; give it in quotation marks, with --file, or on standard input.")
+    return _without_line_end(_decoded(sys.stdin.buffer.read(_MOST_READ + 1), "Standard input", "a text"))
+
+
+def _without_line_end(text: str) -> str:
+    """Programs end a text with a line end, after which drafts would begin the next line."""
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _text_of(path: Path, flag: str) -> str:
+    """The text of a file of plain text. Raises InputError for a file that is none."""
+    check_regular(path)
+    with path.open("rb") as file:
+        return _decoded(file.read(_MOST_READ + 1), str(path), f"{flag} a text file")
+
+
+def _decoded(data: bytes, name: str, wanted: str) -> str:
+    if len(data) > _MOST_READ:
+        raise InputError(f"{name} has more than {_MOST_READ >> 20} MB; give {wanted} that is shorter.")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is no text in UTF-8 ({error.reason}); give {wanted}.") from error
+
+
 def _background(path: Path) -> str:
     """The text of a file of plain text. Raises InputError for a file that is none."""
     text = _text_of(path, "--background")
@@ -339,14 +386,6 @@ def _never(given: list[str], path: Path | None) -> tuple[str, ...]:
     if not listed:
         raise InputError(f"{path} contains no phrase, so --never-file changes nothing; leave it out.")
     return checked([*given, *listed])
-
-
-def _text_of(path: Path, flag: str) -> str:
-    check_regular(path)
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no text in UTF-8 ({error.reason}); give {flag} a text file.") from error
 
 
 def _without_surrogates(text: str) -> str:

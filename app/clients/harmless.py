@@ -7,6 +7,7 @@ of a rule that Polydraft has (`RENAMED`), or is refused by its name.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from app.wire.refused import Refused
 
 Test = Callable[[Any], bool]
 MIROSTAT = 2  # the version that the rule is
+WINDOW = 1024  # tokens that the model reads: a penalty over more of them counts all
 
 
 def number(value: Any) -> bool:
@@ -115,7 +117,7 @@ HARMLESS: Mapping[str, Harmless] = {
     "xtc_threshold": Harmless(number, _OFF),
     "typical_p": Harmless(only(1), _SAMPLER),
     "typ_p": Harmless(only(1), _SAMPLER),
-    "top_n_sigma": Harmless(only(-1, 0), _SAMPLER),
+    **dict.fromkeys(("top_n_sigma", "nsigma"), Harmless(only(-1, 0), _SAMPLER)),
     "tfs_z": Harmless(only(1), _SAMPLER),
     "mirostat": Harmless(only(0), _SAMPLER),
     "mirostat_tau": Harmless(number, _OFF),
@@ -161,7 +163,6 @@ HARMLESS: Mapping[str, Harmless] = {
     "skew": Harmless(only(0), _SAMPLER),
     "smoothing_factor": Harmless(only(0), _SAMPLER),
     "smoothing_curve": Harmless(number, _OFF),
-    "mirostat_mode": Harmless(only(0), _SAMPLER),
     "epsilon_cutoff": Harmless(only(0), _SAMPLER),
     "eta_cutoff": Harmless(only(0), _SAMPLER),
     "dynamic_temperature": Harmless(only(False), _SAMPLER),
@@ -208,21 +209,27 @@ OURS = {"dry_multiplier", "dry_base", "xtc_probability", "xtc_threshold"}
 
 # Fields of rules that Polydraft has under another name.
 RENAMED = {
-    "top_n_sigma": "n_sigma",
+    **dict.fromkeys(("top_n_sigma", "nsigma"), "n_sigma"),
     **dict.fromkeys(("typical_p", "typ_p", "typical"), "mass"),
     "dry_allowed_length": "dry_allowed",
     "mirostat_tau": "surprise",
     "mirostat_eta": "rate",
 }
 
-WITHOUT_MIROSTAT = {"top_k", "top_p", "min_p", "xtc_probability", "xtc_threshold", "dry_multiplier", "dry_base"} | {
-    own for name, own in RENAMED.items() if not name.startswith("mirostat")
-}
+WITHOUT_MIROSTAT = {
+    "dry_breakers",
+    "top_k",
+    "top_p",
+    "min_p",
+    "xtc_probability",
+    "xtc_threshold",
+    "dry_multiplier",
+    "dry_base",
+} | {own for name, own in RENAMED.items() if not name.startswith("mirostat")}
 
-# Values of fields of a rule that is on, with which it is ours: the source's marks, and the whole text.
+# Values of fields of a rule that is on, with which it is ours: the whole text.
 AS_OURS: Mapping[str, Test] = {
-    "dry_sequence_breakers": only(["\n", ":", '"', "*"]),
-    "dry_penalty_last_n": only(-1),
+    "dry_penalty_last_n": lambda value: number(value) and (value == -1 or value >= WINDOW),
 }
 
 # One field by the names of several servers. Programs send several of them at once, with one value.
@@ -242,12 +249,18 @@ def translated(body: Any, known: Collection[str]) -> Any:
     """
     if not isinstance(body, dict):
         return body
+    body = _with_one_mirostat(body)
     fields = dict(body)
     for name in [name for name in body if name in HARMLESS and name not in known]:  # a chain has their order
         if (switch := SWITCHES.get(name)) and number(body.get(switch)) and not HARMLESS[switch].accepts(body[switch]):
             if name in OURS:
                 continue
             value = body[name]
+            if name == "dry_sequence_breakers":
+                del fields[name]
+                if value is not None:
+                    fields["dry_breakers"] = _breakers(value)
+                continue
             if name in RENAMED:
                 _rename(fields, name)
                 continue
@@ -282,6 +295,31 @@ def translated(body: Any, known: Collection[str]) -> Any:
         for name, value in fields.items()
         if not (value is None and name in known) and not (name in ABSENT and ABSENT[name].accepts(value))
     }
+
+
+def _with_one_mirostat(body: dict[str, Any]) -> dict[str, Any]:
+    """The body with text-generation-webui's name of `mirostat`, too, as that field."""
+    if "mirostat_mode" not in body:
+        return body
+    own, other = body.get("mirostat"), body["mirostat_mode"]
+    if own and other and own != other:
+        message = "mirostat and mirostat_mode are two different values."
+        raise Refused(422, message, "Leave mirostat_mode out.", "mirostat_mode")
+    rest = {name: value for name, value in body.items() if name not in ("mirostat", "mirostat_mode")}
+    return {"mirostat": own or other} | rest
+
+
+def _breakers(value: Any) -> list[str]:
+    """A list of texts; some programs write it as JSON, with brackets or without. Raises Refused for anything else."""
+    if isinstance(value, str) and len(value) <= MOST_NAMES * LABEL:
+        try:
+            value = json.loads(value if value.lstrip().startswith("[") else f"[{value}]")
+        except (ValueError, RecursionError):
+            value = None
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        message = 'dry_sequence_breakers is no list of texts, and no JSON of one such as ["\\n", ":"].'
+        raise Refused(422, message, param="dry_sequence_breakers")
+    return value
 
 
 def _rename(fields: dict[str, Any], name: str) -> None:

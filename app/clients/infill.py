@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
@@ -29,7 +29,7 @@ from app.clients.requests import (
     model_headers,
     unless_gone,
 )
-from app.service.requests import MOST_AFTER, MOST_DRAFTS
+from app.service.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST
 from app.wire.bounds import MOST_PARTS, WHOLE, Label, LongText, Names, Real, Stops, Whole
 from app.wire.refusals import error_of, taking
 from app.wire.refused import Refused
@@ -62,6 +62,7 @@ class InfillRequest(ClientOptions):
         top_k, top_p: for sampled drafts only.
         id_slot: repeated in the response; texts with a common prefix always share the cache.
         model: any; the response names the one that drafted.
+        n_probs: return the model's own probabilities, with so many most probable tokens at each position.
     """
 
     input_prefix: LongText = ""
@@ -76,11 +77,16 @@ class InfillRequest(ClientOptions):
     top_p: Real | None = None
     stream: bool = False
     id_slot: Whole = -1
+    n_probs: int = Field(0, ge=0, le=MOST_LIKELIEST)
+    post_sampling_probs: bool = False
     response_fields: Names | None = None
 
     def refuse_what_is_missing(self) -> None:
         if self.stream and self.n_cmpl > 1:
             raise Refused(422, "n_cmpl above 1 cannot be streamed.", "Leave stream or n_cmpl out.", "stream")
+        if self.n_probs and self.post_sampling_probs:
+            message = "post_sampling_probs is not supported: the probabilities are those before sampling."
+            raise Refused(422, message, "Leave it out.", "post_sampling_probs")
 
     def texts(self) -> tuple[str, str]:
         """The text before the caret, and the text after it."""
@@ -130,7 +136,9 @@ class Infilled:
         self._model = answered_by(service, body.model)
         self._before, self._after = body.texts()
         self._settings = body.drafting()
-        at_the_end = body.show != "all" or body.never or following(self._after)  # then drafts may change until then
+        at_the_end = (
+            body.show != "all" or body.never or body.n_probs or following(self._after)
+        )  # drafts may change until then
         growing = body.stream and not at_the_end and only_grows(self._settings)
         length = self._settings.length if body.n_predict else 0
         self._choices = Choices(body.n_cmpl, length, body.stop, growing, self._after)
@@ -152,7 +160,7 @@ class Infilled:
                 for _, part, finish in self._choices.news():
                     end = finish or end
                     if part:
-                        yield {"content": part, **common}
+                        yield {"content": part, **common, **self._probabilities(self._choices.all[0])}
         except Refused as error:
             yield error_of(error)
             return
@@ -162,7 +170,7 @@ class Infilled:
         """Runs the request; yields after each change of the texts."""
         body = self._body
         more = {"after": self._after, "heal": body.heal, "stores": body.stores, "show": body.showing}
-        more |= {"background": body.parts(), **body.left_out}
+        more |= {"background": body.parts(), "likeliest": body.n_probs or None, **body.left_out}
         async with aclosing(events(self._service, draft_request(self._before, self._settings, **more))) as stream:
             async for event in stream:
                 if event["type"] == "stats":
@@ -192,7 +200,33 @@ class Infilled:
                 **_timing("predicted", sum(c.tokens for c in self._choices.all), now - first),
             },
         }
+        if not self._body.stream:
+            response |= self._probabilities(choice)
         return _selected(response, self._body.response_fields)
+
+    def _probabilities(self, choice: Choice) -> dict[str, object]:
+        """The field with the model's probabilities of each token, if they are asked for."""
+        if not self._body.n_probs:
+            return {}
+        loaded, tokens = self._service.loaded, choice.logprobs
+        pieces = loaded.model.tokenizer.pieces if loaded and tokens else ()
+        return {"completion_probabilities": [_probability(token, pieces) for token in tokens]}
+
+
+def _probability(token: Mapping[str, Any], pieces: Sequence[bytes]) -> dict[str, object]:
+    """A token as llama-server writes it, with the likeliest ones in its place."""
+    own = _named(token["name"], token["logprob"], token["id"], pieces)
+    return own | {"top_logprobs": [_named(*likely, pieces=pieces) for likely in token["likeliest"]]}
+
+
+def _named(name: str, logprob: float, token: int, pieces: Sequence[bytes]) -> dict[str, object]:
+    """A token by its name; a part of a character has only bytes."""
+    try:
+        pieces[token].decode()
+        piece = name.encode()
+    except UnicodeDecodeError:
+        name, piece = "", pieces[token]
+    return {"id": token, "token": name, "bytes": list(piece), "logprob": logprob}
 
 
 def _timing(phase: str, n: int, seconds: float) -> dict[str, float]:

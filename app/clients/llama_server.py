@@ -18,15 +18,13 @@ from pydantic import Field
 
 from app.clients.requests import MAX_BODY
 from app.options.settings import Strict
-from app.wire.bounds import LongText
+from app.wire.bounds import MOST_TOKENS, LongText, Token
 from app.wire.refusals import post
 from app.wire.refused import Refused
 
 if TYPE_CHECKING:
     from app.service.service import DraftService
     from core.autocomplete import Autocomplete
-
-MOST_TOKENS = 1 << 16  # in a request
 
 
 class TokenizeRequest(Strict):
@@ -44,7 +42,7 @@ class TokenizeRequest(Strict):
 
 
 class DetokenizeRequest(Strict):
-    tokens: Annotated[list[Annotated[int, Field(ge=0, lt=1 << 31)]], Field(max_length=MOST_TOKENS)]
+    tokens: Annotated[list[Token], Field(max_length=MOST_TOKENS)]
 
 
 def add_routes(app: FastAPI, service: DraftService) -> None:

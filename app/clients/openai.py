@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from app.clients.choices import Choice, Choices, only_grows
 from app.clients.options import ClientOptions
@@ -34,9 +34,10 @@ from app.clients.requests import (
     model_names,
     unless_gone,
 )
+from app.clients.scoring import Scoring, logprobs_of, score
 from app.options.settings import Strict
 from app.service.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
-from app.wire.bounds import WHOLE, Label, Line, LongText, Prompts, Stops
+from app.wire.bounds import WHOLE, Label, Line, LongText, Prompts, Stops, TokenPrompts
 from app.wire.refusals import error_of, taking
 from app.wire.refused import Refused
 from app.wire.streaming import Streamed
@@ -60,16 +61,19 @@ class CompletionRequest(ClientOptions):
     """The body of a request, as the official client sends it.
 
     Attributes:
+        prompt: with `echo` and `logprobs` also tokens, which are `prompt_ids` then.
         model: any; the response names the one that drafted.
         max_tokens: tokens of a draft; a number above the maximum, or -1, is the maximum. 0 only caches the text.
         best_of: number of drafts, of which the `n` best are returned.
-        logprobs: return the model's own log-probabilities, with so many most probable tokens at each position.
+        logprobs: return the model's own log-probabilities, with so many most probable tokens at each position. With
+            `echo` they are those of the prompt (`scoring.py`).
         suffix: the text after the caret. Without it, a prompt for a model that fills gaps is taken apart.
         stream_options: without stream they have no effect.
         user: names a session; a newer request of the same user replaces an older one.
     """
 
     prompt: Prompts
+    prompt_ids: TokenPrompts = Field(default=[])
     model: Label | None = None
     n: int | None = Field(1, ge=1, le=MOST_DRAFTS)
     best_of: int | None = Field(None, ge=1, le=MOST_DRAFTS)
@@ -82,9 +86,40 @@ class CompletionRequest(ClientOptions):
     suffix: LongText | None = None
     user: Line | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _tokens_apart(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        if body.get("prompt_ids") is not None:
+            raise Refused(422, "prompt_ids is no field that the server knows.", "Use prompt.", "prompt_ids")
+        prompt, scores = body.get("prompt"), bool(body.get("echo")) and body.get("logprobs") is not None
+        if not scores or not isinstance(prompt, list) or not prompt or not isinstance(prompt[0], int | list):
+            return body
+        lists = prompt if isinstance(prompt[0], list) else [prompt]
+        if not all(isinstance(ids, list) and all(type(i) is int and 0 <= i < 1 << 31 for i in ids) for ids in lists):
+            raise Refused(422, "prompt is neither texts nor lists of token ids.", param="prompt")
+        return body | {"prompt": [""] * len(lists), "prompt_ids": lists}
+
+    @property
+    def scores(self) -> bool:
+        """Whether the prompt is scored."""
+        return bool(self.echo) and self.logprobs is not None
+
+    def _refuse_beside_scores(self) -> None:
+        """Raises Refused for what has no meaning where a prompt is scored."""
+        if (self.max_tokens or 0) not in (0, 1):
+            message = f"max_tokens {self.max_tokens} is not supported where echo and logprobs score a prompt."
+            raise Refused(422, message, "Use 0 or 1.", "max_tokens")
+        several = max(self.n or 1, self.best_of or 1) > 1
+        for name, given in (("stream", self.stream), ("n", several), ("suffix", self.suffix)):
+            if given:
+                message = f"{name} is not supported where echo and logprobs score a prompt."
+                raise Refused(422, message, "Leave it out.", name)
+
     def refuse_what_is_missing(self) -> None:
-        if self.echo and self.logprobs is not None:
-            raise Refused(422, "logprobs of an echoed prompt are not supported.", "Leave echo out.", "echo")
+        if self.scores:
+            self._refuse_beside_scores()
         if self.best_of is not None and self.best_of < (self.n or 1):
             raise Refused(422, f"best_of is {self.best_of}; at least n, {self.n or 1}, is expected.", param="best_of")
         if self.best_of is not None and self.stream and self.best_of > (self.n or 1):
@@ -115,6 +150,11 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     @app.post("/v1/completions")
     @taking(CompletionRequest, MAX_BODY)
     async def completions(request: Request, body: CompletionRequest) -> Response:
+        if body.scores:
+            body.refuse_what_is_missing()
+            settings, likeliest = body.settings(1, 1, NAMES), body.logprobs or 0
+            asked = Scoring(body.prompt, body.prompt_ids, settings, likeliest, bool(body.max_tokens), body.model)
+            return JSONResponse(await unless_gone(request, score(service, asked)), headers=model_headers(service))
         return await response(request, Answer(service, body))
 
     @app.get("/models")
@@ -264,18 +304,5 @@ class Answer:
     def _choice(self, prompt: Prompt, choice: Choice, text: str, finish: str | None) -> dict[str, object]:
         logprobs = None
         if finish is not None and self._body.logprobs is not None:
-            logprobs = _logprobs(choice.logprobs, len(prompt.text), self._body.logprobs)
+            logprobs = logprobs_of(choice.logprobs, len(prompt.text), self._body.logprobs)
         return {"text": text, "index": prompt.first + choice.index, "logprobs": logprobs, "finish_reason": finish}
-
-
-def _logprobs(tokens: list[dict[str, Any]], start: int, most: int) -> dict[str, object]:
-    offsets, at = [], start
-    for token in tokens:
-        offsets.append(at)
-        at += len(token["text"])
-    return {
-        "tokens": [token["name"] for token in tokens],
-        "token_logprobs": [token["logprob"] for token in tokens],
-        "top_logprobs": [{**dict(t["likeliest"]), t["name"]: t["logprob"]} for t in tokens] if most else None,
-        "text_offset": offsets,
-    }

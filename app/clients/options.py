@@ -17,9 +17,9 @@ from app.clients.harmless import translated
 from app.options import given as options
 from app.options.settings import DraftSettings
 from app.service.showing import Showing
-from app.wire.bounds import Avoided, Biases, Label, LongText, Name, Names, Phrases, Real, Value, Whole
+from app.wire.bounds import Avoided, Biases, Breakers, Label, LongText, Name, Names, Phrases, Real, Value, Whole
 from app.wire.refused import Refused
-from core.chains import joined
+from core.chains import joined, names_of
 from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
 from core.errors import InputError, Mention, OptionError, plainly
 from core.options import DRAFTING, LONGEST, OPTIONS, SEED
@@ -77,6 +77,7 @@ class ClientOptions(BaseModel):
         sampler_priority, sampler_order: the same order in text-generation-webui and KoboldCpp; they switch nothing off.
             In these three lists a temperature after the rules selects at 1 (`select_at`).
         temperature_last: the same as a switch.
+        dry_breakers: texts over which no repetition of DRY extends, instead of its source's.
         stores: the personal stores to use, instead of those that are on.
         heal: complete a half-typed word.
         background: text that the model reads before the text and that the drafts do not continue.
@@ -101,6 +102,7 @@ class ClientOptions(BaseModel):
     sampler_priority: Annotated[Names, BeforeValidator(_lines)] = Field(default=[])
     sampler_order: Annotated[Names, BeforeValidator(_numbered)] = Field(default=[])
     temperature_last: bool = False
+    dry_breakers: Breakers | None = None
     stores: Names | None = None
     heal: bool = True
     background: LongText = ""
@@ -177,6 +179,8 @@ class ClientOptions(BaseModel):
             settings = options.settings_of(given, rule, mode, self.speculate, self.drafter)
             if self.stores:
                 options.refuse_stores(settings)
+            if self.dry_breakers is not None and (not self.samplers or "dry" in self.samplers):
+                settings = _with_breakers(settings, self.dry_breakers)
         except InputError as error:
             message, name = in_fields(error, names)
             raise Refused(422, message, param=name) from None
@@ -209,6 +213,13 @@ class ClientOptions(BaseModel):
                 del given[name]
         owners = [options.RULE_FLAGS[name].owners[0] for name in given if name in options.RULE_FLAGS]
         return joined(dict.fromkeys(owners)) or DEFAULT_RULE
+
+
+def _with_breakers(settings: DraftSettings, texts: list[str]) -> DraftSettings:
+    """The settings with these breakers. Raises Refused if DRY is off, unless another rule took its place."""
+    if "dry" not in names_of(settings.sampling.rule):
+        raise Refused(422, "dry_breakers changes nothing without DRY.", "Add dry_multiplier.", "dry_breakers")
+    return settings.model_copy(update={"sampling": settings.sampling.model_copy(update={"breakers": texts})})
 
 
 def in_fields(error: InputError, names: Mapping[str, str]) -> tuple[str, str | None]:

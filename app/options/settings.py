@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from app.options.labels import shown
-from app.wire.bounds import LABEL, Counts, Label, Name, Numbers, Values
+from app.wire.bounds import LABEL, Breakers, Counts, Label, Name, Numbers, Values
 from core.controls import (
     DEFAULT_DRAFTER,
     DEFAULT_MODE,
@@ -90,6 +90,7 @@ class SamplingSettings(Strict):
         mode_values: of the mode's own controls, all of them.
         seed: the same seed gives the same sampled drafts.
         speculation: for the modes that support it.
+        breakers: texts over which no repetition of dry extends; None: its source's.
     """
 
     rule: Label = DEFAULT_RULE
@@ -98,6 +99,7 @@ class SamplingSettings(Strict):
     mode_values: Counts = {}
     seed: int = _field(SEED)
     speculation: SpeculationSettings = SpeculationSettings()
+    breakers: Breakers | None = None
 
     @model_validator(mode="before")
     @classmethod

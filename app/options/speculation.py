@@ -159,7 +159,9 @@ def chosen_by(
         if autocomplete.adapted:
             raise CalibrationError(NOT_ADAPTED)
         chosen = settings.sampling
-        rule = autocomplete.sampler(chosen.rule, chosen.values, settings.temperature, settings.select_at)
+        rule = autocomplete.sampler(
+            chosen.rule, chosen.values, settings.temperature, settings.select_at, chosen.breakers
+        )
         sampling = TargetSampling(settings.tau, rule)
         known = autocomplete.with_prose, sampling.overall_temperature
         calibration = learnt.calibrations.get(known) or for_model(model, sampling)

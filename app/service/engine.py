@@ -310,6 +310,6 @@ class Engine:
                 job.seen |= bool(drafts) and not request.detailed
                 job.post(drafts_event(job, completion, drafts) | {"removed": self._removed})
         if completion.done:
-            job.post(stats_event(job, completion, self.autocomplete.model, now))
+            job.post(stats_event(job, completion, self.autocomplete.model, self.autocomplete.window, now))
             job.inputs = 0  # none of them was wasted
             self.stop(tab.name)

@@ -67,8 +67,9 @@ def _rounded(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def stats_event(job: Job, completion: Completion, model: LanguageModel, now: float) -> Event:
-    """The last event: times, and how much of the text was in the cache."""
+def stats_event(job: Job, completion: Completion, model: LanguageModel, window: int, now: float) -> Event:
+    """The last event: times, how much of the text was in the cache, and how much of it the model does not read because
+    it reads at most `window` tokens."""
     first_at, first_step = job.first or (now, completion.step)
     first_ms = 1000 * (first_at - job.arrived)
     later = completion.step - first_step
@@ -82,6 +83,9 @@ def stats_event(job: Job, completion: Completion, model: LanguageModel, now: flo
         "per_token_ms": round(1000 * (now - first_at) / later if later else first_ms, 2),
         "reused": completion.reused,
         "fed": completion.fed,
+        "skipped": completion.skipped,
+        "background_skipped": completion.background_skipped,
+        "window": window,
     }
 
 

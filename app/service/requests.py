@@ -6,11 +6,12 @@ from pydantic import Field, field_validator
 
 from app.options.settings import DraftSettings, Strict
 from app.service.showing import Showing
-from app.wire.bounds import Avoided, Biases, Count, Files, Id, Line, Names, Phrases, Text
+from app.wire.bounds import MOST_TOKENS, Avoided, Biases, Count, Files, Id, Line, Names, Phrases, Text, Token
 from core.options import DRAFTING
 
 MOST_AFTER = 1024  # characters
-MOST_LIKELIEST = 5  # the maximum of OpenAI's interface
+MOST_REPLACED = 512  # characters of the words that are replaced
+MOST_LIKELIEST = 20  # as many as llama-server's pages show
 _SHIPPED = DraftSettings()
 MOST_DRAFTS = int(DRAFTING["k"].high)
 
@@ -34,6 +35,7 @@ class DraftRequest(Strict):
             from a personal store since.
         tails: a program asks, not at every key.
         after: the beginning of the text after the caret.
+        words: the words that the writer wants to replace, between the two: the drafts are what could stand there.
         corrects: the client can delete letters.
         all: show the drafts also if each of them makes the text after the caret much less likely.
         base_stores: files of the chosen base stores that this document uses, beside those that every document uses. One
@@ -54,6 +56,7 @@ class DraftRequest(Strict):
     tails: bool = False
     background: Text = ""
     after: str = Field(default="", max_length=MOST_AFTER)
+    words: str = Field(default="", max_length=MOST_REPLACED)
     unasked: bool = False
     merge_alike: bool = False
     corrects: bool = False
@@ -68,6 +71,8 @@ class DraftRequest(Strict):
     detailed: bool = False
     explain: bool = False
     show: Showing | None = None
+    scores: bool = False
+    ids: list[Token] = Field(default_factory=list, max_length=MOST_TOKENS)
     likeliest: int | None = Field(default=None, ge=0, le=MOST_LIKELIEST)
 
     @property

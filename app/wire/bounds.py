@@ -25,7 +25,9 @@ MOST_NAMES = 64  # names in a list, and values in an object
 MOST_STOPS = 16
 MOST_PROMPTS = 16
 MOST_AVOIDED = 256  # drafts that were shown
+MOST_TOKENS = 1 << 16  # in a text that is given as tokens
 MOST_PARTS = 256  # of other files, which editors send with a text
+MOST_TEXT = 1 << 18  # characters of written text before the caret
 LABEL = 200  # characters
 WHOLE = 2**53 - 1  # the largest whole number that JavaScript represents
 LARGEST = 1e15  # of other numbers
@@ -36,12 +38,13 @@ Id = Annotated[str, Field(min_length=1, max_length=64)]
 Label = Annotated[str, Field(max_length=LABEL)]  # a title, a model's name, a chain of rules
 Line = Annotated[str, Field(min_length=1, max_length=4096)]  # a phrase, a row of drafts
 FileName = Annotated[str, Field(max_length=4096)]  # of an upload, as a browser names it
-Text = Annotated[str, Field(max_length=1 << 18)]  # written text before the caret
+Text = Annotated[str, Field(max_length=MOST_TEXT)]  # written text before the caret
 LongText = Annotated[str, Field(max_length=4 << 20)]  # with parts of other files
 Document = Annotated[str, Field(max_length=32 << 20)]  # a novel has a million characters
 
 # Numbers
 Count = Annotated[int, Field(ge=0, le=WHOLE)]
+Token = Annotated[int, Field(ge=0, lt=1 << 31)]  # its id
 Whole = Annotated[int, Field(ge=-WHOLE, le=WHOLE)]
 Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 
@@ -107,6 +110,10 @@ Phrases = Annotated[
 ]  # words and phrases that no draft contains
 Biases = Annotated[list[tuple[Whole | Label, Real]], Field(max_length=MOST_PHRASES)]  # of tokens
 Avoided = Annotated[list[Line], Field(max_length=MOST_AVOIDED)]
+Breakers = Annotated[list[Annotated[str, Field(min_length=1, max_length=LABEL)]], Field(max_length=MOST_NAMES)]
 Prompts = Annotated[list[LongText], Field(min_length=1, max_length=MOST_PROMPTS), BeforeValidator(_texts)]
+TokenPrompts = Annotated[
+    list[Annotated[list[Token], Field(min_length=1, max_length=MOST_TOKENS)]], Field(max_length=MOST_PROMPTS)
+]
 Range = Annotated[list[Count], Field(min_length=2, max_length=2)]  # start and end
 Ranges = Annotated[list[Range], Field(max_length=10_000)]

@@ -5,7 +5,7 @@ Source: P. E. Weidmann, pull request 5677 of oobabooga/text-generation-webui (20
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 
 from torch import Tensor
 
@@ -17,9 +17,9 @@ BREAKERS = (b"\n", b":", b'"', b"*")  # the source's: a token with one of them e
 LONGEST = 50  # tokens of a repetition that count: their penalty leaves no probability at any base of the options
 
 
-def breakers(pieces: Iterable[bytes]) -> frozenset[int]:
+def breakers(pieces: Iterable[bytes], marks: Sequence[bytes] = BREAKERS) -> frozenset[int]:
     """The ids of the tokens that contain a breaker, from the bytes of all tokens."""
-    return frozenset(n for n, piece in enumerate(pieces) if any(each in piece for each in BREAKERS))
+    return frozenset(n for n, piece in enumerate(pieces) if any(each in piece for each in marks))
 
 
 class DRY(Rule):

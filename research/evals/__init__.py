@@ -5,6 +5,7 @@ EVALS = {
     "drafts": "matches, time: greedy, nucleus of top-40, beam, branching greedy, Superposed; with n-grams and without",
     "typing": "keys that a typist saves with 1, 3, 5 and 9 drafts, beside distinct beginnings, greedy, branching, beam",
     "beginnings": "drafts where documents, paragraphs, items, sentences begin, beside drafts inside paragraphs",
+    "rewording": "a writer's word among nine for its place, by the text before and after, and by the text before alone",
     "background": "ln p and keys of a turn of a conversation, with the turns before it as background and without",
     "time": "time that a typist saves who pays for reading and taking drafts: always, by a threshold, when they pay",
     "keytype": "KeyTypeBench's cases of inline prose completion: the best draft, and the best of 3 and of 9",

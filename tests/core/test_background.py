@@ -94,3 +94,16 @@ def test_a_file_is_the_background_on_the_command_line(tmp_path: Path, monkeypatc
         result = CliRunner().invoke(app, ["complete", "Dear", "--background", str(tmp_path / name)])
         assert result.exit_code == 1
         assert said in result.output
+
+
+def test_an_answer_says_how_much_of_the_text_and_of_its_background_is_not_read(session: Session) -> None:
+    tokenizer, window = session.equipped.model.tokenizer, session.equipped.window
+    long = " ".join(f"note {n}" for n in range(4 * window))
+    text = "The tide is high today; naïve sailors wait. " * window
+    for before, background in ((text, ""), (text, long), ("Dear Anna", long), ("Dear Anna", MAIL)):
+        done = completed(session, before, background)
+        read = tokenizer.decode([i for i in session.sequence.inputs if isinstance(i, int)])
+        expected = f"{background[done.background_skipped :]}\n\n" * bool(background) + before[done.skipped :]
+        assert expected.startswith(read)
+        assert len(expected) - len(read) <= len(" Anna")  # which a draft may finish
+        assert (done.skipped > 0, done.background_skipped > 0) == (before is text, background is long)

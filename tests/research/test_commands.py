@@ -63,6 +63,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "eval drafts": (f"{SHORT} --timed 1 --k 2 --length 4", {}),
     "eval typing": (f"{MODEL} --count 4", {}),
     "eval beginnings": (f"{FEW} --text {{folder_of_text}} --k 2", {}),
+    "eval rewording": (f"{FEW} --text {{text}}", {"FIRST": 0}),
     "eval background": (f"{FEW} --text {{talk}}", {}),
     "eval time": (f"{FEW} --k 1,3", {}),
     "eval keytype": (f"{FEW} --k 1,3", {}),

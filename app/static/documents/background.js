@@ -17,12 +17,14 @@ export function setUpBackground(root, { current, set, written }) {
   const size = /** @type {HTMLElement} */ (section.querySelector("summary small"));
   const problem = /** @type {HTMLElement} */ (section.querySelector("[role=alert]"));
   let shown = "";
+  let skipped = 0; // characters that the model does not read
   let tooLong = false; // then the box has a text that is not the document's
 
   function draw() {
     const { id, background } = current();
     if (id !== shown) {
       section.open = false;
+      skipped = 0;
       tooLong = false;
     }
     shown = id;
@@ -31,7 +33,8 @@ export function setUpBackground(root, { current, set, written }) {
     const most = MOST_BACKGROUND.toLocaleString("en");
     setText(problem, tooLong ? `This text has ${box.value.length.toLocaleString("en")} characters, and a background at most ${most}. Shorten it; until then the earlier one is used and kept.` : "");
     const words = background.match(/\S+/g)?.length ?? 0;
-    setText(size, words ? plural(words, "word") : "");
+    const cut = words && skipped ? `, without the first ${skipped.toLocaleString("en")} characters, which are not read` : "";
+    setText(size, words ? `${plural(words, "word")}${cut}` : "");
   }
 
   box.addEventListener("input", () => {
@@ -41,5 +44,11 @@ export function setUpBackground(root, { current, set, written }) {
   });
   box.addEventListener("change", written);
   root.addEventListener("pd-document", draw);
+  root.addEventListener("pd-stats", (event) => {
+    const { background_skipped: now = 0 } = /** @type {CustomEvent} */ (event).detail;
+    if (now === skipped) return;
+    skipped = now;
+    draw();
+  });
   draw();
 }

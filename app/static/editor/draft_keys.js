@@ -16,10 +16,10 @@ import { insertAsTyped } from "./inserting.js";
 /**
  * @param {{field: import("./text_field.js").TextField, drafts: import("./drafts_controller.js").DraftsController,
  *          view: import("./drafts_view.js").DraftsView, taking: import("./taking.js").Taking,
- *          revisiting: import("./revisiting.js").Revisiting}} parts
+ *          revisiting: import("./revisiting.js").Revisiting, rewording: import("./rewording.js").Rewording}} parts
  * @returns {import("./keys.js").Key[]}
  */
-export function draftKeys({ field, drafts, view, taking, revisiting }) {
+export function draftKeys({ field, drafts, view, taking, revisiting, rewording }) {
   const listed = () => view.listed.length > 0;
   /** What indents the caret's line; "" if the caret is not at its beginning, or the text is read-only. */
   const indent = () => (field.textarea.readOnly ? "" : indentation(field.text, field.textarea));
@@ -82,6 +82,11 @@ export function draftKeys({ field, drafts, view, taking, revisiting }) {
       id: "earlier", usual: "Alt+Shift+R", mac: "Ctrl+Meta+Shift+R",
       does: "Go back to the drafts before",
       run: () => drafts.showOthers(-1),
+    },
+    {
+      id: "reword", usual: "Alt+Up", shares: true,
+      does: "On a word, or on up to eight selected words: show what else could stand there",
+      run: () => rewording.open(),
     },
     {
       id: "back", usual: "Alt+Left", mac: "Ctrl+Meta+Left",

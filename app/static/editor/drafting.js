@@ -122,7 +122,7 @@ export function hasEnoughLeft(rest) {
 }
 
 // Scripts that are written without spaces between words. The browser's segmenter finds their words.
-const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
+export const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
 
 const PIECE = /^\s*(?:["'\p{Ps}\p{Pi}]*[\p{L}\p{M}\p{N}]+(?:['’_.-][\p{L}\p{M}\p{N}]+)*|[^\p{L}\p{M}\p{N}_\s]+|_+)/u;
 

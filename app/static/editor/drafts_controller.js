@@ -105,9 +105,9 @@ export class DraftsController {
     }
     this.requests = new Requests({
       drafts: (request, line) => this.receive(request, line),
-      figures: (line) => {
+      figures: (line, { before }) => {
         connection.showFigures(line);
-        emit(root, "pd-stats", line);
+        emit(root, "pd-stats", { ...line, before });
       },
       problem: (problem) => {
         this.settingsWait = false;

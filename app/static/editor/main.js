@@ -22,7 +22,7 @@
  *   pd-refused   the server refused a setting; detail: {setting, message}. It is taken back and not kept: "speculation"
  *   pd-rows      the rows are drawn
  *   pd-made      a complete answer says how its drafts were made; detail: the answer
- *   pd-stats     an answer has ended; detail: what it cost, as the server sends it
+ *   pd-stats     an answer has ended; detail: what it cost and what was read, as the server sends it, and the text `before` the caret
  *   pd-figures   figures of speculation; detail: the figures or null
  *   pd-appearance  the writer has paused drafts, or chosen when they appear
  *   pd-status    the server has reported its model; detail: see connection.js
@@ -165,6 +165,7 @@ function startPanels(root, editor, documents, redraw) {
     written: () => drafts.settingsChanged(), // the model reads all of it
   });
   setUpFind(root, field, addKeys);
+  root.querySelector("[data-do=reword]")?.addEventListener("click", () => editor.rewording.open());
   setUpPrint(root, () => textarea.value);
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;

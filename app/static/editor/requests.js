@@ -43,7 +43,7 @@ const keyOf = (before, after) => `${before}\0${after}`;
 
 export class Requests {
   /**
-   * @param {{drafts: (request: Request, line: any) => void, figures: (line: any) => void,
+   * @param {{drafts: (request: Request, line: any) => void, figures: (line: any, request: Request) => void,
    *          problem: (problem: ServerError | any) => void, lost: () => void,
    *          ended: (request: Request) => void}} callbacks
    */
@@ -70,7 +70,7 @@ export class Requests {
     const window = cropped(before);
     /** @type {Request} */
     const request = {
-      ...how, n: ++this.n, before, key: extra.unasked ? keyOf(window, extra.after ?? "") : "", controller,
+      ...how, n: this.number(), before, key: extra.unasked ? keyOf(window, extra.after ?? "") : "", controller,
       answered: false, filled: how.freed === 0, done: false, drafts: [], next: null,
     };
     this.running = request;
@@ -79,6 +79,11 @@ export class Requests {
     )
       .then(() => this.finish(request))
       .catch((error) => this.failed(request, error));
+  }
+
+  /** The number of a request that is newer than all others of this tab. */
+  number() {
+    return ++this.n;
   }
 
   abort() {
@@ -102,7 +107,7 @@ export class Requests {
   receive(request, line) {
     if (request !== this.running || line.n !== request.n) return;
     if (line.type === "error") this.callbacks.problem(line);
-    else if (line.type === "stats") this.callbacks.figures(line);
+    else if (line.type === "stats") this.callbacks.figures(line, request);
     else if (line.type === "drafts") {
       request.done = line.done;
       request.drafts = line.drafts;

@@ -14,6 +14,8 @@ import { Layout } from "./layout.js";
 import { Notices } from "./notices.js";
 import { PrivateText } from "./privacy.js";
 import { Pace } from "./pace.js";
+import { ReadMark } from "./read_mark.js";
+import { Rewording } from "./rewording.js";
 import { Revisiting } from "./revisiting.js";
 import { Rows } from "./rows.js";
 import { Showing } from "./showing.js";
@@ -76,7 +78,9 @@ export function startEditor(root) {
     layout.placeNotes();
     notices.justChanged();
   });
-  keys.add(...draftKeys({ field, drafts, view, taking, revisiting }));
+  new ReadMark(root, { field, notices });
+  const rewording = new Rewording(root, { field, drafts, notices });
+  keys.add(...draftKeys({ field, drafts, view, taking, revisiting, rewording }));
 
   layout.reserveRoom();
   addEventListener("pagehide", leave);
@@ -90,8 +94,8 @@ export function startEditor(root) {
     setText: drafts.openText.bind(drafts),
   };
   return {
-    textarea, map, incognito, privacy, notices, connection, setting, keys, field, rows, layout, revisiting, view, drafts,
-    pace, showing, forDocuments, rowMenu,
+    textarea, map, incognito, privacy, notices, connection, setting, keys, field, rows, layout, revisiting, rewording, view,
+    drafts, pace, showing, forDocuments, rowMenu,
   };
 }
 

@@ -189,6 +189,38 @@ def test_notices_go_to_stderr(fake: FakeAutocomplete) -> None:
     json.loads(result.stdout)
 
 
+def test_a_text_is_read_from_standard_input_or_a_file_without_its_last_line_end(
+    fake: FakeAutocomplete, tmp_path: Path
+) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_bytes("\ufeffDear Anna,\r\nthanks é\r\n".encode())
+    for flags, given in (
+        ([], "Dear Anna,\nthanks é\n"),
+        (["-"], "Dear Anna,\nthanks é"),
+        (["--file", str(path)], None),
+    ):
+        result = runner.invoke(app, ["complete", "--json", *flags], input=given)
+        assert json.loads(result.stdout)["text"] == "Dear Anna,\nthanks é", result.output
+
+
+def test_no_text_two_texts_and_what_is_no_text_are_refused(
+    fake: FakeAutocomplete, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_bytes(b"\xff\xfe")
+    for flags, given, sentence in (
+        (["Thank", "--file", str(path)], "", "TEXT and --file given; leave one of them out."),
+        (["--file", str(path)], "", "is no text in UTF-8 (invalid start byte); give --file a text file."),
+        (["--file", str(tmp_path)], "", str(tmp_path)),
+        ([], b"\xff", "Standard input is no text in UTF-8"),
+    ):
+        result = runner.invoke(app, ["complete", *flags], input=given)
+        assert (result.exit_code, sentence in " ".join(result.stderr.split())) == (1, True), result.output
+    monkeypatch.setattr("app.cli.complete._MOST_READ", 1 << 20)
+    result = runner.invoke(app, ["complete"], input="a" * (1 << 20) + "b")
+    assert "Standard input has more than 1 MB" in result.stderr
+
+
 def test_lone_surrogates_are_replaced_and_reported(fake: FakeAutocomplete) -> None:
     result = runner.invoke(app, ["complete", "a\udcffb", "--json"])
     assert result.exit_code == 0

@@ -158,6 +158,33 @@ def test_logprobs_are_those_of_the_model(table: Site) -> None:
             text += token
 
 
+def test_an_echoed_prompt_is_scored(table: Site) -> None:
+    import torch
+
+    model = table.autocomplete.model
+    ids = model.tokenizer.encode("abcab")
+    for prompt, most in (("abcab", 0), ("abcab", 1), ([ids, ids[:3]], 1)):
+        found = table.complete(prompt, max_tokens=most, echo=True, logprobs=2)
+        for choice, length in zip(found.choices, (5, 3), strict=False):
+            at = choice.logprobs
+            assert "".join(at.tokens) == choice.text
+            assert len(at.tokens) == length + most
+            assert at.text_offset == list(range(length + most))
+            assert (at.token_logprobs[0], at.top_logprobs[0]) == (None, None)
+            for n in range(1, length + most):
+                logp = torch.log_softmax(model.after(ids[:n]), 0)
+                token = ids[n] if n < length else int(logp.argmax())
+                assert at.token_logprobs[n] == pytest.approx(float(logp[token]), abs=1e-4)
+                assert max(at.top_logprobs[n].values()) == pytest.approx(float(logp.max()), abs=1e-4)
+        assert [choice.index for choice in found.choices] == list(range(len(found.choices)))
+    engine = table.service._engine
+    assert engine is not None
+    deadline = time.monotonic() + 20
+    while any(tab.name.startswith("score") for tab in engine._tabs):  # the place in the cache is free again
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_drawn_drafts_repeat_with_their_seed_alone(table: Site) -> None:
     drawn = {"n": 3, "mode": "sampled", "temperature": 1.5, "max_tokens": 12}
     assert texts(table.complete("abca", seed=7, **drawn)) == texts(table.complete("abca", seed=7, **drawn))
@@ -190,8 +217,12 @@ def test_top_p_is_the_rule_and_zero_temperature_leaves_nothing_to_chance(table: 
         ({"never": ["a"] * 10_001}, "never", "never has 10001 entries; at most 10000 are accepted."),
         ({"custom_token_bans": ["x"]}, "custom_token_bans", "custom_token_bans names tokens by their numbers."),
         ({"avoid": [""]}, "avoid.0", "avoid.0 is empty."),
-        ({"echo": True, "logprobs": 1}, "echo", "logprobs of an echoed prompt are not supported."),
-        ({"logprobs": 6}, "logprobs", "logprobs is 6; at most 5 is accepted."),
+        ({"echo": True, "logprobs": 1, "max_tokens": 2}, "max_tokens", "max_tokens 2 is not supported where echo"),
+        ({"echo": True, "logprobs": 1, "max_tokens": 0, "n": 2}, "n", "n is not supported where echo"),
+        ({"echo": True, "logprobs": 1, "max_tokens": 1, "stream": True}, "stream", "stream is not supported"),
+        ({"echo": True, "logprobs": 1, "max_tokens": 1, "prompt": "a" * 300_000}, None, "at most 262,144 can be"),
+        ({"echo": True, "logprobs": 1, "max_tokens": 1, "prompt": [[1, -1]]}, "prompt", "lists of token ids"),
+        ({"logprobs": 21}, "logprobs", "logprobs is 21; at most 20 is accepted."),
         ({"stop": ["a"] * 17}, "stop", "stop has 17 entries; at most 16 are accepted."),
         ({"max_tokens": -2}, "max_tokens", "max_tokens is -2; at least -1 is accepted."),
         ({"prompt": []}, "prompt", "prompt has 0 entries; at least 1 are accepted."),

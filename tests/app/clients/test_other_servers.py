@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,6 +61,14 @@ def site() -> Iterator[Programs]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def table() -> Iterator[Programs]:
+    """A real autocomplete, over a model of six letters."""
+    made = Programs(Autocomplete(TableModel(seed=3)))
+    yield made
+    made.close()
+
+
 # ---------------------------------------------------------------- fields that change nothing
 
 PLAIN = {"prompt": "Once", "max_tokens": 2}
@@ -67,7 +76,8 @@ PLAIN = {"prompt": "Once", "max_tokens": 2}
 
 def test_every_harmless_field_is_no_field_of_ours_and_has_a_reason() -> None:
     known = FIELDS.keys() | InfillRequest.model_fields.keys() | CompletionRequest.model_fields.keys()
-    assert HARMLESS.keys() & known == OURS
+    of_llama_server = {"n_probs", "post_sampling_probs"}  # which /v1/completions leaves out
+    assert HARMLESS.keys() & known == OURS | of_llama_server
     assert HARMLESS.keys() >= SWITCHES.keys() >= OURS
     assert all(entry.why.endswith(".") for entry in [*HARMLESS.values(), *ABSENT.values()])
 
@@ -118,8 +128,13 @@ def test_a_field_that_is_left_out_has_a_bound_too(value: Any) -> None:
     [
         ({"dry_multiplier": 0.8, "dry_base": 2}, None),
         ({"xtc_probability": 0.5, "xtc_threshold": 0.2, "temperature": 1}, None),
-        ({"dry_multiplier": 0.8, "dry_sequence_breakers": ["\n"]}, "dry_sequence_breakers"),
-        ({"dry_multiplier": 0.8, "dry_sequence_breakers": ["\n", ":", '"', "*"], "dry_penalty_last_n": -1}, None),
+        ({"dry_multiplier": 0.8, "dry_sequence_breakers": ["\n"], "dry_penalty_last_n": -1}, None),
+        ({"dry_multiplier": 0.8, "dry_sequence_breakers": '["\\n", "Anna:"]', "dry_penalty_last_n": 2048}, None),
+        ({"dry_multiplier": 0.8, "dry_sequence_breakers": r'"\n", ":", "\"", "*"'}, None),  # text-generation-webui
+        ({"dry_multiplier": 0.8, "dry_sequence_breakers": "[" * 10_000}, "dry_sequence_breakers"),
+        ({"dry_multiplier": 0.8, "dry_sequence_breakers": [1]}, "dry_sequence_breakers"),
+        ({"dry_multiplier": 0.8, "dry_penalty_last_n": 64}, "dry_penalty_last_n"),
+        ({"dry_breakers": ["a"]}, "dry_breakers changes nothing without DRY."),
         ({"dry_multiplier": 0.8, "dry_allowed_length": 3}, None),
         ({"dry_multiplier": 0.8, "dry_allowed_length": "3"}, "dry_allowed_length"),
         ({"top_n_sigma": 1.5}, None),
@@ -128,6 +143,10 @@ def test_a_field_that_is_left_out_has_a_bound_too(value: Any) -> None:
         ({"typical_p": 0.9, "typ_p": 0.8}, "typ_p"),
         ({"mirostat": 2, "mirostat_tau": 4, "mirostat_eta": 0.2, "top_k": 40, "top_p": 0.9, "mode": "sampled"}, None),
         ({"mirostat": 1}, "mirostat 1 is not supported. 2 is."),
+        ({"mirostat_mode": 1}, "mirostat 1 is not supported. 2 is."),
+        ({"mirostat_mode": 2, "mirostat_tau": 4, "mirostat": 0, "mode": "sampled"}, None),
+        ({"mirostat_mode": 2, "mirostat": 1}, "two different values"),
+        ({"nsigma": 1.5}, None),
         ({"xtc_probability": 2}, "xtc_probability"),
     ],
 )
@@ -400,6 +419,57 @@ def test_a_part_of_a_character_is_a_list_of_bytes(tiny_file: Path) -> None:
     finally:
         made.close()
         model.close()
+
+
+def test_llama_servers_probabilities_with_a_part_of_a_character_as_bytes() -> None:
+    """In a stream they come with the text."""
+    model = TableModel(seed=3)
+    model.tokenizer.pieces[5] = b"\xe4\xb8"
+    made = Programs(Autocomplete(model))
+    body = {"prompt": "abca", "n_predict": 6, "n_probs": 20, "cache_prompt": True}
+    try:
+        found = made.json("/completion", body)
+        tokens = found["completion_probabilities"]
+        assert "".join(token["token"] for token in tokens) == found["content"] != ""
+        ids = model.tokenizer.encode("abca")
+        for token in tokens:
+            logp = torch.log_softmax(model.after(ids), 0)
+            for each in [token, *token["top_logprobs"]]:
+                assert each["logprob"] == pytest.approx(float(logp[each["id"]]), abs=1e-4)
+                assert bytes(each["bytes"]) == model.tokenizer.pieces[each["id"]]
+                assert each["token"] == ("" if each["id"] == 5 else bytes(each["bytes"]).decode())
+            assert [each["id"] for each in token["top_logprobs"]] == logp.argsort(descending=True).tolist()
+            ids.append(token["id"])
+        first, last = made.events("/completion", body | {"stream": True})
+        assert (first["completion_probabilities"], first["content"]) == (tokens, found["content"])
+        assert (last["content"], last["stop"]) == ("", True)
+        assert "completion_probabilities" not in made.json("/completion", body | {"n_probs": 0})
+        status, content = made.ask("POST", "/completion", body | {"post_sampling_probs": True})
+        assert (status, "before sampling" in content.decode()) == (400, True)
+    finally:
+        made.close()
+
+
+def test_lm_evaluation_harness(table: Programs) -> None:
+    """lm-evaluation-harness 0.4.13, models/openai_completions.py, `LocalCompletionsAPI`: `_create_payload` for a choice
+    of texts, whose tokens it sends, and `parse_logprobs`."""
+    encode = table.autocomplete.model.tokenizer.encode
+    context, ends = encode("abca"), [encode("bc"), encode("d")]
+    body = {
+        "model": "polydraft", "prompt": [context + end for end in ends], "max_tokens": 1, "logprobs": 1, "seed": 1234,
+        "echo": True, "temperature": 0,
+    }  # fmt: skip
+    outputs = table.json("/v1/completions", body)
+    for choice, end in zip(sorted(outputs["choices"], key=lambda choice: choice["index"]), ends, strict=True):
+        logprobs = choice["logprobs"]["token_logprobs"][len(context) : -1]
+        tops = choice["logprobs"]["top_logprobs"][len(context) : -1]
+        assert len(logprobs) == len(tops) == len(end)
+        expected, text = 0.0, list(context)
+        for token in end:
+            expected += float(torch.log_softmax(table.autocomplete.model.after(text), 0)[token])
+            text.append(token)
+        assert sum(logprobs) == pytest.approx(expected, abs=1e-4)
+        assert all(max(top.values()) >= own for own, top in zip(logprobs, tops, strict=True))
 
 
 # ---------------------------------------------------------------- errors
