@@ -1,7 +1,7 @@
 """Builds n-gram stores from text: reading, counting, merging. Imports go one way: app → ngram_builder → core.ngram."""
 
-from ngram_builder.pipeline import BuildReport, TooLittleMemory, TooMuchDamage, build, merge
+from ngram_builder.pipeline import BuildReport, TooMuchDamage, build, merge
 from ngram_builder.readers import Damage, Signals
 from ngram_builder.work import NoRoom
 
-__all__ = ["BuildReport", "Damage", "NoRoom", "Signals", "TooLittleMemory", "TooMuchDamage", "build", "merge"]
+__all__ = ["BuildReport", "Damage", "NoRoom", "Signals", "TooMuchDamage", "build", "merge"]
