@@ -108,12 +108,8 @@ class Plan:
         return self.ranges / "segments"
 
 
-class Machines(Protocol):
-    """The place where parts are counted, ranges merged and segments written: this machine, or a cluster."""
-
-    def divide(self, files: Sequence[File]) -> list[list[File]]: ...
-
-    def count(self, plan: Plan, parts: Sequence[Sequence[File]], advance: Advance) -> list[Counted]: ...
+class Workers(Protocol):
+    """The place where ranges are merged and segments written."""
 
     def merge(
         self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
@@ -124,6 +120,14 @@ class Machines(Protocol):
     def write(self, plan: Plan, segments: Sequence[SegmentPlan]) -> Iterator[int]:
         """Yields the number of n-grams of each segment when it is written."""
         ...
+
+
+class Machines(Workers, Protocol):
+    """The place where parts are counted, too: this machine, or a cluster."""
+
+    def divide(self, files: Sequence[File]) -> list[list[File]]: ...
+
+    def count(self, plan: Plan, parts: Sequence[Sequence[File]], advance: Advance) -> list[Counted]: ...
 
 
 class _Here:
@@ -349,7 +353,7 @@ def write_merged(
     runs: Sequence[Run],
     about: Mapping[str, Any],
     report: BuildReport,
-    machines: Machines | None = None,
+    workers: Workers | None = None,
     progress: Progress = lambda *_: None,
 ) -> None:
     """Merges runs and writes their n-grams to a store. Continues from what is in the work folder, and leaves it there.
@@ -357,9 +361,9 @@ def write_merged(
     Args:
         about: what the manifest says of the input.
         report: gets the numbers of n-grams, and the size.
-        machines: where to work; None is this machine.
+        workers: where to work; None is this machine.
     """
-    segments, by_rank, ranges = _write(plan, runs, machines or _Here(), report, progress)
+    segments, by_rank, ranges = _write(plan, runs, workers or _Here(), report, progress)
     report.ngrams = {n: sum(found.ngrams[n - 1] for found in ranges) for n in range(1, plan.packing.order + 1)}
     contexts = {n: sum(found.contexts[n - 1] for found in ranges) for n in report.ngrams}
     contexts[0] = int(any(found.total for found in ranges))
@@ -371,17 +375,17 @@ def write_merged(
 
 
 def _write(
-    plan: Plan, runs: Sequence[Run], machines: Machines, report: BuildReport, progress: Progress
+    plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress
 ) -> tuple[list[SegmentPlan], np.ndarray, list[Range]]:
     """Merges all runs, and writes the segments of the store; what is done already stays. Returns also the tokens by
     rank, and the ranges."""
-    ranges = _merge(plan, runs, machines, report, progress)
+    ranges = _merge(plan, runs, workers, report, progress)
     progress(WRITING, 0.0, report)
     segments, by_rank = _segments(plan, ranges)
     missing = [segment for segment in segments if not segment.written(plan.segments)]
     total = sum(segment.entries for segment in segments)
     done = total - sum(segment.entries for segment in missing)
-    for entries in machines.write(plan, missing) if missing else ():
+    for entries in workers.write(plan, missing) if missing else ():
         done += entries
         progress(WRITING, min(done / total, 0.99), report)
     return segments, by_rank, ranges
@@ -416,7 +420,7 @@ def _fitted(
     fit: int,
     about: Mapping[str, Any],
     runs: Sequence[Run],
-    machines: Machines,
+    workers: Workers,
     report: BuildReport,
     progress: Progress,
     notify: Callable[[str], None],
@@ -425,22 +429,25 @@ def _fitted(
     path, asked = plan.folder / "fit.json", [list(plan.orders), list(plan.min_counts.values()), plan.exact]
     known, tally = read_json(path), Tally(plan.packing.order)
     if known is None or known["asked"] != asked:
-        for found in _merge(plan, runs, machines, report, progress):
+        for found in _merge(plan, runs, workers, report, progress):
             tally.add_packed(found.tally)
         known = {"asked": asked, "tally": tally.packed(), "sizes": []}
         write_json(path, known)
     else:
         tally.add_packed(known["tally"])
-    fitting = Fitting(plan.min_counts, tally.of, plan.exact, {tuple(counts): size for counts, size in known["sizes"]})
-    chosen = fitting.best(fit)
-    notify("\n".join(fitting.table(chosen)))
-    while (counts := tuple(chosen.values())) not in fitting.sizes:
-        fitted = replace(plan, min_counts=chosen)
-        segments, by_rank, _ = _write(fitted, runs, machines, report, progress)
-        fitting.sizes[counts] = store_size(plan.segments, segments, by_rank, about)
-        write_json(path, {**known, "sizes": [[list(counts), size] for counts, size in fitting.sizes.items()]})
-        chosen = fitting.best(fit)
-    return replace(plan, min_counts=chosen)
+    fitting = Fitting(plan.min_counts, tally.of, plan.exact, fit)
+    fitting.sizes |= dict(known["sizes"])
+    place = fitting.next()
+    if place is not None:
+        notify("\n".join(fitting.table(place)))
+    while place is not None:
+        fitted = replace(plan, min_counts=fitting[place])
+        segments, by_rank, _ = _write(fitted, runs, workers, report, progress)
+        fitting.sizes[place] = store_size(plan.segments, segments, by_rank, about)
+        write_json(path, {**known, "sizes": list(fitting.sizes.items())})
+        place = fitting.next()
+    assert fitting.best is not None
+    return replace(plan, min_counts=fitting[fitting.best])
 
 
 def _min_counts(orders: range, given: int | Mapping[int, int], otherwise: int) -> dict[int, int]:
@@ -501,7 +508,7 @@ def _problem(report: BuildReport, max_bad: float, sources: Sequence[str]) -> Pol
     return None
 
 
-def _merge(plan: Plan, runs: Sequence[Run], machines: Machines, report: BuildReport, progress: Progress) -> list[Range]:
+def _merge(plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress) -> list[Range]:
     """The merge step: turns all runs into n-grams, range by range of first tokens."""
     edges: list[int | None] = [None, *_cuts(plan, runs), None]
     wanted = dict(enumerate(pairwise(edges)))
@@ -509,7 +516,7 @@ def _merge(plan: Plan, runs: Sequence[Run], machines: Machines, report: BuildRep
         number: tokens for number, tokens in wanted.items() if read_range(plan.ranges, number, plan.packing) is None
     }
     done = len(wanted) - len(missing)
-    for _ in machines.merge(plan, runs, missing) if missing else ():
+    for _ in workers.merge(plan, runs, missing) if missing else ():
         done += 1
         progress(MERGING, done / len(wanted), report)
     ranges: list[Range] = []

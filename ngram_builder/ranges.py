@@ -73,7 +73,8 @@ def merge_range(
     low, high = (None if token is None else packing.first(token) for token in tokens)
     blocks = merged(list(runs), packing, max(memory // _PER_ROW, LEAST_WINDOWS), low, high)
     # Another worker, presumed dead, may still write the same range: its files have other names.
-    result = Range(f"range-{number:05d}-{uuid.uuid4().hex[:8]}", *([0] * packing.order for _ in range(3)))
+    nothing = [0] * packing.order
+    result = Range(f"range-{number:05d}-{uuid.uuid4().hex[:8]}", [*nothing], [*nothing], [*nothing])
     tally = Tally(packing.order)
     with ExitStack() as opened:
         files = [opened.enter_context(synced(path)) for path in result.files(folder)]

@@ -26,7 +26,7 @@ TRIES = 3  # nested tries inside the trie: more make it smaller and look-ups slo
 MOST_ENTRIES = 1 << 20  # of a segment; the same for every --memory, which must not change the store
 MEMORY = 200 << 20  # bytes that writing a segment takes at most, in a process of its own
 _BLOCK = 1 << 18
-_MANIFEST = 4096  # bytes of a manifest without sources and segments, at most
+_MANIFEST = 1024  # bytes of a manifest without sources and segments, at most
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,10 @@ def write_segments(
 
     def write(call: tuple[Any, ...], entries: int) -> int:
         process = idle.get()
-        process.write(call)
-        idle.put(process)
+        try:
+            process.write(call)
+        finally:
+            idle.put(process)
         return entries
 
     with ExitStack() as opened:

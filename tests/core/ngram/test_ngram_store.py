@@ -345,8 +345,11 @@ def test_a_section_that_was_altered_on_purpose_gives_other_numbers_or_an_error(i
         NgramStore.open(tmp_path / "odd.ngram", verify=True)
 
 
-def segment(records: dict[str, object]) -> dict[str, object]:
-    return {"first": [], "entries": 1, "records": records}
+def one_segment(records: dict[str, object], first: object = ()) -> dict[str, object]:
+    return {"entries": 1, "segments": [{"first": first, "entries": 1, "records": records}]}
+
+
+STEEP = {"records": 0, "listed": 0, "wide": 0, "wide_type": "log8", "first": 1, "ratio": 1e300}
 
 
 @pytest.mark.parametrize(
@@ -359,16 +362,16 @@ def segment(records: dict[str, object]) -> dict[str, object]:
         {"orders": [1e400]},
         {"entries": 1e400},
         {"records": None},
-        {"entries": 1, "segments": [segment({"records": 1e400})]},
-        {"entries": 1, "segments": [segment({"records": 0, "listed": 256, "wide": 0, "wide_type": "<u4"})]},
-        {"entries": 1, "segments": [segment({"records": 0, "listed": 0, "wide": 0, "wide_type": "log8", "first": 1, "ratio": 1e300})]},
+        one_segment({"records": 1e400}),
+        one_segment({"records": 0, "listed": 256, "wide": 0, "wide_type": "<u4"}),
+        one_segment(STEEP),
         {"entries": 3},
         {"keys": {"one": 300, "two": 9, "tokens": 1}},
         {"keys": {}},
-        {"entries": 1, "segments": [segment({})]},
-        {"entries": 1, "segments": [segment({"records": 1, "listed": 1, "wide": 0, "wide_type": "<f4"})]},
-        {"entries": 1, "segments": [segment({}) | {"first": [1]}]},
-        {"entries": 1, "segments": [segment({}) | {"first": "many"}]},
+        one_segment({}),
+        one_segment({"records": 1, "listed": 1, "wide": 0, "wide_type": "<f4"}),
+        one_segment({}, first=[1]),
+        one_segment({}, first="many"),
         {"segments": []},
         {"segments": None},
         {"tokenizer": None},

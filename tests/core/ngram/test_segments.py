@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -106,10 +107,8 @@ def test_segments_that_contradict_each_other_are_refused(divided, tmp_path):
             NgramStore.open(tmp_path / "odd.ngram")
     swapped = sections | {"trie.1": sections["trie.2"], "trie.2": sections["trie.1"]}
     write_container(tmp_path / "odd.ngram", manifest, swapped)
-    try:  # other numbers, if as many
+    with suppress(StoreError):  # other numbers, if as many
         list(NgramStore.open(tmp_path / "odd.ngram").ngrams())
-    except StoreError:
-        pass
 
 
 def test_a_damaged_segment_is_found(divided, tmp_path):
@@ -123,7 +122,7 @@ def test_a_damaged_segment_is_found(divided, tmp_path):
     data = bytearray(divided.path.read_bytes())
     data[container.stored()["codes.3"].offset] ^= 1
     divided.path.write_bytes(data)
-    with pytest.raises(StoreError, match="section .* does not match its checksum"):
+    with pytest.raises(StoreError, match=r"section .* does not match its checksum"):
         NgramStore.open(divided.path, verify=True)
 
 
