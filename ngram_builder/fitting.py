@@ -33,7 +33,7 @@ class Fitting:
         """
         Args:
             least: the smallest minimum counts that are allowed, per order.
-            tally: how many n-grams of each order have each count; see `Tally`.
+            tally: how many n-grams of each order have each count; see `CountsOfCounts`.
             exact: whether counts are stored exactly.
             fit: bytes that the store may have.
         """
@@ -97,9 +97,8 @@ class Fitting:
         before = [at for at in known if at < place][-1:]
         after = [at for at in known if at > place][:1]
         if before and after:
-            return int(
-                np.interp(number, *zip(*((self._numbers[at], self.sizes[at]) for at in after + before), strict=True))
-            )
+            ends = after + before
+            return int(np.interp(number, [self._numbers[at] for at in ends], [self.sizes[at] for at in ends]))
         for at in before or after:
             return self.sizes[at] * number // max(self._numbers[at], 1)
         return int(number * self._each)

@@ -25,9 +25,9 @@ from ngram_builder import write
 from ngram_builder.count import Packing
 from ngram_builder.disk import full_disk_explained
 from ngram_builder.fitting import Fitting
-from ngram_builder.levels import Tally
+from ngram_builder.levels import CountsOfCounts
 from ngram_builder.parts import Advance, Counted, count_part, journal_of, runs_of
-from ngram_builder.ranges import Level, Range, ids_of, merge_range, read_pieces, read_range, segments_of
+from ngram_builder.ranges import Level, MergedRange, ids_of, merge_range, read_pieces, read_range, segments_of
 from ngram_builder.readers import Damage, File, Signals, expand
 from ngram_builder.runs import LEAST_WINDOWS, Run, equal_ranges
 from ngram_builder.stored import runs_of_stores
@@ -376,7 +376,7 @@ def write_merged(
 
 def _write(
     plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress
-) -> tuple[list[SegmentPlan], np.ndarray, list[Range]]:
+) -> tuple[list[SegmentPlan], np.ndarray, list[MergedRange]]:
     """Merges all runs, and writes the segments of the store; what is done already stays. Returns also the tokens by
     rank, and the ranges."""
     ranges = _merge(plan, runs, workers, report, progress)
@@ -391,7 +391,7 @@ def _write(
     return segments, by_rank, ranges
 
 
-def _segments(plan: Plan, ranges: Sequence[Range]) -> tuple[list[SegmentPlan], np.ndarray]:
+def _segments(plan: Plan, ranges: Sequence[MergedRange]) -> tuple[list[SegmentPlan], np.ndarray]:
     """Divides the n-grams into segments. Returns also the tokens by rank, which the folder of the segments then has."""
     files = [found.files(plan.ranges) for found in ranges]
     with ExitStack() as opened:
@@ -427,7 +427,7 @@ def _fitted(
 ) -> Plan:
     """The plan with the least pruning whose store fits into so many bytes, and writes the segments of that store."""
     path, asked = plan.folder / "fit.json", [list(plan.orders), list(plan.min_counts.values()), plan.exact]
-    known, tally = read_json(path), Tally(plan.packing.order)
+    known, tally = read_json(path), CountsOfCounts(plan.packing.order)
     if known is None or known["asked"] != asked:
         for found in _merge(plan, runs, workers, report, progress):
             tally.add_packed(found.tally)
@@ -508,7 +508,9 @@ def _problem(report: BuildReport, max_bad: float, sources: Sequence[str]) -> Pol
     return None
 
 
-def _merge(plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress) -> list[Range]:
+def _merge(
+    plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress
+) -> list[MergedRange]:
     """The merge step: turns all runs into n-grams, range by range of first tokens."""
     edges: list[int | None] = [None, *_cuts(plan, runs), None]
     wanted = dict(enumerate(pairwise(edges)))
@@ -519,10 +521,12 @@ def _merge(plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildRepor
     for _ in workers.merge(plan, runs, missing) if missing else ():
         done += 1
         progress(MERGING, done / len(wanted), report)
-    ranges: list[Range] = []
+    ranges: list[MergedRange] = []
     for number in wanted:
         if (found := read_range(plan.ranges, number, plan.packing)) is None:
-            raise PolydraftError(f"Range {number} in {plan.ranges} was removed meanwhile; run the same command again.")
+            raise PolydraftError(
+                f"MergedRange {number} in {plan.ranges} was removed meanwhile; run the same command again."
+            )
         ranges.append(found)
     return ranges
 
