@@ -524,9 +524,7 @@ def _merge(
     ranges: list[MergedRange] = []
     for number in wanted:
         if (found := read_range(plan.ranges, number, plan.packing)) is None:
-            raise PolydraftError(
-                f"MergedRange {number} in {plan.ranges} was removed meanwhile; run the same command again."
-            )
+            raise PolydraftError(f"Range {number} in {plan.ranges} was removed meanwhile; run the same command again.")
         ranges.append(found)
     return ranges
 
