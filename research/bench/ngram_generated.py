@@ -90,7 +90,7 @@ def texts(tokens: int, seed: int = 0) -> Iterator[np.ndarray]:
     sums = np.concatenate([[0], np.cumsum(counts)])
     starts = np.searchsorted(first, np.arange(int(store.manifest["tokenizer"]["vocab_size"]) + 1))
     rng = np.random.default_rng(seed)
-    for _ in range(max(tokens // (CHAINS * LENGTH), 1)):
+    for _ in range(-(-tokens // (CHAINS * LENGTH))):
         stream = np.zeros((CHAINS, LENGTH + 1), dtype=np.uint32)
         last = first[rng.integers(len(first), size=CHAINS)]
         for column in range(LENGTH):
