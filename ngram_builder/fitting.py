@@ -40,7 +40,7 @@ class Fitting:
         self.sizes: dict[int, int] = {}
         self._fit, self._each = fit, BYTES[exact]
         self._at_least = np.cumsum(tally[:, ::-1], axis=1)[:, ::-1]  # n-grams with this count or a larger one
-        self._prunings = list(_prunings(least))
+        self._prunings = list(_prunings(least, most=int(np.flatnonzero(tally[2:].any(axis=0)).max(initial=0)) + 1))
         self._numbers = [self._remaining(pruning) for pruning in self._prunings]
 
     def __getitem__(self, place: int) -> MinCounts:
@@ -61,9 +61,10 @@ class Fitting:
             if self._estimate(place) <= self._fit:
                 return place
         if best is None:
+            last = len(self._prunings) - 1
             raise InputError(
-                f"--fit {human(self._fit)} given; without all n-grams that occur less than {MOST:,} times, the store "
-                f"still takes {human(self._estimate(len(self._prunings) - 1))}."
+                f"--fit {human(self._fit)} given; with n-grams that occur {max(self[last].values()):,} times or more "
+                f"alone, the store still takes {human(self._estimate(last))}."
             )
         return None if below in self.sizes else places[-1]
 
@@ -104,13 +105,13 @@ class Fitting:
         return int(number * self._each)
 
 
-def _prunings(least: Mapping[int, int]) -> Iterator[MinCounts]:
-    """All prunings, from the least one on."""
+def _prunings(least: Mapping[int, int], most: int) -> Iterator[MinCounts]:
+    """All prunings, from the least one on, up to `most` for every order."""
     pruning = dict(least)
     orders = [n for n in pruning if n > 1]
     while True:
         yield dict(pruning)
-        lowest = min((pruning[n] for n in orders), default=MOST)
-        if lowest >= MOST:
+        lowest = min((pruning[n] for n in orders), default=most)
+        if lowest >= min(most, MOST):
             return
         pruning[max(n for n in orders if pruning[n] == lowest)] += 1

@@ -259,7 +259,7 @@ def build(
         if discarded:
             notify(f"The files in {folder} are of a build with other input or another tokenizer; they were discarded.")
         plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, signals, exact)
-        check_room(folder, _room(files, packing, at_least))
+        _check_disk(folder, _room(files, packing, at_least), notify)
         report = BuildReport()
         counted = _count(plan, parts, machines, report, progress, notify)
         problem = _problem(report, max_bad, sources)
@@ -588,16 +588,27 @@ def _resident() -> int:
     return psutil.Process().memory_info().rss
 
 
-# The maximum number of bytes of text per byte of a packed file, measured on shards of prose.
-_UNPACKED = {".zst": 4.5, ".gz": 3.5, ".parquet": 2.5}
-_BYTES_PER_TOKEN = 4.0
+# Bytes of text per byte of a packed file, measured on shards of prose.
+_UNPACKED = {".zst": 4.0, ".gz": 3.0, ".parquet": 2.0}
+_BYTES_PER_TOKEN = 4.3
+_SURELY = 0.5  # of the estimated disk space: text that repeats itself needs no less
 
 
 def _room(files: Sequence[File], packing: Packing, min_counts: Mapping[int, int]) -> int:
-    """Estimates the bytes of disk that counting needs: runs, one more group of runs while runs are merged, the
-    n-grams, the store."""
+    """Estimates the bytes of disk that a build of prose needs: runs, n-grams, segments, the store."""
     text = sum(file.size * _UNPACKED.get(Path(file.name).suffix.lower(), 1.0) for file in files)
     tokens = text / _BYTES_PER_TOKEN
     runs = tokens * 8 * (packing.words + 1)
-    stay = 0.5 if min(min_counts.values()) > 1 else 0.7 * packing.order
-    return int(1.1 * runs + tokens * stay * (8 * (packing.words + 2) + 4))
+    stay = 0.4 if min(min_counts.values()) > 1 else 0.7 * packing.order
+    return int(runs + tokens * stay * (8 * (packing.words + 2) + 8))
+
+
+def _check_disk(folder: Path, needed: int, notify: Callable[[str], None]) -> None:
+    """Raises NoRoom if the disk has surely too little space, and says so if it may have."""
+    check_room(folder, int(_SURELY * needed))
+    free = shutil.disk_usage(folder).free
+    if free < needed and not any(folder.glob("part-*")):  # else some of it is used already
+        notify(
+            f"The build may need {human(needed)} in {folder.parent}, and {human(free)} are free: if the disk gets "
+            "full, it keeps what is done."
+        )
