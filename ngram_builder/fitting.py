@@ -14,7 +14,7 @@ from core.errors import InputError
 from ngram_builder.levels import MOST
 from ngram_builder.work import human
 
-BYTES = {False: 3.25, True: 3.5}  # per n-gram, with and without exact counts, until a store of this text is written
+BYTES = {False: 3.25, True: 3.5}  # per n-gram, by whether counts are exact, until a store of this text is written
 CLOSE = 0.98  # of the size: a store as large is good enough, since each further one is merged and written anew
 _PER_TOKEN = 200  # bytes of memory for each distinct token in a store that is open
 _SHOWN = 12  # rows of the table

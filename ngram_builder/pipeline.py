@@ -574,13 +574,15 @@ def _summary(
 
 
 def _for_sorting(memory: int) -> int:
-    """The memory left for sorting and merging, out of the limit for the whole process."""
-    taken = _resident() + _DOCUMENTS
-    if memory - taken < _LEAST_MEMORY:
-        raise InputError(
-            f"Memory of {human(memory)} given; with this tokenizer, at least {human(taken + _LEAST_MEMORY)} are needed."
-        )
-    return memory - taken
+    """The memory left for sorting and merging, out of the limit for the whole process. Documents get half of what is
+    left, but no more than they need."""
+    taken = _resident()
+    left = memory - taken
+    sorting = left - min(_DOCUMENTS, left // 2)
+    if sorting < _LEAST_MEMORY:
+        least = taken + 2 * _LEAST_MEMORY
+        raise InputError(f"Memory of {human(memory)} given; with this tokenizer, at least {human(least)} are needed.")
+    return sorting
 
 
 def _resident() -> int:
