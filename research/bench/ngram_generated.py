@@ -29,7 +29,7 @@ from research.report import Report
 
 ORDERS = range(2, 7)
 MEMORY = 1 << 30  # bytes of `Plan.memory`; the rest of 2 GB is for Python, the libraries and the base store
-TOKENS = 0.3  # for each n-gram that is wanted: a little more than needed, since the later ones repeat earlier ones
+TOKENS = 0.32  # for each n-gram that is wanted: a little more than needed, since later ones repeat earlier ones
 CHAINS, LENGTH = 1 << 13, 256  # texts that are generated at once, and tokens of each
 PAUSE = 0.05  # seconds between two looks at the memory
 
