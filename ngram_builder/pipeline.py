@@ -3,6 +3,7 @@ After a kill at any moment the same call resumes, and writes the same bytes."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import time
@@ -426,7 +427,7 @@ def _fitted(
     notify: Callable[[str], None],
 ) -> Plan:
     """The plan with the least pruning whose store fits into so many bytes, and writes the segments of that store."""
-    path, asked = plan.folder / "fit.json", [list(plan.orders), list(plan.min_counts.values()), plan.exact]
+    path, asked = plan.folder / "fit.json", [*_asked(plan, runs), plan.exact]
     known, tally = read_json(path), CountsOfCounts(plan.packing.order)
     if known is None or known["asked"] != asked:
         for found in _merge(plan, runs, workers, report, progress):
@@ -541,10 +542,11 @@ def _sweep(plan: Plan) -> None:
 
 
 def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
-    """The first tokens at which ranges begin, read from the plan on disk if it has one for this pruning."""
-    pruning = {"orders": list(plan.orders), "min_counts": [plan.min_counts[n] for n in plan.orders]}
+    """The first tokens at which ranges begin, read from the plan on disk if it has one for these runs and this
+    pruning."""
+    asked = _asked(plan, runs)
     known = read_json(plan.ranges / "plan.json")
-    if known and {key: known[key] for key in pruning} == pruning:
+    if known and known["asked"] == asked:
         return known["cuts"]
     if plan.ranges.exists():
         discard(plan.ranges)
@@ -552,8 +554,14 @@ def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
     rows = sum(run.rows for run in runs)
     number = min(max(-(-rows // _RANGE_ROWS), 2 * plan.workers if rows > LEAST_WINDOWS else 1), _MOST_RANGES)
     cuts = equal_ranges(list(runs), plan.packing, number)
-    write_json(plan.ranges / "plan.json", {**pruning, "cuts": cuts})
+    write_json(plan.ranges / "plan.json", {"asked": asked, "cuts": cuts})
     return cuts
+
+
+def _asked(plan: Plan, runs: Sequence[Run]) -> list[Any]:
+    """What the ranges depend on: orders, pruning, and the runs, whose names are never used twice."""
+    names = hashlib.sha256(" ".join(f"{run.path.name} {run.rows}" for run in runs).encode()).hexdigest()
+    return [list(plan.orders), list(plan.min_counts.values()), names]
 
 
 def _summary(

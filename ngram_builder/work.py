@@ -8,7 +8,7 @@
             run-….rows       sorted windows, see `runs`
         fit.json             counts of counts, and the sizes of the stores that were tried, for --fit
         ranges/
-            plan.json        orders, pruning, and the cuts between ranges of first tokens
+            plan.json        orders, pruning, runs, and the cuts between ranges of first tokens
             range-….rows     the n-grams of one range and order, counted and pruned, see `ranges`
             range-00000.json the names of these files
             segments/
