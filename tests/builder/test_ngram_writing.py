@@ -18,6 +18,7 @@ from app.cli.main import app
 from core.errors import InputError, PolydraftError
 from core.ngram import NgramStore
 from ngram_builder import pipeline, runs, stored, writers
+from ngram_builder.count import Packing
 from tests.ngram_tools import WordTokenizer, segments_of, tiny_runs
 
 pytestmark = pytest.mark.usefixtures("small_process")
@@ -168,3 +169,14 @@ def test_a_killed_build_takes_its_processes_with_it():
     process = writers._Process().__enter__()
     process._process.stdin.close()
     assert process._process.wait(20) == 0
+
+
+def test_ranges_of_other_runs_are_not_used(tmp_path):
+    packing, orders = Packing(2, 9), range(2, 3)
+    plan = pipeline.Plan(tmp_path, packing, orders, {2: 1}, 1 << 26, 1)
+    about = {"closed": True, "tokenizer": {"fingerprint": "f"}, "documents": 1, "tokens": 1, "sources": []}
+    for name, gram in (("a", (1, 2)), ("b", (3, 4))):
+        windows = packing.pack(np.array([gram], dtype=np.uint64))
+        run = runs.write_run(tmp_path / name, iter([(windows, np.array([5], dtype=np.uint64))]))
+        pipeline.write_merged(tmp_path / "s.ngram", plan, [run], about, ngram_builder.BuildReport())
+        assert NgramStore.open(tmp_path / "s.ngram").count(gram) == 5
