@@ -176,7 +176,7 @@ def test_ranges_of_other_runs_are_not_used(tmp_path):
     plan = pipeline.Plan(tmp_path, packing, orders, {2: 1}, 1 << 26, 1)
     about = {"closed": True, "tokenizer": {"fingerprint": "f"}, "documents": 1, "tokens": 1, "sources": []}
     for name, gram in (("a", (1, 2)), ("b", (3, 4))):
-        windows = packing.pack(np.array([gram], dtype=np.uint64))
-        run = runs.write_run(tmp_path / name, iter([(windows, np.array([5], dtype=np.uint64))]))
+        ids = np.array([token + 1 for token in gram] + [0], dtype=np.uint32)  # a document of these two tokens
+        run = runs.write_run(tmp_path / name, runs.sorted_windows(ids, packing, 10))
         pipeline.write_merged(tmp_path / "s.ngram", plan, [run], about, ngram_builder.BuildReport())
-        assert NgramStore.open(tmp_path / "s.ngram").count(gram) == 5
+        assert NgramStore.open(tmp_path / "s.ngram").count(gram) == 1
