@@ -21,6 +21,7 @@ import psutil
 
 from core.errors import InputError, PolydraftError
 from core.files import unfinished
+from core.memory import return_freed
 from core.ngram.store import NgramStore
 from ngram_builder import write
 from ngram_builder.count import Packing
@@ -380,7 +381,9 @@ def _write(
 ) -> tuple[list[SegmentPlan], np.ndarray, list[MergedRange]]:
     """Merges all runs, and writes the segments of the store; what is done already stays. Returns also the tokens by
     rank, and the ranges."""
+    return_freed()  # of counting
     ranges = _merge(plan, runs, workers, report, progress)
+    return_freed()
     progress(WRITING, 0.0, report)
     segments, by_rank = _segments(plan, ranges)
     missing = [segment for segment in segments if not segment.written(plan.segments)]
@@ -439,8 +442,8 @@ def _fitted(
     fitting = Fitting(plan.min_counts, tally.of, plan.exact, fit)
     fitting.sizes |= dict(known["sizes"])
     place = fitting.next()
-    if place is not None:
-        notify("\n".join(fitting.table(place)))
+    for line in fitting.table(place) if place is not None else ():
+        notify(line)
     while place is not None:
         fitted = replace(plan, min_counts=fitting[place])
         segments, by_rank, _ = _write(fitted, runs, workers, report, progress)
