@@ -1,16 +1,11 @@
-"""The two functions that count, on this machine or on a cluster: map files to runs, merge runs to n-grams.
-
-    count_part     some files ─► sorted runs of windows        tokenised by several threads, resumed by its journal
-    merge_range    all runs, a range of first tokens ─► its n-grams of every order, counted and pruned
-
-Both write their result to the work folder (see `work`) and return only the figures that the caller needs.
-"""
+"""Maps files to sorted runs of windows, on this machine or on a cluster: tokenised by several threads, resumed by a
+journal. The runs are in the work folder (see `work`); `ranges` merges them."""
 
 from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -19,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from core.files import replacing
 from ngram_builder import runs as run_files
-from ngram_builder.count import Entries, Packing, count
+from ngram_builder.count import Packing
 from ngram_builder.readers import Damage, Document, File, Reading, Signals, read_file
 from ngram_builder.runs import Run, merged, rows_within, sorted_windows, windows_within, write_run
 from ngram_builder.work import read_json, write_json
@@ -134,51 +128,6 @@ def count_part(
     counted.done = True
     _save(folder, counted)
     return counted
-
-
-def merge_range(
-    folder: Path,
-    number: int,
-    runs: Sequence[Run],
-    packing: Packing,
-    orders: range,
-    min_counts: Mapping[int, int],
-    tokens: tuple[int | None, int | None],
-    memory: int,
-) -> int:
-    """Counts and prunes the n-grams that begin with the tokens from `tokens[0]` up to but without `tokens[1]`.
-
-    Writes them to `folder`, and returns their number.
-    """
-    low, high = (None if token is None else packing.first(token) for token in tokens)
-    blocks = merged(list(runs), packing, rows_within(memory, packing), low, high)
-    entries = count(blocks, packing, orders, min_counts)
-    arrays: dict[str, np.ndarray] = {}
-    for n, level in enumerate(entries):
-        arrays |= {f"words{n}": level.words, f"counts{n}": level.counts, f"totals{n}": level.totals}
-    with replacing(range_path(folder, number), private=False) as file:
-        np.savez(file, allow_pickle=False, **arrays)
-    return sum(len(level.counts) for level in entries)
-
-
-def range_path(folder: Path, number: int) -> Path:
-    return folder / f"range-{number:05d}.npz"
-
-
-def load_range(folder: Path, number: int) -> list[Entries]:
-    """Reads the file that `merge_range` wrote, order by order from 0."""
-    with np.load(range_path(folder, number), allow_pickle=False) as arrays:
-        orders = sum(name.startswith("words") for name in arrays.files)
-        return [Entries(arrays[f"words{n}"], arrays[f"counts{n}"], arrays[f"totals{n}"]) for n in range(orders)]
-
-
-def range_size(folder: Path, number: int) -> int | None:
-    """The number of n-grams in a range; None if it is not counted yet."""
-    path = range_path(folder, number)
-    if not path.exists():
-        return None
-    with np.load(path, allow_pickle=False) as arrays:
-        return sum(len(arrays[name]) for name in arrays.files if name.startswith("counts"))
 
 
 def _tokenised(

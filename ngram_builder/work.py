@@ -6,9 +6,14 @@
         part-00000/          some of the input files, each part counted separately
             journal.json     the contents of the runs so far, and their end position in the input
             run-….rows       sorted windows, see `runs`
+        fit.json             counts of counts, and the sizes of the stores that were tried, for --fit
         ranges/
-            plan.json        orders, pruning, and the cuts between ranges of first tokens
-            range-00000.npz  the n-grams of one range, counted and pruned
+            plan.json        orders, pruning, runs, and the cuts between ranges of first tokens
+            range-….rows     the n-grams of one range and order, counted and pruned, see `ranges`
+            range-00000.json the names of these files
+            segments/
+                tokens       all token ids by rank
+                segment-00000.ngram
 
 A journal names a file only after its last byte is on the disk, and a journal is replaced in one step. So the journal
 always describes completed work; files that it does not name are ignored.
@@ -113,7 +118,8 @@ def human(size: float) -> str:
 
 def _ours(path: Path) -> bool:
     name = path.name
-    return name in ("lock", "identity.json", "ranges") or name.startswith(("part-", ".identity.json."))
+    own = ("lock", "identity.json", "fit.json", "ranges")
+    return name in own or name.startswith(("part-", ".identity.json.", ".fit.json."))
 
 
 def _identity(folder: Path) -> Any:

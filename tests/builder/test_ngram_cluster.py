@@ -21,7 +21,7 @@ from app.cli.main import app
 from core.errors import InputError
 from ngram_builder import cluster as clusters
 from ngram_builder.cluster import Cluster, cluster
-from tests.ngram_tools import WordTokenizer
+from tests.ngram_tools import WordTokenizer, segments_of, tiny_runs
 
 pytestmark = pytest.mark.usefixtures("small_process")
 
@@ -101,6 +101,40 @@ def test_a_worker_killed_half_way_changes_nothing(local, corpus, tmp_path):
     assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
     assert (together.documents, together.tokens, together.damage) == (alone.documents, alone.tokens, alone.damage)
     assert not work.exists()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("file", ["ranges/range-*.json", "ranges/segments/segment-*.ngram"])
+def test_a_worker_killed_while_it_merges_or_writes_changes_nothing(local, corpus, tmp_path, file):
+    work = tmp_path / "work"
+    killed: list[int] = []
+
+    def kill() -> None:
+        while not list(work.glob(file)):
+            time.sleep(0.001)
+        killed.append(next(iter(local.run(os.getpid).values())))
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    with tiny_runs(2000), segments_of(300):
+        ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), max_bad=0.5)
+        killer.start()
+        options = {"max_bad": 0.5, "work": work, "machines": Cluster(local, WordTokenizer)}
+        ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), **options)
+    killer.join(20)
+    assert killed
+    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
+    assert not work.exists()
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_any_number_of_workers_writes_the_same_bytes(corpus, tmp_path, workers):
+    with segments_of(3000):
+        ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), max_bad=0.5)
+        with cluster("local", WordTokenizer, workers) as machines:
+            options = {"max_bad": 0.5, "machines": machines}
+            ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), **options)
+    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
 
 
 def test_workers_that_do_not_see_the_work_are_named(local, corpus, tmp_path, monkeypatch):
