@@ -18,10 +18,13 @@ from core.errors import InputError, PolydraftError
 from core.files import unfinished
 from core.ngram.store import NgramStore
 from ngram_builder.count import Entries, KeptGrams, Packing, join, sum_rows, with_totals
+from ngram_builder.encoding import PER_PROCESS, encoding
+from ngram_builder.inputs import Part, divided, part_folder, stamped
 from ngram_builder.parts import (
     Advance,
     Counted,
-    count_part,
+    adopt,
+    count_parts,
     journal_of,
     load_range,
     merge_range,
@@ -30,7 +33,17 @@ from ngram_builder.parts import (
 )
 from ngram_builder.readers import Damage, File, Signals, expand
 from ngram_builder.runs import LEAST_WINDOWS, Run, equal_ranges
-from ngram_builder.work import check_room, discard, human, read_json, work_folder, write_json
+from ngram_builder.work import (
+    check_room,
+    discard,
+    discard_counted,
+    human,
+    parts_in,
+    read_json,
+    settle,
+    work_folder,
+    write_json,
+)
 from ngram_builder.write import write_store
 
 if TYPE_CHECKING:  # its module imports torch, which counting does not need
@@ -51,7 +64,7 @@ Progress = Callable[[str, float, "BuildReport"], None]
 
 
 class TooMuchDamage(PolydraftError):
-    """More of the input was unreadable than allowed; nothing was written. `damage` lists all of it."""
+    """More of the input was unreadable than allowed; no store was written. `damage` lists what was found."""
 
     def __init__(self, message: str, damage: Sequence[Damage]) -> None:
         super().__init__(message)
@@ -108,9 +121,7 @@ class Plan:
 class Machines(Protocol):
     """The place where parts are counted and ranges merged: this process, or a cluster."""
 
-    def divide(self, files: Sequence[File]) -> list[list[File]]: ...
-
-    def count(self, plan: Plan, parts: Sequence[Sequence[File]], advance: Advance) -> list[Counted]: ...
+    def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]: ...
 
     def merge(
         self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
@@ -121,21 +132,20 @@ class Machines(Protocol):
 
 @dataclass
 class ThisMachine:
-    """All cores of this machine, by threads: tokenising and sorting release Python's lock."""
+    """All cores of this machine: processes that encode (see `encoding`), and threads that sort, which releases Python's
+    lock."""
 
     tokenizer: Tokenizer
 
-    def divide(self, files: Sequence[File]) -> list[list[File]]:
-        return [list(files)]
-
-    def count(self, plan: Plan, parts: Sequence[Sequence[File]], advance: Advance) -> list[Counted]:
-        return [
-            count_part(
-                part_folder(plan, number), files, self.tokenizer, plan.packing,
-                memory=plan.memory, workers=plan.workers, signals=plan.signals, advance=advance,
-            )
-            for number, files in enumerate(parts)
-        ]  # fmt: skip
+    def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]:
+        spare = max(plan.memory // 2 - _LEAST_MEMORY, 0)  # half of the memory at most goes to processes
+        processes = min(plan.workers, spare // PER_PROCESS)
+        with encoding(self.tokenizer, plan.workers, processes) as encode:
+            return count_parts(
+                plan.folder, parts, encode, plan.packing,
+                memory=plan.memory - (processes * PER_PROCESS if processes > 1 else 0),
+                sorters=max(plan.workers // 2, 1), signals=plan.signals, advance=advance,
+            )  # fmt: skip
 
     def merge(
         self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
@@ -153,10 +163,6 @@ class ThisMachine:
                 pool.shutdown(cancel_futures=True)
 
 
-def part_folder(plan: Plan, number: int) -> Path:
-    return plan.folder / f"part-{number:05d}"
-
-
 def build(
     sources: Iterable[str | Path],
     out: str | Path,
@@ -171,6 +177,7 @@ def build(
     signals: Signals | None = None,
     workers: int | None = None,
     work: str | Path | None = None,
+    keep: bool = False,
     machines: Machines | None = None,
     progress: Progress = lambda *_: None,
     notify: Callable[[str], None] = lambda _: None,
@@ -194,12 +201,13 @@ def build(
         signals: which documents of RedPajama-V2 to read; None is all.
         workers: threads; None is all cores.
         work: a folder for intermediate files, removed at the end; None is one beside `out`.
+        keep: do not remove it, so that a later build with more sources reads only what is new.
         machines: where to count; None is this machine.
         progress: called repeatedly.
         notify: called with a sentence for the user.
 
     Raises: InputError for wrong arguments, TooMuchDamage, NoRoom, TooLittleMemory, OSError when the disk refuses. After
-        the last three, and after a kill, the intermediate files stay and the same call resumes from them.
+        the last four, and after a kill, the intermediate files stay and the same call resumes from them.
     """
     began = time.monotonic()
     if orders.step != 1 or len(orders) == 0 or orders[0] < 1 or orders[-1] > 8:
@@ -209,36 +217,31 @@ def build(
     source_of: dict[File, str] = {}  # each file with the first source that contains it
     for source in sources:
         for file in expand([source]):
-            source_of.setdefault(file, source)
+            source_of.setdefault(stamped(file, signals), source)
     files = list(source_of)
     if out.exists() and any(out.samefile(file.address) for file in files if not file.remote):
         raise InputError(f"{out} is one of the sources; give another file for the store.")
-    if signals:
-        for file in files:
-            signals.files_for(file)  # fail before hours of counting, not after
     packing = Packing(orders[-1], len(tokenizer.pieces))
     machines = machines or ThisMachine(tokenizer)
-    parts = machines.divide(files)
     identity = {
         "tokenizer": tokenizer.fingerprint,
         "order": packing.order,
-        "signals": [repr(bound) for bound in signals.bounds] if signals else [],
-        "parts": [[(file.address, file.size, file.stamp) for file in part] for part in parts],
+        "signals": [*(repr(bound) for bound in signals.bounds), signals.unique] if signals else [],
     }
     memory = _resident() + (2 << 30) if memory is None else memory
     sorting = _for_sorting(memory)
     folder = Path(work) if work else out.with_name(f".{out.name}.work")
     with work_folder(folder, identity) as discarded:
         if discarded:
-            notify(f"The files in {folder} are of a build with other input or another tokenizer; they were discarded.")
+            notify(
+                f"The files in {folder} are of a build with other options or another tokenizer; they were discarded."
+            )
         plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, signals)
-        check_room(folder, _room(files, packing, at_least))
+        parts = _parts(plan, files)
+        check_room(folder, _room(files, packing, at_least), [part.number for part in parts])
         report = BuildReport()
-        counted = _count(plan, parts, machines, report, progress, notify)
-        problem = _problem(report, max_bad, sources)
-        if problem:
-            discard(folder)
-            raise problem
+        counted = _count(plan, parts, machines, report, max_bad, progress, notify)
+        _check(report, max_bad, sources)
         entries = _merge(plan, counted, machines, report, progress, memory)
         about = {
             "tokenizer": {
@@ -256,7 +259,10 @@ def build(
         for litter in unfinished(out):
             litter.unlink(missing_ok=True)
         _finish(report, out, entries, packing, orders, about, exact, began)
-        discard(folder)
+        if keep:
+            discard_counted(folder, [part.number for part in parts])
+        else:
+            discard(folder)
     progress(WRITING, 1.0, report)
     return report
 
@@ -346,49 +352,87 @@ def _rises(min_counts: Mapping[int, int]) -> bool:
     return at_least == sorted(at_least)
 
 
+def _parts(plan: Plan, files: Sequence[File]) -> list[Part]:
+    """Divides the input into parts: those on disk that are still wanted, and new ones."""
+    numbers = parts_in(plan.folder)
+    inputs = [(number, journal_of(plan.folder, number, plan.packing).inputs) for number in numbers]
+    parts = divided(files, [each for each in inputs if each[1]], plan.signals, max(numbers, default=-1) + 1)
+    for part in parts:
+        if part.number in numbers:
+            adopt(plan.folder, part, plan.packing)
+    return parts
+
+
 def _count(
     plan: Plan,
-    parts: Sequence[Sequence[File]],
+    parts: Sequence[Part],
     machines: Machines,
     report: BuildReport,
+    max_bad: float,
     progress: Progress,
     notify: Callable[[str], None],
 ) -> list[Counted]:
     """The map step: turns every file into runs."""
-    total = max(sum(file.size for part in parts for file in part), 1)
+    total = sum(file.size for part in parts for file in part.files)
     read = 0
 
-    def advance(consumed: int, tokens: int) -> None:
+    def advance(consumed: int, documents: int, tokens: int, damage: Sequence[Damage]) -> None:
         nonlocal read
         read += consumed
+        report.documents += documents
         report.tokens += tokens
-        progress(READING, min(read / total, 1.0), report)
+        report.damage += damage
+        share = min(read / max(total, 1), 1.0)
+        if report.damage and (consumed or documents):  # not between documents that are not counted yet
+            _check_so_far(report, max_bad, share)
+        progress(READING, share, report)
 
-    for number, files in enumerate(parts):
-        before = journal_of(part_folder(plan, number), plan.packing)
-        advance(sum(file.size for file in files[: before.finished]), before.tokens)
+    for part in parts:
+        before = journal_of(plan.folder, part.number, plan.packing)
+        size = sum(file.size for file in part.files[: before.finished])
+        advance(size, before.documents, before.tokens, [Damage(*place) for place in before.damage])
     if report.tokens:
         notify(f"Resuming after {report.tokens / 1e6:.1f} M tokens that were counted before.")
     counted = machines.count(plan, parts, advance)
-    report.documents = sum(documents for part in counted for documents, _ in part.files)
+    report.documents = sum(part.documents for part in counted)
     report.tokens = sum(part.tokens for part in counted)
     report.left_out = sum(part.left_out for part in counted)
     report.damage = [Damage(*place) for part in counted for place in part.damage]
+    settle(plan.folder, sorted((part.number, part.runs) for part in counted))
     progress(READING, 1.0, report)
     return counted
 
 
-def _problem(report: BuildReport, max_bad: float, sources: Sequence[str]) -> PolydraftError | None:
-    """The error to raise if the input that was read is unusable, else None."""
+# As many documents per byte as so far, times this, are assumed in the unread input, all of them sound.
+_DENSER = 4
+
+
+def _check_so_far(report: BuildReport, max_bad: float, share: float) -> None:
+    """Raises TooMuchDamage when too much is damaged even if the rest of the input is sound."""
+    places = len(report.damage) + report.documents
+    at_most = places * (1 + _DENSER * (1 - share) / share) if share else float("inf")
+    if share < 1 and len(report.damage) > max_bad * at_most:
+        raise TooMuchDamage(
+            f"{len(report.damage)} damaged places among {report.documents} documents in the first {share:.0%} of the "
+            f"input: more than {max_bad:.1%} of it is damaged, whatever the rest holds. {_KEPT} "
+            f"First: {report.damage[0]}.",
+            report.damage,
+        )
+
+
+_KEPT = "No store was written; the counts are kept, and the same command with a larger --max-bad resumes from them."
+
+
+def _check(report: BuildReport, max_bad: float, sources: Sequence[str]) -> None:
+    """Raises the error if the input that was read is unusable."""
     if report.bad > max_bad:
-        return TooMuchDamage(
+        raise TooMuchDamage(
             f"{len(report.damage)} damaged places in {report.documents} documents, {report.bad:.1%} "
-            f"of the input, more than {max_bad:.1%}; nothing was written. First: {report.damage[0]}.",
+            f"of the input, more than {max_bad:.1%}. {_KEPT} First: {report.damage[0]}.",
             report.damage,
         )
     if not report.tokens:
-        return InputError(f"No text found in {', '.join(sources)}; nothing was written.")
-    return None
+        raise InputError(f"No text found in {', '.join(sources)}; nothing was written.")
 
 
 def _merge(
@@ -400,7 +444,7 @@ def _merge(
     memory: int,
 ) -> list[Entries]:
     """The merge step: turns all runs into n-grams, range by range of first tokens."""
-    runs = [run for number, part in enumerate(counted) for run in runs_of(part_folder(plan, number), part)]
+    runs = [run for part in counted for run in runs_of(part_folder(plan.folder, part.number), part)]
     cuts = _cuts(plan, runs)
     edges: list[int | None] = [None, *cuts, None]
     wanted = {number: (edges[number], edges[number + 1]) for number in range(len(edges) - 1)}
@@ -438,16 +482,15 @@ def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
     return cuts
 
 
-def _summary(
-    parts: Sequence[Sequence[File]], counted: Sequence[Counted], source_of: Mapping[File, str]
-) -> list[dict[str, Any]]:
+def _summary(parts: Sequence[Part], counted: Sequence[Counted], source_of: Mapping[File, str]) -> list[dict[str, Any]]:
     """The entry of each source in the manifest."""
-    summary: dict[str, dict[str, Any]] = {}
-    for files, part in zip(parts, counted, strict=True):
-        for file, (documents, tokens) in zip(files, part.files, strict=True):
-            source = source_of[file]
-            nothing = {"name": Path(source).name, "files": 0, "bytes": 0, "documents": 0, "tokens": 0}
-            entry = summary.setdefault(source, nothing)
+    summary = {
+        source: {"name": Path(source).name, "files": 0, "bytes": 0, "documents": 0, "tokens": 0}
+        for source in source_of.values()
+    }
+    for part, figures in zip(parts, counted, strict=True):
+        for file, (documents, tokens) in zip(part.files, figures.files, strict=True):
+            entry = summary[source_of[file]]
             entry["files"] += 1
             entry["bytes"] += file.size
             entry["documents"] += documents

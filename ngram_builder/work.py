@@ -1,11 +1,12 @@
-"""The intermediate files of a build, from which a build that was killed resumes.
+"""The intermediate files of a build, from which a build that was killed resumes, and a later one with other input.
 
     .STORE.work/             beside the store, or at the path of --work
         lock                 held by the building process
-        identity.json        input, tokenizer and orders; files of another build are unusable
-        part-00000/          some of the input files, each part counted separately
+        identity.json        tokenizer, highest order and selection; files of another build are unusable
+        part-00000/          some of the input files, each part counted separately; see `inputs`
             journal.json     the contents of the runs so far, and their end position in the input
             run-….rows       sorted windows, see `runs`
+        counted.json         the runs of all parts, from which all below is made
         ranges/
             plan.json        orders, pruning, and the cuts between ranges of first tokens
             range-00000.npz  the n-grams of one range, counted and pruned
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ import filelock
 from core.errors import InputError, PolydraftError
 from core.files import write_whole
 
-VERSION = 1
+VERSION = 2
 
 
 class NoRoom(PolydraftError):
@@ -91,9 +92,56 @@ def discard(folder: Path, keep_lock: bool = False) -> None:
         folder.rmdir()
 
 
-def check_room(folder: Path, needed: int) -> None:
-    """Raises NoRoom when the disk has less than `needed` bytes, counting the work already done as part of them."""
-    done = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def parts_in(folder: Path) -> list[int]:
+    """The numbers of the parts in a work folder, ascending; folders without a journal are removed."""
+    numbers = []
+    for path in sorted(folder.glob("part-*")):
+        if (path / "journal.json").exists():
+            numbers.append(int(path.name.removeprefix("part-")))
+        else:
+            shutil.rmtree(path)
+    return numbers
+
+
+def settle(folder: Path, runs: Any) -> None:
+    """Notes the runs of all parts, and removes what was made from other runs."""
+    runs = json.loads(json.dumps(runs))
+    if read_json(folder / "counted.json") != runs:
+        _remove_made(folder)
+        write_json(folder / "counted.json", runs)
+
+
+def discard_counted(folder: Path, numbers: Collection[int]) -> None:
+    """Removes all but the parts of these numbers, from which a later build can continue."""
+    _remove_made(folder)
+    (folder / "counted.json").unlink(missing_ok=True)
+    for path in _unused(folder, numbers):
+        shutil.rmtree(path)
+
+
+def _remove_made(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name in ("lock", "identity.json", "counted.json") or path.name.startswith("part-"):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _unused(folder: Path, numbers: Collection[int]) -> list[Path]:
+    return [path for path in folder.glob("part-*") if int(path.name.removeprefix("part-")) not in numbers]
+
+
+def check_room(folder: Path, needed: int, numbers: Collection[int]) -> None:
+    """Raises NoRoom when the disk has less than `needed` bytes. What is there already is a part of them, without the
+    parts of other numbers than these."""
+    unused = _unused(folder, numbers)
+    done = sum(
+        path.stat().st_size
+        for path in folder.rglob("*")
+        if path.is_file() and not any(map(path.is_relative_to, unused))
+    )
     free = shutil.disk_usage(folder).free
     if free < needed - done:
         raise NoRoom(
@@ -113,7 +161,8 @@ def human(size: float) -> str:
 
 def _ours(path: Path) -> bool:
     name = path.name
-    return name in ("lock", "identity.json", "ranges") or name.startswith(("part-", ".identity.json."))
+    ours = ("lock", "identity.json", "counted.json", "ranges")
+    return name in ours or name.startswith(("part-", ".identity.json.", ".counted.json."))
 
 
 def _identity(folder: Path) -> Any:

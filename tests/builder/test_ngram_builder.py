@@ -174,7 +174,7 @@ def test_each_damaged_place_is_named_once_and_the_rest_is_counted(cli, tmp_path)
     for line, place in zip(done.stderr.splitlines(), places, strict=False):
         assert line.startswith(f"Warning: {tmp_path / place}")
     assert "7 damaged places" in done.stderr.splitlines()[7]
-    assert not [path.name for path in tmp_path.iterdir() if "s.ngram" in path.name]
+    assert not (tmp_path / "s.ngram").exists()
     done = cli("build", tmp_path, "-o", tmp_path / "s.ngram", "--json", "--max-bad", "99%")
     assert done.exit_code == 0
     (row,) = json.loads(done.stdout)["rows"]

@@ -26,7 +26,7 @@ from core.errors import InputError
 from core.ngram import NgramStore
 from ngram_builder import pipeline, work
 from ngram_builder.pipeline import BuildReport
-from tests.ngram_tools import WordTokenizer, tiny_runs
+from tests.ngram_tools import Noting, WordTokenizer, tiny_runs
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked to be killed")
@@ -190,7 +190,7 @@ def test_work_of_another_build_is_discarded_with_a_word(half_done, sources, tmp_
     tokenizer = WordTokenizer(65 if other == "tokenizer" else 64)
     orders = range(2, 6) if other == "order" else range(2, 7)
     ngram_builder.build(sources, half_done, tokenizer, orders=orders, **settings)
-    assert "of a build with other input or another tokenizer; they were discarded" in said[0]
+    assert "of a build with other options or another tokenizer; they were discarded" in said[0]
     ngram_builder.build(sources, tmp_path / "whole.ngram", tokenizer, orders=orders, **settings)
     assert half_done.read_bytes() == (tmp_path / "whole.ngram").read_bytes()
 
@@ -222,10 +222,30 @@ def test_a_folder_with_other_things_in_it_is_not_worked_in(sources, tmp_path):
     assert (tmp_path / "mine.txt").read_text() == "keep me"
 
 
-def test_work_that_cannot_end_well_is_removed(sources, tmp_path):
-    with pytest.raises(ngram_builder.TooMuchDamage):
-        build(sources, tmp_path / "s.ngram", max_bad=0.0)
-    assert list(tmp_path.iterdir()) == []
+def test_too_much_damage_keeps_the_counts(sources, tmp_path):
+    with pytest.raises(ngram_builder.TooMuchDamage, match=r"the counts are kept, and .* --max-bad resumes from them"):
+        build(sources, tmp_path / "s.ngram", max_bad=0.05)
+    assert [path.name for path in tmp_path.iterdir()] == [".s.ngram.work"]
+    said: list[str] = []
+    build(sources, tmp_path / "s.ngram", notify=said.append)
+    assert said[0].startswith("Resuming after")
+    build(sources, tmp_path / "whole.ngram")
+    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "whole.ngram").read_bytes()
+
+
+def test_too_much_damage_ends_the_build_when_the_rest_cannot_change_it(tmp_path):
+    for name in "abcdefgh":
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "1 2 3"}\n' + "broken\n" * 200)
+    tokenizer = Noting()
+    with pytest.raises(ngram_builder.TooMuchDamage, match=r"in the first \d+% of the input: more than 1.0% of it"):
+        ngram_builder.build([tmp_path], tmp_path / "s.ngram", tokenizer)
+    assert len(tokenizer.texts) < 3
+
+
+def test_damage_at_the_beginning_does_not_end_a_build_whose_rest_is_sound(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "1 2 3"}\n' + "broken\n" * 5)
+    (tmp_path / "b.jsonl").write_text('{"text": "1 2 3"}\n' * 1000)
+    assert len(ngram_builder.build([tmp_path], tmp_path / "s.ngram", WordTokenizer()).damage) == 5
 
 
 # Room
