@@ -33,9 +33,9 @@ _BLACK = f"[^{_WHITE}]"
 
 def _pieces(line_end: str) -> str:
     """Matches a piece: white space and what follows, up to the next space, or with the next line end if `line_end`
-    matches there."""
+    matches there. White space at the end of the text belongs to the last piece."""
     other = f"(?! {f'|{line_end}' if line_end else ''})"
-    joined = rf"(?:{other}[{_WHITE}]++(?:{_BLACK}++|\Z))*+"
+    joined = rf"(?:[{_WHITE}]++\Z|{other}[{_WHITE}]++{_BLACK}++)*+"
     return rf"[{_WHITE}]*+{_BLACK}++{joined}{f'(?:{line_end})?+' if line_end else ''}|[{_WHITE}]++"
 
 
