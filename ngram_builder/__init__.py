@@ -2,6 +2,17 @@
 
 from ngram_builder.pipeline import BuildReport, TooLittleMemory, TooMuchDamage, build, merge
 from ngram_builder.readers import Damage, Signals
+from ngram_builder.selection import DEDUP
 from ngram_builder.work import NoRoom
 
-__all__ = ["BuildReport", "Damage", "NoRoom", "Signals", "TooLittleMemory", "TooMuchDamage", "build", "merge"]
+__all__ = [
+    "DEDUP",
+    "BuildReport",
+    "Damage",
+    "NoRoom",
+    "Signals",
+    "TooLittleMemory",
+    "TooMuchDamage",
+    "build",
+    "merge",
+]

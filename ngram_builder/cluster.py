@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from core.errors import InputError
 from ngram_builder.encoding import encoding
 from ngram_builder.inputs import Part
-from ngram_builder.parts import Advance, Counted, count_parts, journal_of, merge_range
+from ngram_builder.parts import Advance, Counted, count_parts, journal_of, merge_range, note_part
 from ngram_builder.pipeline import Machines, Plan
 from ngram_builder.readers import Damage
 from ngram_builder.runs import Run
@@ -43,6 +43,12 @@ class Cluster:
 
     client: Client
     load: LoadTokenizer
+
+    def note(self, plan: Plan, parts: Sequence[Part], consumed: Callable[[int], None]) -> None:
+        self._check_folder(plan.folder)
+        begun = {self.client.submit(_note_part, plan, part, pure=False): part for part in parts}
+        for future, _ in self._completed(list(begun)):
+            consumed(sum(file.size for file in begun[future].files))
 
     def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]:
         self._check_folder(plan.folder)
@@ -144,9 +150,13 @@ def _count_part(plan: Plan, part: Part, load: LoadTokenizer) -> Counted:
     # Another worker, presumed dead, may still run the same part. Its runs have other names, so they are kept.
     with encoding(_tokenizer(load), workers=1, processes=1) as encode:
         (counted,) = count_parts(
-            plan.folder, [part], encode, plan.packing, memory=plan.memory, signals=plan.signals, alone=False
+            plan.folder, [part], encode, plan.packing, memory=plan.memory, selection=plan.selection, alone=False
         )
     return counted
+
+
+def _note_part(plan: Plan, part: Part) -> None:
+    note_part(plan.folder, part, plan.packing, plan.selection, plan.memory)
 
 
 def _merge_range(plan: Plan, number: int, runs: list[Run], tokens: tuple[int | None, int | None]) -> int:

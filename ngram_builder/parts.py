@@ -9,7 +9,7 @@ Both write their result to the work folder (see `work`) and return only the figu
 from __future__ import annotations
 
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
@@ -20,12 +20,14 @@ import numpy as np
 
 from core.errors import PolydraftError
 from core.files import replacing
+from ngram_builder import repeats
 from ngram_builder import runs as run_files
 from ngram_builder.count import Entries, Packing, count
 from ngram_builder.encoding import Encode
 from ngram_builder.inputs import Input, Part, digest, part_folder
-from ngram_builder.readers import Damage, Document, Reading, Signals, read_file, spelled
+from ngram_builder.readers import Damage, Document, Reading, spelled
 from ngram_builder.runs import Run, merged, rows_within, sorted_windows, windows_within, write_run
+from ngram_builder.selection import Selection, chosen
 from ngram_builder.work import read_json, write_json
 
 BATCH = 1 << 18  # characters that are encoded at once
@@ -43,8 +45,10 @@ class Counted:
         inputs: its files; see `inputs`.
         files: documents and tokens of each file that was started.
         finished: how many of them were read to the end.
-        damage, left_out: of finished files.
+        damage: of finished files.
+        left_out: documents and paragraphs of finished files that were not counted, by the reason.
         runs: name and rows of each.
+        repeated: identifies the documents or paragraphs that it leaves out because they repeat others; see `repeats`.
         done: whether the part is complete.
     """
 
@@ -53,8 +57,9 @@ class Counted:
     files: list[list[int]] = field(default_factory=list)
     finished: int = 0
     damage: list[tuple[str, int, str]] = field(default_factory=list)
-    left_out: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
     runs: list[tuple[str, int]] = field(default_factory=list)
+    repeated: str = ""
     done: bool = False
 
     @property
@@ -90,6 +95,35 @@ def adopt(folder: Path, part: Part, packing: Packing) -> None:
     _save(part_folder(folder, part.number), counted)
 
 
+def note_part(
+    folder: Path,
+    part: Part,
+    packing: Packing,
+    selection: Selection,
+    memory: int,
+    consumed: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Notes the documents or paragraphs of a part, by which `repeats.find` finds those that repeat others."""
+    repeats.note(folder, part, selection, memory, consumed)
+    if not journal_of(folder, part.number, packing).inputs:
+        _save(part_folder(folder, part.number), Counted(part.number, _inputs(part)))
+
+
+def without_repeated(folder: Path, part: Part, packing: Packing) -> None:
+    """Discards the runs of a part that were counted without other repeated documents or paragraphs than are known
+    now."""
+    counted, place = journal_of(folder, part.number, packing), part_folder(folder, part.number)
+    now = repeats.digest(repeats.repeated(place))
+    if counted.repeated != now:
+        _save(place, Counted(part.number, counted.inputs, repeated=now))
+        for run in runs_of(place, counted):
+            run.path.unlink(missing_ok=True)
+
+
+def _inputs(part: Part) -> list[Input]:
+    return [[file.address, file.size, file.stamp, ""] for file in part.files]
+
+
 def runs_of(folder: Path, counted: Counted) -> list[Run]:
     return [Run(folder / name, rows) for name, rows in counted.runs]
 
@@ -101,8 +135,8 @@ def count_parts(
     packing: Packing,
     *,
     memory: int,
+    selection: Selection,
     sorters: int = 1,
-    signals: Signals | None = None,
     advance: Advance = lambda *_: None,
     alone: bool = True,
 ) -> list[Counted]:
@@ -120,7 +154,7 @@ def count_parts(
         sorting = _Sorting(pool, sorters, packing, memory // sorters)
         begun = list[_Counting]()
         for part in parts:
-            counting = _Counting(folder, part, sorting, signals, advance, alone)
+            counting = _Counting(folder, part, sorting, selection, advance, alone)
             begun.append(counting)
             try:
                 counting.count(encode)
@@ -174,24 +208,26 @@ class _Counting:
     """
 
     def __init__(
-        self, folder: Path, part: Part, sorting: _Sorting, signals: Signals | None, advance: Advance, alone: bool
+        self, folder: Path, part: Part, sorting: _Sorting, selection: Selection, advance: Advance, alone: bool
     ) -> None:
         self.folder, self._part, self._sorting = part_folder(folder, part.number), part, sorting
-        self._signals, self._advance = signals, advance
+        self._selection, self._advance = selection, advance
         self.folder.mkdir(parents=True, exist_ok=True)
         self.saved = journal_of(folder, part.number, sorting.packing)
         if alone and not self.saved.done:
             _sweep(self.folder, self.saved)
         self._read = _copy(self.saved)
-        self._read.inputs = self.saved.inputs or [[file.address, file.size, file.stamp, ""] for file in part.files]
+        self._read.inputs = self.saved.inputs or _inputs(part)
         self._held: list[np.ndarray] = []
         self._size = 0
 
     def count(self, encode: Encode) -> None:
         if self.saved.done:
             return
+        dedup = self._selection.dedup
+        sieve = repeats.Sieve(self.folder, dedup) if dedup else None
         for number in range(self._read.finished, len(self._part.files)):
-            self._count_file(number, encode)
+            self._count_file(number, encode, sieve)
         self._read.done = True
         self.flush()
 
@@ -201,21 +237,24 @@ class _Counting:
         self._held, self._size = [], 0
         self._sorting.add(self, ids, _copy(self._read))
 
-    def _count_file(self, number: int, encode: Encode) -> None:
+    def _count_file(self, number: int, encode: Encode, sieve: repeats.Sieve | None) -> None:
         read, file = self._read, self._part.files[number]
         if number == len(read.files):
             read.files.append([0, 0])
         figures = read.files[number]
         damage: list[Damage] = []
+        left_out = Counter[str](read.left_out)
 
         def damaged(place: Damage) -> None:
             damage.append(place)
             self._advance(0, 0, 0, [place])
 
-        reading = Reading(damaged, lambda size: self._advance(size, 0, 0, ()), self._signals)
+        reading = Reading(damaged, lambda size: self._advance(size, 0, 0, ()), self._selection.signals)
+        documents = chosen(file, reading, self._selection, left_out)
+        if sieve:
+            documents = sieve.sift(number, documents, left_out)
         # Documents of this file that the runs already contain are read again, to report their damage, and skipped.
-        documents = islice(read_file(file, reading), figures[0], None)
-        for ids, n in encode(_batches(documents)):
+        for ids, n in encode(_batches(islice(documents, figures[0], None))):
             if self._size and self._size + len(ids) > self._sorting.capacity:
                 self.flush()
             self._held.append(ids)
@@ -224,9 +263,9 @@ class _Counting:
             figures[1] += len(ids) - n
             self._advance(0, n, len(ids) - n, ())
         read.finished = number + 1
-        read.inputs[number][3] = digest(file, self._signals)
+        read.inputs[number][3] = digest(file, self._selection.signals)
         read.damage += [(place.path, place.line, place.reason) for place in damage]
-        read.left_out += reading.left_out
+        read.left_out = {reason: number for reason, number in left_out.items() if number}
 
 
 def _copy(counted: Counted) -> Counted:
@@ -312,7 +351,7 @@ def _save(folder: Path, counted: Counted) -> None:
 
 
 def _sweep(folder: Path, counted: Counted) -> None:
-    named = {"journal.json", *(name for name, _ in counted.runs)}
+    named = {"journal.json", *(path.name for path in repeats.files_in(folder)), *(name for name, _ in counted.runs)}
     for path in folder.iterdir():
         if path.name not in named:
             path.unlink()

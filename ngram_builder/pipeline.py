@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import psutil
 from core.errors import InputError, PolydraftError
 from core.files import unfinished
 from core.ngram.store import NgramStore
+from ngram_builder import quality, repeats
 from ngram_builder.count import Entries, KeptGrams, Packing, join, sum_rows, with_totals
 from ngram_builder.encoding import PER_PROCESS, encoding
 from ngram_builder.inputs import Part, divided, part_folder, stamped
@@ -28,11 +30,14 @@ from ngram_builder.parts import (
     journal_of,
     load_range,
     merge_range,
+    note_part,
     range_size,
     runs_of,
+    without_repeated,
 )
 from ngram_builder.readers import Damage, File, Signals, expand
 from ngram_builder.runs import LEAST_WINDOWS, Run, equal_ranges
+from ngram_builder.selection import Dedup, Selection
 from ngram_builder.work import (
     check_room,
     discard,
@@ -57,7 +62,7 @@ _MOST_RANGES = 4096
 DEFAULT_ORDERS = range(2, 7)
 DEFAULT_MIN_COUNT = 2
 
-READING, MERGING, WRITING = "Reading", "Merging", "Writing"
+COMPARING, READING, MERGING, WRITING = "Comparing", "Reading", "Merging", "Writing"
 
 # A phase, its share done (0 to 1), and the report so far.
 Progress = Callable[[str, float, "BuildReport"], None]
@@ -81,7 +86,8 @@ class BuildReport:
 
     Attributes:
         documents, tokens: numbers read; tokens without the boundaries between documents.
-        left_out: documents excluded by their quality signals.
+        left_out_by: numbers of what was not counted, by the reason: documents by "signals", "duplicates" (of the
+            shard's own list), "sample", "repeated", or a rule of `quality`; and "paragraphs" of other documents.
         damage: everything that could not be read.
         ngrams: number stored, per order.
         seconds: wall clock of this call; size: of the store in bytes.
@@ -89,11 +95,16 @@ class BuildReport:
 
     documents: int = 0
     tokens: int = 0
-    left_out: int = 0
+    left_out_by: dict[str, int] = field(default_factory=dict)
     damage: list[Damage] = field(default_factory=list)
     ngrams: dict[int, int] = field(default_factory=dict)
     seconds: float = 0.0
     size: int = 0
+
+    @property
+    def left_out(self) -> int:
+        """The number of documents that were not counted."""
+        return sum(number for reason, number in self.left_out_by.items() if reason != repeats.PARAGRAPHS)
 
     @property
     def bad(self) -> float:
@@ -111,7 +122,7 @@ class Plan:
     min_counts: Mapping[int, int]
     memory: int  # bytes for sorting and merging, all workers of a machine together
     workers: int
-    signals: Signals | None
+    selection: Selection
 
     @property
     def ranges(self) -> Path:
@@ -120,6 +131,8 @@ class Plan:
 
 class Machines(Protocol):
     """The place where parts are counted and ranges merged: this process, or a cluster."""
+
+    def note(self, plan: Plan, parts: Sequence[Part], consumed: Callable[[int], None]) -> None: ...
 
     def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]: ...
 
@@ -137,6 +150,10 @@ class ThisMachine:
 
     tokenizer: Tokenizer
 
+    def note(self, plan: Plan, parts: Sequence[Part], consumed: Callable[[int], None]) -> None:
+        for part in parts:
+            note_part(plan.folder, part, plan.packing, plan.selection, plan.memory, consumed)
+
     def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]:
         spare = max(plan.memory // 2 - _LEAST_MEMORY, 0)  # half of the memory at most goes to processes
         processes = min(plan.workers, spare // PER_PROCESS)
@@ -144,7 +161,7 @@ class ThisMachine:
             return count_parts(
                 plan.folder, parts, encode, plan.packing,
                 memory=plan.memory - (processes * PER_PROCESS if processes > 1 else 0),
-                sorters=max(plan.workers // 2, 1), signals=plan.signals, advance=advance,
+                sorters=max(plan.workers // 2, 1), selection=plan.selection, advance=advance,
             )  # fmt: skip
 
     def merge(
@@ -175,6 +192,9 @@ def build(
     exact: bool = False,
     max_bad: float = 0.01,
     signals: Signals | None = None,
+    rules: Sequence[str] = (),
+    sample: float = 1.0,
+    dedup: Dedup | None = None,
     workers: int | None = None,
     work: str | Path | None = None,
     keep: bool = False,
@@ -199,6 +219,10 @@ def build(
             contains the error).
         max_bad: the share of damaged input above which nothing is written.
         signals: which documents of RedPajama-V2 to read; None is all.
+        rules: names of rules in `quality` that documents must meet.
+        sample: the share of documents to read, above 0 to 1. Their content decides, so it is the same documents
+            whatever the workers, and of equal documents all or none.
+        dedup: count only the first of equal documents or paragraphs. The input is read twice.
         workers: threads; None is all cores.
         work: a folder for intermediate files, removed at the end; None is one beside `out`.
         keep: do not remove it, so that a later build with more sources reads only what is new.
@@ -221,12 +245,15 @@ def build(
     files = list(source_of)
     if out.exists() and any(out.samefile(file.address) for file in files if not file.remote):
         raise InputError(f"{out} is one of the sources; give another file for the store.")
+    if not 0 < sample <= 1:
+        raise InputError(f"A sample of {sample:g} given; a share above 0, of at most 1, expected.")
+    selection = Selection(signals, quality.parse(rules), sample, dedup)
     packing = Packing(orders[-1], len(tokenizer.pieces))
     machines = machines or ThisMachine(tokenizer)
     identity = {
         "tokenizer": tokenizer.fingerprint,
         "order": packing.order,
-        "signals": [*(repr(bound) for bound in signals.bounds), signals.unique] if signals else [],
+        "selection": selection.identity(),
     }
     memory = _resident() + (2 << 30) if memory is None else memory
     sorting = _for_sorting(memory)
@@ -236,12 +263,18 @@ def build(
             notify(
                 f"The files in {folder} are of a build with other options or another tokenizer; they were discarded."
             )
-        plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, signals)
+        plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, selection)
         parts = _parts(plan, files)
         check_room(folder, _room(files, packing, at_least), [part.number for part in parts])
         report = BuildReport()
+        if selection.dedup:
+            _compare(plan, parts, files, machines, report, progress)
         counted = _count(plan, parts, machines, report, max_bad, progress, notify)
-        _check(report, max_bad, sources)
+        _check(report, max_bad)
+        if not report.tokens:
+            discard(folder)
+            left_out = f" {report.left_out:,} documents were left out." if report.left_out else ""
+            raise InputError(f"No text found in {', '.join(sources)}; nothing was written.{left_out}")
         entries = _merge(plan, counted, machines, report, progress, memory)
         about = {
             "tokenizer": {
@@ -356,11 +389,34 @@ def _parts(plan: Plan, files: Sequence[File]) -> list[Part]:
     """Divides the input into parts: those on disk that are still wanted, and new ones."""
     numbers = parts_in(plan.folder)
     inputs = [(number, journal_of(plan.folder, number, plan.packing).inputs) for number in numbers]
-    parts = divided(files, [each for each in inputs if each[1]], plan.signals, max(numbers, default=-1) + 1)
+    parts = divided(files, [each for each in inputs if each[1]], plan.selection.signals, max(numbers, default=-1) + 1)
     for part in parts:
         if part.number in numbers:
             adopt(plan.folder, part, plan.packing)
     return parts
+
+
+def _compare(
+    plan: Plan,
+    parts: Sequence[Part],
+    files: Sequence[File],
+    machines: Machines,
+    report: BuildReport,
+    progress: Progress,
+) -> None:
+    """Finds what repeats other text, and discards the counts that were made without knowing it."""
+    total, read = sum(file.size for file in files), 0
+
+    def consumed(size: int) -> None:
+        nonlocal read
+        read += size
+        progress(COMPARING, min(read / max(total, 1), 1.0), report)
+
+    machines.note(plan, parts, consumed)
+    repeats.find(plan.folder, parts, {file: place for place, file in enumerate(files)}, plan.memory)
+    for part in parts:
+        without_repeated(plan.folder, part, plan.packing)
+    progress(COMPARING, 1.0, report)
 
 
 def _count(
@@ -383,7 +439,8 @@ def _count(
         report.tokens += tokens
         report.damage += damage
         share = min(read / max(total, 1), 1.0)
-        if report.damage and (consumed or documents):  # not between documents that are not counted yet
+        # Not where little is left to read, and not between documents that are not counted yet.
+        if report.damage and total - read > _LITTLE and (consumed or documents):
             _check_so_far(report, max_bad, share)
         progress(READING, share, report)
 
@@ -396,13 +453,14 @@ def _count(
     counted = machines.count(plan, parts, advance)
     report.documents = sum(part.documents for part in counted)
     report.tokens = sum(part.tokens for part in counted)
-    report.left_out = sum(part.left_out for part in counted)
+    report.left_out_by = dict(sum((Counter(part.left_out) for part in counted), Counter[str]()))
     report.damage = [Damage(*place) for part in counted for place in part.damage]
     settle(plan.folder, sorted((part.number, part.runs) for part in counted))
     progress(READING, 1.0, report)
     return counted
 
 
+_LITTLE = 1 << 20  # bytes
 # As many documents per byte as so far, times this, are assumed in the unread input, all of them sound.
 _DENSER = 4
 
@@ -423,16 +481,14 @@ def _check_so_far(report: BuildReport, max_bad: float, share: float) -> None:
 _KEPT = "No store was written; the counts are kept, and the same command with a larger --max-bad resumes from them."
 
 
-def _check(report: BuildReport, max_bad: float, sources: Sequence[str]) -> None:
-    """Raises the error if the input that was read is unusable."""
+def _check(report: BuildReport, max_bad: float) -> None:
+    """Raises TooMuchDamage when too much of the input was damaged."""
     if report.bad > max_bad:
         raise TooMuchDamage(
             f"{len(report.damage)} damaged places in {report.documents} documents, {report.bad:.1%} "
             f"of the input, more than {max_bad:.1%}. {_KEPT} First: {report.damage[0]}.",
             report.damage,
         )
-    if not report.tokens:
-        raise InputError(f"No text found in {', '.join(sources)}; nothing was written.")
 
 
 def _merge(

@@ -63,10 +63,23 @@ def build(
             "bucket=head,middle, words=50-100000, perplexity=-500, or any signal by name. May be given several times."
         ),
     ] = None,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Leave out documents that break these rules for prose: gopher (all), or some, as in words,stop-words."
+        ),
+    ] = None,
+    sample: Annotated[str, typer.Option(help="Read this share of the documents, the same ones every time.")] = "100%",
+    dedup: Annotated[
+        str | None, typer.Option(help="Count only the first of equal documents or paragraphs: documents, paragraphs.")
+    ] = None,
     workers: Annotated[int, typer.Option(help="Threads; 0 is all cores.", min=0)] = 0,
     work: Annotated[
         Path | None, typer.Option(help="A folder for intermediate files; by default one beside the store.")
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the intermediate files, so that more sources can be added later.")
+    ] = False,
     scheduler: Annotated[
         str | None, typer.Option(help="Count on the Dask cluster of the scheduler at this address, tcp://…:8786.")
     ] = None,
@@ -87,6 +100,8 @@ def build(
     wanted = _range(orders)
     at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), bytes_of(memory)
     chosen = ngram_builder.Signals.parse(quality_signals) if quality_signals else None
+    if dedup not in (None, *ngram_builder.DEDUP):
+        raise InputError(f"--dedup {dedup} given; {' or '.join(ngram_builder.DEDUP)} expected.")
     if dask not in (None, "local") or (dask and scheduler):
         raise InputError(f"--dask {dask} given; --dask local, or --scheduler ADDRESS, expected.")
     words, name = _tokenizer(tokenizer)
@@ -107,8 +122,12 @@ def build(
                 exact=exact,
                 max_bad=allowed,
                 signals=chosen,
+                rules=rules or (),
+                sample=_share(sample),
+                dedup=dedup,
                 workers=workers or None,
                 work=work,
+                keep=keep,
                 machines=machines,
                 progress=_Shown(bar),
                 notify=partial(say, err=True),
@@ -269,6 +288,7 @@ def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
             "tokens": report.tokens,
             "ngrams": report.ngrams,
             "left_out": report.left_out,
+            "left_out_by": report.left_out_by,
             "damaged": len(report.damage),
             "damage": [asdict(place) for place in report.damage],
             "seconds": round(report.seconds, 3),
@@ -278,9 +298,11 @@ def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
     kept = sum(report.ngrams.values())
     say(
         f"{out}: {kept:,} n-grams in {report.size:,} bytes, from {report.documents:,} documents and "
-        f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places"
-        + (f", {report.left_out:,} documents excluded by their signals." if report.left_out else ".")
+        f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places" + "."
     )
+    if report.left_out_by:
+        reasons = ", ".join(f"{reason} {number:,}" for reason, number in sorted(report.left_out_by.items()))
+        say(f"Left out: {reasons}.")
 
 
 def _print_damage(damage: Sequence[Damage]) -> None:

@@ -233,7 +233,8 @@ def test_too_much_damage_keeps_the_counts(sources, tmp_path):
     assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "whole.ngram").read_bytes()
 
 
-def test_too_much_damage_ends_the_build_when_the_rest_cannot_change_it(tmp_path):
+def test_too_much_damage_ends_the_build_when_the_rest_cannot_change_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "_LITTLE", 100)
     for name in "abcdefgh":
         (tmp_path / f"{name}.jsonl").write_text('{"text": "1 2 3"}\n' + "broken\n" * 200)
     tokenizer = Noting()
@@ -242,7 +243,8 @@ def test_too_much_damage_ends_the_build_when_the_rest_cannot_change_it(tmp_path)
     assert len(tokenizer.texts) < 3
 
 
-def test_damage_at_the_beginning_does_not_end_a_build_whose_rest_is_sound(tmp_path):
+def test_damage_at_the_beginning_does_not_end_a_build_whose_rest_is_sound(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "_LITTLE", 100)
     (tmp_path / "a.jsonl").write_text('{"text": "1 2 3"}\n' + "broken\n" * 5)
     (tmp_path / "b.jsonl").write_text('{"text": "1 2 3"}\n' * 1000)
     assert len(ngram_builder.build([tmp_path], tmp_path / "s.ngram", WordTokenizer()).damage) == 5
