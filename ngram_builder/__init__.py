@@ -2,14 +2,14 @@
 
 from ngram_builder.pipeline import BuildReport, TooLittleMemory, TooMuchDamage, build, merge
 from ngram_builder.readers import Damage, Signals
-from ngram_builder.selection import DEDUP
+from ngram_builder.selection import Selection
 from ngram_builder.work import NoRoom
 
 __all__ = [
-    "DEDUP",
     "BuildReport",
     "Damage",
     "NoRoom",
+    "Selection",
     "Signals",
     "TooLittleMemory",
     "TooMuchDamage",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
 
+from core.errors import InputError
 from ngram_builder import quality
 from ngram_builder.readers import Document, File, Reading, Signals, read_file
 
@@ -30,6 +31,15 @@ class Selection:
     rules: tuple[str, ...] = ()
     sample: float = 1.0
     dedup: Dedup | None = None
+
+    @classmethod
+    def of(cls, signals: Signals | None, rules: Sequence[str], sample: float, dedup: str | None) -> Selection:
+        """Raises InputError for what cannot be."""
+        if not 0 < sample <= 1:
+            raise InputError(f"A sample of {sample:g} given; a share above 0, of at most 1, expected.")
+        if dedup not in (None, *DEDUP):
+            raise InputError(f"Dedup {dedup!r} given; {' or '.join(DEDUP)} expected.")
+        return cls(signals, quality.parse(rules), sample, dedup)
 
     def identity(self) -> list[str]:
         signals = [*map(repr, self.signals.bounds), repr(self.signals.unique)] if self.signals else []

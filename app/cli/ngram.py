@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from app.cli import personal as personal_cli
@@ -29,6 +30,7 @@ from core.ngram.container import MAGIC
 if TYPE_CHECKING:
     from core.models import Tokenizer
     from ngram_builder import BuildReport, Damage
+    from ngram_builder.survey import Survey
 
 app = typer.Typer(help="N-gram stores: build, query, stats, merge; personal stores.", no_args_is_help=True)
 
@@ -44,6 +46,7 @@ StorePath = Annotated[Path, typer.Option("--store", help="The store: a file, or 
 personal_cli.register(app)
 
 _SHOWN = 20  # damaged places that are listed individually
+_EVERY = 30.0  # seconds between lines of progress
 
 
 @app.command()
@@ -80,6 +83,9 @@ def build(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the intermediate files, so that more sources can be added later.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write nothing: estimate sizes and time from a hundredth of the input.")
+    ] = False,
     scheduler: Annotated[
         str | None, typer.Option(help="Count on the Dask cluster of the scheduler at this address, tcp://…:8786.")
     ] = None,
@@ -93,20 +99,26 @@ def build(
     letters (.docx), most also packed (.gz, .zst): files, folders, patterns, or URLs such as https://, hf:// and s3://.
     To resume after an interruption, run the same command again.
     """
-    refuse_to_replace(out, yes, begins_with(MAGIC))
+    if not dry_run:
+        refuse_to_replace(out, yes, begins_with(MAGIC))
     import ngram_builder  # its readers' imports take as long as all others of the command line
     from ngram_builder.cluster import cluster
 
     wanted = _range(orders)
     at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), bytes_of(memory)
     chosen = ngram_builder.Signals.parse(quality_signals) if quality_signals else None
-    if dedup not in (None, *ngram_builder.DEDUP):
-        raise InputError(f"--dedup {dedup} given; {' or '.join(ngram_builder.DEDUP)} expected.")
     if dask not in (None, "local") or (dask and scheduler):
         raise InputError(f"--dask {dask} given; --dask local, or --scheduler ADDRESS, expected.")
     words, name = _tokenizer(tokenizer)
     if any("://" in source for source in sources):
         allow_network()  # after the tokenizer, whose name is none of these addresses
+    if dry_run:
+        from ngram_builder.survey import survey
+
+        selection = ngram_builder.Selection.of(chosen, rules or (), _share(sample), dedup)
+        cores = workers or os.cpu_count() or 1
+        _print_survey(survey(sources, words, wanted, at_least, selection, cores), as_json)
+        return
     address = dask or scheduler
     there = cluster(address, partial(load_tokenizer, tokenizer), workers or None) if address else nullcontext()
     try:
@@ -253,29 +265,54 @@ def _bar() -> Progress:
         TaskProgressColumn(),
         TextColumn("{task.fields[tokens]}"),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
         console=Console(stderr=True),
         disable=not sys.stderr.isatty(),
     )
 
 
 class _Shown:
-    """Shows a build's progress as bars, one per phase, with tokens and their rate."""
+    """Shows a build's progress over all its phases: as a bar, or without a terminal as a line now and then."""
 
     def __init__(self, bar: Progress) -> None:
-        self._bar, self._tasks = bar, {}
-        self._began: tuple[float, int] | None = None
+        self._bar = bar
+        self._task = bar.add_task("", total=1.0, tokens="", left="")
+        self._began: tuple[float, float, int] | None = None  # time, share of the build, tokens
+        self._said = time.monotonic()
 
     def __call__(self, phase: str, share: float, report: BuildReport) -> None:
         from ngram_builder import pipeline
 
-        if phase not in self._tasks:
-            self._tasks[phase] = self._bar.add_task(phase, total=1.0, tokens="")
-        now = time.monotonic()
-        self._began = self._began or (now, report.tokens)
-        rate = (report.tokens - self._began[1]) / max(now - self._began[0], 1e-3)
+        now, done = time.monotonic(), pipeline.done(phase, share)
+        self._began = self._began or (now, done, report.tokens)
+        began, before, counted = self._began
+        rate = (report.tokens - counted) / max(now - began, 1e-3)
         tokens = f"{report.tokens / 1e6:.1f} M tokens, {rate / 1e3:,.0f} k/s" if phase == pipeline.READING else ""
-        self._bar.update(self._tasks[phase], completed=share, tokens=tokens)
+        left = _duration((now - began) * (1 - done) / (done - before)) + " left" if done > before else ""
+        self._bar.update(self._task, description=phase, completed=done, tokens=tokens, left=left)
+        if self._bar.disable and now - self._said >= _EVERY:
+            self._said = now
+            about = f"about {left}" if left else ""
+            say(", ".join(filter(None, [f"{phase}: {done:.0%} of the build", tokens, about])), err=True)
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{seconds:.0f} s" if seconds < 100 else f"{minutes} min" if minutes < 100 else f"{seconds / 3600:.1f} h"
+
+
+def _print_survey(found: Survey, as_json: bool) -> None:
+    if as_json:
+        say_json({"name": "ngram build --dry-run", "rows": [asdict(found)]})
+        return
+    from ngram_builder.work import human
+
+    say(
+        f"About {found.documents:,} documents and {found.tokens / 1e6:,.1f} M tokens in {found.files:,} files of "
+        f"{human(found.bytes)}, of which {found.read:.1%} were read. The store would have about "
+        f"{found.ngrams / 1e6:,.1f} M n-grams in {human(found.store)}. The build takes about "
+        f"{_duration(found.seconds)} on this machine, and {human(found.disk)} of disk meanwhile. Nothing was written."
+    )
 
 
 def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
