@@ -48,18 +48,27 @@ def encoding(tokenizer: Tokenizer, workers: int, processes: int) -> Iterator[Enc
     """
     cuts: Cuts | None = getattr(tokenizer, "cuts", None)
     if cuts is None:
-        with ThreadPoolExecutor(workers) as pool:
+        with _threads(workers) as pool:
             yield _in_order(pool, workers, lambda texts: _whole(tokenizer, texts))
         return
     own = Encoder(tokenizer.encode, **asdict(cuts))
     if processes < 2:
         yield lambda batches: ((_array(own.batch(texts)), len(texts)) for texts in batches)
         return
-    with ThreadPoolExecutor(processes) as pool, _Processes(tokenizer, cuts) as others:
+    with _Processes(tokenizer, cuts) as others, _threads(processes) as pool:
         number = count()
         yield _in_order(
             pool, processes, lambda texts: own.batch(texts) if next(number) < _ALONE else others.batch(texts)
         )
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[ThreadPoolExecutor]:
+    pool = ThreadPoolExecutor(number)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _whole(tokenizer: Tokenizer, texts: Sequence[str]) -> bytes:

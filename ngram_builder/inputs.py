@@ -101,18 +101,21 @@ class _Missing:
         return self._taken(found) if all(file in self._files for file in found) else ()
 
     def taken_by_content(self, inputs: Sequence[Input]) -> tuple[File, ...]:
-        wanted = [(_name(str(address)), int(size), str(known)) for address, size, _, known in inputs]
+        wanted = [(File(str(address), int(size), str(stamp)), str(known)) for address, size, stamp, known in inputs]
+        taken = {file for file, _ in wanted if file in self._files}
         alike = defaultdict[tuple[str, int], list[File]](list)
-        names = {(name, size) for name, size, _ in wanted}
         for file in self._files:
-            if (file.name, file.size) in names:
+            if file not in taken:
                 alike[file.name, file.size].append(file)
         found = list[File]()
-        for name, size, known in wanted:
-            candidates = (file for file in alike[name, size] if known and self._digest(file) == known)
-            if (file := next(candidates, None)) is None:
-                return ()
-            alike[name, size].remove(file)
+        for file, known in wanted:
+            if file not in taken:
+                others = alike[file.name, file.size]
+                same = next((other for other in others if known and self._digest(other) == known), None)
+                if same is None:
+                    return ()
+                others.remove(same)
+                file = same
             found.append(file)
         return self._taken(found)
 
@@ -125,10 +128,6 @@ class _Missing:
         if file not in self._digests:
             self._digests[file] = digest(file, self._signals)
         return self._digests[file]
-
-
-def _name(address: str) -> str:
-    return File(address, 0, "").name
 
 
 def _groups(files: Sequence[File]) -> list[tuple[File, ...]]:

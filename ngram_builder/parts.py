@@ -175,7 +175,7 @@ class _Sorting:
 
     def __init__(self, pool: ThreadPoolExecutor, sorters: int, packing: Packing, memory: int) -> None:
         self._pool, self._sorters, self._memory, self.packing = pool, sorters, memory, packing
-        self.capacity = windows_within(memory, packing)
+        self.capacity = windows_within(memory - memory // 8, packing)  # the rest holds the tokens that are read next
         self._waiting: deque[tuple[Future[list[tuple[str, int]]], _Counting, Counted]] = deque()
 
     def add(self, counting: _Counting, ids: np.ndarray, contents: Counted) -> None:
