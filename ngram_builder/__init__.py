@@ -2,14 +2,14 @@
 
 from ngram_builder.pipeline import BuildReport, TooLittleMemory, TooMuchDamage, build, merge
 from ngram_builder.readers import Damage, Signals
-from ngram_builder.selection import Selection
+from ngram_builder.selection import DocumentSelection
 from ngram_builder.work import NoRoom
 
 __all__ = [
     "BuildReport",
     "Damage",
+    "DocumentSelection",
     "NoRoom",
-    "Selection",
     "Signals",
     "TooLittleMemory",
     "TooMuchDamage",

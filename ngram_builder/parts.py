@@ -27,7 +27,7 @@ from ngram_builder.encoding import Encode
 from ngram_builder.inputs import Input, Part, digest, part_folder
 from ngram_builder.readers import Damage, Document, Reading, spelled
 from ngram_builder.runs import Run, merged, rows_within, sorted_windows, windows_within, write_run
-from ngram_builder.selection import Selection, chosen
+from ngram_builder.selection import DocumentSelection, chosen
 from ngram_builder.work import read_json, write_json
 
 BATCH = 1 << 18  # characters that are encoded at once
@@ -99,7 +99,7 @@ def note_part(
     folder: Path,
     part: Part,
     packing: Packing,
-    selection: Selection,
+    selection: DocumentSelection,
     memory: int,
     consumed: Callable[[int], None] = lambda _: None,
 ) -> None:
@@ -135,7 +135,7 @@ def count_parts(
     packing: Packing,
     *,
     memory: int,
-    selection: Selection,
+    selection: DocumentSelection,
     sorters: int = 1,
     advance: Advance = lambda *_: None,
     alone: bool = True,
@@ -208,7 +208,7 @@ class _Counting:
     """
 
     def __init__(
-        self, folder: Path, part: Part, sorting: _Sorting, selection: Selection, advance: Advance, alone: bool
+        self, folder: Path, part: Part, sorting: _Sorting, selection: DocumentSelection, advance: Advance, alone: bool
     ) -> None:
         self.folder, self._part, self._sorting = part_folder(folder, part.number), part, sorting
         self._selection, self._advance = selection, advance

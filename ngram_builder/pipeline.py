@@ -37,7 +37,7 @@ from ngram_builder.parts import (
 )
 from ngram_builder.readers import Damage, File, Signals, expand
 from ngram_builder.runs import LEAST_WINDOWS, Run, equal_ranges
-from ngram_builder.selection import Selection
+from ngram_builder.selection import DocumentSelection
 from ngram_builder.work import (
     check_room,
     discard,
@@ -130,7 +130,7 @@ class Plan:
     min_counts: Mapping[int, int]
     memory: int  # bytes for sorting and merging, all workers of a machine together
     workers: int
-    selection: Selection
+    selection: DocumentSelection
 
     @property
     def ranges(self) -> Path:
@@ -253,7 +253,7 @@ def build(
     files = list(source_of)
     if out.exists() and any(out.samefile(file.address) for file in files if not file.remote):
         raise InputError(f"{out} is one of the sources; give another file for the store.")
-    selection = Selection.of(signals, rules, sample, dedup)
+    selection = DocumentSelection.of(signals, rules, sample, dedup)
     packing = Packing(orders[-1], len(tokenizer.pieces))
     machines = machines or ThisMachine(tokenizer)
     identity = {

@@ -27,7 +27,7 @@ from core.errors import InputError
 from core.files import replacing
 from ngram_builder.inputs import Part, part_folder
 from ngram_builder.readers import Document, File, Reading
-from ngram_builder.selection import Dedup, Selection, chosen, hash_of
+from ngram_builder.selection import Dedup, DocumentSelection, chosen, hash_of
 from ngram_builder.work import read_json, write_json
 
 _SHORT = 32  # characters; shorter lines always stay
@@ -37,7 +37,11 @@ PARAGRAPHS = "paragraphs"  # the reason for leaving out paragraphs; the others l
 
 
 def note(
-    folder: Path, part: Part, selection: Selection, memory: int, consumed: Callable[[int], None] = lambda _: None
+    folder: Path,
+    part: Part,
+    selection: DocumentSelection,
+    memory: int,
+    consumed: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Notes the hashes of a part, if they are not noted yet."""
     place = part_folder(folder, part.number)

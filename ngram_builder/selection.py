@@ -17,7 +17,7 @@ DEDUP: tuple[Dedup, ...] = ("documents", "paragraphs")
 
 
 @dataclass(frozen=True)
-class Selection:
+class DocumentSelection:
     """What is counted.
 
     Attributes:
@@ -33,7 +33,7 @@ class Selection:
     dedup: Dedup | None = None
 
     @classmethod
-    def of(cls, signals: Signals | None, rules: Sequence[str], sample: float, dedup: str | None) -> Selection:
+    def of(cls, signals: Signals | None, rules: Sequence[str], sample: float, dedup: str | None) -> DocumentSelection:
         """Raises InputError for what cannot be."""
         if not 0 < sample <= 1:
             raise InputError(f"A sample of {sample:g} given; a share above 0, of at most 1, expected.")
@@ -52,7 +52,7 @@ class Selection:
         return quality.broken(text, self.rules) if self.rules else None
 
 
-def chosen(file: File, reading: Reading, selection: Selection, left_out: Counter[str]) -> Iterator[Document]:
+def chosen(file: File, reading: Reading, selection: DocumentSelection, left_out: Counter[str]) -> Iterator[Document]:
     """Yields the documents of a file to count, before repeated ones are left out. `left_out` counts the others by the
     reason; when the file ends, also those that its signals and its list of duplicates exclude."""
     for document in read_file(file, reading):

@@ -19,7 +19,7 @@ from ngram_builder.encoding import encoding
 from ngram_builder.inputs import stamped
 from ngram_builder.readers import File, Reading, expand
 from ngram_builder.runs import sorted_windows
-from ngram_builder.selection import Selection, chosen
+from ngram_builder.selection import DocumentSelection, chosen
 
 if TYPE_CHECKING:  # its module imports torch, which counting does not need
     from core.models.base import Tokenizer
@@ -65,7 +65,7 @@ def survey(
     tokenizer: Tokenizer,
     orders: range,
     min_counts: Mapping[int, int],
-    selection: Selection,
+    selection: DocumentSelection,
     workers: int,
 ) -> Survey:
     """Reads some hundredth of the input. Repeated text is not looked for. Raises InputError when it finds no text."""
@@ -114,7 +114,7 @@ def _spread(files: Sequence[File]) -> list[File]:
     return [files[int(i * step)] for i in range(min(len(files), _FILES))]
 
 
-def _beginning(file: File, selection: Selection, most: float, taken: list[int]) -> Iterator[str]:
+def _beginning(file: File, selection: DocumentSelection, most: float, taken: list[int]) -> Iterator[str]:
     """The texts in about the first `most` bytes of a file; `taken` grows by the bytes read."""
 
     def consumed(size: int) -> None:

@@ -115,7 +115,7 @@ def build(
     if dry_run:
         from ngram_builder.survey import survey
 
-        selection = ngram_builder.Selection.of(chosen, rules or (), _share(sample), dedup)
+        selection = ngram_builder.DocumentSelection.of(chosen, rules or (), _share(sample), dedup)
         cores = workers or os.cpu_count() or 1
         _print_survey(survey(sources, words, wanted, at_least, selection, cores), as_json)
         return

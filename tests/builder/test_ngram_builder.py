@@ -16,7 +16,7 @@ from app.cli import ngram as ngram_cli
 from app.cli.main import app
 from core.errors import InputError
 from core.ngram import NgramStore
-from ngram_builder import Selection, readers, survey
+from ngram_builder import DocumentSelection, readers, survey
 from tests.ngram_tools import WordTokenizer
 
 pytestmark = pytest.mark.usefixtures("small_process")
@@ -295,7 +295,7 @@ def test_a_dry_run_estimates_from_the_beginnings_of_files(tmp_path, monkeypatch)
     for name in "abcd":
         (tmp_path / f"{name}.jsonl").write_bytes(shard(*[f"{i % 60} {i // 60 % 60} 3 4" for i in range(20_000)]))
     orders = range(2, 5)
-    found = survey.survey([tmp_path], WordTokenizer(), orders, dict.fromkeys(orders, 2), Selection(), 1)
+    found = survey.survey([tmp_path], WordTokenizer(), orders, dict.fromkeys(orders, 2), DocumentSelection(), 1)
     assert 0.01 < found.read < 0.05
     assert found.documents == pytest.approx(80_000, rel=0.05)
     assert found.tokens == pytest.approx(320_000, rel=0.05)
