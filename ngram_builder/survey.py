@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core.errors import InputError
-from ngram_builder.count import Packing, count
+from ngram_builder.count import Packing, count_rows, starts_of_groups
 from ngram_builder.encoding import encoding
 from ngram_builder.inputs import stamped
 from ngram_builder.readers import File, Reading, expand
-from ngram_builder.runs import sorted_windows
 from ngram_builder.selection import DocumentSelection, chosen
 
 if TYPE_CHECKING:  # its module imports torch, which counting does not need
@@ -139,8 +138,11 @@ def _kept(
     streams: Sequence[np.ndarray], packing: Packing, orders: range, min_counts: Mapping[int, int]
 ) -> tuple[int, int]:
     """The numbers of n-grams of two tokens and more that are kept of these documents, and of distinct windows."""
-    ids = np.concatenate(streams)
-    blocks = list(sorted_windows(ids, packing, len(ids)))
-    entries = count(iter(blocks), packing, orders, min_counts)
-    kept = sum(int(np.count_nonzero(entries[n].counts)) for n in orders if n > 1)
-    return kept, sum(len(counts) for _, counts in blocks)
+    windows, times = count_rows(packing.windows(np.concatenate(streams)))
+    kept = 0
+    for n in orders:
+        whole = packing.column(windows, n - 1) != 0
+        starts = starts_of_groups(packing.prefix(windows[:, whole], n))
+        if n > 1 and len(starts):
+            kept += int(np.count_nonzero(np.add.reduceat(times[whole], starts) >= min_counts[n]))
+    return kept, len(times)

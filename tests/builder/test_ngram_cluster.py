@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import shutil
 import signal
 import threading
 import time
@@ -101,6 +103,33 @@ def test_a_worker_killed_half_way_changes_nothing(local, corpus, tmp_path):
     assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
     assert (together.documents, together.tokens, together.damage) == (alone.documents, alone.tokens, alone.damage)
     assert not work.exists()
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_any_number_of_workers_writes_the_same_bytes(corpus: Path, tmp_path: Path, workers: int) -> None:
+    options = {"max_bad": 0.5, "dedup": "paragraphs", "sample": 0.9}
+    ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), **options)
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None) as several,
+        Client(several) as client,
+    ):
+        machines = Cluster(client, WordTokenizer)
+        ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), machines=machines, **options)
+    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
+
+
+def test_a_cluster_reads_only_what_changed(local: Client, corpus: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    shutil.copytree(corpus, folder)
+    out, told = tmp_path / "s.ngram", list[str]()
+    options = {"max_bad": 0.5, "keep": True, "machines": Cluster(local, WordTokenizer), "notify": told.append}
+    before = ngram_builder.build([folder], out, WordTokenizer(), **options)
+    (folder / "b.txt").write_text("1 2 3 4 " * 100)
+    ngram_builder.build([folder], out, WordTokenizer(), **options)
+    (kept,) = re.findall(r"Resuming after ([\d.]+) M tokens", told[0])
+    assert before.tokens - 4500 < float(kept) * 1e6 < before.tokens - 3500
+    ngram_builder.build([folder], tmp_path / "whole.ngram", WordTokenizer(), max_bad=0.5)
+    assert out.read_bytes() == (tmp_path / "whole.ngram").read_bytes()
 
 
 def test_workers_that_do_not_see_the_work_are_named(local, corpus, tmp_path, monkeypatch):
