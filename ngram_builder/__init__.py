@@ -1,6 +1,6 @@
 """Builds n-gram stores from text: reading, counting, merging. Imports go one way: app → ngram_builder → core.ngram."""
 
-from ngram_builder.pipeline import BuildReport, TooLittleMemory, TooMuchDamage, build, merge
+from ngram_builder.pipeline import BuildReport, TooMuchDamage, build, merge
 from ngram_builder.readers import Damage, Signals
 from ngram_builder.selection import DocumentSelection
 from ngram_builder.work import NoRoom
@@ -11,7 +11,6 @@ __all__ = [
     "DocumentSelection",
     "NoRoom",
     "Signals",
-    "TooLittleMemory",
     "TooMuchDamage",
     "build",
     "merge",

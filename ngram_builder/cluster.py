@@ -1,7 +1,9 @@
-"""Counts on a Dask cluster with the same two functions as a build on one machine; each part is one task.
+"""Builds on a Dask cluster with the same functions as on one machine: counting, where each part is one task, merging
+and writing.
 
-All machines must share the work folder: runs and ranges pass through it, and only their names and sizes through the
-scheduler. If a worker dies, the work since its part's last journal is lost; another worker continues from the journal.
+All machines must share the work folder: runs, ranges and segments pass through it, and only their names and sizes
+through the scheduler. If a worker dies, the work since its part's last journal is lost; another worker continues from
+the journal.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from typing import TYPE_CHECKING, Any, cast
 from core.errors import InputError
 from ngram_builder.encoding import encoding
 from ngram_builder.inputs import Part
-from ngram_builder.parts import Advance, Counted, count_parts, journal_of, merge_range, note_part
+from ngram_builder.parts import Advance, Counted, count_parts, journal_of, note_part
 from ngram_builder.pipeline import Machines, Plan
+from ngram_builder.ranges import merge_range
 from ngram_builder.readers import Damage
 from ngram_builder.runs import Run
+from ngram_builder.write import SegmentPlan, read_tokens, write_segment
 
 if TYPE_CHECKING:  # an optional package
     from distributed import Client, Future
@@ -71,13 +75,18 @@ class Cluster:
 
     def merge(
         self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
-    ) -> Iterator[int]:
+    ) -> Iterator[None]:
         futures = [
             self.client.submit(_merge_range, plan, number, list(runs), tokens, pure=False)
             for number, tokens in ranges.items()
         ]
-        for _, size in self._completed(futures):
-            yield size
+        for _ in self._completed(futures):
+            yield
+
+    def write(self, plan: Plan, segments: Sequence[SegmentPlan]) -> Iterator[int]:
+        futures = [self.client.submit(_write_segment, plan, segment, pure=False) for segment in segments]
+        for _, entries in self._completed(futures):
+            yield entries
 
     def _completed(self, futures: Sequence[Future]) -> Iterator[tuple[Future, Any]]:
         from distributed import KilledWorker, as_completed
@@ -159,5 +168,12 @@ def _note_part(plan: Plan, part: Part) -> None:
     note_part(plan.folder, part, plan.packing, plan.selection, plan.memory)
 
 
-def _merge_range(plan: Plan, number: int, runs: list[Run], tokens: tuple[int | None, int | None]) -> int:
-    return merge_range(plan.ranges, number, runs, plan.packing, plan.orders, plan.min_counts, tokens, plan.memory)
+def _merge_range(plan: Plan, number: int, runs: list[Run], tokens: tuple[int | None, int | None]) -> None:
+    merge_range(
+        plan.ranges, number, runs, plan.packing, plan.orders, plan.min_counts, tokens, plan.memory, whole=plan.whole
+    )
+
+
+def _write_segment(plan: Plan, segment: SegmentPlan) -> int:
+    write_segment(plan.segments, segment, read_tokens(plan.segments), plan.packing, plan.exact)
+    return segment.entries

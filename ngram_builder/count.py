@@ -1,16 +1,15 @@
-"""Counts n-grams of all orders at once: packs windows into words, sorts them and sums up equal ones.
+"""Packs windows of tokens into words, sorts them and sums up equal ones.
 
 Each position of a document gives one window: its token and the following tokens up to the highest order, padded with
 zeros at the document's end. Sorted windows have the n-grams of every order next to each other, so one pass over them
-counts all orders. A 64-bit word packs several tokens of a window (token + 1, so that 0 is "no token"), most
-significant first, so sorting words sorts windows.
+counts all orders (see `levels`). A 64-bit word packs several tokens of a window (token + 1, so that 0 is "no token"),
+most significant first, so sorting words sorts windows.
 
 Shapes: W words per window, N windows. This module handles no text and no files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,45 +133,6 @@ def count_rows(words: np.ndarray) -> KeptGrams:
     return words[:, starts], np.diff(starts, append=words.shape[1]).astype(np.uint64)
 
 
-class _Groups:
-    """Counts the n-grams of one order in sorted blocks; a group may continue in the next block."""
-
-    def __init__(self, packing: Packing, n: int, min_count: int) -> None:
-        self.packing, self.n, self.min_count = packing, n, min_count
-        self._words: list[np.ndarray] = []
-        self._counts: list[np.ndarray] = []
-        self._open: tuple[np.ndarray, np.ndarray] | None = None  # the last group so far: (W, 1), (1,)
-
-    def feed(self, words: np.ndarray, counts: np.ndarray) -> None:
-        if self.n:  # windows that end before their n-th token hold no n-gram
-            whole = self.packing.column(words, self.n - 1) != 0
-            words, counts = self.packing.prefix(words[:, whole], self.n), counts[whole]
-        else:
-            words = np.zeros((len(words), len(counts)), dtype=np.uint64)
-        if self._open is not None:
-            words = np.concatenate([self._open[0], words], axis=1)
-            counts = np.concatenate([self._open[1], counts])
-        starts = starts_of_groups(words)
-        if not len(starts):
-            return
-        rows, sums = words[:, starts], np.add.reduceat(counts, starts)
-        self._open = rows[:, -1:].copy(), sums[-1:].copy()
-        self._emit(rows[:, :-1], sums[:-1])
-
-    def _emit(self, rows: np.ndarray, sums: np.ndarray) -> None:
-        kept = sums >= self.min_count
-        self._words.append(rows[:, kept])
-        self._counts.append(sums[kept])
-
-    def finish(self) -> KeptGrams:
-        if self._open is not None:
-            self._emit(*self._open)
-            self._open = None
-        if not self._counts:
-            return np.zeros((self.packing.words, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64)
-        return np.concatenate(self._words, axis=1), np.concatenate(self._counts)
-
-
 @dataclass(frozen=True)
 class Entries:
     """The n-grams of one order: words (W, N) sorted, counts and continuation totals (N,) uint64. A context that was
@@ -185,52 +145,3 @@ class Entries:
 
 # n-grams of one order: words (W, N) sorted and distinct, counts (N,) uint64
 KeptGrams = tuple[np.ndarray, np.ndarray]
-
-
-def count(blocks: Iterator[KeptGrams], packing: Packing, orders: range, min_counts: Mapping[int, int]) -> list[Entries]:
-    """Counts the n-grams of every order from 0 (the empty one) up in sorted windows; prunes them and computes totals.
-
-    Orders that `min_counts` does not name keep every n-gram; order 1 always does.
-    """
-    groups = [_Groups(packing, n, min_counts.get(n, 1) if n > 1 else 1) for n in range(packing.order + 1)]
-    for words, counts in blocks:
-        for group in groups:
-            group.feed(words, counts)
-    return with_totals([group.finish() for group in groups], packing, orders)
-
-
-def join(parts: Sequence[list[Entries]]) -> list[Entries]:
-    """Joins entries that were counted separately, in consecutive ranges of first tokens; see `count`."""
-    joined = []
-    for n, levels in enumerate(zip(*parts, strict=True)):
-        words = np.concatenate([level.words for level in levels], axis=1)
-        counts = np.concatenate([level.counts for level in levels])
-        totals = np.concatenate([level.totals for level in levels])
-        if n == 0 and len(counts):  # the empty n-gram is the only one that all ranges share
-            words, counts, totals = words[:, :1], counts.sum(keepdims=True), totals.sum(keepdims=True)
-        joined.append(Entries(words, counts, totals))
-    return joined
-
-
-def with_totals(kept: list[KeptGrams], packing: Packing, orders: range) -> list[Entries]:
-    """Adds to the n-grams of order 0, 1, … the sums of their stored continuations.
-
-    Contexts that are missing are added with count 0. Orders between single tokens and the lowest requested order keep
-    only contexts.
-    """
-    entries: list[Entries] = []
-    contexts: KeptGrams = np.zeros((packing.words, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64)
-    for n in range(packing.order, -1, -1):  # descending: totals come from the next higher order
-        rows, counts = kept[n]
-        values = np.zeros((2, len(counts) + len(contexts[1])), dtype=np.uint64)
-        values[0, : len(counts)], values[1, len(counts) :] = counts, contexts[1]
-        words, (all_counts, totals) = sum_rows(np.concatenate([rows, contexts[0]], axis=1), values)
-        if n not in orders and n > 1:
-            used = totals > 0
-            words, all_counts, totals = words[:, used], all_counts[used], totals[used]
-        entries.append(Entries(words, all_counts, totals))
-        prefixes = packing.prefix(rows, n - 1) if n in orders else contexts[0][:, :0]
-        starts = starts_of_groups(prefixes)
-        sums = np.add.reduceat(counts, starts) if len(starts) else contexts[1][:0]
-        contexts = prefixes[:, starts], sums
-    return entries[::-1]

@@ -1,16 +1,11 @@
-"""The two functions that count, on this machine or on a cluster: map files to runs, merge runs to n-grams.
-
-    count_parts    parts of the input ─► sorted runs of windows    read, encoded and sorted at once, resumed by journals
-    merge_range    all runs, a range of first tokens ─► its n-grams of every order, counted and pruned
-
-Both write their result to the work folder (see `work`) and return only the figures that the caller needs.
-"""
+"""Maps parts of the input to sorted runs of windows, on this machine or on a cluster: read, encoded and sorted at once,
+resumed by journals. The runs are in the work folder (see `work`); `ranges` merges them."""
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -19,10 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from core.errors import PolydraftError
-from core.files import replacing
 from ngram_builder import repeats
 from ngram_builder import runs as run_files
-from ngram_builder.count import Entries, Packing, count
+from ngram_builder.count import Packing
 from ngram_builder.encoding import Encode
 from ngram_builder.inputs import Input, Part, digest, part_folder
 from ngram_builder.readers import Damage, Document, Reading, spelled
@@ -270,51 +264,6 @@ class _Counting:
 
 def _copy(counted: Counted) -> Counted:
     return Counted(**asdict(counted))
-
-
-def merge_range(
-    folder: Path,
-    number: int,
-    runs: Sequence[Run],
-    packing: Packing,
-    orders: range,
-    min_counts: Mapping[int, int],
-    tokens: tuple[int | None, int | None],
-    memory: int,
-) -> int:
-    """Counts and prunes the n-grams that begin with the tokens from `tokens[0]` up to but without `tokens[1]`.
-
-    Writes them to `folder`, and returns their number.
-    """
-    low, high = (None if token is None else packing.first(token) for token in tokens)
-    blocks = merged(list(runs), packing, rows_within(memory, packing), low, high)
-    entries = count(blocks, packing, orders, min_counts)
-    arrays: dict[str, np.ndarray] = {}
-    for n, level in enumerate(entries):
-        arrays |= {f"words{n}": level.words, f"counts{n}": level.counts, f"totals{n}": level.totals}
-    with replacing(range_path(folder, number), private=False) as file:
-        np.savez(file, allow_pickle=False, **arrays)
-    return sum(len(level.counts) for level in entries)
-
-
-def range_path(folder: Path, number: int) -> Path:
-    return folder / f"range-{number:05d}.npz"
-
-
-def load_range(folder: Path, number: int) -> list[Entries]:
-    """Reads the file that `merge_range` wrote, order by order from 0."""
-    with np.load(range_path(folder, number), allow_pickle=False) as arrays:
-        orders = sum(name.startswith("words") for name in arrays.files)
-        return [Entries(arrays[f"words{n}"], arrays[f"counts{n}"], arrays[f"totals{n}"]) for n in range(orders)]
-
-
-def range_size(folder: Path, number: int) -> int | None:
-    """The number of n-grams in a range; None if it is not counted yet."""
-    path = range_path(folder, number)
-    if not path.exists():
-        return None
-    with np.load(path, allow_pickle=False) as arrays:
-        return sum(len(arrays[name]) for name in arrays.files if name.startswith("counts"))
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[str]]:

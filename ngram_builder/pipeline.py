@@ -1,15 +1,19 @@
-"""Builds a store from sources: maps files to runs, merges them range by range, writes the store. After a kill at any
-moment the same call resumes, and writes the same bytes."""
+"""Builds a store from sources: maps files to runs, merges them range by range, writes the store segment by segment.
+After a kill at any moment the same call resumes, and writes the same bytes."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -18,26 +22,28 @@ import psutil
 from core.errors import InputError, PolydraftError
 from core.files import unfinished
 from core.ngram.store import NgramStore
-from ngram_builder import repeats
-from ngram_builder.count import Entries, KeptGrams, Packing, join, sum_rows, with_totals
+from ngram_builder import repeats, write
+from ngram_builder.count import Packing
+from ngram_builder.disk import full_disk_explained
 from ngram_builder.encoding import PER_PROCESS, encoding
+from ngram_builder.fitting import Fitting
 from ngram_builder.inputs import Part, divided, part_folder, stamped
+from ngram_builder.levels import Tally
 from ngram_builder.parts import (
     Advance,
     Counted,
     adopt,
     count_parts,
     journal_of,
-    load_range,
-    merge_range,
     note_part,
-    range_size,
     runs_of,
     without_repeated,
 )
+from ngram_builder.ranges import Level, Range, ids_of, merge_range, read_pieces, read_range, segments_of
 from ngram_builder.readers import Damage, File, Signals, expand
 from ngram_builder.runs import LEAST_WINDOWS, Run, equal_ranges
 from ngram_builder.selection import DocumentSelection
+from ngram_builder.stored import runs_of_stores
 from ngram_builder.work import (
     check_room,
     discard,
@@ -49,15 +55,15 @@ from ngram_builder.work import (
     work_folder,
     write_json,
 )
-from ngram_builder.write import write_store
+from ngram_builder.write import SegmentPlan, save_tokens, store_size, write_store
+from ngram_builder.writers import write_segments
 
 if TYPE_CHECKING:  # its module imports torch, which counting does not need
     from core.models.base import Tokenizer
 
 _DOCUMENTS = 150 << 20  # bytes that documents and their tokens in flight take, at most
 _LEAST_MEMORY = 64 << 20  # bytes for sorting; a build with less would be too slow
-_PER_RANGE_ROW = 512  # bytes, if nothing is pruned
-_PER_NGRAM = 160  # bytes per n-gram for the trie and the counts while the store is written
+_RANGE_ROWS = 1 << 24  # rows of runs that are merged into one range, about: a kill costs no more than its ranges
 _MOST_RANGES = 4096
 DEFAULT_ORDERS = range(2, 7)
 DEFAULT_MIN_COUNT = 2
@@ -76,10 +82,6 @@ class TooMuchDamage(PolydraftError):
     def __init__(self, message: str, damage: Sequence[Damage]) -> None:
         super().__init__(message)
         self.damage = list(damage)
-
-
-class TooLittleMemory(PolydraftError):
-    """The counts do not fit into the given memory."""
 
 
 @dataclass
@@ -130,29 +132,71 @@ class Plan:
     min_counts: Mapping[int, int]
     memory: int  # bytes for sorting and merging, all workers of a machine together
     workers: int
-    selection: DocumentSelection
+    selection: DocumentSelection = field(default_factory=DocumentSelection)
+    exact: bool = False
+    whole: bool = False  # the runs have n-grams of stores, not windows
 
     @property
     def ranges(self) -> Path:
         return self.folder / "ranges"
 
+    @property
+    def segments(self) -> Path:
+        return self.ranges / "segments"
 
-class Machines(Protocol):
-    """The place where parts are counted and ranges merged: this process, or a cluster."""
+
+class Workers(Protocol):
+    """The place where ranges are merged and segments written."""
+
+    def merge(
+        self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
+    ) -> Iterator[None]:
+        """Yields for each range when it is complete."""
+        ...
+
+    def write(self, plan: Plan, segments: Sequence[SegmentPlan]) -> Iterator[int]:
+        """Yields the number of n-grams of each segment when it is written."""
+        ...
+
+
+class Machines(Workers, Protocol):
+    """The place where parts are counted, too: this machine, or a cluster."""
 
     def note(self, plan: Plan, parts: Sequence[Part], consumed: Callable[[int], None]) -> None: ...
 
     def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]: ...
 
+
+class _Here:
+    """Merges and writes on all cores of this machine: by threads, because sorting releases Python's lock, and by
+    processes."""
+
     def merge(
         self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
-    ) -> Iterator[int]:
-        """Yields the sizes of the ranges as they are completed."""
-        ...
+    ) -> Iterator[None]:
+        _sweep(plan)
+        each = plan.memory // plan.workers
+        with ThreadPoolExecutor(plan.workers) as pool:
+            futures = [
+                pool.submit(
+                    merge_range, plan.ranges, number, runs, plan.packing, plan.orders, plan.min_counts, tokens, each,
+                    plan.whole,
+                )
+                for number, tokens in ranges.items()
+            ]  # fmt: skip
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def write(self, plan: Plan, segments: Sequence[SegmentPlan]) -> Iterator[int]:
+        at_once = max((plan.memory + _DOCUMENTS) // write.MEMORY, 1)  # no documents are in memory any more
+        return write_segments(plan.segments, segments, plan.packing, plan.exact, min(plan.workers, at_once))
 
 
 @dataclass
-class ThisMachine:
+class ThisMachine(_Here):
     """All cores of this machine: processes that encode (see `encoding`), and threads that sort, which releases Python's
     lock."""
 
@@ -172,21 +216,6 @@ class ThisMachine:
                 sorters=max(plan.workers // 2, 1), selection=plan.selection, advance=advance,
             )  # fmt: skip
 
-    def merge(
-        self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
-    ) -> Iterator[int]:
-        each = plan.memory // plan.workers
-        with ThreadPoolExecutor(plan.workers) as pool:
-            futures = [
-                pool.submit(merge_range, plan.ranges, n, runs, plan.packing, plan.orders, plan.min_counts, tokens, each)
-                for n, tokens in ranges.items()
-            ]
-            try:
-                for future in as_completed(futures):
-                    yield future.result()
-            finally:
-                pool.shutdown(cancel_futures=True)
-
 
 def build(
     sources: Iterable[str | Path],
@@ -196,6 +225,7 @@ def build(
     name: str = "",
     orders: range = DEFAULT_ORDERS,
     min_count: int | Mapping[int, int] = DEFAULT_MIN_COUNT,
+    fit: int | None = None,
     memory: int | None = None,
     exact: bool = False,
     max_bad: float = 0.01,
@@ -222,6 +252,7 @@ def build(
         name: of the model, for messages.
         orders: a contiguous range of orders within 1 to 8.
         min_count: n-grams with a smaller count are dropped; one number, or per order. All single tokens are kept.
+        fit: bytes that the store may have; then `min_count` is the least that is considered, see `fitting`.
         memory: bytes that the process may take; None is 2 GiB more than it takes now.
         exact: store every count exactly; else the rarer, larger ones to within a few percent (the manifest
             contains the error).
@@ -238,8 +269,8 @@ def build(
         progress: called repeatedly.
         notify: called with a sentence for the user.
 
-    Raises: InputError for wrong arguments, TooMuchDamage, NoRoom, TooLittleMemory, OSError when the disk refuses. After
-        the last four, and after a kill, the intermediate files stay and the same call resumes from them.
+    Raises: InputError for wrong arguments, TooMuchDamage, NoRoom when the disk is full, OSError when it refuses. After
+        the last three, and after a kill, the intermediate files stay and the same call resumes from them.
     """
     began = time.monotonic()
     if orders.step != 1 or len(orders) == 0 or orders[0] < 1 or orders[-1] > 8:
@@ -264,12 +295,13 @@ def build(
     memory = _resident() + (2 << 30) if memory is None else memory
     sorting = _for_sorting(memory)
     folder = Path(work) if work else out.with_name(f".{out.name}.work")
-    with work_folder(folder, identity) as discarded:
+    kept = f"What is done so far is kept in {folder}: free some space, and run the same command again."
+    with full_disk_explained(out, kept), work_folder(folder, identity) as discarded:
         if discarded:
             notify(
                 f"The files in {folder} are of a build with other options or another tokenizer; they were discarded."
             )
-        plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, selection)
+        plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, selection, exact)
         parts = _parts(plan, files)
         check_room(folder, _room(files, packing, at_least), [part.number for part in parts])
         report = BuildReport()
@@ -281,7 +313,7 @@ def build(
             discard(folder)
             left_out = f" {report.left_out:,} documents were left out." if report.left_out else ""
             raise InputError(f"No text found in {', '.join(sources)}; nothing was written.{left_out}")
-        entries = _merge(plan, counted, machines, report, progress, memory)
+        runs = [run for part in counted for run in runs_of(part_folder(folder, part.number), part)]
         about = {
             "tokenizer": {
                 "fingerprint": tokenizer.fingerprint,
@@ -290,19 +322,19 @@ def build(
             },
             "documents": report.documents,
             "tokens": report.tokens,
-            "min_count": {str(n): at_least[n] for n in orders},
-            "closed": _rises(at_least),
             "sources": _summary(parts, counted, source_of),
         }
-        progress(WRITING, 0.0, report)
+        if fit is not None:
+            plan = _fitted(plan, fit, about, runs, machines, report, progress, notify)
+        about |= {"min_count": {str(n): plan.min_counts[n] for n in orders}, "closed": _rises(plan.min_counts)}
         for litter in unfinished(out):
             litter.unlink(missing_ok=True)
-        _finish(report, out, entries, packing, orders, about, exact, began)
+        write_merged(out, plan, runs, about, report, machines, progress)
         if keep:
             discard_counted(folder, [part.number for part in parts])
         else:
             discard(folder)
-    progress(WRITING, 1.0, report)
+    report.seconds = time.monotonic() - began
     return report
 
 
@@ -311,14 +343,20 @@ def merge(
     out: str | Path,
     *,
     min_count: int | Mapping[int, int] = 1,
+    memory: int | None = None,
     exact: bool = False,
+    workers: int | None = None,
+    progress: Progress = lambda *_: None,
 ) -> BuildReport:
     """Adds up the counts of several stores of one tokenizer, prunes, and writes the sum to `out`.
 
     N-grams that were pruned from a store before are missing in the sum. The result has the orders that all stores
     share.
 
-    Raises: InputError when the stores cannot be merged; OSError when the disk refuses.
+    Args:
+        memory, workers, progress: as for `build`.
+
+    Raises: InputError when the stores cannot be merged; NoRoom when the disk is full; OSError when it refuses.
     """
     began = time.monotonic()
     if not stores:
@@ -331,19 +369,6 @@ def merge(
     at_least = _min_counts(orders, min_count, otherwise=1)
     first = stores[0].manifest
     packing = Packing(orders[-1], int(first["tokenizer"]["vocab_size"]))
-    rows: list[list[tuple[int, ...]]] = [[] for _ in range(packing.order + 1)]
-    counts: list[list[int]] = [[] for _ in range(packing.order + 1)]
-    for store in stores:
-        for ids, seen, _ in store.ngrams():
-            if len(ids) <= packing.order and seen:
-                rows[len(ids)].append(ids)
-                counts[len(ids)].append(seen)
-    kept: list[KeptGrams] = []
-    for n, level in enumerate(rows):
-        words = packing.pack(np.array(level, dtype=np.uint64).reshape(len(level), n))
-        words, (sums,) = sum_rows(words, np.array([counts[n]], dtype=np.uint64))
-        stays = sums >= (at_least.get(n, 1) if n > 1 else 1)
-        kept.append((words[:, stays], sums[stays]))
     manifests = [store.manifest for store in stores]
     about = {
         "tokenizer": first["tokenizer"],
@@ -355,27 +380,124 @@ def merge(
         "closed": _rises(at_least) and all(m["closed"] for m in manifests),
         "sources": [source for m in manifests for source in m["sources"]],
     }
-    report = BuildReport(documents=about["documents"], tokens=about["tokens"])
-    return _finish(report, Path(out), with_totals(kept, packing, orders), packing, orders, about, exact, began)
-
-
-def _finish(
-    report: BuildReport,
-    out: Path,
-    entries: list[Entries],
-    packing: Packing,
-    orders: range,
-    about: Mapping[str, Any],
-    exact: bool,
-    began: float,
-) -> BuildReport:
-    report.ngrams = {n: int((level.counts > 0).sum()) for n, level in enumerate(entries) if n}
-    contexts = {str(n): int((level.totals > 0).sum()) for n, level in enumerate(entries)}
-    ngrams = {str(n): number for n, number in report.ngrams.items()}
-    manifest = {**about, "orders": list(orders), "ngrams": ngrams, "contexts": contexts}
-    write_store(out, entries, packing, manifest, exact)
-    report.seconds, report.size = time.monotonic() - began, out.stat().st_size
+    report, out = BuildReport(documents=about["documents"], tokens=about["tokens"]), Path(out)
+    sorting = _for_sorting(_resident() + (2 << 30) if memory is None else memory)
+    folder = out.with_name(f".{out.name}.merge")
+    again = "Free some space, and run the same command again."
+    with full_disk_explained(out, again), work_folder(folder, {"merge": token_hex(8)}):  # no earlier work is this one's
+        try:
+            plan = Plan(
+                folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, exact=exact, whole=True
+            )
+            runs = runs_of_stores(stores, part_folder(plan.folder, 0), packing, sorting)
+            write_merged(out, plan, runs, about, report, progress=progress)
+        finally:
+            discard(folder)
+    report.seconds = time.monotonic() - began
     return report
+
+
+def write_merged(
+    out: Path,
+    plan: Plan,
+    runs: Sequence[Run],
+    about: Mapping[str, Any],
+    report: BuildReport,
+    workers: Workers | None = None,
+    progress: Progress = lambda *_: None,
+) -> None:
+    """Merges runs and writes their n-grams to a store. Continues from what is in the work folder, and leaves it there.
+
+    Args:
+        about: what the manifest says of the input.
+        report: gets the numbers of n-grams, and the size.
+        workers: where to work; None is this machine.
+    """
+    segments, by_rank, ranges = _write(plan, runs, workers or _Here(), report, progress)
+    report.ngrams = {n: sum(found.ngrams[n - 1] for found in ranges) for n in range(1, plan.packing.order + 1)}
+    contexts = {n: sum(found.contexts[n - 1] for found in ranges) for n in report.ngrams}
+    contexts[0] = int(any(found.total for found in ranges))
+    numbers = {"ngrams": report.ngrams, "contexts": contexts}
+    numbers = {name: {str(n): number for n, number in of.items()} for name, of in numbers.items()}
+    write_store(out, plan.segments, segments, by_rank, {**about, "orders": list(plan.orders), **numbers})
+    report.size = out.stat().st_size
+    progress(WRITING, 1.0, report)
+
+
+def _write(
+    plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress
+) -> tuple[list[SegmentPlan], np.ndarray, list[Range]]:
+    """Merges all runs, and writes the segments of the store; what is done already stays. Returns also the tokens by
+    rank, and the ranges."""
+    ranges = _merge(plan, runs, workers, report, progress)
+    progress(WRITING, 0.0, report)
+    segments, by_rank = _segments(plan, ranges)
+    missing = [segment for segment in segments if not segment.written(plan.segments)]
+    total = sum(segment.entries for segment in segments)
+    done = total - sum(segment.entries for segment in missing)
+    for entries in workers.write(plan, missing) if missing else ():
+        done += entries
+        progress(WRITING, min(done / total, 0.99), report)
+    return segments, by_rank, ranges
+
+
+def _segments(plan: Plan, ranges: Sequence[Range]) -> tuple[list[SegmentPlan], np.ndarray]:
+    """Divides the n-grams into segments. Returns also the tokens by rank, which the folder of the segments then has."""
+    files = [found.files(plan.ranges) for found in ranges]
+    with ExitStack() as opened:
+        levels = []
+        for n in range(plan.packing.order):
+            rows = [(paths[n], found.rows[n]) for paths, found in zip(files, ranges, strict=True)]
+            levels.append(opened.enter_context(closing(Level(rows, plan.packing))))
+        starts = segments_of(levels, write.MOST_ENTRIES)
+        segments: list[SegmentPlan] = []
+        for number, (start, end) in enumerate(pairwise(starts)):
+            keys = [level.key(at) for level, at, stop in zip(levels, start, end, strict=True) if at < stop]
+            first = ids_of(min(keys), plan.packing) if number else ()
+            empty = sum(found.tokens for found in ranges), sum(found.total for found in ranges)
+            pieces = [level.pieces(at, stop) for level, at, stop in zip(levels, start, end, strict=True)]
+            segments.append(SegmentPlan(number, first, empty if number == 0 and any(empty) else None, pieces))
+        single = read_pieces(levels[0].pieces(0, len(levels[0])), plan.packing)
+    if read_json(plan.segments / "plan.json") != {"exact": plan.exact}:
+        shutil.rmtree(plan.segments, ignore_errors=True)
+        plan.segments.mkdir()
+        write_json(plan.segments / "plan.json", {"exact": plan.exact})
+    return segments, save_tokens(plan.segments, single, plan.packing)
+
+
+def _fitted(
+    plan: Plan,
+    fit: int,
+    about: Mapping[str, Any],
+    runs: Sequence[Run],
+    workers: Workers,
+    report: BuildReport,
+    progress: Progress,
+    notify: Callable[[str], None],
+) -> Plan:
+    """The plan with the least pruning whose store fits into so many bytes, and writes the segments of that store."""
+    path, asked = plan.folder / "fit.json", [list(plan.orders), list(plan.min_counts.values()), plan.exact]
+    known, tally = read_json(path), Tally(plan.packing.order)
+    if known is None or known["asked"] != asked:
+        for found in _merge(plan, runs, workers, report, progress):
+            tally.add_packed(found.tally)
+        known = {"asked": asked, "tally": tally.packed(), "sizes": []}
+        write_json(path, known)
+    else:
+        tally.add_packed(known["tally"])
+    fitting = Fitting(plan.min_counts, tally.of, plan.exact, fit)
+    fitting.sizes |= dict(known["sizes"])
+    place = fitting.next()
+    if place is not None:
+        notify("\n".join(fitting.table(place)))
+    while place is not None:
+        fitted = replace(plan, min_counts=fitting[place])
+        segments, by_rank, _ = _write(fitted, runs, workers, report, progress)
+        fitting.sizes[place] = store_size(plan.segments, segments, by_rank, about)
+        write_json(path, {**known, "sizes": list(fitting.sizes.items())})
+        place = fitting.next()
+    assert fitting.best is not None
+    return replace(plan, min_counts=fitting[fitting.best])
 
 
 def _min_counts(orders: range, given: int | Mapping[int, int], otherwise: int) -> dict[int, int]:
@@ -497,34 +619,34 @@ def _check(report: BuildReport, max_bad: float) -> None:
         )
 
 
-def _merge(
-    plan: Plan,
-    counted: Sequence[Counted],
-    machines: Machines,
-    report: BuildReport,
-    progress: Progress,
-    memory: int,
-) -> list[Entries]:
+def _merge(plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress) -> list[Range]:
     """The merge step: turns all runs into n-grams, range by range of first tokens."""
-    runs = [run for part in counted for run in runs_of(part_folder(plan.folder, part.number), part)]
-    cuts = _cuts(plan, runs)
-    edges: list[int | None] = [None, *cuts, None]
-    wanted = {number: (edges[number], edges[number + 1]) for number in range(len(edges) - 1)}
-    sizes = {number: range_size(plan.ranges, number) for number in wanted}
-    missing = {number: tokens for number, tokens in wanted.items() if sizes[number] is None}
-    kept = sum(size or 0 for size in sizes.values())
-    room = memory - _resident()
+    edges: list[int | None] = [None, *_cuts(plan, runs), None]
+    wanted = dict(enumerate(pairwise(edges)))
+    missing = {
+        number: tokens for number, tokens in wanted.items() if read_range(plan.ranges, number, plan.packing) is None
+    }
     done = len(wanted) - len(missing)
-    for size in machines.merge(plan, runs, missing):
-        kept, done = kept + size, done + 1
-        if kept * _PER_NGRAM > room:
-            raise TooLittleMemory(
-                f"At least {kept:,} n-grams remain after pruning; writing their store takes more than the "
-                f"{human(memory)} of memory given: raise --min-count or --memory. The counts are kept, and the "
-                "same command resumes from them."
-            )
+    for _ in workers.merge(plan, runs, missing) if missing else ():
+        done += 1
         progress(MERGING, done / len(wanted), report)
-    return join([load_range(plan.ranges, number) for number in wanted])
+    ranges: list[Range] = []
+    for number in wanted:
+        if (found := read_range(plan.ranges, number, plan.packing)) is None:
+            raise PolydraftError(f"Range {number} in {plan.ranges} was removed meanwhile; run the same command again.")
+        ranges.append(found)
+    return ranges
+
+
+def _sweep(plan: Plan) -> None:
+    """Removes the files of ranges that were not completed."""
+    named: set[Path] = set()
+    for path in plan.ranges.glob("range-*.json"):
+        if found := read_range(plan.ranges, int(path.stem.removeprefix("range-")), plan.packing):
+            named.update(found.files(plan.ranges))
+    for path in plan.ranges.glob("range-*.rows"):
+        if path not in named:
+            path.unlink()
 
 
 def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
@@ -537,8 +659,7 @@ def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
         discard(plan.ranges)
     plan.ranges.mkdir()
     rows = sum(run.rows for run in runs)
-    per_range = max(plan.memory // plan.workers // _PER_RANGE_ROW, LEAST_WINDOWS)
-    number = min(max(-(-rows // per_range), 2 * plan.workers if rows > LEAST_WINDOWS else 1), _MOST_RANGES)
+    number = min(max(-(-rows // _RANGE_ROWS), 2 * plan.workers if rows > LEAST_WINDOWS else 1), _MOST_RANGES)
     cuts = equal_ranges(list(runs), plan.packing, number)
     write_json(plan.ranges / "plan.json", {**pruning, "cuts": cuts})
     return cuts

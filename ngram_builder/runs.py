@@ -6,7 +6,6 @@ memory depends on the size of a block and not on the length or the number of run
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ngram_builder.count import KeptGrams, Packing, count_rows, sum_rows
+from ngram_builder.disk import synced
 
 # Peak memory of sorting, per window of two words: words, sorted words, the permutation, its workspace, ids; and per row
 # of a merged block.
@@ -53,14 +53,12 @@ class Run:
 def write_run(path: Path, blocks: Iterator[KeptGrams]) -> Run:
     """Writes consecutive sorted blocks as one run; the data is on the disk when this returns."""
     rows = 0
-    with path.open("wb") as file:
+    with synced(path) as file:
         for words, counts in blocks:
             for at in range(0, len(counts), LEAST_WINDOWS):
                 part = slice(at, at + LEAST_WINDOWS)
-                np.column_stack([*(word[part] for word in words), counts[part]]).tofile(file)
+                file.write(np.column_stack([*(word[part] for word in words), counts[part]]).tobytes())
             rows += len(counts)
-        file.flush()
-        os.fsync(file.fileno())
     return Run(path, rows)
 
 

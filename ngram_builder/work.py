@@ -7,9 +7,14 @@
             journal.json     the contents of the runs so far, and their end position in the input
             run-….rows       sorted windows, see `runs`
         counted.json         the runs of all parts, from which all below is made
+        fit.json             counts of counts, and the sizes of the stores that were tried, for --fit
         ranges/
             plan.json        orders, pruning, and the cuts between ranges of first tokens
-            range-00000.npz  the n-grams of one range, counted and pruned
+            range-….rows     the n-grams of one range and order, counted and pruned, see `ranges`
+            range-00000.json the names of these files
+            segments/
+                tokens       all token ids by rank
+                segment-00000.ngram
 
 A journal names a file only after its last byte is on the disk, and a journal is replaced in one step. So the journal
 always describes completed work; files that it does not name are ignored.
@@ -93,14 +98,16 @@ def discard(folder: Path, keep_lock: bool = False) -> None:
 
 
 def parts_in(folder: Path) -> list[int]:
-    """The numbers of the parts in a work folder, ascending; folders without a journal are removed."""
+    """The numbers of the parts in a work folder, ascending. Removes what has no journal."""
     numbers = []
-    for path in sorted(folder.glob("part-*")):
+    for path in folder.glob("part-*"):
         if (path / "journal.json").exists():
             numbers.append(int(path.name.removeprefix("part-")))
-        else:
+        elif path.is_dir():
             shutil.rmtree(path)
-    return numbers
+        else:  # a cluster's mark
+            path.unlink()
+    return sorted(numbers)
 
 
 def settle(folder: Path, runs: Any) -> None:
@@ -161,8 +168,8 @@ def human(size: float) -> str:
 
 def _ours(path: Path) -> bool:
     name = path.name
-    ours = ("lock", "identity.json", "counted.json", "ranges")
-    return name in ours or name.startswith(("part-", ".identity.json.", ".counted.json."))
+    own = ("lock", "identity.json", "counted.json", "fit.json", "ranges")
+    return name in own or name.startswith(("part-", ".identity.json.", ".counted.json.", ".fit.json."))
 
 
 def _identity(folder: Path) -> Any:

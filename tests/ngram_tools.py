@@ -14,9 +14,8 @@ import pytest
 
 from app.learning.personal import PersonalStores
 from core.ngram import NgramStore
-from ngram_builder import parts, pipeline, runs
-from ngram_builder.count import Packing, sum_rows, with_totals
-from ngram_builder.write import write_store
+from ngram_builder import parts, pipeline, ranges, runs, write
+from ngram_builder.count import Packing, sum_rows
 
 Gram = tuple[int, ...]
 
@@ -80,7 +79,9 @@ def tiny_runs(least: int = 4) -> Iterator[None]:
         (runs, "FAN_IN"): 3,
         (parts, "BATCH"): 1,
         (pipeline, "LEAST_WINDOWS"): 1,
-        (pipeline, "_PER_RANGE_ROW"): 1 << 40,
+        (pipeline, "_RANGE_ROWS"): least,
+        (ranges, "LEAST_WINDOWS"): least,
+        (ranges, "_PER_ROW"): 1 << 40,
     }
     with pytest.MonkeyPatch.context() as patch:
         for (module, name), value in small.items():
@@ -88,21 +89,30 @@ def tiny_runs(least: int = 4) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def segments_of(most: int) -> Iterator[None]:
+    """Builds whose stores have segments of at most `most` n-grams."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write, "MOST_ENTRIES", most)
+        yield
+
+
 def store_of(path: Path, ngrams: Mapping[Gram, int], vocab_size: int, orders: range) -> NgramStore:
     """A store of just these n-grams; every token among them becomes known."""
     packing = Packing(orders[-1], vocab_size)
-    tokens = Counter(token for gram in ngrams for token in gram)
-    levels: list[dict[Gram, int]] = [{} for _ in range(packing.order + 1)]
-    levels[1] = {(token,): n for token, n in tokens.items()}
-    for gram, n in ngrams.items():
-        levels[len(gram)][gram] = n
-    kept = []
-    for n, level in enumerate(levels):
-        ids = np.array(list(level), dtype=np.uint64).reshape(len(level), n)
-        words, (counts,) = sum_rows(packing.pack(ids), np.array([list(level.values())], dtype=np.uint64))
-        kept.append((words, counts))
-    entries = with_totals(kept, packing, orders)
-    about = {"orders": list(orders), "closed": False, "tokenizer": {"fingerprint": "f", "name": "test"}}
-    about |= {"documents": 1, "tokens": 1, "sources": [], "ngrams": {}}
-    write_store(path, entries, packing, about, exact=True)
+    grams: dict[Gram, int] = Counter((token,) for gram in ngrams for token in gram)
+    grams |= {gram: n for gram, n in ngrams.items() if len(gram) > 1}
+    words, counts = [], []
+    for n in range(1, packing.order + 1):
+        level = {gram: count for gram, count in grams.items() if len(gram) == n}
+        words.append(packing.pack(np.array(list(level), dtype=np.uint64).reshape(len(level), n)))
+        counts += level.values()
+    block, (sums,) = sum_rows(np.concatenate(words, axis=1), np.array([counts], dtype=np.uint64))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run = runs.write_run(folder / "run", iter([(block, sums)]))
+        plan = pipeline.Plan(folder, packing, orders, dict.fromkeys(orders, 1), 1 << 26, 1, exact=True, whole=True)
+        about = {"closed": False, "tokenizer": {"fingerprint": "f", "name": "test"}}
+        about |= {"documents": 1, "tokens": 1, "sources": []}
+        pipeline.write_merged(path, plan, [run], about, pipeline.BuildReport())
     return NgramStore.open(path, verify=True)

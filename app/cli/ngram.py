@@ -41,7 +41,11 @@ MinCount = Annotated[
     str, typer.Option(help="Drop n-grams seen less often: one number, or one per order, as in 2,2,2,3,3.")
 ]
 Exact = Annotated[bool, typer.Option("--exact", help="Store every count exactly.")]
-StorePath = Annotated[Path, typer.Option("--store", help="The store: a file, or a personal store by name.")]
+Memory = Annotated[str, typer.Option(help="Memory that the whole process may take, such as 2G or 512M.")]
+StorePath = Annotated[
+    Path,
+    typer.Option("--store", help="The store: a file, [bold]default[/] for the app's own, or a personal store by name."),
+]
 
 personal_cli.register(app)
 
@@ -56,7 +60,13 @@ def build(
     tokenizer: ModelName = "default",
     orders: Orders = "2-6",
     min_count: MinCount = "2",
-    memory: Annotated[str, typer.Option(help="Memory that counting may take, such as 2G or 800M.")] = "2G",
+    fit: Annotated[
+        str | None,
+        typer.Option(
+            help="The largest size of the store, such as 200MB: the least pruning that fits is chosen.", metavar="SIZE"
+        ),
+    ] = None,
+    memory: Memory = "2G",
     exact: Exact = False,
     max_bad: Annotated[str, typer.Option(help="Write nothing when more of the input than this is damaged.")] = "1%",
     quality_signals: Annotated[
@@ -130,6 +140,7 @@ def build(
                 name=name,
                 orders=wanted,
                 min_count=at_least,
+                fit=_file_size(fit) if fit else None,
                 memory=taken,
                 exact=exact,
                 max_bad=allowed,
@@ -155,6 +166,7 @@ def merge(
     stores: Annotated[list[Path], typer.Argument(help="Stores of one tokenizer.")],
     out: Out,
     min_count: Annotated[str, typer.Option(help="Prune the sum, as in build.")] = "1",
+    memory: Memory = "2G",
     exact: Exact = False,
     yes: Yes = False,
     as_json: Json = False,
@@ -169,7 +181,9 @@ def merge(
 
     opened = [NgramStore.open(path, verify=True) for path in stores]
     orders = range(max(s.orders[0] for s in opened), min(s.orders[-1] for s in opened) + 1)
-    report = ngram_builder.merge(opened, out, min_count=_per_order(min_count, orders), exact=exact)
+    at_least, taken = _per_order(min_count, orders), bytes_of(memory)
+    with _bar() as bar:
+        report = ngram_builder.merge(opened, out, min_count=at_least, memory=taken, exact=exact, progress=_Shown(bar))
     _print_report(report, out, as_json)
 
 
@@ -182,6 +196,7 @@ def query(
     as_json: Json = False,
 ) -> None:
     """Show the tokens that followed these words, and how often, for every length of context in the store."""
+    store = _own(store)
     if personal_cli.named(store):
         rows = personal_cli.query(store.name, text, tokenizer, top)
     else:
@@ -212,6 +227,7 @@ def stats(
     as_json: Json = False,
 ) -> None:
     """Show the contents of a store: n-grams per order, sizes, sources; of a personal store, by name, its documents."""
+    store = _own(store)
     if personal_cli.named(store):
         row = personal_cli.stats(store.name)
         if as_json:
@@ -256,6 +272,15 @@ def stats(
     say(f"Largest error of a count: {statistics['max_relative_error']:.1%}")
     if verify:
         say("Checksums agree.")
+
+
+def _own(store: Path) -> Path:
+    """The file of the app's own store for "default", unless a personal store has this name."""
+    from core.ngram.base import BASE_STORE, OWN
+    from core.ngram.shelf import Shelf, stores_folder
+
+    own = str(store) == OWN and not store.exists() and not Shelf.path_in(stores_folder(), OWN).exists()
+    return BASE_STORE if own else store
 
 
 def _bar() -> Progress:
@@ -374,6 +399,13 @@ def _per_order(text: str, orders: range) -> dict[int, int]:
     if len(numbers) != len(orders):
         raise InputError(f"{len(numbers)} minimum counts given for {len(orders)} orders.")
     return dict(zip(orders, numbers, strict=True))
+
+
+def _file_size(text: str) -> int:
+    """Bytes, in units of 1000 as sizes of files are shown."""
+    if not (match := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)B?", text.strip(), re.IGNORECASE)):
+        raise InputError(f"Size {text!r} given; something like 200MB or 1.5GB expected.")
+    return int(float(match[1]) * 1000 ** " KMG".index(match[2].upper() or " "))
 
 
 def _share(text: str) -> float:

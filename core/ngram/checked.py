@@ -1,7 +1,8 @@
 """Caches which tries passed the check, by the SHA-256 of their bytes, so that a large store is checked only when it is
-first opened.
+written here, or first opened.
 
-Hashing takes a fiftieth of the time of the check. The digest of the trie of Polydraft's own store is listed here, so
+The file's own checksums cannot take the place of this: its author chose them. Hashing takes a fiftieth of the time of
+the check. The digest of the trie of Polydraft's own store is listed here, so
 it is not checked on the user's machine.
 """
 

@@ -20,8 +20,9 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ from core.files import open_regular, parsed_json, replacing
 from core.ngram.errors import StoreError
 
 MAGIC = b"NGRAMS\r\n"
-VERSION = 1
+VERSION = 2  # of the files that are written
+READ = (1, 2)  # versions of the files that are read; version 1 has one segment, which its manifest does not list
 ALIGNMENT = 64
 _HEAD = struct.Struct("<8sII32s")
 _CHUNK = 1 << 20
@@ -40,12 +42,43 @@ def _aligned(n: int) -> int:
     return -(-n // ALIGNMENT) * ALIGNMENT
 
 
-def write_container(path: Path, manifest: Mapping[str, Any], sections: Mapping[str, bytes | memoryview]) -> None:
-    """Writes the file, whole or not at all. The same arguments give the same bytes. Raises OSError."""
+@dataclass(frozen=True)
+class Stored:
+    """A section of another file, which is copied in pieces: memory does not depend on its size."""
+
+    path: Path
+    name: str
+    offset: int
+    length: int
+    sha256: str
+
+    def __len__(self) -> int:
+        return self.length
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its bytes. Raises StoreError at the end if they do not match the checksum; OSError."""
+        digest = hashlib.sha256()
+        with open_regular(self.path) as file:
+            file.seek(self.offset)
+            left = self.length
+            while left and (piece := file.read(min(left, _CHUNK))):
+                digest.update(piece)
+                left -= len(piece)
+                yield piece
+        if digest.hexdigest() != self.sha256:
+            raise StoreError(f"{self.path} is damaged: section {self.name} does not match its checksum.")
+
+
+Section = bytes | memoryview | Stored
+
+
+def write_container(path: Path, manifest: Mapping[str, Any], sections: Mapping[str, Section]) -> None:
+    """Writes the file, whole or not at all. The same arguments give the same bytes. Raises OSError; StoreError for a
+    damaged section of another file."""
     listed, offset = [], 0
     for name, data in sections.items():
         offset = _aligned(offset)
-        digest = hashlib.sha256(data).hexdigest()
+        digest = data.sha256 if isinstance(data, Stored) else hashlib.sha256(data).hexdigest()
         listed.append({"name": name, "offset": offset, "bytes": len(data), "sha256": digest})
         offset += len(data)
     text = json.dumps({**manifest, "sections": listed}, ensure_ascii=False, sort_keys=True).encode()
@@ -57,7 +90,8 @@ def write_container(path: Path, manifest: Mapping[str, Any], sections: Mapping[s
         file.write(text)
         for entry, data in zip(listed, sections.values(), strict=True):
             file.write(bytes(start + entry["offset"] - file.tell()))
-            file.write(data)
+            for piece in data.pieces() if isinstance(data, Stored) else (data,):
+                file.write(piece)
 
 
 class Container:
@@ -65,6 +99,7 @@ class Container:
 
     Attributes:
         path: of the file.
+        version: of the format.
         manifest: the parsed JSON.
         size: of the file in bytes.
     """
@@ -81,11 +116,11 @@ class Container:
                 head = file.read(_HEAD.size)
                 if len(head) < _HEAD.size or not head.startswith(MAGIC):
                     raise StoreError(f"{self.path} is not an n-gram store: its first bytes are different.")
-                _, version, length, digest = _HEAD.unpack(head)
-                if version != VERSION:
+                _, self.version, length, digest = _HEAD.unpack(head)
+                if self.version not in READ:
                     raise StoreError(
-                        f"{self.path} has format version {version}; this program reads version {VERSION}. "
-                        "Update the program, or build the store again."
+                        f"{self.path} has format version {self.version}; this program reads versions "
+                        f"{' and '.join(map(str, READ))}. Update the program, or build the store again."
                     )
                 text = file.read(length) if length <= self.size else b""
                 if hashlib.sha256(text).digest() != digest:
@@ -111,8 +146,8 @@ class Container:
                 "to this name instead of copying it over the old one."
             )
 
-    def _check_sections(self) -> dict[str, tuple[int, int, str]]:
-        sections: dict[str, tuple[int, int, str]] = {}
+    def _check_sections(self) -> dict[str, Stored]:
+        sections: dict[str, Stored] = {}
         end = self._start
         listed = self.manifest.get("sections", [])
         if not isinstance(listed, list):
@@ -125,7 +160,7 @@ class Container:
                 raise StoreError(f"{self.path} is damaged: a section is described wrongly.") from error
             if offset < end or offset % ALIGNMENT or length < 0:
                 raise StoreError(f"{self.path} is damaged: section {name} overlaps the one before it.")
-            sections[name] = (offset, length, digest)
+            sections[name] = Stored(self.path, name, offset, length, digest)
             end = offset + length
         if self.size != end:
             what = "truncated" if self.size < end else "longer than its manifest states"
@@ -136,26 +171,29 @@ class Container:
         """The bytes of one section. Raises StoreError if it does not exist."""
         if name not in self._sections:
             raise StoreError(f"{self.path} is damaged: it has no section {name}.")
-        offset, length, _ = self._sections[name]
-        return self._view[offset : offset + length]
+        section = self._sections[name]
+        return self._view[section.offset : section.offset + section.length]
 
     @property
     def sizes(self) -> dict[str, int]:
         """Bytes of every section."""
-        return {name: length for name, (_, length, _) in self._sections.items()}
+        return {name: section.length for name, section in self._sections.items()}
+
+    def stored(self) -> dict[str, Stored]:
+        """Every section, to be copied into another file."""
+        return dict(self._sections)
+
+    def release_pages(self) -> None:
+        """Gives the memory of the pages that were read back to the system, which reads them again when needed."""
+        if hasattr(self._map, "madvise"):  # not on Windows
+            self._map.madvise(mmap.MADV_DONTNEED)
 
     def verify(self) -> None:
         """Compares every section with its checksum. Raises StoreError naming the first that differs."""
-        # Uses read(), not the map, so that a check does not leave the whole file in this process's resident memory.
-        with open_regular(self.path) as file:
-            for name, (offset, length, expected) in self._sections.items():
-                file.seek(offset)
-                digest, left = hashlib.sha256(), length
-                while left and (chunk := file.read(min(left, _CHUNK))):
-                    digest.update(chunk)
-                    left -= len(chunk)
-                if digest.hexdigest() != expected:
-                    raise StoreError(f"{self.path} is damaged: section {name} does not match its checksum.")
+        # Reads the file, not the map, so that a check does not leave it in this process's resident memory.
+        for section in self._sections.values():
+            for _ in section.pieces():
+                pass
 
     def close(self) -> None:
         """Unmaps the file once no view of it is in use."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from core.ngram.errors import StoreError
 
 MOST_SOURCES = 10_000
+MOST_SEGMENTS = 1 << 16
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Text = Annotated[str, StringConstraints(max_length=4096)]
@@ -36,8 +37,14 @@ class _Keys(_Part):
     tokens: Count
 
 
+class _Segment(_Part):
+    first: Annotated[list[Count], Field(max_length=64)]
+    entries: Count
+    records: dict[str, Any]
+
+
 class _Manifest(_Part):
-    """The fields that every store has; `Records` checks its own."""
+    """The fields that every store has; `Records` checks its own. Version 1 has no segments."""
 
     tokenizer: _Tokenizer
     orders: Annotated[list[Count], Field(min_length=1, max_length=64)]
@@ -45,6 +52,7 @@ class _Manifest(_Part):
     entries: Count
     closed: bool
     records: dict[str, Any]
+    segments: Annotated[list[_Segment], Field(max_length=MOST_SEGMENTS)] = []
     documents: Count
     tokens: Count
     ngrams: dict[Order, Count]

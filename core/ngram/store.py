@@ -1,4 +1,4 @@
-"""A read-only n-gram store: one memory-mapped file, one trie over n-grams of all orders.
+"""A read-only n-gram store: one memory-mapped file, of segments with a trie over n-grams of all orders each.
 
 This module handles token ids and counts, no text and no models. The file format is in research/docs/files.md.
 
@@ -10,6 +10,8 @@ rare to keep.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,17 +19,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import marisa_trie
 import numpy as np
 
 from core.errors import InputError
-from core.ngram.checked import check_once
 from core.ngram.container import Container
 from core.ngram.errors import StoreError
 from core.ngram.keys import RankCode
 from core.ngram.manifest import check_manifest
-from core.ngram.records import Records
-from core.ngram.trie_check import Malformed
+from core.ngram.segments import Segment, Segments
 
 # λ_n of eq. 5 for n = 2 … 6 (Superposed Decoding, appendix B). They sum to 0.5.
 PAPER_WEIGHTS: dict[int, float] = {2: 0.01, 3: 0.04, 4: 0.15, 5: 0.18, 6: 0.12}
@@ -101,7 +100,7 @@ class NgramStore:
         check_manifest(self.manifest, self.path)
         self.orders: tuple[int, ...] = tuple(self.manifest["orders"])
         self.fingerprint: str = self.manifest["tokenizer"]["fingerprint"]
-        keys, total, about = self.manifest["keys"], self.manifest["entries"], self.manifest["records"]
+        keys = self.manifest["keys"]
         self._closed: bool = self.manifest["closed"]
         try:
             code, ranked = RankCode(keys["one"], keys["two"]), keys["tokens"]
@@ -112,8 +111,6 @@ class NgramStore:
             raise StoreError(
                 f"{self.path} is damaged: orders {self.orders} are not a contiguous range in 1-{MOST_ORDER}."
             )
-        sections = {name: container.section(name) for name in ("codes", "marks", "pairs", "wide")}
-        self._records = Records(about, sections)
         self._code = code
         listed = container.section("tokens")
         if len(listed) % 4:
@@ -124,15 +121,7 @@ class NgramStore:
         self._keys: dict[int, bytes] = dict(
             zip(self._by_rank.tolist(), code.strings(ranked), strict=True)
         )  # token id -> its bytes in a key; ids never seen are missing
-        self._trie = marisa_trie.BinaryTrie()
-        trie = container.section("trie")
-        try:
-            check_once(trie, longest=3 * self.orders[-1])
-            self._trie.map(trie)
-        except (Malformed, RuntimeError, ValueError, MemoryError) as error:
-            raise StoreError(f"{self.path} is damaged: its trie cannot be read ({error}).") from error
-        if len(self._trie) != total or len(self._records) != total:
-            raise StoreError(f"{self.path} is damaged: {len(self._trie)} n-grams found, {total} expected.")
+        self._segments = self._mapped_segments()
         self._known: dict[bytes, tuple[int, int]] = {}
         self._followers: dict[tuple[bytes, int], list[tuple[int, int]]] = {}  # of `quick_continuations`
 
@@ -162,15 +151,18 @@ class NgramStore:
 
     def __len__(self) -> int:
         """The number of stored n-grams of all orders, including single tokens."""
-        return len(self._records)
+        return self.manifest["entries"]
 
     def __repr__(self) -> str:
         return f"NgramStore({str(self.path)!r}, orders {self.orders[0]}-{self.orders[-1]}, {len(self)} n-grams)"
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of each part of the file."""
-        return self._container.sizes
+        """Bytes of each kind of section, all segments together."""
+        sizes: Counter[str] = Counter()
+        for name, size in self._container.sizes.items():
+            sizes[name.partition(".")[0]] += size
+        return dict(sizes)
 
     def count(self, ids: Sequence[int]) -> int:
         """The number of occurrences of this n-gram; 0 if it is not stored."""
@@ -204,16 +196,18 @@ class NgramStore:
             np.zeros((d, len(wanted))),
             np.zeros((d, len(wanted))),
         )
-        keys = [key_of(i) for i in ids.tolist()] if ids.ndim == 1 else []
+        tokens: list[int] = ids.tolist() if ids.ndim == 1 else []
+        keys = [key_of(i) for i in tokens]
         # Drafts usually share their last tokens, so contexts are cached within a call.
         met: dict[bytes, tuple[int, int, list[int]]] = {}
         for row, context in enumerate(contexts):
             if ids.ndim == 2:
-                keys, met = [key_of(i) for i in ids[row].tolist()], {}
+                tokens = ids[row].tolist()
+                keys, met = [key_of(i) for i in tokens], {}
             below: list[int] | None = None  # this row's counts of the order below
-            for column, suffix in enumerate(self._suffixes(context, wanted)):
+            for column, (suffix, ending) in enumerate(self._suffixes(context, wanted)):
                 if (known := met.get(suffix)) is None:
-                    known = met[suffix] = self._continuations(suffix, keys, below)
+                    known = met[suffix] = self._continuations(suffix, ending, keys, tokens, below)
                 seen[row, column], totals[row, column], known_counts = known
                 if known_counts:
                     counts[row, column] = known_counts
@@ -226,8 +220,8 @@ class NgramStore:
         """`evidence` for one context, of as many orders as the store has continuations of."""
         self._container.check_unchanged()
         keys, counts, below = [self._keys.get(i) for i in candidates], list[OrderCounts](), None
-        for n, suffix in zip(orders, self._suffixes(context, orders), strict=False):
-            seen, total, below = self._continuations(suffix, keys, below)
+        for n, (suffix, ending) in zip(orders, self._suffixes(context, orders), strict=False):
+            seen, total, below = self._continuations(suffix, ending, keys, candidates, below)
             if not below and self._closed:
                 break  # an n-gram whose suffix has no count has none either
             counts.append(OrderCounts(n, float(seen), float(total), below))
@@ -260,20 +254,24 @@ class NgramStore:
         return np.tensordot(fractions, np.array([lam[n] for n in sorted(lam)]), axes=(1, 0))
 
     def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
-        """All n-grams with count and total, in no particular order; contexts that were pruned have count
-        0."""
+        """All n-grams with count and total, segment by segment; contexts that were pruned have count 0."""
         self._container.check_unchanged()
         tokens = self._by_rank.tolist()
-        for key, i in self._trie.iteritems():
-            count, total = self._records[i]
-            yield tuple(self._tokens(tokens, key)), count, total
+        for segment in self._segments:
+            for key, i in segment.trie.iteritems():
+                count, total = segment.records[i]
+                yield tuple(self._tokens(tokens, key)), count, total
+            self._container.release_pages()
 
     def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
         """The `limit` most frequent tokens that followed this context: (id, count). Slow for frequent
         contexts: it iterates over every stored n-gram that starts with this one."""
         self._container.check_unchanged()
         prefix = self._key(context)
-        return [] if prefix is None else self._most_frequent(prefix, self._trie.iteritems(prefix), limit)
+        if prefix is None:
+            return []
+        below = ((segment, segment.trie.iteritems(prefix)) for segment in self._segments.spread(context).segments)
+        return self._most_frequent(prefix, below, limit)
 
     def quick_continuations(self, context: Sequence[int], limit: int) -> list[tuple[int, int]]:
         """`continuations`, or [] if more than QUICK stored n-grams start with this context."""
@@ -284,8 +282,13 @@ class NgramStore:
             if len(self._followers) >= REMEMBERED_LISTS:
                 self._followers.clear()
             self._container.check_unchanged()
-            below = [*islice(self._trie.iteritems(prefix), QUICK + 1)]
-            known = self._most_frequent(prefix, below, limit) if len(below) <= QUICK else []
+            below, left = list[tuple[Segment, list[tuple[bytes, int]]]](), QUICK
+            for segment in self._segments.spread(context).segments:
+                below.append((segment, [*islice(segment.trie.iteritems(prefix), left + 1)]))
+                left -= len(below[-1][1])
+                if left < 0:
+                    break
+            known = self._most_frequent(prefix, below, limit) if left >= 0 else []
             self._followers[prefix, limit] = known
         return [*known]
 
@@ -311,14 +314,18 @@ class NgramStore:
         return {code: token for token, code in self._keys.items()}
 
     def _most_frequent(
-        self, prefix: bytes, below: Iterable[tuple[bytes, int]], limit: int | None
+        self, prefix: bytes, below: Iterable[tuple[Segment, Iterable[tuple[bytes, int]]]], limit: int | None
     ) -> list[tuple[int, int]]:
-        """The `limit` most frequent continuations of a context, given the n-grams that start with it."""
+        """The `limit` most frequent continuations of a context, given the n-grams that start with it, by segment."""
         at, length = len(prefix), self._code.lengths
-        direct = [(key, i) for key, i in below if at < len(key) == at + length[key[at]]]
-        counts = self._records.counts([i for _, i in direct])
+        tokens: list[tuple[int, int]] = []
         try:
-            tokens = [(-count, self._ids[key[at:]]) for (key, _), count in zip(direct, counts, strict=True) if count]
+            for segment, found in below:
+                direct = [(key, i) for key, i in found if at < len(key) == at + length[key[at]]]
+                counts = segment.records.counts([i for _, i in direct])
+                tokens += [
+                    (-count, self._ids[key[at:]]) for (key, _), count in zip(direct, counts, strict=True) if count
+                ]
         except KeyError as error:
             raise StoreError(f"{self.path} is damaged: the key {error.args[0].hex()} is not an n-gram.") from None
         return [(token, -count) for count, token in sorted(tokens)[:limit]]
@@ -330,8 +337,8 @@ class NgramStore:
         except KeyError:
             return None
 
-    def _suffixes(self, context: Sequence[int], orders: Sequence[int]) -> Iterator[bytes]:
-        """The keys of the last n-1 tokens for each order, up to the first token that the store does not contain."""
+    def _suffixes(self, context: Sequence[int], orders: Sequence[int]) -> Iterator[tuple[bytes, Sequence[int]]]:
+        """For each order the last n-1 tokens and their key, up to the first token that the store does not contain."""
         suffix, length = b"", 0
         for n in orders:
             if len(context) < n - 1:
@@ -341,35 +348,68 @@ class NgramStore:
                 if (key := self._keys.get(context[-length])) is None:
                     return
                 suffix = key + suffix
-            yield suffix
+            yield suffix, context[len(context) - length :]
 
     def _continuations(
-        self, suffix: bytes, keys: list[bytes | None], below: list[int] | None
+        self,
+        suffix: bytes,
+        ending: Sequence[int],
+        keys: Sequence[bytes | None],
+        candidates: Sequence[int],
+        below: list[int] | None,
     ) -> tuple[int, int, list[int]]:
-        """(seen, total, [count of each key after the suffix]); the list is empty if there are no continuations."""
-        seen, total = self._record(suffix)
+        """(seen, total, [count of each candidate after these tokens]); the list is empty if there are no
+        continuations."""
+        segments, edges = self._segments.spread(ending)
+        seen, total = self._record(suffix, segments[0])
         if not total:
             return seen, 0, []
         if below and self._closed:  # a count is at most that of the same n-gram without its first token
             keys = [key if had else None for key, had in zip(keys, below, strict=True)]
         known, record = self._known, self._record
         grams = [None if key is None else suffix + key for key in keys]
-        return seen, total, [(known.get(gram) or record(gram))[0] if gram else 0 for gram in grams]
+        if edges:
+            homes = [segments[bisect_right(edges, 2 * i)] for i in candidates]
+            counts = [
+                (known.get(gram) or record(gram, home))[0] if gram else 0
+                for gram, home in zip(grams, homes, strict=True)
+            ]
+        else:
+            home = segments[0]
+            counts = [(known.get(gram) or record(gram, home))[0] if gram else 0 for gram in grams]
+        return seen, total, counts
 
     def _found(self, ids: Sequence[int]) -> tuple[int, int]:
         """The record of an n-gram, which is read if it is not known yet."""
-        key = self._key(ids)
-        if key is not None and key not in self._known:
-            self._container.check_unchanged()
-        return self._record(key)
-
-    def _record(self, key: bytes | None) -> tuple[int, int]:
-        """The n-gram's count and total; (0, 0) if it is not stored."""
-        if key is None:
+        if (key := self._key(ids)) is None:
             return _NOTHING
+        if key not in self._known:
+            self._container.check_unchanged()
+        return self._record(key, self._segments.of(ids))
+
+    def _record(self, key: bytes, segment: Segment) -> tuple[int, int]:
+        """The n-gram's count and total; (0, 0) if its segment does not have it."""
         if (known := self._known.get(key)) is None:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            i = self._trie.get(key)
-            known = self._known[key] = _NOTHING if i is None else self._records[i]
+            i = segment.trie.get(key)
+            known = self._known[key] = _NOTHING if i is None else segment.records[i]
         return known
+
+    def _mapped_segments(self) -> Segments:
+        """Maps all segments. Raises StoreError."""
+        container, total = self._container, self.manifest["entries"]
+        listed = [(f".{i}", about) for i, about in enumerate(self.manifest.get("segments", []))]
+        if container.version == 1:
+            listed = [("", {"first": (), "entries": total, "records": self.manifest["records"]})]
+        if sum(about["entries"] for _, about in listed) != total:
+            raise StoreError(f"{self.path} is damaged: its segments do not hold {total} n-grams.")
+        segments: list[Segment] = []
+        for ending, about in listed:
+            segments.append(Segment(container, about, ending, longest=3 * self.orders[-1]))
+            if len(listed) > 1:  # a large store does not stay in memory because its checksums were compared
+                container.release_pages()
+        try:
+            return Segments(segments)
+        except ValueError as error:
+            raise StoreError(f"{self.path} is damaged: {error}.") from error

@@ -1,6 +1,7 @@
 """`bench ngram`: bytes per n-gram, time per look-up, opening and building, beside other formats of the same n-grams.
 
-Measures the app's own store; with --text, a store that a separate process builds from that text.
+Measures the app's own store; with --text, a store that a separate process builds from that text; with --generated, only
+the memory, size and time of a store of so many n-grams, and of look-ups in segments.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 
 from core.errors import PolydraftError
 from core.ngram import NgramStore
+from ngram_builder import merge
 from ngram_builder.readers import documents, expand
-from research.bench import ngram_peers
+from research.bench import ngram_generated, ngram_peers
 from research.bench.child import COMMAND
 from research.bench.lookups import of_a_step
 from research.bench.ngram_peers import Peer
@@ -36,10 +40,20 @@ OURS, AGAIN = "Polydraft", "Polydraft, cached contexts"
 @dataclass(frozen=True)
 class NgramBenchOptions(ModelOptions, TextOptions):
     repetitions: Rounds = 50
+    generated: Annotated[
+        str | None,
+        typer.Option(help="Only build a store of so many generated n-grams, such as 100M.", metavar="NUMBER"),
+    ] = None
 
 
 def measure(options: NgramBenchOptions, progress: Progress) -> Report:
     report = Report("ngram")
+    if options.generated:
+        progress("building a store of generated n-grams")
+        ngram_generated.measure(options.generated, report)
+        progress("comparing segments with one trie")
+        _compare(options.repetitions, report)
+        return report
     with tempfile.TemporaryDirectory(prefix="polydraft-bench-") as name:
         folder = Path(name)
         path, tokens, built = BASE, [], None
@@ -63,7 +77,7 @@ def measure(options: NgramBenchOptions, progress: Progress) -> Report:
             report.rows.append(_row(peer, things, times.get(peer.name, math.nan)))
         progress("drafting with it")
         of_a_step(store, options.model, options.text, report)
-        exact = " (exact counts)" if store.manifest["records"]["wide_type"] != "log8" else ""
+        exact = " (exact counts)" if not store.manifest["records"]["max_relative_error"] else ""
         report.target("trie, bytes per n-gram", sizes["trie"] / n, "<= 2.1")
         report.target(f"whole store, bytes per n-gram{exact}", path.stat().st_size / n, "<= 3.5")
         report.target("µs per (context, candidate, order), new contexts", times[OURS], "<= 1")
@@ -74,6 +88,34 @@ def measure(options: NgramBenchOptions, progress: Progress) -> Report:
             report.target("build, s", seconds, "<= 90")
             report.target("build, peak of resident memory, GiB", peak / (1 << 30), "<= 2")
         return report
+
+
+def _compare(rounds: int, report: Report) -> None:
+    """Compares look-ups in the app's own store, which is one trie, with those in the same n-grams in segments."""
+    whole = NgramStore.open(BASE)
+    with tempfile.TemporaryDirectory(prefix="polydraft-bench-") as name:
+        merge([whole], Path(name, "segments.ngram"), exact=True)
+        divided = NgramStore.open(Path(name, "segments.ngram"))
+        asked = questions(whole, rounds + 1)
+        now = asked[0]
+
+        def before(number: int) -> None:
+            nonlocal now
+            now = asked[number + 1]
+            for store in (whole, divided):
+                store.probabilities_batch(*now)  # the pages are in memory
+                store.forget_looked_up()
+
+        runs: dict[str, Callable[[], object]] = {
+            "one trie": lambda: whole.probabilities_batch(*now),
+            "segments": lambda: divided.probabilities_batch(*now),
+        }
+        timings = interleaved(runs, rounds, before=before)
+        report.target(
+            "look-ups, segments / one trie", timings.median("segments") / timings.median("one trie"), "<= 1.1"
+        )
+        sizes = [store.path.stat().st_size for store in (whole, divided)]
+        report.target("bytes, segments / one trie", sizes[1] / sizes[0], "<= 1.05")
 
 
 def build(options: NgramBenchOptions, path: Path) -> tuple[float, float, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import shutil
 import signal
 import threading
@@ -23,7 +22,7 @@ from app.cli.main import app
 from core.errors import InputError
 from ngram_builder import cluster as clusters
 from ngram_builder.cluster import Cluster, cluster
-from tests.ngram_tools import WordTokenizer
+from tests.ngram_tools import WordTokenizer, segments_of, tiny_runs
 
 pytestmark = pytest.mark.usefixtures("small_process")
 
@@ -105,31 +104,54 @@ def test_a_worker_killed_half_way_changes_nothing(local, corpus, tmp_path):
     assert not work.exists()
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-def test_any_number_of_workers_writes_the_same_bytes(corpus: Path, tmp_path: Path, workers: int) -> None:
-    options = {"max_bad": 0.5, "dedup": "paragraphs", "sample": 0.9}
-    ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), **options)
-    with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None) as several,
-        Client(several) as client,
-    ):
-        machines = Cluster(client, WordTokenizer)
-        ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), machines=machines, **options)
-    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
-
-
 def test_a_cluster_reads_only_what_changed(local: Client, corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "corpus"
     shutil.copytree(corpus, folder)
-    out, told = tmp_path / "s.ngram", list[str]()
-    options = {"max_bad": 0.5, "keep": True, "machines": Cluster(local, WordTokenizer), "notify": told.append}
-    before = ngram_builder.build([folder], out, WordTokenizer(), **options)
+    out, work = tmp_path / "s.ngram", tmp_path / "work"
+    options = {"max_bad": 0.5, "work": work, "keep": True, "machines": Cluster(local, WordTokenizer)}
+    ngram_builder.build([folder], out, WordTokenizer(), **options)
+    before = set(work.glob("part-*/run-*"))
     (folder / "b.txt").write_text("1 2 3 4 " * 100)
     ngram_builder.build([folder], out, WordTokenizer(), **options)
-    (kept,) = re.findall(r"Resuming after ([\d.]+) M tokens", told[0])
-    assert before.tokens - 4500 < float(kept) * 1e6 < before.tokens - 3500
+    assert len(before) == 12
+    assert len(before & set(work.glob("part-*/run-*"))) == 11
     ngram_builder.build([folder], tmp_path / "whole.ngram", WordTokenizer(), max_bad=0.5)
     assert out.read_bytes() == (tmp_path / "whole.ngram").read_bytes()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("file", ["ranges/range-*.json", "ranges/segments/segment-*.ngram"])
+def test_a_worker_killed_while_it_merges_or_writes_changes_nothing(local, corpus, tmp_path, file):
+    work = tmp_path / "work"
+    killed: list[int] = []
+
+    def kill() -> None:
+        while not list(work.glob(file)):
+            time.sleep(0.001)
+        killed.append(next(iter(local.run(os.getpid).values())))
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    with tiny_runs(2000), segments_of(300):
+        ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), max_bad=0.5)
+        killer.start()
+        options = {"max_bad": 0.5, "work": work, "machines": Cluster(local, WordTokenizer)}
+        ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), **options)
+    killer.join(20)
+    assert killed
+    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
+    assert not work.exists()
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_any_number_of_workers_writes_the_same_bytes(corpus, tmp_path, workers):
+    with segments_of(3000):
+        options = {"max_bad": 0.5, "dedup": "paragraphs", "sample": 0.9}
+        ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), **options)
+        with cluster("local", WordTokenizer, workers) as machines:
+            options["machines"] = machines
+            ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), **options)
+    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
 
 
 def test_workers_that_do_not_see_the_work_are_named(local, corpus, tmp_path, monkeypatch):

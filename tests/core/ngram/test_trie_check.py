@@ -68,31 +68,31 @@ def test_150_of_150_damaged_tries_are_refused_and_the_process_lives(parts, tmp_p
     manifest, sections = parts
     rng = random.Random(7)
     for i in range(150):
-        trie = bytearray(sections["trie"])
+        trie = bytearray(sections["trie.0"])
         for at in rng.sample(range(16, len(trie)), len(trie) // 3):
             trie[at] = rng.randrange(256)
-        write_container(tmp_path / f"{i}.ngram", manifest, sections | {"trie": bytes(trie)})
+        write_container(tmp_path / f"{i}.ngram", manifest, sections | {"trie.0": bytes(trie)})
     assert refused(tmp_path) == 150
 
 
 def test_any_single_number_of_a_trie_may_be_wrong(parts, tmp_path):
     """One 32-bit word of each file is another. Some such tries are sound and hold other keys; most are refused."""
     manifest, sections = parts
-    rng, trie = random.Random(11), sections["trie"]
+    rng, trie = random.Random(11), sections["trie.0"]
     places = rng.sample(range(16, len(trie) - 4, 4), 100)
     for i, at in enumerate(places):
         word = struct.unpack_from("<I", trie, at)[0]
         other = rng.choice([0, 1, 0xFFFFFFFF, 0x7FFFFFFF, word + 1 & 0xFFFFFFFF, word ^ 1 << rng.randrange(32)])
         changed = bytearray(trie)
         struct.pack_into("<I", changed, at, other)
-        write_container(tmp_path / f"{i}.ngram", manifest, sections | {"trie": bytes(changed)})
+        write_container(tmp_path / f"{i}.ngram", manifest, sections | {"trie.0": bytes(changed)})
     assert refused(tmp_path) > len(places) // 2
 
 
 @pytest.mark.parametrize("keep", [0, 8, 15, 16, 24, 100, -9, -1])
 def test_a_trie_that_is_cut_short_is_refused(parts, tmp_path, keep):
     manifest, sections = parts
-    write_container(tmp_path / "cut.ngram", manifest, sections | {"trie": sections["trie"][:keep]})
+    write_container(tmp_path / "cut.ngram", manifest, sections | {"trie.0": sections["trie.0"][:keep]})
     with pytest.raises(StoreError, match="its trie cannot be read"):
         NgramStore.open(tmp_path / "cut.ngram")
 

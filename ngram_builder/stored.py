@@ -1,0 +1,43 @@
+"""Turns the n-grams of stores into sorted runs, which are merged as those of text are, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
+from pathlib import Path
+
+import numpy as np
+
+from core.ngram.store import NgramStore
+from ngram_builder import runs as run_files
+from ngram_builder.count import KeptGrams, Packing, sum_rows
+from ngram_builder.runs import Run, merged, rows_within, write_run
+
+_AT_ONCE = 1 << 19  # n-grams as objects of Python, some 100 MB
+
+
+def runs_of_stores(stores: Sequence[NgramStore], folder: Path, packing: Packing, memory: int) -> list[Run]:
+    """Writes the n-grams of these stores that have a count, and not more tokens than `packing` has, as runs."""
+    folder.mkdir()
+    paths = (folder / f"run-{number:05d}.rows" for number in count())
+    runs = [write_run(path, iter([block])) for path, block in zip(paths, _blocks(stores, packing), strict=False)]
+    while len(runs) > run_files.FAN_IN:
+        some = runs[: run_files.FAN_IN]
+        runs = [*runs[len(some) :], write_run(next(paths), merged(some, packing, rows_within(memory, packing)))]
+        for run in some:
+            run.path.unlink()
+    return runs
+
+
+def _blocks(stores: Sequence[NgramStore], packing: Packing) -> Iterator[KeptGrams]:
+    for store in stores:
+        ngrams = ((ids, seen) for ids, seen, _ in store.ngrams() if seen and len(ids) <= packing.order)
+        while some := [*islice(ngrams, _AT_ONCE)]:
+            words, counts = [], []
+            for n in range(packing.order + 1):
+                level = [(ids, seen) for ids, seen in some if len(ids) == n]
+                rows = np.array([ids for ids, _ in level], dtype=np.uint64).reshape(len(level), n)
+                words.append(packing.pack(rows))
+                counts.append(np.array([seen for _, seen in level], dtype=np.uint64))
+            rows, (sums,) = sum_rows(np.concatenate(words, axis=1), np.concatenate(counts)[None])
+            yield rows, sums
