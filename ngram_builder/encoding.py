@@ -115,13 +115,16 @@ class _Processes:
             process.communicate()
 
     def batch(self, texts: Sequence[str]) -> bytes:
+        messages = [packed(texts)]
         try:
             process = self._idle.get_nowait()
         except queue.Empty:
             process = self._new()
+            messages.insert(0, self._first)
         assert process.stdin and process.stdout
         try:
-            send(process.stdin, packed(texts))
+            for message in messages:
+                send(process.stdin, message)
             ids = receive(process.stdout)
         except BrokenPipeError:
             ids = None
@@ -140,6 +143,4 @@ class _Processes:
             [sys.executable, "-P", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
         self._started.append(process)
-        assert process.stdin
-        send(process.stdin, self._first)
         return process
