@@ -17,18 +17,17 @@ MOST = 1 << 18  # pieces that are remembered; about 60 MB
 _LONGEST = 64  # characters of a piece that is remembered
 _END = bytes(4)  # after each text
 _HEAD = 8  # bytes of a message's length
-# A word and the marks after it: core.models.cuts.MARKS.
-_MARKED = re.compile(r"(.*[A-Za-z])([.,;:!?)\]}]+\n?)", re.DOTALL)
 
 
 class Encoder(dict[str, bytes]):
     """The tokens of pieces, each as uint32: token + 1. See core.models.cuts.Cuts for the arguments."""
 
     def __init__(
-        self, encode: Callable[[str], Sequence[int]], pieces: str, prepends: bool, marks: bool, verbatim: str
+        self, encode: Callable[[str], Sequence[int]], pieces: str, prepends: bool, words: str, verbatim: str
     ) -> None:
         super().__init__()
-        self._encode, self._prepends, self._marks = encode, prepends, marks
+        self._encode, self._prepends = encode, prepends
+        self._words = re.compile(words) if words else None
         self._pieces = re.compile(pieces).findall
         self._verbatim = re.compile(verbatim) if verbatim else None
 
@@ -40,7 +39,7 @@ class Encoder(dict[str, bytes]):
         return b"".join(parts)
 
     def text(self, text: str) -> bytes:
-        if self._verbatim and self._verbatim.search(text):
+        if self._prepends and self._verbatim and self._verbatim.search(text):
             return tokens(self._encode(text))
         pieces = self._pieces(text)
         if not self._prepends:
@@ -49,8 +48,10 @@ class Encoder(dict[str, bytes]):
         return tokens(self._encode("".join(pieces[:1]))) + b"".join(map(self.__getitem__, pieces[1:]))
 
     def __missing__(self, piece: str) -> bytes:
-        if self._marks and (marked := _MARKED.fullmatch(piece)):
-            ids = self[marked[1]] + self[marked[2]]
+        whole = self._words is None or (self._verbatim and self._verbatim.search(piece))
+        words = [piece] if whole else self._words.split(piece)
+        if len(words) > 1:
+            ids = b"".join(map(self.__getitem__, words))
         else:
             ids = tokens(self._encode(piece[1:] if self._prepends else piece))
         if len(piece) <= _LONGEST:

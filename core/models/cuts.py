@@ -7,7 +7,9 @@ conservative, and hold for two families of tokenizers; `cuts_of` returns None fo
 are accepted has a match that contains a space after something else than white space, so each match ends before such a
 space, and what follows is matched afresh. The same holds after a single line end between two characters that are
 neither white space nor "/" (which some expressions join to line ends). Longer white space is divided by what follows,
-so it stays in one piece with it.
+so it stays in one piece with it. A piece can be divided further after an ASCII letter that no other letter follows
+(but not before an apostrophe, where an expression joins contractions to words), and between the signs after a space at
+its beginning and a letter.
 
 **BPE of SentencePiece** merges across a whole text, in which "▁" replaces spaces. If no token contains "▁" after
 another character, no merge crosses the place before a space.
@@ -41,11 +43,14 @@ def _pieces(line_end: str) -> str:
 
 _BY_SPACES = _pieces("")
 _BY_SPACES_AND_LINES = _pieces(f"\n(?=[^{_WHITE}/])")
-MARKS = r".,;:!?)\]}"
+_SIGN, _OTHER_SIGN = r"[!-/:-@\[-`{-~]", r"[!-&(-/:-@\[-`{-~]"  # of ASCII, the latter without the apostrophe
+_OPENED = "|".join(rf"(?<=^ {_SIGN}{{{number}}})(?=[A-Za-z])" for number in (1, 2, 3))
+_WORDS = rf"(?<=[A-Za-z])(?=[0-9]|{_SIGN})|{_OPENED}"
+_WORDS_WITH_CONTRACTIONS = rf"(?<=[A-Za-z])(?=[0-9]|{_OTHER_SIGN})|{_OPENED}"
+_JOINS_CONTRACTIONS = "|'d)?"  # as GPT-4o's expression does
 # SentencePiece's normalizers, as `tokenizers` writes them.
 _PREPEND = {"type": "Prepend", "prepend": _SPACE}
 _REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE}
-_DIVIDED_BY_MARKS = re.compile(f"[A-Za-z][{MARKS}]")
 
 
 @dataclass(frozen=True)
@@ -56,14 +61,15 @@ class Cuts:
         pieces: a regular expression that matches each piece, one after the other.
         prepends: the tokenizer puts a space before every text that it encodes, so a piece that begins with a space is
             encoded without it. Pieces after the first begin with a space.
-        marks: pieces can be cut between an ASCII letter and those of MARKS that end the piece, too.
-        verbatim: texts in which this expression matches are encoded whole; "" for none.
+        words: an expression that matches where a piece can be divided further; "" for nowhere.
+        verbatim: matches added tokens. A piece that contains one is not divided further; with `prepends`, a text that
+            contains one is not cut at all. "" for none.
     """
 
     pieces: str
     prepends: bool
-    marks: bool
-    verbatim: str = ""
+    words: str
+    verbatim: str
 
 
 def cuts_of(backend: tokenizers.Tokenizer, patterns: Collection[str]) -> Cuts | None:
@@ -78,35 +84,34 @@ def cuts_of(backend: tokenizers.Tokenizer, patterns: Collection[str]) -> Cuts | 
         return None
     if any(token["single_word"] or token["lstrip"] or token["rstrip"] for token in added):
         return None
+    verbatim = "|".join(map(re.escape, names))
     normalizer, divides = stated.get("normalizer"), stated.get("pre_tokenizer")
-    if normalizer in (None, {"type": "NFC"}) and _is_byte_level(divides, patterns):
-        return Cuts(_BY_SPACES_AND_LINES, prepends=False, marks=not any(map(_DIVIDED_BY_MARKS.search, names)))
+    if normalizer in (None, {"type": "NFC"}) and (pattern := _divided_by(divides, patterns)) is not None:
+        words = _WORDS_WITH_CONTRACTIONS if _JOINS_CONTRACTIONS in pattern else _WORDS
+        return Cuts(_BY_SPACES_AND_LINES, prepends=False, words=words, verbatim=verbatim)
     steps = normalizer["normalizers"] if normalizer and normalizer.get("type") == "Sequence" else [normalizer]
     if divides is None and steps in ([_REPLACE], [_PREPEND, _REPLACE]) and _is_apart(model["vocab"]):
-        return Cuts(_BY_SPACES, prepends=_PREPEND in steps, marks=False, verbatim="|".join(map(re.escape, names)))
+        return Cuts(_BY_SPACES, prepends=_PREPEND in steps, words="", verbatim=verbatim)
     return None
 
 
-def _is_byte_level(divides: Mapping[str, Any] | None, patterns: Collection[str]) -> bool:
+def _divided_by(divides: Mapping[str, Any] | None, patterns: Collection[str]) -> str | None:
+    """The expression by which a byte-level tokenizer divides, "" for GPT-2's; None if it is not one of those known."""
     if divides is None:
-        return False
+        return None
     steps: Sequence[Mapping[str, Any]] = divides["pretokenizers"] if divides["type"] == "Sequence" else [divides]
     *before, last = steps or [{"type": ""}]
     if last["type"] != "ByteLevel" or last["add_prefix_space"]:
-        return False
+        return None
     if before and before[0]["type"] == "Digits":
         before = before[1:]
     if not before:
-        return bool(last["use_regex"])
-    (split, *more) = before
-    return (
-        not more
-        and not last["use_regex"]
-        and split["type"] == "Split"
-        and split["pattern"].get("Regex") in patterns
-        and split["behavior"] == "Isolated"
-        and not split["invert"]
-    )
+        return "" if last["use_regex"] else None
+    split, *more = before
+    if more or last["use_regex"] or split["type"] != "Split" or split["behavior"] != "Isolated" or split["invert"]:
+        return None
+    pattern = split["pattern"].get("Regex")
+    return pattern if pattern in patterns else None
 
 
 def _is_apart(vocab: Collection[str]) -> bool:

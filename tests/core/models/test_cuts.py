@@ -15,7 +15,7 @@ from core.models.hf_tokenizer import _PRE_TOKENIZERS, HFTokenizer, from_gguf
 from ngram_builder.encoder import Encoder
 from tests.tiny_vocabularies import LETTERS, PARTS, hard, of_bytes, sentencepiece
 
-ADDED = ("<tag>", "[x", "a+b")  # tokens that are found before all others
+ADDED = ("<tag>", "[x", "a-b")  # tokens that are found before all others
 WORDS = [
     "the",
     "The",
@@ -46,7 +46,7 @@ MARKS = [
     "\x1c",
     "<tag>",
     "[x]",
-    "a+b",
+    "a-b",
     "\ud800",
 ]
 text = st.lists(st.sampled_from([" "] * 20 + WORDS * 3 + MARKS + PARTS + list(LETTERS)), max_size=24).map("".join)
@@ -70,7 +70,7 @@ def tokenizer(name: str) -> HFTokenizer:
 def encoder(name: str) -> Encoder:
     cuts = tokenizer(name).cuts
     assert isinstance(cuts, Cuts)
-    return Encoder(tokenizer(name).encode, cuts.pieces, cuts.prepends, cuts.marks, cuts.verbatim)
+    return Encoder(tokenizer(name).encode, cuts.pieces, cuts.prepends, cuts.words, cuts.verbatim)
 
 
 def ids_of(name: str, text: str) -> list[int]:
@@ -110,23 +110,29 @@ def test_words_of_pieces_are_those_of_the_text(name: str, text: str) -> None:
 
     cuts = tokenizer(name).cuts
     assert cuts
-    assert cuts.marks
+    assert cuts.words
     text = text.replace("\ud800", "")
-    by_pieces = Encoder(encode, cuts.pieces, cuts.prepends, cuts.marks, "").text(text)
+    by_pieces = Encoder(encode, cuts.pieces, cuts.prepends, cuts.words, "").text(text)
     assert [i - 1 for i in memoryview(by_pieces).cast("I")] == encode(text)
 
 
-def test_words_are_not_cut_from_marks_that_may_belong_to_an_added_token() -> None:
-    for token, marks in (("<x>", True), ("[INST]", False)):
-        cuts = cuts_of(with_token(content=token), ())
-        assert cuts
-        assert cuts.marks is marks
+def test_an_added_token_is_not_divided() -> None:
+    cuts = cuts_of(with_token(content="a-b"), ())
+    assert cuts
+    encoded = list[str]()
+
+    def encode(text: str) -> list[int]:
+        encoded.append(text)
+        return []
+
+    Encoder(encode, cuts.pieces, cuts.prepends, cuts.words, cuts.verbatim).text("well-known, (xa-b).")
+    assert encoded == ["well", "-known", ",", " (xa-b)."]
 
 
 def test_usual_text_is_cut_at_spaces_and_line_ends() -> None:
     cuts = tokenizer("llama-bpe").cuts
     assert cuts
-    assert Encoder(lambda _: [], cuts.pieces, False, False, "")._pieces("One  two.\nThree\n\nfour ") == [
+    assert Encoder(lambda _: [], cuts.pieces, False, "", "")._pieces("One  two.\nThree\n\nfour ") == [
         "One", "  two.\n", "Three\n\nfour "
     ]  # fmt: skip
 
