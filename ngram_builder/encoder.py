@@ -48,8 +48,9 @@ class Encoder(dict[str, bytes]):
         return tokens(self._encode("".join(pieces[:1]))) + b"".join(map(self.__getitem__, pieces[1:]))
 
     def __missing__(self, piece: str) -> bytes:
-        whole = self._words is None or (self._verbatim and self._verbatim.search(piece))
-        words = [piece] if whole else self._words.split(piece)
+        words = [piece]
+        if self._words and not (self._verbatim and self._verbatim.search(piece)):
+            words = self._words.split(piece)
         if len(words) > 1:
             ids = b"".join(map(self.__getitem__, words))
         else:

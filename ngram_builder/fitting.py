@@ -14,7 +14,7 @@ from core.errors import InputError
 from ngram_builder.levels import MOST
 from ngram_builder.work import human
 
-BYTES = {False: 3.25, True: 3.5}  # per n-gram, with and without exact counts, until a store of this text is written
+BYTES = {False: 3.25, True: 3.5}  # per n-gram, by whether counts are exact, until a store of this text is written
 CLOSE = 0.98  # of the size: a store as large is good enough, since each further one is merged and written anew
 _PER_TOKEN = 200  # bytes of memory for each distinct token in a store that is open
 _SHOWN = 12  # rows of the table
@@ -33,14 +33,14 @@ class Fitting:
         """
         Args:
             least: the smallest minimum counts that are allowed, per order.
-            tally: how many n-grams of each order have each count; see `Tally`.
+            tally: how many n-grams of each order have each count; see `CountsOfCounts`.
             exact: whether counts are stored exactly.
             fit: bytes that the store may have.
         """
         self.sizes: dict[int, int] = {}
         self._fit, self._each = fit, BYTES[exact]
         self._at_least = np.cumsum(tally[:, ::-1], axis=1)[:, ::-1]  # n-grams with this count or a larger one
-        self._prunings = list(_prunings(least))
+        self._prunings = list(_prunings(least, most=int(np.flatnonzero(tally[2:].any(axis=0)).max(initial=0)) + 1))
         self._numbers = [self._remaining(pruning) for pruning in self._prunings]
 
     def __getitem__(self, place: int) -> MinCounts:
@@ -61,9 +61,10 @@ class Fitting:
             if self._estimate(place) <= self._fit:
                 return place
         if best is None:
+            last = len(self._prunings) - 1
             raise InputError(
-                f"--fit {human(self._fit)} given; without all n-grams that occur less than {MOST:,} times, the store "
-                f"still takes {human(self._estimate(len(self._prunings) - 1))}."
+                f"--fit {human(self._fit)} given; with n-grams that occur {max(self[last].values()):,} times or more "
+                f"alone, the store still takes {human(self._estimate(last))}."
             )
         return None if below in self.sizes else places[-1]
 
@@ -97,21 +98,20 @@ class Fitting:
         before = [at for at in known if at < place][-1:]
         after = [at for at in known if at > place][:1]
         if before and after:
-            return int(
-                np.interp(number, *zip(*((self._numbers[at], self.sizes[at]) for at in after + before), strict=True))
-            )
+            ends = after + before
+            return int(np.interp(number, [self._numbers[at] for at in ends], [self.sizes[at] for at in ends]))
         for at in before or after:
             return self.sizes[at] * number // max(self._numbers[at], 1)
         return int(number * self._each)
 
 
-def _prunings(least: Mapping[int, int]) -> Iterator[MinCounts]:
-    """All prunings, from the least one on."""
+def _prunings(least: Mapping[int, int], most: int) -> Iterator[MinCounts]:
+    """All prunings, from the least one on, up to `most` for every order."""
     pruning = dict(least)
     orders = [n for n in pruning if n > 1]
     while True:
         yield dict(pruning)
-        lowest = min((pruning[n] for n in orders), default=MOST)
-        if lowest >= MOST:
+        lowest = min((pruning[n] for n in orders), default=most)
+        if lowest >= min(most, MOST):
             return
         pruning[max(n for n in orders if pruning[n] == lowest)] += 1

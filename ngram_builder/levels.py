@@ -16,7 +16,7 @@ from ngram_builder.count import Entries, KeptGrams, Packing, starts_of_groups, s
 MOST = 10_000  # counts from here on are tallied together
 
 
-class Tally:
+class CountsOfCounts:
     """The counts of counts: how many n-grams of each order occurred how often, before pruning.
 
     Attributes:
@@ -64,7 +64,7 @@ def levels_of(
     packing: Packing,
     orders: range,
     min_counts: Mapping[int, int],
-    tally: Tally | None = None,
+    tally: CountsOfCounts | None = None,
     whole: bool = False,
 ) -> Iterator[list[Entries]]:
     """Counts the n-grams of order 0 (the empty one), 1, …, prunes them, and adds to each the sum of its stored

@@ -28,7 +28,7 @@ from ngram_builder.disk import full_disk_explained
 from ngram_builder.encoding import PER_PROCESS, encoding
 from ngram_builder.fitting import Fitting
 from ngram_builder.inputs import Part, divided, part_folder, stamped
-from ngram_builder.levels import Tally
+from ngram_builder.levels import CountsOfCounts
 from ngram_builder.parts import (
     Advance,
     Counted,
@@ -39,7 +39,7 @@ from ngram_builder.parts import (
     runs_of,
     without_repeated,
 )
-from ngram_builder.ranges import Level, Range, ids_of, merge_range, read_pieces, read_range, segments_of
+from ngram_builder.ranges import Level, MergedRange, ids_of, merge_range, read_pieces, read_range, segments_of
 from ngram_builder.readers import Damage, File, Signals, expand
 from ngram_builder.runs import LEAST_WINDOWS, Run, equal_ranges
 from ngram_builder.selection import DocumentSelection
@@ -303,7 +303,7 @@ def build(
             )
         plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, selection, exact)
         parts = _parts(plan, files)
-        check_room(folder, _room(files, packing, at_least), [part.number for part in parts])
+        _check_disk(folder, _room(files, packing, at_least), [part.number for part in parts], notify)
         report = BuildReport()
         if selection.dedup:
             _compare(plan, parts, files, machines, report, progress)
@@ -426,7 +426,7 @@ def write_merged(
 
 def _write(
     plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress
-) -> tuple[list[SegmentPlan], np.ndarray, list[Range]]:
+) -> tuple[list[SegmentPlan], np.ndarray, list[MergedRange]]:
     """Merges all runs, and writes the segments of the store; what is done already stays. Returns also the tokens by
     rank, and the ranges."""
     ranges = _merge(plan, runs, workers, report, progress)
@@ -441,7 +441,7 @@ def _write(
     return segments, by_rank, ranges
 
 
-def _segments(plan: Plan, ranges: Sequence[Range]) -> tuple[list[SegmentPlan], np.ndarray]:
+def _segments(plan: Plan, ranges: Sequence[MergedRange]) -> tuple[list[SegmentPlan], np.ndarray]:
     """Divides the n-grams into segments. Returns also the tokens by rank, which the folder of the segments then has."""
     files = [found.files(plan.ranges) for found in ranges]
     with ExitStack() as opened:
@@ -477,7 +477,7 @@ def _fitted(
 ) -> Plan:
     """The plan with the least pruning whose store fits into so many bytes, and writes the segments of that store."""
     path, asked = plan.folder / "fit.json", [list(plan.orders), list(plan.min_counts.values()), plan.exact]
-    known, tally = read_json(path), Tally(plan.packing.order)
+    known, tally = read_json(path), CountsOfCounts(plan.packing.order)
     if known is None or known["asked"] != asked:
         for found in _merge(plan, runs, workers, report, progress):
             tally.add_packed(found.tally)
@@ -619,7 +619,9 @@ def _check(report: BuildReport, max_bad: float) -> None:
         )
 
 
-def _merge(plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress) -> list[Range]:
+def _merge(
+    plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress
+) -> list[MergedRange]:
     """The merge step: turns all runs into n-grams, range by range of first tokens."""
     edges: list[int | None] = [None, *_cuts(plan, runs), None]
     wanted = dict(enumerate(pairwise(edges)))
@@ -630,7 +632,7 @@ def _merge(plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildRepor
     for _ in workers.merge(plan, runs, missing) if missing else ():
         done += 1
         progress(MERGING, done / len(wanted), report)
-    ranges: list[Range] = []
+    ranges: list[MergedRange] = []
     for number in wanted:
         if (found := read_range(plan.ranges, number, plan.packing)) is None:
             raise PolydraftError(f"Range {number} in {plan.ranges} was removed meanwhile; run the same command again.")
@@ -682,13 +684,15 @@ def _summary(parts: Sequence[Part], counted: Sequence[Counted], source_of: Mappi
 
 
 def _for_sorting(memory: int) -> int:
-    """The memory left for sorting and merging, out of the limit for the whole process."""
-    taken = _resident() + _DOCUMENTS
-    if memory - taken < _LEAST_MEMORY:
-        raise InputError(
-            f"Memory of {human(memory)} given; with this tokenizer, at least {human(taken + _LEAST_MEMORY)} are needed."
-        )
-    return memory - taken
+    """The memory left for sorting and merging, out of the limit for the whole process. Documents get half of what is
+    left, but no more than they need."""
+    taken = _resident()
+    left = memory - taken
+    sorting = left - min(_DOCUMENTS, left // 2)
+    if sorting < _LEAST_MEMORY:
+        least = taken + 2 * _LEAST_MEMORY
+        raise InputError(f"Memory of {human(memory)} given; with this tokenizer, at least {human(least)} are needed.")
+    return sorting
 
 
 def _resident() -> int:
@@ -696,16 +700,28 @@ def _resident() -> int:
     return psutil.Process().memory_info().rss
 
 
-# The maximum number of bytes of text per byte of a packed file, measured on shards of prose.
-_UNPACKED = {".zst": 4.5, ".gz": 3.5, ".parquet": 2.5}
-_BYTES_PER_TOKEN = 4.0
+# Bytes of text per byte of a packed file, measured on shards of prose.
+_UNPACKED = {".zst": 4.0, ".gz": 3.0, ".parquet": 2.0}
+_BYTES_PER_TOKEN = 4.3
+_SURELY = 0.5  # of the estimated disk space: text that repeats itself needs no less
 
 
 def _room(files: Sequence[File], packing: Packing, min_counts: Mapping[int, int]) -> int:
-    """Estimates the bytes of disk that counting needs: runs, one more group of runs while runs are merged, the
-    n-grams, the store."""
+    """Estimates the bytes of disk that a build of prose needs: runs, n-grams, segments, the store."""
     text = sum(file.size * _UNPACKED.get(Path(file.name).suffix.lower(), 1.0) for file in files)
     tokens = text / _BYTES_PER_TOKEN
     runs = tokens * 8 * (packing.words + 1)
-    stay = 0.5 if min(min_counts.values()) > 1 else 0.7 * packing.order
-    return int(1.1 * runs + tokens * stay * (8 * (packing.words + 2) + 4))
+    stay = 0.4 if min(min_counts.values()) > 1 else 0.7 * packing.order
+    return int(runs + tokens * stay * (8 * (packing.words + 2) + 8))
+
+
+def _check_disk(folder: Path, needed: int, numbers: Sequence[int], notify: Callable[[str], None]) -> None:
+    """Raises NoRoom if the disk has surely too little space, and says so if it may have. Parts of other numbers than
+    these are no part of the build."""
+    check_room(folder, int(_SURELY * needed), numbers)
+    free = shutil.disk_usage(folder).free
+    if free < needed and not any(folder.glob("part-*")):  # else some of it is used already
+        notify(
+            f"The build may need {human(needed)} in {folder.parent}, and {human(free)} are free: if the disk gets "
+            "full, it keeps what is done."
+        )

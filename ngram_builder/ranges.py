@@ -19,7 +19,7 @@ import numpy as np
 
 from ngram_builder.count import Entries, Packing
 from ngram_builder.disk import synced
-from ngram_builder.levels import Tally, levels_of
+from ngram_builder.levels import CountsOfCounts, levels_of
 from ngram_builder.runs import LEAST_WINDOWS, Run, merged
 from ngram_builder.work import read_json, write_json
 
@@ -28,7 +28,7 @@ _LEAST_CUT = 0.75  # of the most n-grams of a segment: the shortest n-gram after
 
 
 @dataclass
-class Range:
+class MergedRange:
     """What a file `range-….json` says of a range.
 
     Attributes:
@@ -36,7 +36,7 @@ class Range:
         rows, ngrams, contexts: of each order from 1 on the rows in its file, those with a count, and those with
             continuations.
         tokens, total: the count of the empty n-gram, and the sum of its stored continuations.
-        tally: see `Tally.packed`.
+        tally: see `CountsOfCounts.packed`.
     """
 
     name: str
@@ -74,8 +74,8 @@ def merge_range(
     blocks = merged(list(runs), packing, max(memory // _PER_ROW, LEAST_WINDOWS), low, high)
     # Another worker, presumed dead, may still write the same range: its files have other names.
     nothing = [0] * packing.order
-    result = Range(f"range-{number:05d}-{uuid.uuid4().hex[:8]}", [*nothing], [*nothing], [*nothing])
-    tally = Tally(packing.order)
+    result = MergedRange(f"range-{number:05d}-{uuid.uuid4().hex[:8]}", [*nothing], [*nothing], [*nothing])
+    tally = CountsOfCounts(packing.order)
     with ExitStack() as opened:
         files = [opened.enter_context(synced(path)) for path in result.files(folder)]
         for empty, *levels in levels_of(blocks, packing, orders, min_counts, tally, whole):
@@ -97,11 +97,11 @@ def range_path(folder: Path, number: int) -> Path:
     return folder / f"range-{number:05d}.json"
 
 
-def read_range(folder: Path, number: int, packing: Packing) -> Range | None:
+def read_range(folder: Path, number: int, packing: Packing) -> MergedRange | None:
     """The description of a range; None if it is not merged yet, or one of its files does not match it."""
     if (stored := read_json(range_path(folder, number))) is None:
         return None
-    known = Range(**stored)
+    known = MergedRange(**stored)
     try:
         sizes = [path.stat().st_size for path in known.files(folder)]
     except FileNotFoundError:

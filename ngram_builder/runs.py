@@ -82,15 +82,9 @@ def merged(
 ) -> Iterator[KeptGrams]:
     """Yields windows from `low` up to but without `high`, sorted and distinct, in blocks of about `at_once` rows."""
     runs = [run for run in runs if run.rows]
-    maps = [_mapped(run, packing) for run in runs]
-    spans = [(_lower_bound(m, low) if low else 0, _lower_bound(m, high) if high else len(m)) for m in maps]
-    total = sum(b - a for a, b in spans)
-    limits = _limits(maps, spans, -(-total // at_once))
-    cuts = [
-        [a, *(min(max(_lower_bound(m, limit), a), b) for limit in limits), b]
-        for m, (a, b) in zip(maps, spans, strict=True)
-    ]
-    del maps  # mapped pages that were read count as this process's memory
+    spans = [_span(_mapped(run, packing), low, high) for run in runs]
+    limits = _limits(runs, packing, spans, -(-sum(b - a for a, b in spans) // at_once))
+    cuts = [_cuts(_mapped(run, packing), span, limits) for run, span in zip(runs, spans, strict=True)]
     for bounds in zip(*(pairwise(cut) for cut in cuts), strict=True):
         parts = [_read(run, packing, a, b) for run, (a, b) in zip(runs, bounds, strict=True) if b > a]
         if not parts:
@@ -107,13 +101,15 @@ def merged(
 
 def equal_ranges(runs: list[Run], packing: Packing, number: int) -> list[int]:
     """First tokens 0 < t < V, ascending, that divide all windows into at most `number` ranges of about equal size."""
-    maps = [_mapped(run, packing) for run in runs if run.rows]
-    firsts = np.sort(np.concatenate([packing.column(_sample(m, 0, len(m), 2000)[:, :-1].T, 0) for m in maps]))
+    samples = [_sample(_mapped(run, packing), 0, run.rows, 2000) for run in runs if run.rows]
+    firsts = np.sort(np.concatenate([packing.column(sample[:, :-1].T, 0) for sample in samples]))
     cuts = np.unique(firsts[np.arange(1, number) * len(firsts) // number]).astype(np.int64) - 1
     return [int(token) for token in cuts if token > 0]
 
 
 def _mapped(run: Run, packing: Packing) -> np.ndarray:
+    """The rows of a run. Keep only one at a time: each takes a file handle, and its pages that were read count as this
+    process's memory."""
     return np.memmap(run.path, dtype=np.uint64, mode="r", shape=(run.rows, packing.words + 1))
 
 
@@ -139,14 +135,27 @@ def _sample(rows: np.ndarray, start: int, end: int, number: int) -> np.ndarray:
     return np.array(rows[start : end : max((end - start) // number, 1)])
 
 
-def _limits(maps: list[np.ndarray], spans: list[tuple[int, int]], blocks: int) -> list[tuple[int, ...]]:
+def _span(rows: np.ndarray, low: tuple[int, ...] | None, high: tuple[int, ...] | None) -> tuple[int, int]:
+    """Where the windows from `low` up to but without `high` are."""
+    return _lower_bound(rows, low) if low else 0, _lower_bound(rows, high) if high else len(rows)
+
+
+def _cuts(rows: np.ndarray, span: tuple[int, int], limits: list[tuple[int, ...]]) -> list[int]:
+    """Where the blocks between these limits begin in a span, and its end."""
+    start, end = span
+    return [start, *(min(max(_lower_bound(rows, limit), start), end) for limit in limits), end]
+
+
+def _limits(runs: list[Run], packing: Packing, spans: list[tuple[int, int]], blocks: int) -> list[tuple[int, ...]]:
     """Windows that divide all spans together into this many blocks of about equal size."""
     if blocks <= 1:
         return []
     total = sum(b - a for a, b in spans)
     samples = blocks * _SAMPLES
     spaced = [
-        _sample(m, a, b, max((b - a) * samples // total, 1)) for m, (a, b) in zip(maps, spans, strict=True) if b > a
+        _sample(_mapped(run, packing), a, b, max((b - a) * samples // total, 1))
+        for run, (a, b) in zip(runs, spans, strict=True)
+        if b > a
     ]
     keys = np.concatenate(spaced)[:, :-1]
     keys = keys[np.lexsort(keys.T[::-1])]

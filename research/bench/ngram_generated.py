@@ -29,7 +29,7 @@ from research.report import Report
 
 ORDERS = range(2, 7)
 MEMORY = 1 << 30  # bytes of `Plan.memory`; the rest of 2 GB is for Python, the libraries and the base store
-TOKENS = 0.3  # for each n-gram that is wanted: a little more than needed, since the later ones repeat earlier ones
+TOKENS = 0.32  # for each n-gram that is wanted: a little more than needed, since later ones repeat earlier ones
 CHAINS, LENGTH = 1 << 13, 256  # texts that are generated at once, and tokens of each
 PAUSE = 0.05  # seconds between two looks at the memory
 
@@ -90,7 +90,7 @@ def texts(tokens: int, seed: int = 0) -> Iterator[np.ndarray]:
     sums = np.concatenate([[0], np.cumsum(counts)])
     starts = np.searchsorted(first, np.arange(int(store.manifest["tokenizer"]["vocab_size"]) + 1))
     rng = np.random.default_rng(seed)
-    for _ in range(max(tokens // (CHAINS * LENGTH), 1)):
+    for _ in range(-(-tokens // (CHAINS * LENGTH))):
         stream = np.zeros((CHAINS, LENGTH + 1), dtype=np.uint32)
         last = first[rng.integers(len(first), size=CHAINS)]
         for column in range(LENGTH):

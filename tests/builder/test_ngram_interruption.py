@@ -116,16 +116,17 @@ def cut_power(folder: Path, durable: Path, rng: random.Random) -> None:
                     os.truncate(path, size)
 
 
-def test_a_build_killed_between_any_two_steps_goes_on_to_the_same_bytes(sources, tmp_path):
+@pytest.mark.parametrize("options", [{}, {"fit": 9_000}], ids=["", "into a given size"])
+def test_a_build_killed_between_any_two_steps_goes_on_to_the_same_bytes(sources, tmp_path, options):
     rng = random.Random(7)
     out, durable = tmp_path / "s.ngram", tmp_path / "durable"
     killed = 0
-    with tiny_runs(40), segments_of(100):
-        expected_report = build(sources, tmp_path / "whole.ngram")
+    with tiny_runs(40), segments_of(30):
+        expected_report = build(sources, tmp_path / "whole.ngram", **options)
         expected = (tmp_path / "whole.ngram").read_bytes()
-        for first in [*range(1, 240, 24), rng.randrange(240, 400)]:
+        for first in [*range(1, 360, 60), rng.randrange(360, 500)]:
             step = first
-            while not forked(lambda: build(sources, out), dying(step, durable)):
+            while not forked(lambda: build(sources, out, **options), dying(step, durable)):
                 killed += 1
                 if rng.random() < 0.5:
                     cut_power(tmp_path / ".s.ngram.work", durable, rng)
@@ -136,8 +137,8 @@ def test_a_build_killed_between_any_two_steps_goes_on_to_the_same_bytes(sources,
             assert left == {"whole.ngram", "s.ngram"}
             out.unlink()
         assert killed > 7
-        assert not forked(lambda: build(sources, out), dying(120, durable))
-        report = build(sources, out)
+        assert not forked(lambda: build(sources, out, **options), dying(120, durable))
+        report = build(sources, out, **options)
     assert out.read_bytes() == expected
     assert (report.documents, report.tokens, report.damage) == (
         expected_report.documents,
@@ -259,6 +260,14 @@ def test_too_small_a_disk_is_refused_with_the_estimate(sources, tmp_path, monkey
     with pytest.raises(ngram_builder.NoRoom, match=r"needs about [\d.]+ kB in .* and 300 bytes are free"):
         build(sources, tmp_path / "s.ngram")
     assert not (tmp_path / "s.ngram").exists()
+
+
+def test_a_disk_that_may_be_too_small_is_mentioned(sources, tmp_path, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(work.shutil, "disk_usage", lambda _: usage(1 << 40, 1 << 40, 18_000))
+    said: list[str] = []
+    build(sources, tmp_path / "s.ngram", notify=said.append)
+    assert "may need" in said[0] and "and 18.0 kB are free" in said[0]
 
 
 def test_the_estimate_of_disk_space_holds(tmp_path):
