@@ -157,7 +157,7 @@ def _tokenizer(load: LoadTokenizer) -> Tokenizer:
 
 def _count_part(plan: Plan, part: Part, load: LoadTokenizer) -> Counted:
     # Another worker, presumed dead, may still run the same part. Its runs have other names, so they are kept.
-    with encoding(_tokenizer(load), workers=1, processes=1) as encode:
+    with encoding(_tokenizer(load), workers=1, processes=1, memory=plan.memory // 4) as encode:
         (counted,) = count_parts(
             plan.folder, [part], encode, plan.packing, memory=plan.memory, selection=plan.selection, alone=False
         )

@@ -13,7 +13,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-MOST = 1 << 18  # pieces that are remembered; about 60 MB
+MOST = 1 << 18  # pieces that are remembered at most
+PER_PIECE = 256  # bytes of memory, about
 _LONGEST = 64  # characters of a piece that is remembered
 _END = bytes(4)  # after each text
 _HEAD = 8  # bytes of a message's length
@@ -23,9 +24,17 @@ class Encoder(dict[str, bytes]):
     """The tokens of pieces, each as uint32: token + 1. See core.models.cuts.Cuts for the arguments."""
 
     def __init__(
-        self, encode: Callable[[str], Sequence[int]], pieces: str, prepends: bool, words: str, verbatim: str
+        self,
+        encode: Callable[[str], Sequence[int]],
+        pieces: str,
+        prepends: bool,
+        words: str,
+        verbatim: str,
+        most: int = MOST,
     ) -> None:
+        """`most`: pieces that are remembered."""
         super().__init__()
+        self._most = most
         self._encode, self._prepends = encode, prepends
         self._words = re.compile(words) if words else None
         self._pieces = re.compile(pieces).findall
@@ -56,7 +65,7 @@ class Encoder(dict[str, bytes]):
         else:
             ids = tokens(self._encode(piece[1:] if self._prepends else piece))
         if len(piece) <= _LONGEST:
-            if len(self) >= MOST:
+            if len(self) >= self._most:
                 self.clear()
             self[piece] = ids
         return ids

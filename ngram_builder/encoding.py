@@ -38,20 +38,21 @@ Encode = Callable[[Iterable[Sequence[str]]], Iterator[tuple[np.ndarray, int]]]
 
 
 @contextmanager
-def encoding(tokenizer: Tokenizer, workers: int, processes: int) -> Iterator[Encode]:
+def encoding(tokenizer: Tokenizer, workers: int, processes: int, memory: int) -> Iterator[Encode]:
     """Yields a function that encodes batches of texts.
 
     Args:
         workers: threads.
         processes: the most processes to start, if the tokenizer is one that they can run; with fewer than two this
             process encodes alone.
+        memory: bytes that this process may take for what it remembers; others take up to PER_PROCESS each.
     """
     cuts: Cuts | None = getattr(tokenizer, "cuts", None)
     if cuts is None:
         with _threads(workers) as pool:
             yield _in_order(pool, workers, lambda texts: _whole(tokenizer, texts))
         return
-    own = Encoder(tokenizer.encode, **asdict(cuts))
+    own = Encoder(tokenizer.encode, **asdict(cuts), most=min(memory // encoder.PER_PIECE, encoder.MOST))
     if processes < 2:
         yield lambda batches: ((_array(own.batch(texts)), len(texts)) for texts in batches)
         return

@@ -209,7 +209,7 @@ class ThisMachine(_Here):
     def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]:
         spare = max(plan.memory // 2 - _LEAST_MEMORY, 0)  # half of the memory at most goes to processes
         processes = min(plan.workers, spare // PER_PROCESS)
-        with encoding(self.tokenizer, plan.workers, processes) as encode:
+        with encoding(self.tokenizer, plan.workers, processes, plan.memory // 4) as encode:
             return count_parts(
                 plan.folder, parts, encode, plan.packing,
                 memory=plan.memory - (processes * PER_PROCESS if processes > 1 else 0),

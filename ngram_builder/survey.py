@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # its module imports torch, which counting does not need
 SHARE = 0.01  # of the input that is read
 _LEAST = 4 << 20  # bytes that are read at least
 _MOST = 2_000_000  # tokens that are counted at most, in some 200 MB of memory
+_MEMORY = 64 << 20  # bytes for remembered tokens
 _FILES = 64  # that are read from, spread over the input
 _BATCH = 64  # documents
 _PER_NGRAM = 3.5  # bytes in a store
@@ -72,13 +73,14 @@ def survey(
     total = sum(file.size for file in files)
     budget = max(total * SHARE, _LEAST)
     some = _spread(files)
+    share = budget / max(sum(file.size for file in some), 1)  # of each of them, so that all kinds of text count alike
     packing = Packing(orders[-1], len(tokenizer.pieces))
     began = time.monotonic()
     read, streams, documents, tokens = 0, list[np.ndarray](), 0, 0
-    with encoding(tokenizer, workers=1, processes=1) as encode:
-        for at, file in enumerate(some):
+    with encoding(tokenizer, workers=1, processes=1, memory=_MEMORY) as encode:
+        for file in some:
             taken = [0]
-            beginning = _beginning(file, selection, (budget - read) / (len(some) - at), taken)
+            beginning = _beginning(file, selection, share * file.size, taken)
             for ids, _ in encode(_batches(beginning)):
                 streams += np.split(ids, np.flatnonzero(ids == 0)[:-1] + 1)
                 tokens += len(ids) - np.count_nonzero(ids == 0)

@@ -24,6 +24,7 @@ from tests.paths import ROOT
 from tests.tiny_vocabularies import hard, of_bytes
 
 TEXTS = [*hard(60), "", "half a pair: \ud800"]
+MEMORY = 1 << 20
 BATCHES = [TEXTS[i : i + 7] for i in range(0, len(TEXTS), 7)]
 
 
@@ -44,7 +45,7 @@ def plain(tokenizer: Any, texts: Iterable[str]) -> list[int]:
 
 @pytest.mark.parametrize("processes", [0, 1, 2, 3])
 def test_tokens_are_the_same_in_any_number_of_processes(tokenizer: HFTokenizer, processes: int) -> None:
-    with encoding.encoding(tokenizer, 2, processes) as encode:
+    with encoding.encoding(tokenizer, 2, processes, MEMORY) as encode:
         found = list(encode(BATCHES))
     assert [number for _, number in found] == list(map(len, BATCHES))
     assert np.concatenate([ids for ids, _ in found]).tolist() == plain(tokenizer, TEXTS)
@@ -52,15 +53,14 @@ def test_tokens_are_the_same_in_any_number_of_processes(tokenizer: HFTokenizer, 
 
 def test_a_tokenizer_of_an_unknown_family_encodes_whole_texts() -> None:
     noting, texts = Noting(), ["1 2  3", "4", ""]
-    with encoding.encoding(noting, 2, 2) as encode:
+    with encoding.encoding(noting, 2, 2, MEMORY) as encode:
         ((ids, number),) = encode([texts])
     assert (ids.tolist(), number) == (plain(WordTokenizer(), texts), 3)
     assert noting.texts == texts
 
 
-def test_a_full_cache_changes_no_tokens(tokenizer: HFTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder, "MOST", 5)
-    with encoding.encoding(tokenizer, 1, 1) as encode:
+def test_little_memory_changes_no_tokens(tokenizer: HFTokenizer) -> None:
+    with encoding.encoding(tokenizer, 1, 1, memory=5 * encoder.PER_PIECE) as encode:
         found = list(encode(BATCHES))
     assert np.concatenate([ids for ids, _ in found]).tolist() == plain(tokenizer, TEXTS)
 
@@ -77,7 +77,7 @@ def encoders() -> list[psutil.Process]:
 def test_a_process_that_is_killed_is_reported(tokenizer: HFTokenizer) -> None:
     with (
         pytest.raises(InputError, match=r"A process that encodes text ended \(status -9\)"),
-        encoding.encoding(tokenizer, 2, 2) as encode,
+        encoding.encoding(tokenizer, 2, 2, MEMORY) as encode,
     ):
         for _ in encode(BATCHES * 50):
             for child in encoders():
@@ -89,8 +89,8 @@ def test_processes_end_with_a_build_that_is_killed(tmp_path: Path) -> None:
     script = """
         import sys
         from ngram_builder import encoding
-        from tests.builder.test_ngram_encoding import BATCHES, tokenizer
-        with encoding.encoding(tokenizer.__wrapped__(), 2, 2) as encode:
+        from tests.builder.test_ngram_encoding import BATCHES, MEMORY, tokenizer
+        with encoding.encoding(tokenizer.__wrapped__(), 2, 2, MEMORY) as encode:
             for _ in encode(BATCHES * 10_000):
                 print("going", flush=True)
     """
