@@ -147,6 +147,41 @@ def test_a_build_killed_between_any_two_steps_goes_on_to_the_same_bytes(sources,
     )
 
 
+def test_input_that_changes_between_kills_ends_in_the_bytes_of_a_build_from_scratch(tmp_path):
+    rng = random.Random(5)
+    folder, out, durable = tmp_path / "corpus", tmp_path / "s.ngram", tmp_path / "durable"
+    folder.mkdir()
+    options = {"max_bad": 0.5, "dedup": "documents", "sample": 0.8}
+
+    def change() -> None:
+        path = folder / f"{rng.choice('abcd')}.jsonl"
+        if path.exists() and rng.random() < 0.3:
+            path.unlink()
+        elif path.exists() and rng.random() < 0.3:
+            os.utime(path, ns=(1, rng.randrange(10**18)))
+        else:
+            texts = [" ".join(str(rng.randrange(4)) for _ in range(rng.randrange(1, 5))) for _ in range(8)]
+            path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+
+    for _ in range(4):
+        change()
+    (folder / "e.txt").write_text("5 6 7 8 9 " * 30)
+    killed = 0
+    with tiny_runs(30):
+        for _ in range(5):
+            while not forked(
+                lambda: build([folder], out, keep=True, **options), dying(rng.randrange(20, 500), durable)
+            ):
+                killed += 1
+                if rng.random() < 0.3:
+                    cut_power(tmp_path / ".s.ngram.work", durable, rng)
+                change()
+            build([folder], tmp_path / "whole.ngram", **options)
+            assert out.read_bytes() == (tmp_path / "whole.ngram").read_bytes()
+            change()
+    assert killed > 4
+
+
 def test_a_build_killed_at_any_time_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
     rng = random.Random(3)
     text = " ".join(str(min(int(rng.expovariate(0.2)), 63)) for _ in range(100_000))
