@@ -70,7 +70,7 @@ DEFAULT_MIN_COUNT = 2
 
 COMPARING, READING, MERGING, WRITING = "Comparing", "Reading", "Merging", "Writing"
 # The share of a build's time that each phase takes, in their order; without one, the others take longer.
-TIMES = {COMPARING: 0.05, READING: 0.55, MERGING: 0.15, WRITING: 0.25}
+TIMES = {COMPARING: 0.05, READING: 0.5, MERGING: 0.2, WRITING: 0.25}
 
 # A phase, its share done (0 to 1), and the report so far.
 Progress = Callable[[str, float, "BuildReport"], None]
@@ -262,7 +262,7 @@ def build(
         sample: the share of documents to read, above 0 to 1. Their content decides, so it is the same documents
             whatever the workers, and of equal documents all or none.
         dedup: "documents" or "paragraphs", of which only the first of equal ones is counted. The input is read twice.
-        workers: threads; None is all cores.
+        workers: cores to use; None is all.
         work: a folder for intermediate files, removed at the end; None is one beside `out`.
         keep: do not remove it, so that a later build with more sources reads only what is new.
         machines: where to count; None is this machine.

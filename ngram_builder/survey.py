@@ -31,7 +31,7 @@ _FILES = 64  # that are read from, spread over the input
 _BATCH = 64  # documents
 _PER_NGRAM = 3.5  # bytes in a store
 # Seconds of merging and writing per second of reading on one core, measured.
-_AFTER_READING = 0.6
+_AFTER_READING = 0.8
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def build(
     dedup: Annotated[
         str | None, typer.Option(help="Count only the first of equal documents or paragraphs: documents, paragraphs.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Threads; 0 is all cores.", min=0)] = 0,
+    workers: Annotated[int, typer.Option(help="Cores to use; 0 is all.", min=0)] = 0,
     work: Annotated[
         Path | None, typer.Option(help="A folder for intermediate files; by default one beside the store.")
     ] = None,
