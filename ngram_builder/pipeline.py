@@ -3,6 +3,7 @@ After a kill at any moment the same call resumes, and writes the same bytes."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import time
@@ -21,6 +22,7 @@ import psutil
 
 from core.errors import InputError, PolydraftError
 from core.files import unfinished
+from core.memory import return_freed
 from core.ngram.store import NgramStore
 from ngram_builder import repeats, write
 from ngram_builder.count import Packing
@@ -47,11 +49,10 @@ from ngram_builder.stored import runs_of_stores
 from ngram_builder.work import (
     check_room,
     discard,
-    discard_counted,
     human,
+    keep_parts,
     parts_in,
     read_json,
-    settle,
     work_folder,
     write_json,
 )
@@ -331,7 +332,7 @@ def build(
             litter.unlink(missing_ok=True)
         write_merged(out, plan, runs, about, report, machines, progress)
         if keep:
-            discard_counted(folder, [part.number for part in parts])
+            keep_parts(folder, [part.number for part in parts])
         else:
             discard(folder)
     report.seconds = time.monotonic() - began
@@ -429,7 +430,9 @@ def _write(
 ) -> tuple[list[SegmentPlan], np.ndarray, list[MergedRange]]:
     """Merges all runs, and writes the segments of the store; what is done already stays. Returns also the tokens by
     rank, and the ranges."""
+    return_freed()  # of counting
     ranges = _merge(plan, runs, workers, report, progress)
+    return_freed()
     progress(WRITING, 0.0, report)
     segments, by_rank = _segments(plan, ranges)
     missing = [segment for segment in segments if not segment.written(plan.segments)]
@@ -476,7 +479,7 @@ def _fitted(
     notify: Callable[[str], None],
 ) -> Plan:
     """The plan with the least pruning whose store fits into so many bytes, and writes the segments of that store."""
-    path, asked = plan.folder / "fit.json", [list(plan.orders), list(plan.min_counts.values()), plan.exact]
+    path, asked = plan.folder / "fit.json", [*_asked(plan, runs), plan.exact]
     known, tally = read_json(path), CountsOfCounts(plan.packing.order)
     if known is None or known["asked"] != asked:
         for found in _merge(plan, runs, workers, report, progress):
@@ -488,8 +491,8 @@ def _fitted(
     fitting = Fitting(plan.min_counts, tally.of, plan.exact, fit)
     fitting.sizes |= dict(known["sizes"])
     place = fitting.next()
-    if place is not None:
-        notify("\n".join(fitting.table(place)))
+    for line in fitting.table(place) if place is not None else ():
+        notify(line)
     while place is not None:
         fitted = replace(plan, min_counts=fitting[place])
         segments, by_rank, _ = _write(fitted, runs, workers, report, progress)
@@ -583,7 +586,6 @@ def _count(
     report.tokens = sum(part.tokens for part in counted)
     report.left_out_by = dict(sum((Counter(part.left_out) for part in counted), Counter[str]()))
     report.damage = [Damage(*place) for part in counted for place in part.damage]
-    settle(plan.folder, sorted((part.number, part.runs) for part in counted))
     progress(READING, 1.0, report)
     return counted
 
@@ -652,10 +654,11 @@ def _sweep(plan: Plan) -> None:
 
 
 def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
-    """The first tokens at which ranges begin, read from the plan on disk if it has one for this pruning."""
-    pruning = {"orders": list(plan.orders), "min_counts": [plan.min_counts[n] for n in plan.orders]}
+    """The first tokens at which ranges begin, read from the plan on disk if it has one for these runs and this
+    pruning."""
+    asked = _asked(plan, runs)
     known = read_json(plan.ranges / "plan.json")
-    if known and {key: known[key] for key in pruning} == pruning:
+    if known and known["asked"] == asked:
         return known["cuts"]
     if plan.ranges.exists():
         discard(plan.ranges)
@@ -663,8 +666,14 @@ def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
     rows = sum(run.rows for run in runs)
     number = min(max(-(-rows // _RANGE_ROWS), 2 * plan.workers if rows > LEAST_WINDOWS else 1), _MOST_RANGES)
     cuts = equal_ranges(list(runs), plan.packing, number)
-    write_json(plan.ranges / "plan.json", {**pruning, "cuts": cuts})
+    write_json(plan.ranges / "plan.json", {"asked": asked, "cuts": cuts})
     return cuts
+
+
+def _asked(plan: Plan, runs: Sequence[Run]) -> list[Any]:
+    """What the ranges depend on: orders, pruning, and the runs, whose names are never used twice."""
+    names = hashlib.sha256(" ".join(f"{run.path.name} {run.rows}" for run in runs).encode()).hexdigest()
+    return [list(plan.orders), list(plan.min_counts.values()), names]
 
 
 def _summary(parts: Sequence[Part], counted: Sequence[Counted], source_of: Mapping[File, str]) -> list[dict[str, Any]]:

@@ -6,10 +6,9 @@
         part-00000/          some of the input files, each part counted separately; see `inputs`
             journal.json     the contents of the runs so far, and their end position in the input
             run-….rows       sorted windows, see `runs`
-        counted.json         the runs of all parts, from which all below is made
         fit.json             counts of counts, and the sizes of the stores that were tried, for --fit
         ranges/
-            plan.json        orders, pruning, and the cuts between ranges of first tokens
+            plan.json        orders, pruning, runs, and the cuts between ranges of first tokens
             range-….rows     the n-grams of one range and order, counted and pruned, see `ranges`
             range-00000.json the names of these files
             segments/
@@ -110,29 +109,13 @@ def parts_in(folder: Path) -> list[int]:
     return sorted(numbers)
 
 
-def settle(folder: Path, runs: Any) -> None:
-    """Notes the runs of all parts, and removes what was made from other runs."""
-    runs = json.loads(json.dumps(runs))
-    if read_json(folder / "counted.json") != runs:
-        _remove_made(folder)
-        write_json(folder / "counted.json", runs)
-
-
-def discard_counted(folder: Path, numbers: Collection[int]) -> None:
+def keep_parts(folder: Path, numbers: Collection[int]) -> None:
     """Removes all but the parts of these numbers, from which a later build can continue."""
-    _remove_made(folder)
-    (folder / "counted.json").unlink(missing_ok=True)
-    for path in _unused(folder, numbers):
-        shutil.rmtree(path)
-
-
-def _remove_made(folder: Path) -> None:
+    unused = _unused(folder, numbers)
     for path in folder.iterdir():
-        if path.name in ("lock", "identity.json", "counted.json") or path.name.startswith("part-"):
-            continue
-        if path.is_dir():
+        if path in unused or (path.is_dir() and not path.name.startswith("part-")):
             shutil.rmtree(path)
-        else:
+        elif path.is_file() and path.name not in ("lock", "identity.json"):
             path.unlink()
 
 
@@ -168,8 +151,8 @@ def human(size: float) -> str:
 
 def _ours(path: Path) -> bool:
     name = path.name
-    own = ("lock", "identity.json", "counted.json", "fit.json", "ranges")
-    return name in own or name.startswith(("part-", ".identity.json.", ".counted.json.", ".fit.json."))
+    own = ("lock", "identity.json", "fit.json", "ranges")
+    return name in own or name.startswith(("part-", ".identity.json.", ".fit.json."))
 
 
 def _identity(folder: Path) -> Any:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import marisa_trie
 import numpy as np
 
 from core.files import write_whole
+from core.memory import return_freed
 from core.ngram.checked import check_once
 from core.ngram.container import ALIGNMENT, Container, Section, write_container
 from core.ngram.errors import StoreError
@@ -25,7 +27,7 @@ from ngram_builder.ranges import Piece, read_pieces
 TRIES = 3  # nested tries inside the trie: more make it smaller and look-ups slower
 MOST_ENTRIES = 1 << 20  # of a segment; the same for every --memory, which must not change the store
 MEMORY = 200 << 20  # bytes that writing a segment takes at most, in a process of its own
-_BLOCK = 1 << 18
+_BLOCK = 1 << 16
 _MANIFEST = 1024  # bytes of a manifest without sources and segments, at most
 
 
@@ -84,7 +86,7 @@ def write_segment(folder: Path, plan: SegmentPlan, by_rank: np.ndarray, packing:
     table, lengths = code.table(len(by_rank))
     rank_of = np.zeros(packing.vocab_size, dtype=np.int64)
     rank_of[by_rank] = np.arange(len(by_rank))
-    spelt: list[tuple[bytes, np.ndarray]] = []  # of each block of n-grams the keys, and where each ends
+    spelt: list[tuple[bytes, np.ndarray]] = []  # of each block of n-grams the keys, and the length of each
     counts, totals = [], []
     for n, entries in enumerate(_entries(plan, packing)):
         counts.append(entries.counts)
@@ -95,17 +97,19 @@ def write_segment(folder: Path, plan: SegmentPlan, by_rank: np.ndarray, packing:
         ]
 
     trie = marisa_trie.BinaryTrie(_keys(spelt), num_tries=TRIES)
-    ids = np.fromiter(map(trie.key_id, _keys(spelt)), dtype=np.int64, count=plan.entries)
+    ids = np.fromiter(map(trie.key_id, _keys(spelt)), dtype=np.uint32, count=plan.entries)
     data = trie.tobytes()
     del trie, spelt
+    return_freed()
     check_once(memoryview(data), longest=3 * packing.order)  # what opens the store on this machine need not repeat it
     by_id = np.empty_like(ids)
-    by_id[ids] = np.arange(len(ids))
+    by_id[ids] = np.arange(len(ids), dtype=np.uint32)
     records, sections = pack_records(np.concatenate(counts)[by_id], np.concatenate(totals)[by_id], exact)
     manifest = {"first": list(plan.first), "entries": plan.entries, "records": records}
     path = segment_path(folder, plan.number)
     with naming(path):
         write_container(path, manifest, {"trie": data, **sections})
+    return_freed()
 
 
 def write_store(
@@ -149,19 +153,19 @@ def _entries(plan: SegmentPlan, packing: Packing) -> Iterator[Entries]:
 def _spelt(
     words: np.ndarray, n: int, packing: Packing, rank_of: np.ndarray, table: np.ndarray, lengths: np.ndarray
 ) -> tuple[bytes, np.ndarray]:
-    """The keys of n-grams, one after the other, and where each ends."""
+    """The keys of n-grams, one after the other, and the length of each."""
     rows = words.shape[1]
     spelt = np.zeros((rows, n, 3), dtype=np.uint8)
     used = np.zeros((rows, n), dtype=np.uint8)
     for column in range(n):
         ranks = rank_of[packing.column(words, column).astype(np.int64) - 1]
         spelt[:, column], used[:, column] = table[ranks], lengths[ranks]
-    return spelt[np.arange(3) < used[:, :, None]].tobytes(), np.cumsum(used.sum(axis=1, dtype=np.int64))
+    return spelt[np.arange(3) < used[:, :, None]].tobytes(), used.sum(axis=1, dtype=np.uint8)
 
 
 def _keys(spelt: Sequence[tuple[bytes, np.ndarray]]) -> Iterator[bytes]:
-    for flat, ends in spelt:
+    for flat, lengths in spelt:
         start = 0
-        for end in ends.tolist():
+        for end in accumulate(lengths.tolist()):
             yield flat[start:end]
             start = end

@@ -112,7 +112,7 @@ def serve(
 
     def load(name: str, chosen: Precision = precision) -> Autocomplete:
         from core.autocomplete import load_autocomplete
-        from core.models.memory import return_freed
+        from core.memory import return_freed
 
         try:
             loaded = load_autocomplete(name, backend, precision=chosen, in_background=True, bases=bases, prose=True)

@@ -23,11 +23,11 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from core.errors import InputError, ModelFileError, ModelNotFound, PolydraftError, first_line
+from core.memory import return_freed
 from core.models.gguf_check import check
 from core.models.gguf_file import forget, read
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
 from core.models.llama import NativeLlama, why_not, why_not_family
-from core.models.memory import return_freed
 from core.models.module import embedding_weight
 from core.models.native_gguf import read as native_gguf
 from core.models.native_gguf import why_not as why_not_file

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import sys
 from pathlib import Path
 
 import psutil
@@ -53,10 +51,3 @@ def room_in_cache(taken: int, more: int, free: int, position: int, most: float =
         position: bytes of one position.
     """
     return taken + more <= min(CACHE_SHARE * (taken + free), CACHE_POSITIONS * position, most)
-
-
-def return_freed() -> None:
-    """Returns memory that Python has freed to the system, if the C library supports it."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)

@@ -25,10 +25,10 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from core.errors import BackendUnavailable
+from core.memory import return_freed
 from core.models import hf, native
 from core.models.base import LanguageModel, Row, Sequence
 from core.models.load import default_model_path
-from core.models.memory import return_freed
 from core.models.processor import cpu
 from core.models.torch_model import TorchModel
 from research.options import Rounds, ShapeOptions, chosen

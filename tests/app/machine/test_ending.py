@@ -32,7 +32,6 @@ def load(*arguments, **options):
     {work}
 
 sys.modules["core.autocomplete"] = SimpleNamespace(load_autocomplete=load)  # its imports take seconds
-sys.modules["core.models.memory"] = SimpleNamespace(return_freed=None)
 ending.end_on_signals()
 serving.serve(port=0, open_browser=False, page=False, with_token=False)
 """

@@ -454,7 +454,6 @@ def test_a_model_that_fails_while_it_is_loaded_leaves_the_page_up(tmp_path: Path
             raise ModelFileError("broken.gguf is damaged.")
 
         sys.modules["core.autocomplete"] = SimpleNamespace(load_autocomplete=fail)  # its imports take seconds
-        sys.modules["core.models.memory"] = SimpleNamespace(return_freed=None)
         serve(port=0, open_browser=False)
         """,
         tmp_path,

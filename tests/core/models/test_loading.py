@@ -6,8 +6,8 @@ from pathlib import Path
 
 import psutil
 
+from core.memory import return_freed
 from core.models import hf
-from core.models.memory import return_freed
 
 
 def test_loading_keeps_no_memory_besides_the_model(default_gguf: Path) -> None:
