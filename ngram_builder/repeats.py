@@ -7,8 +7,8 @@ Of equal ones the first in the order of the files stays, so the result depends n
 filter would take less disk, a bit or two in place of 16 bytes, but would leave out text that is new, and whatever it
 answers depends on the order of the work, so parts could not be read at once, nor kept when another part changes.
 
-A paragraph is a line, as in CCNet (Wenzek et al. 2019). Short lines stay, since a greeting is no copied page. White
-space at the ends of lines does not distinguish them.
+A paragraph is a line, as in CCNet (Wenzek et al. 2019). Short lines stay, since a greeting is no copied page, unless
+their document has no other lines that are new. White space at the ends of lines does not distinguish them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ngram_builder.readers import Document, File, Reading
 from ngram_builder.selection import Dedup, DocumentSelection, chosen, hash_of
 from ngram_builder.work import read_json, write_json
 
-_SHORT = 32  # characters; shorter lines always stay
+_SHORT = 32  # characters; shorter lines stay where anything else of their document does
 _PER_UNIT = 64  # bytes of memory to sort a hash with its place
 LEAST_UNITS = 1 << 16  # sorted at once
 PARAGRAPHS = "paragraphs"  # the reason for leaving out paragraphs; the others leave out documents
@@ -138,7 +138,8 @@ class Sieve:
     """Leaves out what repeats other text, from the documents of one file after the other."""
 
     def __init__(self, place: Path, dedup: Dedup) -> None:
-        self._dedup, self._ends = dedup, read_json(place / "units.json")["ends"]
+        self._dedup: Dedup = dedup
+        self._ends = read_json(place / "units.json")["ends"]
         self._repeated = repeated(place)
 
     def sift(self, number: int, documents: Iterable[Document], left_out: Counter[str]) -> Iterator[Document]:
@@ -150,38 +151,31 @@ class Sieve:
         at, path = 0, ""
         for document in documents:
             path = document.path
-            if self._dedup == "documents":
-                if at in again:
-                    left_out["repeated"] += 1
-                else:
-                    yield document
-                at += 1
-                continue
-            lines = document.text.split("\n")
-            stay = list[str]()
-            for line in lines:
-                if not _counts(line):
-                    stay.append(line)
-                    continue
-                if at not in again:
-                    stay.append(line)
-                at += 1
-            left_out[PARAGRAPHS] += len(lines) - len(stay)
-            text = "\n".join(stay)
-            if text.strip():
-                yield replace(document, text=text)
-            else:
+            units = _units(document.text, self._dedup)
+            new = [place not in again for place in range(at, at + len(units))]
+            at += len(units)
+            if not any(new):
                 left_out["repeated"] += 1
+                continue
+            if not all(new):
+                left_out[PARAGRAPHS] += new.count(False)
+                document = replace(document, text=_without(document.text, new))
+            yield document
         if at != end - start:
             raise InputError(f"{path} changed while it was read; run the same command again.")
 
 
-def _units(text: str, dedup: Dedup | None) -> Iterator[str]:
-    if dedup == "documents":
-        yield text.strip()
-    else:
-        yield from (line.strip() for line in text.split("\n") if _counts(line))
+def _units(text: str, dedup: Dedup | None) -> list[str]:
+    """What may repeat other text: the document, or its lines that are not short, if it has any."""
+    lines = [line.strip() for line in text.split("\n") if not _is_short(line)] if dedup == "paragraphs" else []
+    return lines or [text.strip()]
 
 
-def _counts(line: str) -> bool:
-    return len(line.strip()) >= _SHORT
+def _without(text: str, new: Sequence[bool]) -> str:
+    """The text without those of its lines that are not short and not new."""
+    flags = iter(new)
+    return "\n".join(line for line in text.split("\n") if _is_short(line) or next(flags))
+
+
+def _is_short(line: str) -> bool:
+    return len(line.strip()) < _SHORT
