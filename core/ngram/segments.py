@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import marisa_trie
@@ -70,7 +70,7 @@ class Spread(NamedTuple):
     edges: Sequence[int]
 
 
-class Segments(Sequence[Segment]):
+class Segments:
     """The segments of a store, ascending."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
@@ -82,11 +82,8 @@ class Segments(Sequence[Segment]):
         self._of_token: dict[int, Spread] = {}  # of all n-grams that begin with a token
         self._divided: dict[tuple[int, ...], Spread] = {}  # of contexts whose continuations are in several segments
 
-    def __len__(self) -> int:
-        return len(self._segments)
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._segments[at]
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
 
     def of(self, ids: Sequence[int]) -> Segment:
         """The segment that holds this n-gram if any does."""
