@@ -11,15 +11,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ngram_builder.pipeline import BuildReport, TooMuchDamage, build, merge
     from ngram_builder.readers import Damage, Signals
+    from ngram_builder.selection import DocumentSelection
     from ngram_builder.work import NoRoom
 
 _FROM = {
     "ngram_builder.pipeline": ("BuildReport", "TooMuchDamage", "build", "merge"),
     "ngram_builder.readers": ("Damage", "Signals"),
+    "ngram_builder.selection": ("DocumentSelection",),
     "ngram_builder.work": ("NoRoom",),
 }
 
-__all__ = ["BuildReport", "Damage", "NoRoom", "Signals", "TooMuchDamage", "build", "merge"]
+__all__ = [
+    "BuildReport",
+    "Damage",
+    "DocumentSelection",
+    "NoRoom",
+    "Signals",
+    "TooMuchDamage",
+    "build",
+    "merge",
+]
 
 
 def __getattr__(name: str) -> Any:

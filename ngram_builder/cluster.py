@@ -1,5 +1,5 @@
-"""Builds on a Dask cluster with the same three functions as on one machine: counting, where each file is one part,
-merging and writing.
+"""Builds on a Dask cluster with the same functions as on one machine: counting, where each part is one task, merging
+and writing.
 
 All machines must share the work folder: runs, ranges and segments pass through it, and only their names and sizes
 through the scheduler. If a worker dies, the work since its part's last journal is lost; another worker continues from
@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from core.errors import InputError
-from ngram_builder.parts import Advance, Counted, count_part
-from ngram_builder.pipeline import Machines, Plan, part_folder
+from ngram_builder.encoding import encoding
+from ngram_builder.inputs import Part
+from ngram_builder.parts import Advance, Counted, count_parts, journal_of, note_part
+from ngram_builder.pipeline import Machines, Plan
 from ngram_builder.ranges import merge_range
-from ngram_builder.readers import File
+from ngram_builder.readers import Damage
 from ngram_builder.runs import Run
 from ngram_builder.write import SegmentPlan, read_tokens, write_segment
 
@@ -46,19 +48,30 @@ class Cluster:
     client: Client
     load: LoadTokenizer
 
-    def divide(self, files: Sequence[File]) -> list[list[File]]:
-        return [[file] for file in files]
-
-    def count(self, plan: Plan, parts: Sequence[Sequence[File]], advance: Advance) -> list[Counted]:
+    def note(self, plan: Plan, parts: Sequence[Part], consumed: Callable[[int], None]) -> None:
         self._check_folder(plan.folder)
-        futures = [
-            self.client.submit(_count_part, plan, number, list(files), self.load, pure=False)
-            for number, files in enumerate(parts)
-        ]
-        sizes = {future.key: sum(file.size for file in files) for future, files in zip(futures, parts, strict=True)}
-        for future, counted in self._completed(futures):
-            advance(sizes[future.key], counted.tokens)
-        return self.client.gather(futures)  # type: ignore[return-value]
+        begun = {self.client.submit(_note_part, plan, part, pure=False): part for part in parts}
+        for future, _ in self._completed(list(begun)):
+            consumed(sum(file.size for file in begun[future].files))
+
+    def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]:
+        self._check_folder(plan.folder)
+        before = [journal_of(plan.folder, part.number, plan.packing) for part in parts]
+        missing = [(part, known) for part, known in zip(parts, before, strict=True) if not known.done]
+        begun = {
+            self.client.submit(_count_part, plan, part, self.load, pure=False): (part, known) for part, known in missing
+        }
+        counted = {known.number: known for known in before}
+        for future, now in self._completed(list(begun)):
+            part, known = begun[future]
+            counted[part.number] = now
+            advance(
+                sum(file.size for file in part.files[known.finished :]),
+                now.documents - known.documents,
+                now.tokens - known.tokens,
+                [Damage(*place) for place in now.damage[len(known.damage) :]],
+            )
+        return [counted[part.number] for part in parts]
 
     def merge(
         self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
@@ -142,18 +155,17 @@ def _tokenizer(load: LoadTokenizer) -> Tokenizer:
     return load()
 
 
-def _count_part(plan: Plan, number: int, files: list[File], load: LoadTokenizer) -> Counted:
+def _count_part(plan: Plan, part: Part, load: LoadTokenizer) -> Counted:
     # Another worker, presumed dead, may still run the same part. Its runs have other names, so they are kept.
-    return count_part(
-        part_folder(plan, number),
-        files,
-        _tokenizer(load),
-        plan.packing,
-        memory=plan.memory,
-        workers=1,
-        signals=plan.signals,
-        alone=False,
-    )
+    with encoding(_tokenizer(load), workers=1, processes=1, memory=plan.memory // 4) as encode:
+        (counted,) = count_parts(
+            plan.folder, [part], encode, plan.packing, memory=plan.memory, selection=plan.selection, alone=False
+        )
+    return counted
+
+
+def _note_part(plan: Plan, part: Part) -> None:
+    note_part(plan.folder, part, plan.packing, plan.selection, plan.memory)
 
 
 def _merge_range(plan: Plan, number: int, runs: list[Run], tokens: tuple[int | None, int | None]) -> None:

@@ -97,15 +97,40 @@ def starts_of_groups(words: np.ndarray) -> np.ndarray:
     return np.flatnonzero(new)
 
 
+def sort_order(words: np.ndarray) -> np.ndarray:
+    """The permutation that sorts rows (W, N). Most rows differ in their first word, so only the others are compared by
+    all words."""
+    order = np.argsort(words[0])
+    if len(words) == 1:
+        return order
+    first = words[0][order]
+    equal = np.zeros(len(first) + 1, dtype=bool)
+    equal[1:-1] = first[1:] == first[:-1]
+    rows = np.flatnonzero(equal[1:] | equal[:-1])
+    if 2 * len(rows) > len(order):
+        return np.lexsort(words[::-1])
+    among = order[rows]
+    order[rows] = among[np.lexsort((*(word[among] for word in words[:0:-1]), first[rows]))]
+    return order
+
+
 def sum_rows(words: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sorts rows (W, N), merges equal ones, and sums their values (K, N)."""
-    order = np.lexsort(words[::-1]) if len(words) > 1 else np.argsort(words[0], kind="stable")
+    order = sort_order(words)
     words = np.stack([word[order] for word in words])
     starts = starts_of_groups(words)
     if not len(starts):
         return words, values[:, :0]
     sums = np.stack([np.add.reduceat(value[order], starts) for value in values])
     return words[:, starts], sums
+
+
+def count_rows(words: np.ndarray) -> KeptGrams:
+    """Sorts rows (W, N), merges equal ones, and counts them."""
+    order = sort_order(words)
+    words = np.stack([word[order] for word in words])
+    starts = starts_of_groups(words)
+    return words[:, starts], np.diff(starts, append=words.shape[1]).astype(np.uint64)
 
 
 @dataclass(frozen=True)

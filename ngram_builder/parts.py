@@ -1,31 +1,33 @@
-"""Maps files to sorted runs of windows, on this machine or on a cluster: tokenised by several threads, resumed by a
-journal. The runs are in the work folder (see `work`); `ranges` merges them."""
+"""Maps parts of the input to sorted runs of windows, on this machine or on a cluster: read, encoded and sorted at once,
+resumed by journals. The runs are in the work folder (see `work`); `ranges` merges them."""
 
 from __future__ import annotations
 
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.errors import PolydraftError
+from ngram_builder import repeats
 from ngram_builder import runs as run_files
 from ngram_builder.count import Packing
-from ngram_builder.readers import Damage, Document, File, Reading, Signals, read_file
+from ngram_builder.encoding import Encode
+from ngram_builder.inputs import Input, Part, digest, part_folder
+from ngram_builder.readers import Damage, Document, Reading, spelled
 from ngram_builder.runs import Run, merged, rows_within, sorted_windows, windows_within, write_run
+from ngram_builder.selection import DocumentSelection, chosen
 from ngram_builder.work import read_json, write_json
 
-if TYPE_CHECKING:  # its module imports torch, which counting does not need
-    from core.models.base import Tokenizer
+BATCH = 1 << 18  # characters that are encoded at once
 
-BATCH = 1 << 18  # characters per tokenising task
-
-Advance = Callable[[int, int], None]  # bytes read and tokens counted since the last call
+# What was read since the last call: bytes, documents, tokens, damage.
+Advance = Callable[[int, int, int, Sequence[Damage]], None]
 
 
 @dataclass
@@ -33,125 +35,235 @@ class Counted:
     """The journal of a part: the contents of its runs so far.
 
     Attributes:
+        number: of the part.
+        inputs: its files; see `inputs`.
         files: documents and tokens of each file that was started.
         finished: how many of them were read to the end.
-        damage, left_out: of finished files.
+        damage: of finished files.
+        left_out: documents and paragraphs of finished files that were not counted, by the reason.
         runs: name and rows of each.
+        repeated: identifies the documents or paragraphs that it leaves out because they repeat others; see `repeats`.
         done: whether the part is complete.
     """
 
+    number: int
+    inputs: list[Input] = field(default_factory=list)
     files: list[list[int]] = field(default_factory=list)
     finished: int = 0
     damage: list[tuple[str, int, str]] = field(default_factory=list)
-    left_out: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
     runs: list[tuple[str, int]] = field(default_factory=list)
+    repeated: str = ""
     done: bool = False
+
+    @property
+    def documents(self) -> int:
+        return sum(documents for documents, _ in self.files)
 
     @property
     def tokens(self) -> int:
         return sum(tokens for _, tokens in self.files)
 
 
-def journal_of(folder: Path, packing: Packing) -> Counted:
-    """Reads the journal of a part; an empty one if it is missing, or if a run that it names does not match it."""
-    stored = read_json(folder / "journal.json")
-    counted = Counted(**stored) if stored else Counted()
-    intact = all(run.intact(packing) for run in runs_of(folder, counted))
-    return counted if intact else Counted()
+def journal_of(folder: Path, number: int, packing: Packing) -> Counted:
+    """Reads the journal of a part in a work folder; an empty one if it is missing, or if a run that it names does not
+    match it."""
+    place = part_folder(folder, number)
+    stored = read_json(place / "journal.json")
+    counted = Counted(**stored) if stored else Counted(number)
+    intact = all(run.intact(packing) for run in runs_of(place, counted))
+    return counted if intact else Counted(number)
+
+
+def adopt(folder: Path, part: Part, packing: Packing) -> None:
+    """Notes in the journal of a part where its files are now, if they were touched or moved."""
+    counted = journal_of(folder, part.number, packing)
+    now = [
+        [file.address, file.size, file.stamp, known[3]] for file, known in zip(part.files, counted.inputs, strict=True)
+    ]
+    if now == counted.inputs:
+        return
+    moved = {spelled(str(old[0])): spelled(str(new[0])) for old, new in zip(counted.inputs, now, strict=True)}
+    counted.inputs = now
+    counted.damage = [(moved.get(path, path), line, reason) for path, line, reason in counted.damage]
+    _save(part_folder(folder, part.number), counted)
+
+
+def note_part(
+    folder: Path,
+    part: Part,
+    packing: Packing,
+    selection: DocumentSelection,
+    memory: int,
+    consumed: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Notes the documents or paragraphs of a part, by which `repeats.find` finds those that repeat others."""
+    repeats.note(folder, part, selection, memory, consumed)
+    if not journal_of(folder, part.number, packing).inputs:
+        _save(part_folder(folder, part.number), Counted(part.number, _inputs(part)))
+
+
+def without_repeated(folder: Path, part: Part, packing: Packing) -> None:
+    """Discards the runs of a part that were counted without other repeated documents or paragraphs than are known
+    now."""
+    counted, place = journal_of(folder, part.number, packing), part_folder(folder, part.number)
+    now = repeats.digest(repeats.repeated(place))
+    if counted.repeated != now:
+        _save(place, Counted(part.number, counted.inputs, repeated=now))
+        for run in runs_of(place, counted):
+            run.path.unlink(missing_ok=True)
+
+
+def _inputs(part: Part) -> list[Input]:
+    return [[file.address, file.size, file.stamp, ""] for file in part.files]
 
 
 def runs_of(folder: Path, counted: Counted) -> list[Run]:
     return [Run(folder / name, rows) for name, rows in counted.runs]
 
 
-def count_part(
+def count_parts(
     folder: Path,
-    files: Sequence[File],
-    tokenizer: Tokenizer,
+    parts: Sequence[Part],
+    encode: Encode,
     packing: Packing,
     *,
     memory: int,
-    workers: int,
-    signals: Signals | None = None,
+    selection: DocumentSelection,
+    sorters: int = 1,
     advance: Advance = lambda *_: None,
     alone: bool = True,
-) -> Counted:
-    """Counts the windows of all documents in `files` into sorted runs in `folder`; continues from existing runs.
+) -> list[Counted]:
+    """Counts the windows of all documents of each part into sorted runs in its folder; continues from existing runs.
+
+    While one buffer of tokens is sorted and written, the next one is read and encoded.
 
     Args:
+        folder: the work folder.
         memory: bytes that sorting may take.
-        workers: threads that tokenise.
-        alone: no other process can work on the same part, so files that no journal names may be deleted.
+        sorters: buffers that are sorted at once.
+        alone: no other process can work on the same parts, so files that no journal names may be deleted.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    counted = journal_of(folder, packing)
-    if counted.done:
-        return counted
-    if alone:
-        _sweep(folder, counted)
-    capacity = windows_within(memory, packing)
-    held: list[np.ndarray] = []
-    size = 0
-
-    def flush() -> None:
-        nonlocal size
-        if size:
-            ids = np.concatenate(held)
-            held.clear()
-            size = 0
-            for block in sorted_windows(ids, packing, capacity):
-                counted.runs.append(_new_run(folder, iter([block])))
-            _save(folder, counted)
-
-    with ThreadPoolExecutor(workers) as pool:
-        for number in range(counted.finished, len(files)):
-            if number == len(counted.files):
-                counted.files.append([0, 0])
-            progress = counted.files[number]
-            damage: list[Damage] = []
-            reading = Reading(damage.append, lambda size: advance(size, 0), signals)
-            # Documents of this file that the runs already contain are read again, to report their damage, and skipped.
-            documents = islice(read_file(files[number], reading), progress[0], None)
-            for ids, n in _tokenised(documents, tokenizer, pool, workers):
-                if size and size + len(ids) > capacity:
-                    flush()
-                held.append(ids)
-                size += len(ids)
-                progress[0] += n
-                progress[1] += len(ids) - n
-                advance(0, len(ids) - n)
-            counted.finished = number + 1
-            counted.damage += [(place.path, place.line, place.reason) for place in damage]
-            counted.left_out += reading.left_out
-    flush()
-    _compact(folder, counted, packing, memory)
-    counted.done = True
-    _save(folder, counted)
-    return counted
+    with ThreadPoolExecutor(sorters) as pool:
+        sorting = _Sorting(pool, sorters, packing, memory // sorters)
+        begun = list[_Counting]()
+        for part in parts:
+            counting = _Counting(folder, part, sorting, selection, advance, alone)
+            begun.append(counting)
+            try:
+                counting.count(encode)
+            except PolydraftError:  # the caller's `advance` ends the build; what was read is kept
+                counting.flush()
+                sorting.finish()
+                raise
+        sorting.finish()
+    return [counting.saved for counting in begun]
 
 
-def _tokenised(
-    documents: Iterable[Document], tokenizer: Tokenizer, pool: ThreadPoolExecutor, workers: int
-) -> Iterator[tuple[np.ndarray, int]]:
-    """Yields (ids, documents): streams of tokens (uint32, token + 1) with a 0 after every document, in order."""
+class _Sorting:
+    """Sorts buffers of tokens into runs in the background; journals name the runs in the order of the buffers.
 
-    def encode(texts: list[str]) -> tuple[np.ndarray, int]:
-        arrays = []
-        for text in texts:
-            ids = np.zeros(len(written := tokenizer.encode(text)) + 1, dtype=np.uint32)
-            ids[:-1] = written
-            ids[:-1] += 1
-            arrays.append(ids)
-        return np.concatenate(arrays), len(texts)
+    Attributes:
+        capacity: windows that are sorted at once.
+    """
 
-    # A few batches are queued while others are tokenised; they are returned in the file's order.
-    waiting: deque[Future[tuple[np.ndarray, int]]] = deque()
-    for batch in _batches(documents):
-        waiting.append(pool.submit(encode, batch))
-        while len(waiting) > 2 * workers:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+    def __init__(self, pool: ThreadPoolExecutor, sorters: int, packing: Packing, memory: int) -> None:
+        self._pool, self._sorters, self._memory, self.packing = pool, sorters, memory, packing
+        self.capacity = windows_within(memory - memory // 8, packing)  # the rest holds the tokens that are read next
+        self._waiting: deque[tuple[Future[list[tuple[str, int]]], _Counting, Counted]] = deque()
+
+    def add(self, counting: _Counting, ids: np.ndarray, contents: Counted) -> None:
+        """Sorts these tokens; then the journal of their part says `contents`."""
+        while len(self._waiting) >= self._sorters:
+            self._complete_one()
+        self._waiting.append((self._pool.submit(self._runs, counting.folder, ids), counting, contents))
+
+    def finish(self) -> None:
+        while self._waiting:
+            self._complete_one()
+
+    def _runs(self, folder: Path, ids: np.ndarray) -> list[tuple[str, int]]:
+        return [_new_run(folder, iter([block])) for block in sorted_windows(ids, self.packing, self.capacity)]
+
+    def _complete_one(self) -> None:
+        future, counting, contents = self._waiting.popleft()
+        counting.saved = replace(contents, runs=[*counting.saved.runs, *future.result()])
+        if contents.done and len(counting.saved.runs) > run_files.FAN_IN:
+            wait([other for other, *_ in self._waiting])  # merging takes the memory of sorting
+            _compact(counting.folder, counting.saved, self.packing, self._memory)
+        _save(counting.folder, counting.saved)
+
+
+class _Counting:
+    """Counts one part.
+
+    Attributes:
+        saved: the contents of the runs on disk; the part may have been read further.
+    """
+
+    def __init__(
+        self, folder: Path, part: Part, sorting: _Sorting, selection: DocumentSelection, advance: Advance, alone: bool
+    ) -> None:
+        self.folder, self._part, self._sorting = part_folder(folder, part.number), part, sorting
+        self._selection, self._advance = selection, advance
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.saved = journal_of(folder, part.number, sorting.packing)
+        if alone and not self.saved.done:
+            _sweep(self.folder, self.saved)
+        self._read = _copy(self.saved)
+        self._read.inputs = self.saved.inputs or _inputs(part)
+        self._held: list[np.ndarray] = []
+        self._size = 0
+
+    def count(self, encode: Encode) -> None:
+        if self.saved.done:
+            return
+        dedup = self._selection.dedup
+        sieve = repeats.Sieve(self.folder, dedup) if dedup else None
+        for number in range(self._read.finished, len(self._part.files)):
+            self._count_file(number, encode, sieve)
+        self._read.done = True
+        self.flush()
+
+    def flush(self) -> None:
+        """Sorts the tokens held."""
+        ids = np.concatenate(self._held) if self._held else np.zeros(0, dtype=np.uint32)
+        self._held, self._size = [], 0
+        self._sorting.add(self, ids, _copy(self._read))
+
+    def _count_file(self, number: int, encode: Encode, sieve: repeats.Sieve | None) -> None:
+        read, file = self._read, self._part.files[number]
+        if number == len(read.files):
+            read.files.append([0, 0])
+        figures = read.files[number]
+        damage: list[Damage] = []
+        left_out = Counter[str](read.left_out)
+
+        def damaged(place: Damage) -> None:
+            damage.append(place)
+            self._advance(0, 0, 0, [place])
+
+        reading = Reading(damaged, lambda size: self._advance(size, 0, 0, ()), self._selection.signals)
+        documents = chosen(file, reading, self._selection, left_out)
+        if sieve:
+            documents = sieve.sift(number, documents, left_out)
+        # Documents of this file that the runs already contain are read again, to report their damage, and skipped.
+        for ids, n in encode(_batches(islice(documents, figures[0], None))):
+            if self._size and self._size + len(ids) > self._sorting.capacity:
+                self.flush()
+            self._held.append(ids)
+            self._size += len(ids)
+            figures[0] += n
+            figures[1] += len(ids) - n
+            self._advance(0, n, len(ids) - n, ())
+        read.finished = number + 1
+        read.inputs[number][3] = digest(file, self._selection.signals)
+        read.damage += [(place.path, place.line, place.reason) for place in damage]
+        read.left_out = {reason: number for reason, number in left_out.items() if number}
+
+
+def _copy(counted: Counted) -> Counted:
+    return Counted(**asdict(counted))
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[str]]:
@@ -188,7 +300,7 @@ def _save(folder: Path, counted: Counted) -> None:
 
 
 def _sweep(folder: Path, counted: Counted) -> None:
-    named = {"journal.json", *(name for name, _ in counted.runs)}
+    named = {"journal.json", *(path.name for path in repeats.files_in(folder)), *(name for name, _ in counted.runs)}
     for path in folder.iterdir():
         if path.name not in named:
             path.unlink()

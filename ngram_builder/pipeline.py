@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, closing
@@ -23,17 +24,38 @@ from core.errors import InputError, PolydraftError
 from core.files import unfinished
 from core.memory import return_freed
 from core.ngram.store import NgramStore
-from ngram_builder import write
+from ngram_builder import repeats, write
 from ngram_builder.count import Packing
 from ngram_builder.disk import full_disk_explained
+from ngram_builder.encoding import PER_PROCESS, encoding
 from ngram_builder.fitting import Fitting
+from ngram_builder.inputs import Part, divided, part_folder, stamped
 from ngram_builder.levels import CountsOfCounts
-from ngram_builder.parts import Advance, Counted, count_part, journal_of, runs_of
+from ngram_builder.parts import (
+    Advance,
+    Counted,
+    adopt,
+    count_parts,
+    journal_of,
+    note_part,
+    runs_of,
+    without_repeated,
+)
 from ngram_builder.ranges import Level, MergedRange, ids_of, merge_range, read_pieces, read_range, segments_of
 from ngram_builder.readers import Damage, File, Signals, expand
 from ngram_builder.runs import LEAST_WINDOWS, Run, equal_ranges
+from ngram_builder.selection import DocumentSelection
 from ngram_builder.stored import runs_of_stores
-from ngram_builder.work import check_room, discard, human, read_json, work_folder, write_json
+from ngram_builder.work import (
+    check_room,
+    discard,
+    human,
+    keep_parts,
+    parts_in,
+    read_json,
+    work_folder,
+    write_json,
+)
 from ngram_builder.write import SegmentPlan, save_tokens, store_size, write_store
 from ngram_builder.writers import write_segments
 
@@ -47,14 +69,16 @@ _MOST_RANGES = 4096
 DEFAULT_ORDERS = range(2, 7)
 DEFAULT_MIN_COUNT = 2
 
-READING, MERGING, WRITING = "Reading", "Merging", "Writing"
+COMPARING, READING, MERGING, WRITING = "Comparing", "Reading", "Merging", "Writing"
+# The share of a build's time that each phase takes, in their order; without one, the others take longer.
+TIMES = {COMPARING: 0.05, READING: 0.5, MERGING: 0.2, WRITING: 0.25}
 
 # A phase, its share done (0 to 1), and the report so far.
 Progress = Callable[[str, float, "BuildReport"], None]
 
 
 class TooMuchDamage(PolydraftError):
-    """More of the input was unreadable than allowed; nothing was written. `damage` lists all of it."""
+    """More of the input was unreadable than allowed; no store was written. `damage` lists what was found."""
 
     def __init__(self, message: str, damage: Sequence[Damage]) -> None:
         super().__init__(message)
@@ -67,7 +91,8 @@ class BuildReport:
 
     Attributes:
         documents, tokens: numbers read; tokens without the boundaries between documents.
-        left_out: documents excluded by their quality signals.
+        left_out_by: numbers of what was not counted, by the reason: documents by "signals", "duplicates" (of the
+            shard's own list), "sample", "repeated", or a rule of `quality`; and "paragraphs" of other documents.
         damage: everything that could not be read.
         ngrams: number stored, per order.
         seconds: wall clock of this call; size: of the store in bytes.
@@ -75,16 +100,27 @@ class BuildReport:
 
     documents: int = 0
     tokens: int = 0
-    left_out: int = 0
+    left_out_by: dict[str, int] = field(default_factory=dict)
     damage: list[Damage] = field(default_factory=list)
     ngrams: dict[int, int] = field(default_factory=dict)
     seconds: float = 0.0
     size: int = 0
 
     @property
+    def left_out(self) -> int:
+        """The number of documents that were not counted."""
+        return sum(number for reason, number in self.left_out_by.items() if reason != repeats.PARAGRAPHS)
+
+    @property
     def bad(self) -> float:
         """The share of the input that could not be read: damaged places out of places and documents."""
         return len(self.damage) / max(len(self.damage) + self.documents, 1)
+
+
+def done(phase: str, share: float) -> float:
+    """The share of a whole build that is done when this share of a phase is."""
+    phases = list(TIMES)
+    return sum(TIMES[before] for before in phases[: phases.index(phase)]) + TIMES[phase] * share
 
 
 @dataclass(frozen=True)
@@ -97,7 +133,7 @@ class Plan:
     min_counts: Mapping[int, int]
     memory: int  # bytes for sorting and merging, all workers of a machine together
     workers: int
-    signals: Signals | None = None
+    selection: DocumentSelection = field(default_factory=DocumentSelection)
     exact: bool = False
     whole: bool = False  # the runs have n-grams of stores, not windows
 
@@ -127,9 +163,9 @@ class Workers(Protocol):
 class Machines(Workers, Protocol):
     """The place where parts are counted, too: this machine, or a cluster."""
 
-    def divide(self, files: Sequence[File]) -> list[list[File]]: ...
+    def note(self, plan: Plan, parts: Sequence[Part], consumed: Callable[[int], None]) -> None: ...
 
-    def count(self, plan: Plan, parts: Sequence[Sequence[File]], advance: Advance) -> list[Counted]: ...
+    def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]: ...
 
 
 class _Here:
@@ -162,25 +198,24 @@ class _Here:
 
 @dataclass
 class ThisMachine(_Here):
-    """All cores of this machine, by threads: tokenising and sorting release Python's lock."""
+    """All cores of this machine: processes that encode (see `encoding`), and threads that sort, which releases Python's
+    lock."""
 
     tokenizer: Tokenizer
 
-    def divide(self, files: Sequence[File]) -> list[list[File]]:
-        return [list(files)]
+    def note(self, plan: Plan, parts: Sequence[Part], consumed: Callable[[int], None]) -> None:
+        for part in parts:
+            note_part(plan.folder, part, plan.packing, plan.selection, plan.memory, consumed)
 
-    def count(self, plan: Plan, parts: Sequence[Sequence[File]], advance: Advance) -> list[Counted]:
-        return [
-            count_part(
-                part_folder(plan, number), files, self.tokenizer, plan.packing,
-                memory=plan.memory, workers=plan.workers, signals=plan.signals, advance=advance,
-            )
-            for number, files in enumerate(parts)
-        ]  # fmt: skip
-
-
-def part_folder(plan: Plan, number: int) -> Path:
-    return plan.folder / f"part-{number:05d}"
+    def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]:
+        spare = max(plan.memory // 2 - _LEAST_MEMORY, 0)  # half of the memory at most goes to processes
+        processes = min(plan.workers, spare // PER_PROCESS)
+        with encoding(self.tokenizer, plan.workers, processes, plan.memory // 4) as encode:
+            return count_parts(
+                plan.folder, parts, encode, plan.packing,
+                memory=plan.memory - (processes * PER_PROCESS if processes > 1 else 0),
+                sorters=max(plan.workers // 2, 1), selection=plan.selection, advance=advance,
+            )  # fmt: skip
 
 
 def build(
@@ -196,8 +231,12 @@ def build(
     exact: bool = False,
     max_bad: float = 0.01,
     signals: Signals | None = None,
+    rules: Sequence[str] = (),
+    sample: float = 1.0,
+    dedup: str | None = None,
     workers: int | None = None,
     work: str | Path | None = None,
+    keep: bool = False,
     machines: Machines | None = None,
     progress: Progress = lambda *_: None,
     notify: Callable[[str], None] = lambda _: None,
@@ -220,14 +259,19 @@ def build(
             contains the error).
         max_bad: the share of damaged input above which nothing is written.
         signals: which documents of RedPajama-V2 to read; None is all.
-        workers: threads; None is all cores.
+        rules: names of rules in `quality` that documents must meet.
+        sample: the share of documents to read, above 0 to 1. Their content decides, so it is the same documents
+            whatever the workers, and of equal documents all or none.
+        dedup: "documents" or "paragraphs", of which only the first of equal ones is counted. The input is read twice.
+        workers: cores to use; None is all.
         work: a folder for intermediate files, removed at the end; None is one beside `out`.
+        keep: do not remove it, so that a later build with more sources reads only what is new.
         machines: where to count; None is this machine.
         progress: called repeatedly.
         notify: called with a sentence for the user.
 
     Raises: InputError for wrong arguments, TooMuchDamage, NoRoom when the disk is full, OSError when it refuses. After
-        the last two, and after a kill, the intermediate files stay and the same call resumes from them.
+        the last three, and after a kill, the intermediate files stay and the same call resumes from them.
     """
     began = time.monotonic()
     if orders.step != 1 or len(orders) == 0 or orders[0] < 1 or orders[-1] > 8:
@@ -237,21 +281,17 @@ def build(
     source_of: dict[File, str] = {}  # each file with the first source that contains it
     for source in sources:
         for file in expand([source]):
-            source_of.setdefault(file, source)
+            source_of.setdefault(stamped(file, signals), source)
     files = list(source_of)
     if out.exists() and any(out.samefile(file.address) for file in files if not file.remote):
         raise InputError(f"{out} is one of the sources; give another file for the store.")
-    if signals:
-        for file in files:
-            signals.files_for(file)  # fail before hours of counting, not after
+    selection = DocumentSelection.of(signals, rules, sample, dedup)
     packing = Packing(orders[-1], len(tokenizer.pieces))
     machines = machines or ThisMachine(tokenizer)
-    parts = machines.divide(files)
     identity = {
         "tokenizer": tokenizer.fingerprint,
         "order": packing.order,
-        "signals": [repr(bound) for bound in signals.bounds] if signals else [],
-        "parts": [[(file.address, file.size, file.stamp) for file in part] for part in parts],
+        "selection": selection.identity(),
     }
     memory = _resident() + (2 << 30) if memory is None else memory
     sorting = _for_sorting(memory)
@@ -259,16 +299,22 @@ def build(
     kept = f"What is done so far is kept in {folder}: free some space, and run the same command again."
     with full_disk_explained(out, kept), work_folder(folder, identity) as discarded:
         if discarded:
-            notify(f"The files in {folder} are of a build with other input or another tokenizer; they were discarded.")
-        plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, signals, exact)
-        _check_disk(folder, _room(files, packing, at_least), notify)
+            notify(
+                f"The files in {folder} are of a build with other options or another tokenizer; they were discarded."
+            )
+        plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, selection, exact)
+        parts = _parts(plan, files)
+        _check_disk(folder, _room(files, packing, at_least), [part.number for part in parts], notify)
         report = BuildReport()
-        counted = _count(plan, parts, machines, report, progress, notify)
-        problem = _problem(report, max_bad, sources)
-        if problem:
+        if selection.dedup:
+            _compare(plan, parts, files, machines, report, progress)
+        counted = _count(plan, parts, machines, report, max_bad, progress, notify)
+        _check(report, max_bad)
+        if not report.tokens:
             discard(folder)
-            raise problem
-        runs = [run for number, part in enumerate(counted) for run in runs_of(part_folder(plan, number), part)]
+            left_out = f" {report.left_out:,} documents were left out." if report.left_out else ""
+            raise InputError(f"No text found in {', '.join(sources)}; nothing was written.{left_out}")
+        runs = [run for part in counted for run in runs_of(part_folder(folder, part.number), part)]
         about = {
             "tokenizer": {
                 "fingerprint": tokenizer.fingerprint,
@@ -285,7 +331,10 @@ def build(
         for litter in unfinished(out):
             litter.unlink(missing_ok=True)
         write_merged(out, plan, runs, about, report, machines, progress)
-        discard(folder)
+        if keep:
+            keep_parts(folder, [part.number for part in parts])
+        else:
+            discard(folder)
     report.seconds = time.monotonic() - began
     return report
 
@@ -341,7 +390,7 @@ def merge(
             plan = Plan(
                 folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, exact=exact, whole=True
             )
-            runs = runs_of_stores(stores, part_folder(plan, 0), packing, sorting)
+            runs = runs_of_stores(stores, part_folder(plan.folder, 0), packing, sorting)
             write_merged(out, plan, runs, about, report, progress=progress)
         finally:
             discard(folder)
@@ -467,49 +516,109 @@ def _rises(min_counts: Mapping[int, int]) -> bool:
     return at_least == sorted(at_least)
 
 
-def _count(
+def _parts(plan: Plan, files: Sequence[File]) -> list[Part]:
+    """Divides the input into parts: those on disk that are still wanted, and new ones."""
+    numbers = parts_in(plan.folder)
+    inputs = [(number, journal_of(plan.folder, number, plan.packing).inputs) for number in numbers]
+    parts = divided(files, [each for each in inputs if each[1]], plan.selection.signals, max(numbers, default=-1) + 1)
+    for part in parts:
+        if part.number in numbers:
+            adopt(plan.folder, part, plan.packing)
+    return parts
+
+
+def _compare(
     plan: Plan,
-    parts: Sequence[Sequence[File]],
+    parts: Sequence[Part],
+    files: Sequence[File],
     machines: Machines,
     report: BuildReport,
+    progress: Progress,
+) -> None:
+    """Finds what repeats other text, and discards the counts that were made without knowing it."""
+    total, read = sum(file.size for file in files), 0
+
+    def consumed(size: int) -> None:
+        nonlocal read
+        read += size
+        progress(COMPARING, min(read / max(total, 1), 1.0), report)
+
+    machines.note(plan, parts, consumed)
+    repeats.find(plan.folder, parts, {file: place for place, file in enumerate(files)}, plan.memory)
+    for part in parts:
+        without_repeated(plan.folder, part, plan.packing)
+    progress(COMPARING, 1.0, report)
+
+
+def _count(
+    plan: Plan,
+    parts: Sequence[Part],
+    machines: Machines,
+    report: BuildReport,
+    max_bad: float,
     progress: Progress,
     notify: Callable[[str], None],
 ) -> list[Counted]:
     """The map step: turns every file into runs."""
-    total = max(sum(file.size for part in parts for file in part), 1)
+    total = sum(file.size for part in parts for file in part.files)
     read = 0
 
-    def advance(consumed: int, tokens: int) -> None:
+    def advance(consumed: int, documents: int, tokens: int, damage: Sequence[Damage]) -> None:
         nonlocal read
         read += consumed
+        report.documents += documents
         report.tokens += tokens
-        progress(READING, min(read / total, 1.0), report)
+        report.damage += damage
+        share = min(read / max(total, 1), 1.0)
+        # Not where little is left to read, and not between documents that are not counted yet.
+        if report.damage and total - read > _LITTLE and (consumed or documents):
+            _check_so_far(report, max_bad, share)
+        progress(READING, share, report)
 
-    for number, files in enumerate(parts):
-        before = journal_of(part_folder(plan, number), plan.packing)
-        advance(sum(file.size for file in files[: before.finished]), before.tokens)
+    for part in parts:
+        before = journal_of(plan.folder, part.number, plan.packing)
+        size = sum(file.size for file in part.files[: before.finished])
+        advance(size, before.documents, before.tokens, [Damage(*place) for place in before.damage])
     if report.tokens:
         notify(f"Resuming after {report.tokens / 1e6:.1f} M tokens that were counted before.")
     counted = machines.count(plan, parts, advance)
-    report.documents = sum(documents for part in counted for documents, _ in part.files)
+    report.documents = sum(part.documents for part in counted)
     report.tokens = sum(part.tokens for part in counted)
-    report.left_out = sum(part.left_out for part in counted)
+    report.left_out_by = dict(sum((Counter(part.left_out) for part in counted), Counter[str]()))
     report.damage = [Damage(*place) for part in counted for place in part.damage]
     progress(READING, 1.0, report)
     return counted
 
 
-def _problem(report: BuildReport, max_bad: float, sources: Sequence[str]) -> PolydraftError | None:
-    """The error to raise if the input that was read is unusable, else None."""
-    if report.bad > max_bad:
-        return TooMuchDamage(
-            f"{len(report.damage)} damaged places in {report.documents} documents, {report.bad:.1%} "
-            f"of the input, more than {max_bad:.1%}; nothing was written. First: {report.damage[0]}.",
+_LITTLE = 1 << 20  # bytes
+# As many documents per byte as so far, times this, are assumed in the unread input, all of them sound.
+_DENSER = 4
+
+
+def _check_so_far(report: BuildReport, max_bad: float, share: float) -> None:
+    """Raises TooMuchDamage when too much is damaged even if the rest of the input is sound."""
+    places = len(report.damage) + report.documents
+    at_most = places * (1 + _DENSER * (1 - share) / share) if share else float("inf")
+    if share < 1 and len(report.damage) > max_bad * at_most:
+        raise TooMuchDamage(
+            f"{len(report.damage)} damaged places among {report.documents} documents in the first {share:.0%} of the "
+            f"input: more than {max_bad:.1%} of it is damaged, whatever the rest holds. {_KEPT} "
+            f"First: {report.damage[0]}.",
             report.damage,
         )
-    if not report.tokens:
-        return InputError(f"No text found in {', '.join(sources)}; nothing was written.")
-    return None
+
+
+_KEPT = "No store was written; the counts are kept, and the same command with a larger --max-bad resumes from them."
+
+
+def _check(report: BuildReport, max_bad: float) -> None:
+    """Raises TooMuchDamage when too much of the input was damaged."""
+    if report.bad > max_bad:
+        raise TooMuchDamage(
+            f"{len(report.damage)} damaged places in {report.documents} documents, {report.bad:.1%} "
+            f"of the input, more than {max_bad:.1%}. {_KEPT} First: {report.damage[0]}.",
+            report.damage,
+        )
 
 
 def _merge(
@@ -567,16 +676,15 @@ def _asked(plan: Plan, runs: Sequence[Run]) -> list[Any]:
     return [list(plan.orders), list(plan.min_counts.values()), names]
 
 
-def _summary(
-    parts: Sequence[Sequence[File]], counted: Sequence[Counted], source_of: Mapping[File, str]
-) -> list[dict[str, Any]]:
+def _summary(parts: Sequence[Part], counted: Sequence[Counted], source_of: Mapping[File, str]) -> list[dict[str, Any]]:
     """The entry of each source in the manifest."""
-    summary: dict[str, dict[str, Any]] = {}
-    for files, part in zip(parts, counted, strict=True):
-        for file, (documents, tokens) in zip(files, part.files, strict=True):
-            source = source_of[file]
-            nothing = {"name": Path(source).name, "files": 0, "bytes": 0, "documents": 0, "tokens": 0}
-            entry = summary.setdefault(source, nothing)
+    summary = {
+        source: {"name": Path(source).name, "files": 0, "bytes": 0, "documents": 0, "tokens": 0}
+        for source in source_of.values()
+    }
+    for part, figures in zip(parts, counted, strict=True):
+        for file, (documents, tokens) in zip(part.files, figures.files, strict=True):
+            entry = summary[source_of[file]]
             entry["files"] += 1
             entry["bytes"] += file.size
             entry["documents"] += documents
@@ -616,9 +724,10 @@ def _room(files: Sequence[File], packing: Packing, min_counts: Mapping[int, int]
     return int(runs + tokens * stay * (8 * (packing.words + 2) + 8))
 
 
-def _check_disk(folder: Path, needed: int, notify: Callable[[str], None]) -> None:
-    """Raises NoRoom if the disk has surely too little space, and says so if it may have."""
-    check_room(folder, int(_SURELY * needed))
+def _check_disk(folder: Path, needed: int, numbers: Sequence[int], notify: Callable[[str], None]) -> None:
+    """Raises NoRoom if the disk has surely too little space, and says so if it may have. Parts of other numbers than
+    these are no part of the build."""
+    check_room(folder, int(_SURELY * needed), numbers)
     free = shutil.disk_usage(folder).free
     if free < needed and not any(folder.glob("part-*")):  # else some of it is used already
         notify(

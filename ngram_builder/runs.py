@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ngram_builder.count import KeptGrams, Packing, sum_rows
+from ngram_builder.count import KeptGrams, Packing, count_rows, sum_rows
 from ngram_builder.disk import synced
 
 # Peak memory of sorting, per window of two words: words, sorted words, the permutation, its workspace, ids; and per row
@@ -70,8 +70,7 @@ def sorted_windows(ids: np.ndarray, packing: Packing, at_once: int) -> Iterator[
     for start in range(0, len(ids), at_once):
         # A window may extend into the next part; it belongs to the part in which it begins.
         words = packing.windows(ids[start : start + at_once + packing.order - 1], at_once)
-        words, (counts,) = sum_rows(words, np.ones((1, words.shape[1]), dtype=np.uint32))
-        yield words, counts.astype(np.uint64)
+        yield count_rows(words)
 
 
 def merged(

@@ -1,9 +1,9 @@
-"""The intermediate files of a build, from which a build that was killed resumes.
+"""The intermediate files of a build, from which a build that was killed resumes, and a later one with other input.
 
     .STORE.work/             beside the store, or at the path of --work
         lock                 held by the building process
-        identity.json        input, tokenizer and orders; files of another build are unusable
-        part-00000/          some of the input files, each part counted separately
+        identity.json        tokenizer, highest order and selection; files of another build are unusable
+        part-00000/          some of the input files, each part counted separately; see `inputs`
             journal.json     the contents of the runs so far, and their end position in the input
             run-….rows       sorted windows, see `runs`
         fit.json             counts of counts, and the sizes of the stores that were tried, for --fit
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ import filelock
 from core.errors import InputError, PolydraftError
 from core.files import write_whole
 
-VERSION = 1
+VERSION = 2
 
 
 class NoRoom(PolydraftError):
@@ -96,9 +96,42 @@ def discard(folder: Path, keep_lock: bool = False) -> None:
         folder.rmdir()
 
 
-def check_room(folder: Path, needed: int) -> None:
-    """Raises NoRoom when the disk has less than `needed` bytes, counting the work already done as part of them."""
-    done = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def parts_in(folder: Path) -> list[int]:
+    """The numbers of the parts in a work folder, ascending. Removes what has no journal."""
+    numbers = []
+    for path in folder.glob("part-*"):
+        if (path / "journal.json").exists():
+            numbers.append(int(path.name.removeprefix("part-")))
+        elif path.is_dir():
+            shutil.rmtree(path)
+        else:  # a cluster's mark
+            path.unlink()
+    return sorted(numbers)
+
+
+def keep_parts(folder: Path, numbers: Collection[int]) -> None:
+    """Removes all but the parts of these numbers, from which a later build can continue."""
+    unused = _unused(folder, numbers)
+    for path in folder.iterdir():
+        if path in unused or (path.is_dir() and not path.name.startswith("part-")):
+            shutil.rmtree(path)
+        elif path.is_file() and path.name not in ("lock", "identity.json"):
+            path.unlink()
+
+
+def _unused(folder: Path, numbers: Collection[int]) -> list[Path]:
+    return [path for path in folder.glob("part-*") if int(path.name.removeprefix("part-")) not in numbers]
+
+
+def check_room(folder: Path, needed: int, numbers: Collection[int]) -> None:
+    """Raises NoRoom when the disk has less than `needed` bytes. What is there already is a part of them, without the
+    parts of other numbers than these."""
+    unused = _unused(folder, numbers)
+    done = sum(
+        path.stat().st_size
+        for path in folder.rglob("*")
+        if path.is_file() and not any(map(path.is_relative_to, unused))
+    )
     free = shutil.disk_usage(folder).free
     if free < needed - done:
         raise NoRoom(

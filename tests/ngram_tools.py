@@ -34,6 +34,18 @@ class WordTokenizer:
         return " ".join(map(str, ids))
 
 
+class Noting(WordTokenizer):
+    """Notes what it encodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def encode(self, text: str) -> list[int]:
+        self.texts.append(text)
+        return super().encode(text)
+
+
 def add_text(stores: PersonalStores, name: str, origin: str, text: str) -> int:
     """Adds a document to a personal store, from a file as people do. Returns its tokens."""
     with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from app.cli import adding
@@ -30,6 +31,7 @@ from core.ngram.container import MAGIC
 if TYPE_CHECKING:
     from core.models import Tokenizer
     from ngram_builder import BuildReport, Damage
+    from ngram_builder.survey import Survey
 
 app = typer.Typer(help="N-gram stores: build, query, stats, merge; personal stores.", no_args_is_help=True)
 
@@ -50,6 +52,7 @@ personal_cli.register(app)
 app.command(name="add")(adding.add)
 
 _SHOWN = 20  # damaged places that are listed individually
+_EVERY = 30.0  # seconds between lines of progress
 
 
 @app.command()
@@ -75,10 +78,26 @@ def build(
             "bucket=head,middle, words=50-100000, perplexity=-500, or any signal by name. May be given several times."
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(help="Threads; 0 is all cores.", min=0)] = 0,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Leave out documents that break these rules for prose: gopher (all), or some, as in words,stop-words."
+        ),
+    ] = None,
+    sample: Annotated[str, typer.Option(help="Read this share of the documents, the same ones every time.")] = "100%",
+    dedup: Annotated[
+        str | None, typer.Option(help="Count only the first of equal documents or paragraphs: documents, paragraphs.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Cores to use; 0 is all.", min=0)] = 0,
     work: Annotated[
         Path | None, typer.Option(help="A folder for intermediate files; by default one beside the store.")
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the intermediate files, so that more sources can be added later.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write nothing: estimate sizes and time from a hundredth of the input.")
+    ] = False,
     scheduler: Annotated[
         str | None, typer.Option(help="Count on the Dask cluster of the scheduler at this address, tcp://…:8786.")
     ] = None,
@@ -92,7 +111,8 @@ def build(
     letters (.docx), most also packed (.gz, .zst): files, folders, patterns, or URLs such as https://, hf:// and s3://.
     To resume after an interruption, run the same command again.
     """
-    refuse_to_replace(out, yes, begins_with(MAGIC))
+    if not dry_run:
+        refuse_to_replace(out, yes, begins_with(MAGIC))
     import ngram_builder  # its readers' imports take as long as all others of the command line
     from ngram_builder.cluster import cluster
 
@@ -104,6 +124,13 @@ def build(
     words, name = _tokenizer(tokenizer)
     if any("://" in source for source in sources):
         allow_network()  # after the tokenizer, whose name is none of these addresses
+    if dry_run:
+        from ngram_builder.survey import survey
+
+        selection = ngram_builder.DocumentSelection.of(chosen, rules or (), _share(sample), dedup)
+        cores = workers or os.cpu_count() or 1
+        _print_survey(survey(sources, words, wanted, at_least, selection, cores), as_json)
+        return
     address = dask or scheduler
     there = cluster(address, partial(load_tokenizer, tokenizer), workers or None) if address else nullcontext()
     try:
@@ -120,8 +147,12 @@ def build(
                 exact=exact,
                 max_bad=allowed,
                 signals=chosen,
+                rules=rules or (),
+                sample=_share(sample),
+                dedup=dedup,
                 workers=workers or None,
                 work=work,
+                keep=keep,
                 machines=machines,
                 progress=_Shown(bar),
                 notify=partial(say, err=True),
@@ -272,29 +303,54 @@ def _bar() -> Progress:
         TaskProgressColumn(),
         TextColumn("{task.fields[tokens]}"),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
         console=Console(stderr=True),
         disable=not sys.stderr.isatty(),
     )
 
 
 class _Shown:
-    """Shows a build's progress as bars, one per phase, with tokens and their rate."""
+    """Shows a build's progress over all its phases: as a bar, or without a terminal as a line now and then."""
 
     def __init__(self, bar: Progress) -> None:
-        self._bar, self._tasks = bar, {}
-        self._began: tuple[float, int] | None = None
+        self._bar = bar
+        self._task = bar.add_task("", total=1.0, tokens="", left="")
+        self._began: tuple[float, float, int] | None = None  # time, share of the build, tokens
+        self._said = time.monotonic()
 
     def __call__(self, phase: str, share: float, report: BuildReport) -> None:
         from ngram_builder import pipeline
 
-        if phase not in self._tasks:
-            self._tasks[phase] = self._bar.add_task(phase, total=1.0, tokens="")
-        now = time.monotonic()
-        self._began = self._began or (now, report.tokens)
-        rate = (report.tokens - self._began[1]) / max(now - self._began[0], 1e-3)
+        now, done = time.monotonic(), pipeline.done(phase, share)
+        self._began = self._began or (now, done, report.tokens)
+        began, before, counted = self._began
+        rate = (report.tokens - counted) / max(now - began, 1e-3)
         tokens = f"{report.tokens / 1e6:.1f} M tokens, {rate / 1e3:,.0f} k/s" if phase == pipeline.READING else ""
-        self._bar.update(self._tasks[phase], completed=share, tokens=tokens)
+        left = _duration((now - began) * (1 - done) / (done - before)) + " left" if done > before else ""
+        self._bar.update(self._task, description=phase, completed=done, tokens=tokens, left=left)
+        if self._bar.disable and now - self._said >= _EVERY:
+            self._said = now
+            about = f"about {left}" if left else ""
+            say(", ".join(filter(None, [f"{phase}: {done:.0%} of the build", tokens, about])), err=True)
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{seconds:.0f} s" if seconds < 100 else f"{minutes} min" if minutes < 100 else f"{seconds / 3600:.1f} h"
+
+
+def _print_survey(found: Survey, as_json: bool) -> None:
+    if as_json:
+        say_json({"name": "ngram build --dry-run", "rows": [asdict(found)]})
+        return
+    from ngram_builder.work import human
+
+    say(
+        f"About {found.documents:,} documents and {found.tokens / 1e6:,.1f} M tokens in {found.files:,} files of "
+        f"{human(found.bytes)}, of which {found.read:.1%} were read. The store would have about "
+        f"{found.ngrams / 1e6:,.1f} M n-grams in {human(found.store)}. The build takes about "
+        f"{_duration(found.seconds)} on this machine, and {human(found.disk)} of disk meanwhile. Nothing was written."
+    )
 
 
 def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
@@ -307,6 +363,7 @@ def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
             "tokens": report.tokens,
             "ngrams": report.ngrams,
             "left_out": report.left_out,
+            "left_out_by": report.left_out_by,
             "damaged": len(report.damage),
             "damage": [asdict(place) for place in report.damage],
             "seconds": round(report.seconds, 3),
@@ -316,9 +373,11 @@ def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
     kept = sum(report.ngrams.values())
     say(
         f"{out}: {kept:,} n-grams in {report.size:,} bytes, from {report.documents:,} documents and "
-        f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places"
-        + (f", {report.left_out:,} documents excluded by their signals." if report.left_out else ".")
+        f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places" + "."
     )
+    if report.left_out_by:
+        reasons = ", ".join(f"{reason} {number:,}" for reason, number in sorted(report.left_out_by.items()))
+        say(f"Left out: {reasons}.")
 
 
 def _print_damage(damage: Sequence[Damage]) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import tokenizers
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
+from core.models.cuts import Cuts, cuts_of
 from core.models.tokenizer import (
     BOUNDARY_NAMES,
     CONTROL,
@@ -104,6 +105,17 @@ class HFTokenizer(Tokenizer):
         # Half a surrogate pair (a broken paste) has no UTF-8 form.
         ids = self._backend.encode(SURROGATE.sub("\ufffd", text), add_special_tokens=False).ids
         return [i for i in ids if i < len(self.pieces)]
+
+    @cached_property
+    def cuts(self) -> Cuts | None:
+        """Where texts can be cut before encoding; None if that is not certain."""
+        return cuts_of(self._backend, {pattern for _, pattern in _PRE_TOKENIZERS.values() if pattern})
+
+    @property
+    def portable(self) -> tuple[str, bool, int]:
+        """What a process without this package needs to encode as this tokenizer does: the tokenizer of the `tokenizers`
+        library as JSON, its `encode_special_tokens`, and the number of ids."""
+        return self._backend.to_str(), self._backend.encode_special_tokens, len(self.pieces)
 
 
 def is_built(model: str | None, pre: str | None) -> bool:

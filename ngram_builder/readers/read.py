@@ -43,7 +43,8 @@ class Reading:
         consumed: called with the number of bytes of the file that were read since the last call, often 0: within long
             documents, too. If it raises, reading ends.
         signals: which documents to read; None is all.
-        left_out: number of documents that `signals` excluded so far.
+        left_out: number of documents that `signals` excluded so far; `duplicates` of them because they are listed as
+            duplicates.
         note: called with each document that is sound and contains nothing to read.
         senders: those whose mails and messages are read.
     """
@@ -52,6 +53,7 @@ class Reading:
     consumed: Callable[[int], None] = lambda _: None
     signals: Signals | None = None
     left_out: int = 0
+    duplicates: int = 0
     note: ReportDamage = lambda _: None
     senders: Senders = field(default_factory=Senders)
 
@@ -103,3 +105,4 @@ def _documents(file: File, reading: Reading) -> Iterator[Document]:
             yield from _READERS[kind](pieces, source)
     if selection:
         reading.left_out += selection.left_out
+        reading.duplicates += selection.duplicates

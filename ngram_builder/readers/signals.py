@@ -114,15 +114,19 @@ class Signals:
 
 
 class SelectedDocuments:
-    """Reads a file of signals, if there is one, in step with its documents."""
+    """Reads a file of signals, if there is one, in step with its documents.
+
+    Attributes:
+        left_out: number of documents that are not wanted; `duplicates` of them because they are listed as duplicates.
+    """
 
     def __init__(
         self, signals: Signals, file: File | None, report: ReportDamage, duplicates: Collection[int] = ()
     ) -> None:
-        self._signals, self._file, self._report, self._duplicates = signals, file, report, duplicates
+        self._signals, self._file, self._report, self._listed = signals, file, report, duplicates
         self._verdicts = self._read()
         self._ended = False
-        self.left_out = 0
+        self.left_out = self.duplicates = 0
 
     def wanted(self, position: int) -> bool:
         """Whether to read document number `position`; called once for each, in order."""
@@ -136,9 +140,10 @@ class SelectedDocuments:
                     f"ends before document {position + 1}; this and all later documents were left out",
                 )
             )
-        verdict = bool(verdict) and position not in self._duplicates
-        self.left_out += not verdict
-        return verdict
+        listed = bool(verdict) and position in self._listed
+        self.duplicates += listed
+        self.left_out += listed or not verdict
+        return bool(verdict) and not listed
 
     def _read(self) -> Iterator[bool]:
         if self._file is None:

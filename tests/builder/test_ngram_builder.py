@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from app.cli import ngram as ngram_cli
 from app.cli.main import app
 from core.errors import InputError
 from core.ngram import NgramStore
-from ngram_builder import readers
+from ngram_builder import DocumentSelection, readers, survey
 from tests.ngram_tools import WordTokenizer
 
 pytestmark = pytest.mark.usefixtures("small_process")
@@ -174,7 +175,7 @@ def test_each_damaged_place_is_named_once_and_the_rest_is_counted(cli, tmp_path)
     for line, place in zip(done.stderr.splitlines(), places, strict=False):
         assert line.startswith(f"Warning: {tmp_path / place}")
     assert "7 damaged places" in done.stderr.splitlines()[7]
-    assert not [path.name for path in tmp_path.iterdir() if "s.ngram" in path.name]
+    assert not (tmp_path / "s.ngram").exists()
     done = cli("build", tmp_path, "-o", tmp_path / "s.ngram", "--json", "--max-bad", "99%")
     assert done.exit_code == 0
     (row,) = json.loads(done.stdout)["rows"]
@@ -257,3 +258,55 @@ def test_wrong_options_are_explained(cli, tmp_path, arguments):
     assert done.exit_code == 1
     assert done.stderr.startswith("Error: ")
     assert "expected" in done.stderr or "given" in done.stderr
+
+
+def test_options_that_select_reach_the_build(cli, tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(shard(*[f"{i % 50} 2 3" for i in range(100)]))
+    select = ["--dedup", "documents", "--sample", "50%", "--rules", "alphabetic"]
+    done = cli("build", tmp_path / "a.jsonl", "-o", tmp_path / "s.ngram", *select)
+    assert done.exit_code == 1
+    assert "No text found" in done.stderr
+    done = cli("build", tmp_path / "a.jsonl", "-o", tmp_path / "s.ngram", *select[:4], "--json", "--keep")
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["left_out"] == sum(row["left_out_by"].values()) == 100 - row["documents"]
+    assert row["left_out_by"].keys() == {"sample", "repeated"}
+    assert (tmp_path / ".s.ngram.work").exists()
+    done = cli("build", tmp_path / "a.jsonl", "-o", tmp_path / "s.ngram", "--yes", *select[:4])
+    assert "Left out: repeated " in done.stdout
+
+
+def test_a_dry_run_writes_nothing_and_is_exact_where_it_reads_all(cli, tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(shard(*["1 2 3 4"] * 50))
+    (tmp_path / "b.txt").write_text("1 2 9 " * 40)
+    out = tmp_path / "s.ngram"
+    done = cli("build", tmp_path, "-o", out, "--dry-run", "--json")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl", "b.txt"]
+    (expected,) = json.loads(done.stdout)["rows"]
+    (row,) = json.loads(cli("build", tmp_path, "-o", out, "--json").stdout)["rows"]
+    ngrams = sum(number for n, number in row["ngrams"].items() if int(n) > 1)
+    figures = (expected["documents"], expected["tokens"], expected["ngrams"])
+    assert figures == (row["documents"], row["tokens"], ngrams)
+    assert "Nothing was written." in cli("build", tmp_path, "-o", out, "--dry-run").stdout
+
+
+def test_a_dry_run_estimates_from_the_beginnings_of_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(survey, "_LEAST", 1 << 16)
+    monkeypatch.setattr(readers.base, "PIECE", 1 << 12)
+    for name in "abcd":
+        (tmp_path / f"{name}.jsonl").write_bytes(shard(*[f"{i % 60} {i // 60 % 60} 3 4" for i in range(20_000)]))
+    orders = range(2, 5)
+    found = survey.survey([tmp_path], WordTokenizer(), orders, dict.fromkeys(orders, 2), DocumentSelection(), 1)
+    assert 0.01 < found.read < 0.05
+    assert found.documents == pytest.approx(80_000, rel=0.05)
+    assert found.tokens == pytest.approx(320_000, rel=0.05)
+
+
+def test_without_a_terminal_lines_say_how_far_the_build_is(cli, tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_bytes(shard(*["1 2 3 4"] * 50))
+    assert "of the build" not in cli("build", tmp_path / "a.jsonl", "-o", tmp_path / "a.ngram").stderr
+    monkeypatch.setattr(ngram_cli, "_EVERY", 0.0)
+    lines = cli("build", tmp_path / "a.jsonl", "-o", tmp_path / "b.ngram").stderr.splitlines()
+    shares = [int(re.fullmatch(r"\w+: +(\d+)% of the build.*", line)[1]) for line in lines]
+    assert shares == sorted(shares)
+    assert re.search(r"Reading: \d+% of the build, 0.0 M tokens, [\d,]+ k/s, about \d+ s left", "\n".join(lines))
+    assert lines[-1].startswith("Writing: 100%")

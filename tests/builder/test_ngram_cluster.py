@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import threading
 import time
@@ -103,6 +104,21 @@ def test_a_worker_killed_half_way_changes_nothing(local, corpus, tmp_path):
     assert not work.exists()
 
 
+def test_a_cluster_reads_only_what_changed(local: Client, corpus: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    shutil.copytree(corpus, folder)
+    out, work = tmp_path / "s.ngram", tmp_path / "work"
+    options = {"max_bad": 0.5, "work": work, "keep": True, "machines": Cluster(local, WordTokenizer)}
+    ngram_builder.build([folder], out, WordTokenizer(), **options)
+    before = set(work.glob("part-*/run-*"))
+    (folder / "b.txt").write_text("1 2 3 4 " * 100)
+    ngram_builder.build([folder], out, WordTokenizer(), **options)
+    assert len(before) == 12
+    assert len(before & set(work.glob("part-*/run-*"))) == 11
+    ngram_builder.build([folder], tmp_path / "whole.ngram", WordTokenizer(), max_bad=0.5)
+    assert out.read_bytes() == (tmp_path / "whole.ngram").read_bytes()
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("file", ["ranges/range-*.json", "ranges/segments/segment-*.ngram"])
 def test_a_worker_killed_while_it_merges_or_writes_changes_nothing(local, corpus, tmp_path, file):
@@ -130,9 +146,10 @@ def test_a_worker_killed_while_it_merges_or_writes_changes_nothing(local, corpus
 @pytest.mark.parametrize("workers", [1, 4])
 def test_any_number_of_workers_writes_the_same_bytes(corpus, tmp_path, workers):
     with segments_of(3000):
-        ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), max_bad=0.5)
+        options = {"max_bad": 0.5, "dedup": "paragraphs", "sample": 0.9}
+        ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), **options)
         with cluster("local", WordTokenizer, workers) as machines:
-            options = {"max_bad": 0.5, "machines": machines}
+            options["machines"] = machines
             ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), **options)
     assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
 

@@ -26,7 +26,7 @@ from core.errors import InputError
 from core.ngram import NgramStore
 from ngram_builder import pipeline, work
 from ngram_builder.pipeline import BuildReport
-from tests.ngram_tools import WordTokenizer, segments_of, tiny_runs
+from tests.ngram_tools import Noting, WordTokenizer, segments_of, tiny_runs
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked to be killed")
@@ -147,6 +147,41 @@ def test_a_build_killed_between_any_two_steps_goes_on_to_the_same_bytes(sources,
     )
 
 
+def test_input_that_changes_between_kills_ends_in_the_bytes_of_a_build_from_scratch(tmp_path):
+    rng = random.Random(5)
+    folder, out, durable = tmp_path / "corpus", tmp_path / "s.ngram", tmp_path / "durable"
+    folder.mkdir()
+    options = {"max_bad": 0.5, "dedup": "documents", "sample": 0.8}
+
+    def change() -> None:
+        path = folder / f"{rng.choice('abcd')}.jsonl"
+        if path.exists() and rng.random() < 0.3:
+            path.unlink()
+        elif path.exists() and rng.random() < 0.3:
+            os.utime(path, ns=(1, rng.randrange(10**18)))
+        else:
+            texts = [" ".join(str(rng.randrange(4)) for _ in range(rng.randrange(1, 5))) for _ in range(8)]
+            path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+
+    for _ in range(4):
+        change()
+    (folder / "e.txt").write_text("5 6 7 8 9 " * 30)
+    killed = 0
+    with tiny_runs(30):
+        for _ in range(5):
+            while not forked(
+                lambda: build([folder], out, keep=True, **options), dying(rng.randrange(20, 500), durable)
+            ):
+                killed += 1
+                if rng.random() < 0.3:
+                    cut_power(tmp_path / ".s.ngram.work", durable, rng)
+                change()
+            build([folder], tmp_path / "whole.ngram", **options)
+            assert out.read_bytes() == (tmp_path / "whole.ngram").read_bytes()
+            change()
+    assert killed > 4
+
+
 def test_a_build_killed_at_any_time_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
     rng = random.Random(3)
     text = " ".join(str(min(int(rng.expovariate(0.2)), 63)) for _ in range(100_000))
@@ -191,7 +226,7 @@ def test_work_of_another_build_is_discarded_with_a_word(half_done, sources, tmp_
     tokenizer = WordTokenizer(65 if other == "tokenizer" else 64)
     orders = range(2, 6) if other == "order" else range(2, 7)
     ngram_builder.build(sources, half_done, tokenizer, orders=orders, **settings)
-    assert "of a build with other input or another tokenizer; they were discarded" in said[0]
+    assert "of a build with other options or another tokenizer; they were discarded" in said[0]
     ngram_builder.build(sources, tmp_path / "whole.ngram", tokenizer, orders=orders, **settings)
     assert half_done.read_bytes() == (tmp_path / "whole.ngram").read_bytes()
 
@@ -223,10 +258,32 @@ def test_a_folder_with_other_things_in_it_is_not_worked_in(sources, tmp_path):
     assert (tmp_path / "mine.txt").read_text() == "keep me"
 
 
-def test_work_that_cannot_end_well_is_removed(sources, tmp_path):
-    with pytest.raises(ngram_builder.TooMuchDamage):
-        build(sources, tmp_path / "s.ngram", max_bad=0.0)
-    assert list(tmp_path.iterdir()) == []
+def test_too_much_damage_keeps_the_counts(sources, tmp_path):
+    with pytest.raises(ngram_builder.TooMuchDamage, match=r"the counts are kept, and .* --max-bad resumes from them"):
+        build(sources, tmp_path / "s.ngram", max_bad=0.05)
+    assert [path.name for path in tmp_path.iterdir()] == [".s.ngram.work"]
+    said: list[str] = []
+    build(sources, tmp_path / "s.ngram", notify=said.append)
+    assert said[0].startswith("Resuming after")
+    build(sources, tmp_path / "whole.ngram")
+    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "whole.ngram").read_bytes()
+
+
+def test_too_much_damage_ends_the_build_when_the_rest_cannot_change_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "_LITTLE", 100)
+    for name in "abcdefgh":
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "1 2 3"}\n' + "broken\n" * 200)
+    tokenizer = Noting()
+    with pytest.raises(ngram_builder.TooMuchDamage, match=r"in the first \d+% of the input: more than 1.0% of it"):
+        ngram_builder.build([tmp_path], tmp_path / "s.ngram", tokenizer)
+    assert len(tokenizer.texts) < 3
+
+
+def test_damage_at_the_beginning_does_not_end_a_build_whose_rest_is_sound(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "_LITTLE", 100)
+    (tmp_path / "a.jsonl").write_text('{"text": "1 2 3"}\n' + "broken\n" * 5)
+    (tmp_path / "b.jsonl").write_text('{"text": "1 2 3"}\n' * 1000)
+    assert len(ngram_builder.build([tmp_path], tmp_path / "s.ngram", WordTokenizer()).damage) == 5
 
 
 # Room
