@@ -43,7 +43,7 @@ from research.exact_answers import read as read_answers
 from research.options import BackendOptions, PlotOptions, QuestionOptions, Rules, Temperatures, amount, chosen, numbers
 from research.plots import heat_map, lines, page, series
 from research.questions import Question, read
-from research.report import Progress, Report, ReportRow, number_in, one_thread, text_in
+from research.report import Progress, Report, ReportRow, counted, number_in, one_thread, text_in
 from research.scores import half_interval
 from training.texts import load, prefixes
 
@@ -175,19 +175,23 @@ def measure(options: AnswersOptions, progress: Progress) -> Report:
             *_, last = draft(model, ids, mode, sequence=sequence, k=k, end_below=0.0, **how)
             return [question.answer_in(model.tokenizer.decode(sampled)) for sampled in last.ids]
 
-        greedy = [answers(question, ids, "greedy", 1) for question, ids in sample]
+        samplers = {
+            (temperature, name): _sampler(autocomplete, setting, temperature)
+            for temperature in temperatures
+            for name, setting in rules.items()
+        }
+        greedy: list[list[str]] = []
+        given: dict[tuple[float, str], list[list[str]]] = {key: [] for key in samplers}
+        # All rules answer a question before the next one, so that the model reads it once.
+        for i, (question, ids) in enumerate(counted(sample, f"{kind}: question", progress)):
+            greedy.append(answers(question, ids, "greedy", 1))
+            for key, sampler in samplers.items():
+                given[key].append(answers(question, ids, "sampled", votes, rule=sampler, seed=i))
         report.rows.append(row(kind, "greedy", 0.0, of_kind, greedy))
-        for temperature in temperatures:
-            given: dict[str, list[list[str]]] = {}
-            for name, setting in rules.items():
-                progress(f"{kind}: {name}, T = {temperature:g}")
-                sampler = _sampler(autocomplete, setting, temperature)
-                given[name] = [
-                    answers(q, ids, "sampled", votes, rule=sampler, seed=i) for i, (q, ids) in enumerate(sample)
-                ]
-            report.rows += [
-                row(kind, name, temperature, of_kind, each, given.get(PEER)) for name, each in given.items()
-            ]
+        report.rows += [
+            row(kind, name, temperature, of_kind, each, given.get((temperature, PEER)))
+            for (temperature, name), each in given.items()
+        ]
     sequence.close()
     model.close()
     return report
