@@ -65,6 +65,7 @@ WITH_ARC = " + ARC"
 ALL = "all"
 WARM = 1  # prompts of each kind with which estimates are made before a temperature is measured
 BY_DEPTH = "pruned by depth"
+BOUNDS = (0.4, 0.6, 0.8)  # of FSD in Table 2; ln 2 = 0.69 nats is the largest divergence
 ALPHAS = (0.25, 0.5, 1.0, 2.0, 4.0)  # weights of the depth that are searched: Table 8 has the best one
 
 
@@ -153,7 +154,8 @@ def methods(model: LanguageModel, options: SpeculativeOptions, progress: Progres
     assert best.drafter is not None
     ways = {"{} + typical": {"tolerance": "typical", "prune": False}, **_pruned_only(options.pruning)}
     if best.drafter.has_distribution:
-        ways |= {"{} + FSD": {"tolerance": "fsd", "prune": False}}
+        fsd: dict[str, Any] = {"tolerance": "fsd", "prune": False}
+        ways |= {"{} + FSD": fsd} | {f"{{}} + FSD, {bound:g} nats": fsd | {"threshold": bound} for bound in BOUNDS}
     if options.pruning:
         ways["{}, pruned by the paper's equations"] = {"tolerance": "none", "lam": 0.0, "prune_noise": False}
         ways["{}, pruned at λ = 0"] = {"tolerance": "none", "lam": 0.0}

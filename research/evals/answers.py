@@ -3,9 +3,10 @@ Table 1).
 
 The questions are those of `templated`, or those of a file (`research.questions`), for a larger model. Every rule
 samples N answers to each question (`--votes`). `exact_match` is the share of correct answers; `majority` the share of
-questions whose most frequent answer is correct (majority@N); `difference` is in exact match to Top-nσ at the same
-temperature, by the same questions. `_ci` is half of the 95 % confidence interval over questions. The rows `n = …` are
-the map of n × T of Top-nσ's Figure 5; `greedy` is the deterministic peer.
+questions whose most frequent answer is correct (majority@N), and `majority_n` that of the first n answers (Figure 4);
+`difference` is in exact match to Top-nσ at the same temperature, by the same questions. `_ci` is half of the 95 %
+confidence interval over questions. The rows `n = …` are the map of n × T of Top-nσ's Figure 5; `greedy` is the
+deterministic peer.
 
 With `--select-at both` every rule also selects at T = 1, before the temperature; these rows end in "first". Top-k 20 is
 among the rules, which is indifferent to the order, as is Top-nσ.
@@ -42,7 +43,7 @@ from research.exact_answers import read as read_answers
 from research.options import BackendOptions, PlotOptions, QuestionOptions, Rules, Temperatures, amount, chosen, numbers
 from research.plots import heat_map, lines, page, series
 from research.questions import Question, read
-from research.report import Progress, Report, ReportRow, number_in, one_thread, text_in
+from research.report import Progress, Report, ReportRow, counted, number_in, one_thread, text_in
 from research.scores import half_interval
 from training.texts import load, prefixes
 
@@ -174,19 +175,23 @@ def measure(options: AnswersOptions, progress: Progress) -> Report:
             *_, last = draft(model, ids, mode, sequence=sequence, k=k, end_below=0.0, **how)
             return [question.answer_in(model.tokenizer.decode(sampled)) for sampled in last.ids]
 
-        greedy = [answers(question, ids, "greedy", 1) for question, ids in sample]
+        samplers = {
+            (temperature, name): _sampler(autocomplete, setting, temperature)
+            for temperature in temperatures
+            for name, setting in rules.items()
+        }
+        greedy: list[list[str]] = []
+        given: dict[tuple[float, str], list[list[str]]] = {key: [] for key in samplers}
+        # All rules answer a question before the next one, so that the model reads it once.
+        for i, (question, ids) in enumerate(counted(sample, f"{kind}: question", progress)):
+            greedy.append(answers(question, ids, "greedy", 1))
+            for key, sampler in samplers.items():
+                given[key].append(answers(question, ids, "sampled", votes, rule=sampler, seed=i))
         report.rows.append(row(kind, "greedy", 0.0, of_kind, greedy))
-        for temperature in temperatures:
-            given: dict[str, list[list[str]]] = {}
-            for name, setting in rules.items():
-                progress(f"{kind}: {name}, T = {temperature:g}")
-                sampler = _sampler(autocomplete, setting, temperature)
-                given[name] = [
-                    answers(q, ids, "sampled", votes, rule=sampler, seed=i) for i, (q, ids) in enumerate(sample)
-                ]
-            report.rows += [
-                row(kind, name, temperature, of_kind, each, given.get(PEER)) for name, each in given.items()
-            ]
+        report.rows += [
+            row(kind, name, temperature, of_kind, each, given.get((temperature, PEER)))
+            for (temperature, name), each in given.items()
+        ]
     sequence.close()
     model.close()
     return report
@@ -261,16 +266,19 @@ def row(
     peers: list[list[str]] | None = None,
 ) -> ReportRow:
     """Returns one line of the table. `answers[i]` are the answers to `sample[i]`, `peers[i]` those of PEER."""
-    shares = _shares(sample, answers)
-    most = [
-        float(Counter(votes).most_common(1)[0][0] == question.answer) if votes else 0.0
-        for question, votes in zip(sample, answers, strict=True)
-    ]
+    shares, most = _shares(sample, answers), _majorities(sample, answers)
     return (
         about(kind, rule, temperature, sample)
         | {"majority": fmean(most), "majority_ci": half_interval(most)}
+        | {f"majority_{n}": fmean(_majorities(sample, [votes[:n] for votes in answers])) for n in fewer(answers)}
         | compared(shares, None if peers is None else _shares(sample, peers))
     )
+
+
+def fewer(answers: list[list[str]]) -> list[int]:
+    """Returns the powers of two below the number of answers to a question."""
+    most = max(map(len, answers), default=0)
+    return [2**n for n in range(most.bit_length()) if 2**n < most]
 
 
 def about(kind: str, rule: str, temperature: float, sample: list[Question]) -> ReportRow:
@@ -287,6 +295,15 @@ def difference(column: str, shares: list[float], peers: list[float]) -> ReportRo
     """Returns the mean difference of two rules in the same questions, and half of its interval."""
     apart = [ours - theirs for ours, theirs in zip(shares, peers, strict=True)]
     return {column: fmean(apart), f"{column}_ci": half_interval(apart)}
+
+
+def _majorities(sample: list[Question], answers: list[list[str]]) -> list[float]:
+    """Returns for each question 1 if its most frequent answer is correct, else 0; of equally frequent ones the first
+    counts."""
+    return [
+        float(Counter(votes).most_common(1)[0][0] == question.answer) if votes else 0.0
+        for question, votes in zip(sample, answers, strict=True)
+    ]
 
 
 def _shares(sample: list[Question], answers: list[list[str]]) -> list[float]:

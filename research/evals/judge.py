@@ -1,5 +1,5 @@
 """`eval judge`: which of two methods' drafts a person or a language model prefers (Superposed Decoding, section 4.4,
-Figures 7 and 12).
+Figures 7 and 12; Top-nσ, Tables 3 and 6, with a rule beside greedy drafts).
 
 At each place both methods make drafts of the same length. The judge sees the text before the caret and all drafts in
 one list, shuffled and without the methods' names, and chooses the best one; the method that made it wins the place.
@@ -11,7 +11,8 @@ a place, with the list in reverse order the second time, because language models
 if the answers contradict each other. Only `--server` connects to anything; it sends the texts and the drafts.
 
 `p` is that of the exact two-sided sign test over the places that are no ties: how probable a result at most as probable
-as this one is, if each draft is chosen equally often. `share` is the share of wins, with its 95 % interval.
+as this one is, if each draft is chosen equally often. `share` is the share of wins, with its 95 % interval. `wins_n`
+counts the wins of the first method's n-th draft (Figure 7), without those for which a server named two drafts of it.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 import httpx
 import typer
 
+from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.models import LanguageModel
 from core.ngram.shelf import interpolation
-from research.evals.methods import NamedMethod, methods
+from core.options import Value
+from research.evals.methods import NamedMethod, methods, sampled
 from research.evals.perplexity import perplexity
 from research.learned import read_results, write_results
 from research.options import AutocompleteOptions, Learned, Length, PlacesOptions, amount, loaded
@@ -41,6 +44,12 @@ from research.report import Progress, Report, ReportRow, counted
 from training.calibration import wilson
 
 FIRST, SECOND, VERSUS = "superposed, the paper's", "nucleus of top-40, without n-grams", "3v1"
+# The rules of Top-nσ's Tables 3 and 6, and those of Top-W's, at their papers' settings
+RULES: dict[str, dict[str, Value]] = {
+    "top-k": {"top_k": 20},
+    **{name: {} for name in ("mirostat", "eta", "top-p", "min-p", "top-n-sigma", "top-h", "top-w")},
+}
+TEMPERATURES = (1.0, 1.5, 2.0, 3.0, 10.0)
 MADE = 3  # drafts of a method of which fewer are shown: those that the model finds most probable
 RESULTS, MADE_OF = "judgements.json", "text, model, methods or judge"
 KEY = "POLYDRAFT_JUDGE_KEY"  # the environment variable with the server's key
@@ -58,12 +67,14 @@ class Quit(Exception):
 
 
 class JudgedPlace(TypedDict):
-    """One place: the text before the caret, the drafts of both methods, and the winner; None: not yet judged."""
+    """One place: the text before the caret, the drafts of both methods, and the winner; None: not yet judged. `rank` is
+    the number of the first method's draft that won, from 1."""
 
     text: str
     first: list[str]
     second: list[str]
     winner: Winner | None
+    rank: NotRequired[int | None]
 
 
 @dataclass(frozen=True)
@@ -111,7 +122,7 @@ def measure(options: JudgeOptions, progress: Progress) -> Report:
     open_ones = [(at, place) for at, place in enumerate(judged) if place["winner"] is None]
     try:
         for at, place in counted(open_ones, "judgement", progress):
-            place["winner"] = decided(place, at, asked, twice=server is not None)
+            place["winner"], place["rank"] = decided(place, at, asked, twice=server is not None)
             write_results(path, identity, judged)
     except Quit:
         progress(f"stopped; the same command goes on from {path}")
@@ -145,6 +156,7 @@ def drafted(
         known[each.name if each.ngrams or base is None else f"{each.name}, without n-grams"] = each
         if base is None:
             known[f"{each.name}, without n-grams"] = each
+    known |= {each.name: each for each in rules(autocomplete)}
     for option, name in zip(("method", "beside"), names, strict=True):
         if name not in known:
             raise InputError(f"{option} {name!r} given; one of {'; '.join(known)} expected.")
@@ -158,21 +170,31 @@ def drafted(
     return judged
 
 
+def rules(autocomplete: Autocomplete) -> list[NamedMethod]:
+    """Returns each sampling rule at each temperature, without n-grams."""
+    return [
+        NamedMethod(f"{name}, T = {t:g}", False, sampled(autocomplete.sampler(name, values, t)), sampled=True)
+        for name, values in RULES.items()
+        for t in TEMPERATURES
+    ]
+
+
 def _texts(model: LanguageModel, place: Place, method: NamedMethod, n: int, length: int) -> list[str]:
     """Returns n drafts as text. Of a method that ranks its drafts, those that the model finds most probable out of at
-    least MADE; nucleus samples are independent, and another choice among them would be another method."""
-    sampled = method.name.startswith("nucleus")
+    least MADE, the most probable first; samples are independent, and another choice among them would be another
+    method."""
     sequence = model.open()
     sequence.sync(place.before)
-    drafts = method.draft(sequence, place.before, n if sampled else max(n, MADE), length)
-    if not sampled:
+    drafts = method.draft(sequence, place.before, n if method.sampled else max(n, MADE), length)
+    if not method.sampled:
         drafts = sorted((ids for ids in drafts if ids), key=lambda ids: perplexity(sequence, place.before, ids))
     sequence.close()
     return [model.tokenizer.decode(ids) for ids in drafts[:n]]
 
 
-def decided(place: JudgedPlace, number: int, choose: Choose, twice: bool) -> Winner | None:
-    """Returns the winner of one place; None if the judge gave no usable answer.
+def decided(place: JudgedPlace, number: int, choose: Choose, twice: bool) -> tuple[Winner | None, int | None]:
+    """Returns the winner of one place, None if the judge gave no usable answer; and the number of the first method's
+    draft that won, None without one.
 
     Args:
         number: of the place; the list's order depends on it alone, so it is the same when the evaluation goes on.
@@ -180,14 +202,17 @@ def decided(place: JudgedPlace, number: int, choose: Choose, twice: bool) -> Win
     """
     drafts = [*dict.fromkeys([*place["first"], *place["second"]])]
     if set(place["first"]) == set(place["second"]):
-        return "tie"
+        return "tie", None
     random.Random(number).shuffle(drafts)
-    verdicts = []
+    best: list[str | None] = []
     for shown in (drafts, drafts[::-1]) if twice else (drafts,):
         if (at := choose(place["text"], shown)) is None:
-            return None
-        verdicts.append("tie" if at == 0 else _maker(place, shown[at - 1]))
-    return verdicts[0] if len(set(verdicts)) == 1 else "tie"
+            return None, None
+        best.append(shown[at - 1] if at else None)
+    winners: set[Winner] = {"tie" if draft is None else _maker(place, draft) for draft in best}
+    winner = winners.pop() if len(winners) == 1 else "tie"
+    one = best[0] if len(set(best)) == 1 else None
+    return winner, place["first"].index(one) + 1 if winner == "first" and one is not None else None
 
 
 def _maker(place: JudgedPlace, draft: str) -> Winner:
@@ -281,6 +306,7 @@ class JudgeServer:
 def row(names: tuple[str, str], numbers: tuple[int, int], judge: str, judged: list[JudgedPlace]) -> ReportRow:
     """Returns the result. `chance` is the share of wins if each draft is chosen equally often."""
     winners = [place["winner"] for place in judged]
+    ranks = [place.get("rank") for place in judged]
     wins, losses = winners.count("first"), winners.count("second")
     chance = numbers[0] / sum(numbers)
     low, high = wilson(wins, wins + losses)
@@ -299,6 +325,7 @@ def row(names: tuple[str, str], numbers: tuple[int, int], judge: str, judged: li
         "share_high": high,
         "chance": chance,
         "p": sign_test(wins, losses, chance),
+        **{f"wins_{n}": ranks.count(n) for n in range(1, numbers[0] + 1)},
     }
 
 

@@ -61,6 +61,7 @@ class NamedMethod:
     Attributes:
         single: whether it has one draft for any k.
         drops: whether it may replace a draft by another one's continuation.
+        sampled: whether its drafts are independent samples, which have no order.
     """
 
     name: str
@@ -68,6 +69,7 @@ class NamedMethod:
     draft: Method
     single: bool = False
     drops: bool = False
+    sampled: bool = False
 
 
 def methods(base: NgramStore | None, rule: Interpolation | None) -> list[NamedMethod]:
@@ -81,7 +83,7 @@ def methods(base: NgramStore | None, rule: Interpolation | None) -> list[NamedMe
         ngrams = mixed is not None
         named += [
             NamedMethod("greedy", ngrams, superposed(mixed, single=True), single=True),
-            NamedMethod(NUCLEUS_OF_TOP_K, ngrams, nucleus(mixed)),
+            NamedMethod(NUCLEUS_OF_TOP_K, ngrams, nucleus(mixed), sampled=True),
             NamedMethod("beam", ngrams, _in_mode("beam", {"ngrams": mixed, "forks": 0}), drops=True),
             NamedMethod("branching greedy", ngrams, superposed(mixed)),
         ]

@@ -27,6 +27,16 @@ def test_the_difference_is_by_question() -> None:
     assert (row["difference"], row["difference_ci"]) == (0.0, 0.0)
 
 
+def test_the_majority_of_the_first_answers_is_a_curve() -> None:
+    asked = [Question("sums", "1 + 1 =", "2"), Question("sums", "2 + 2 =", "4")]
+    row = answers.row("sums", "top-p", 1.0, asked, [["2", "3", "3", "3", "2"], ["5", "4", "4", "4", "4"]])
+    curve = {name: share for name, share in row.items() if name.startswith("majority") and name != "majority_ci"}
+    assert curve == {"majority_1": 0.5, "majority_2": 0.5, "majority_4": 0.5, "majority": 0.5}
+    assert row["exact_match"] == pytest.approx(0.6)
+    other = answers.row("sums", "top-p", 1.0, asked[:1], [["3", "2", "2"]])
+    assert (other["majority_1"], other["majority_2"], other["majority"]) == (0.0, 0.0, 1.0)
+
+
 LINES = [
     {"prompt": "1 + 1 =", "answer": 2},
     {"question": "How many?", "answer": "3 - 1 = <<3-1=2>>2\n#### 2", "kind": "gsm8k"},

@@ -49,6 +49,23 @@ def test_the_judge_sees_no_method_and_no_order() -> None:
     assert "first" not in question("Once", seen[0]) and "nucleus" not in question("Once", seen[0])
 
 
+def test_wins_count_by_the_draft_that_won_if_both_answers_name_it() -> None:
+    place: JudgedPlace = {"text": "Once", "first": [" a", " b"], "second": [" c"], "winner": None}
+
+    def names(*wanted: str) -> Callable[[str, list[str]], int]:
+        answers = iter(wanted)
+        return lambda text, drafts: drafts.index(next(answers)) + 1
+
+    assert decided(place, 0, names(" b"), twice=False) == ("first", 2)
+    assert decided(place, 0, names(" b", " b"), twice=True) == ("first", 2)
+    assert decided(place, 0, names(" a", " b"), twice=True) == ("first", None)
+    assert decided(place, 0, names(" c", " c"), twice=True) == ("second", None)
+    assert decided(place, 0, names(" a", " c"), twice=True) == ("tie", None)
+    judged: list[JudgedPlace] = [{**place, "winner": "first", "rank": rank} for rank in (1, 2, 2, None)]
+    counted = judge.row(("superposed", "nucleus"), (2, 1), "a person", judged)
+    assert (counted["wins"], counted["wins_1"], counted["wins_2"]) == (4, 1, 2)
+
+
 Asked = list[tuple[str, dict[str, Any]]]
 
 
@@ -109,6 +126,13 @@ def test_a_server_judges_every_place_twice_and_is_not_asked_again(called: Callab
         before = len(asked)
         assert result_of(called("--server", f"{url}/v1/")) == result
         assert len(asked) == before
+
+
+def test_a_sampling_rule_is_judged_beside_greedy_drafts(called: Callable[..., Any], tmp_path: Path) -> None:
+    result = result_of(called("--method", "top-n-sigma, T = 10", "--beside", "greedy", typed="q\n"))
+    assert (result["method"], result["beside"]) == ("top-n-sigma, T = 10", "greedy")
+    kept = json.loads((tmp_path / judge.RESULTS).read_text())["results"]
+    assert {len(place["first"]) for place in kept} == {1} and any(place["first"] != place["second"] for place in kept)
 
 
 def test_a_person_stops_and_goes_on(called: Callable[..., Any], tmp_path: Path) -> None:
