@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from core.errors import InputError
 from core.ngram.folders import ReadFile
 from ngram_builder.personal import Added, Progress, add_file, origin_of
-from ngram_builder.readers import File, Found, ReaderProcess, Reading, Senders, spelled, walk
+from ngram_builder.readers import File, FolderListing, ReaderProcess, Reading, Senders, spelled, walk
 
 if TYPE_CHECKING:
     from core.ngram.personal import PersonalStore
@@ -43,7 +43,7 @@ class Changes:
     vanished: list[str] = field(default_factory=list)
     unchanged: int = 0
     forgotten: int = 0
-    found: Found = field(default_factory=Found)
+    found: FolderListing = field(default_factory=FolderListing)
 
     @property
     def to_read(self) -> list[File]:

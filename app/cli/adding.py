@@ -152,9 +152,9 @@ def _report(store: str, added: Added, made: Sequence[Changes], forgets: bool, ad
     for found in made:
         unread += found.found.unread
     if unread:
-        from ngram_builder.readers import Found
+        from ngram_builder.readers import FolderListing
 
-        say(f"Note: {Found(unread=unread).about_unread()}", err=True)
+        say(f"Note: {FolderListing(unread=unread).about_unread()}", err=True)
     if said := about_senders(added.senders):
         say(f"Note: {said}", err=True)
     row: dict[str, object] = {"store": store, "files": added.files, "tokens": added.tokens}

@@ -20,13 +20,13 @@ from ngram_builder.readers.files import File, expand
 from ngram_builder.readers.read import Reading, documents, read_file
 from ngram_builder.readers.senders import Senders
 from ngram_builder.readers.signals import Signals
-from ngram_builder.readers.walk import Found, walk
+from ngram_builder.readers.walk import FolderListing, walk
 
 __all__ = [
     "Damage",
     "Document",
     "File",
-    "Found",
+    "FolderListing",
     "ReaderProcess",
     "Reading",
     "ReportDamage",

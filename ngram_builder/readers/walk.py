@@ -19,7 +19,7 @@ LONGEST = 1 << 20  # bytes of a list of patterns
 
 
 @dataclass
-class Found:
+class FolderListing:
     """What a folder contains.
 
     Attributes:
@@ -41,7 +41,7 @@ class Found:
         return f"{number} file{'s' * (number > 1)} of kinds that are not read: {kinds}."
 
 
-def walk(root: Path, excluded: Sequence[str] = ()) -> Found:
+def walk(root: Path, excluded: Sequence[str] = ()) -> FolderListing:
     """Lists a folder: no hidden files and folders, no trash, no locks of programs, nothing that a `.gitignore` in it
     leaves out.
 
@@ -53,7 +53,7 @@ def walk(root: Path, excluded: Sequence[str] = ()) -> Found:
         own = GitIgnoreSpec.from_lines(excluded)
     except ValueError as error:
         raise InputError(f"--exclude: {error}; give a pattern such as 'drafts/' or '*.bak'.") from error
-    found = Found()
+    found = FolderListing()
 
     def failed(error: OSError) -> None:
         found.problems.append(Damage(spelled(str(error.filename)), 0, f"cannot be read: {error.strerror or error}"))
