@@ -56,7 +56,7 @@ class Options(DraftOptions):
         stop_ids: tokens that end a draft; None is the tokenizer's end-of-text tokens.
         barred: tokens (V,) that no draft contains; None for none.
         bias: numbers (V,) that are added to the logits; None for none.
-        removed: tokens that follow certain contexts in no draft; None for none.
+        stepped_back: tokens that follow certain contexts in no draft, because drafts stepped back; None for none.
         first_ids: the only tokens with which a draft may begin; probabilities are conditional on them.
         reset_every, seed: section 5.3's resets every s steps, 0 for none; the seed of their draws.
     Raises: InputError for a value out of range, and for one that is set but that nothing here reads.
@@ -73,7 +73,7 @@ class Options(DraftOptions):
     stop_ids: frozenset[int] | None = None
     barred: np.ndarray | None = None
     bias: Tensor | None = None
-    removed: RemovedTokens | None = None
+    stepped_back: RemovedTokens | None = None
     first_ids: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -111,7 +111,7 @@ class Options(DraftOptions):
 
     def barred_after(self, context: list[int], size: int, slot: int = 0) -> np.ndarray | None:
         """Which of `size` tokens (V,) may not follow a context of the draft in this slot; None if all may."""
-        removed = () if self.removed is None else self.removed.after(context, slot)
+        removed = () if self.stepped_back is None else self.stepped_back.after(context, slot)
         if not removed:
             return self.barred
         barred = np.zeros(size, bool) if self.barred is None else self.barred.copy()

@@ -64,7 +64,7 @@ def checked(
         yield [], drafts
         return
     open_rows = _open_rows(drafts, None, drafts.exact)
-    verifier = Verifier(options.interpolation(prefix_ids), options.m, options.removed)
+    verifier = Verifier(options.interpolation(prefix_ids), options.m, options.stepped_back)
     stop = options.stops(sequence.model)
     checking = check(open_rows, sequence, prefix_ids, verifier=verifier, nodes=nodes, stop_ids=stop, record=record)
     waiting = replace(drafts, done=False, checked=True)

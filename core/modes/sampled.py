@@ -53,7 +53,7 @@ def first_draws(
     at = boundaries.likeliest(logits)
     stem = boundaries.word[:at]
     contexts = [prefix + stem] * n
-    if o.removed is None or not o.removed.apart:
+    if o.stepped_back is None or not o.stepped_back.apart:
         rows = crop_logits(o, logits[at][None], contexts[:1], boundaries.allowed(at)).expand(n, -1)
     else:
         rows = crop_logits(o, logits[at].expand(n, -1), contexts, boundaries.allowed(at), range(n))
@@ -114,7 +114,7 @@ def _record(
 
 def noise_of(o: Options, slot: int) -> SeededNoise:
     """The noise with which the draft in a slot is drawn."""
-    return SeededNoise(o.seed, slot) if o.removed is None else o.removed.noise(o.seed, slot)
+    return SeededNoise(o.seed, slot) if o.stepped_back is None else o.stepped_back.noise(o.seed, slot)
 
 
 def _drawn(row: Tensor, noise: SeededNoise, position: int) -> tuple[int, float] | None:
