@@ -41,11 +41,7 @@ export class RowMenu {
     document.addEventListener("pointerdown", ({ target }) => {
       if (!this.box.hidden && !(target instanceof Node && this.box.contains(target))) this.close(false);
     });
-    for (const name of ["pd-rows", "pd-cleared"]) root.addEventListener(name, () => this.box.hidden || this.close(this.focused));
-  }
-
-  get focused() {
-    return this.box.contains(document.activeElement);
+    root.addEventListener("pd-text", () => (this.box.hidden = true)); // the draft is that of another text
   }
 
   /**
