@@ -51,6 +51,7 @@ class SamplingAutocomplete(FakeAutocomplete):
         values: Mapping[str, Any] | None = None,
         temperature: float = 1.0,
         select_at: Any = "temperature",
+        breakers: Any = None,
     ) -> Any:
         return sampler(rule, values, temperature, self.geometries, select_at=select_at)
 

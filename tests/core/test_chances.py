@@ -50,8 +50,8 @@ def test_the_chances_are_those_of_the_model_alone(
             logp = torch.log_softmax(model.after(model.tokenizer.encode(text)), 0)
             assert math.isclose(chance.logprob, float(logp[ord(chance.text) - FIRST]), abs_tol=1e-5)
             top, ids = torch.topk(logp, 2)
-            assert [c for c, _ in chance.likeliest] == [chr(FIRST + i) for i in ids.tolist()]
-            assert [p for _, p in chance.likeliest] == pytest.approx(top.tolist(), abs=1e-5)
+            assert [c for c, *_ in chance.likeliest] == [chr(FIRST + i) for i in ids.tolist()]
+            assert [p for _, p, _ in chance.likeliest] == pytest.approx(top.tolist(), abs=1e-5)
             text += chance.text
 
 
@@ -67,7 +67,7 @@ def test_of_a_half_typed_word_only_what_continues_it_counts(autocomplete: Autoco
     """Letters are tokens of this vocabulary, so the draft begins behind the word; probabilities are given that."""
     for draft in completed(autocomplete, "abca", k=3, length=4, likeliest=5).drafts:
         assert "".join(chance.text for chance in draft.model_logprobs) == draft.text
-        assert all(sum(math.exp(p) for _, p in chance.likeliest) <= 1 + 1e-6 for chance in draft.model_logprobs)
+        assert all(sum(math.exp(p) for _, p, _ in chance.likeliest) <= 1 + 1e-6 for chance in draft.model_logprobs)
 
 
 def test_tokens_that_are_parts_of_characters_have_the_names_of_their_bytes(tiny_file: Path) -> None:
@@ -78,9 +78,11 @@ def test_tokens_that_are_parts_of_characters_have_the_names_of_their_bytes(tiny_
     assert chances
     pieces = model.tokenizer.pieces
     for chance in chances:
-        names = [name for name, _ in chance.likeliest]
+        names = [name for name, *_ in chance.likeliest]
         assert len({*names}) == len(names) == 200
         assert not any("\ufffd" in name for name in names)
         assert any(name.startswith("bytes:") for name in names)
-        assert dict(chance.likeliest).get(chance.name, chance.logprob) == pytest.approx(chance.logprob)
+        assert {name: p for name, p, _ in chance.likeliest}.get(chance.name, chance.logprob) == pytest.approx(
+            chance.logprob
+        )
     assert written(b"\xf0\x9f") == r"bytes:\xf0\x9f" and len({*map(written, pieces)}) == len({*pieces})

@@ -199,6 +199,7 @@ BODIES: dict[str, Any] = {
     "/api/stores/create": {"store": "me"},
     "/api/stores/switch": {"store": "me", "on": True},
     "/api/stores/switch-learning": {"store": "me", "on": True},
+    "/api/stores/senders": {"store": "me", "senders": ["ann@example.org"]},
     "/api/stores/switch-adapter": {"store": "me", "on": True},
     "/api/stores/strength": {"store": "me", "strength": None},
     "/api/stores/add-phrase": {"store": "me", "text": "abcabc"},

@@ -53,7 +53,7 @@ def test_the_example_drafts_takes_tells_python_and_follows_its_sliders(
     page.keyboard.type("Thank you for")
     drafts = [" ".join([""] + [word] * 10) for word in ("one", "two", "three")]
     expect(page.locator(ROWS)).to_have_text(drafts)
-    expect(page.get_by_label("Words")).to_have_value("3")  # "change" has reached Python
+    expect(page.get_by_label("Words", exact=True)).to_have_value("3")  # "change" has reached Python
 
     page.wait_for_timeout(300)  # a key takes what was read
     best = page.locator("[aria-selected=true] .pd-draft").text_content()
@@ -87,9 +87,9 @@ def test_what_is_typed_while_the_editor_is_loaded_stays(browser: Browser, exampl
     page.focus(TEXT)
     page.keyboard.type("Thank ")
     held[0].continue_()
-    expect(page.get_by_label("Words")).to_have_value("1")
+    expect(page.get_by_label("Words", exact=True)).to_have_value("1")
     page.keyboard.type("you")
-    expect(page.get_by_label("Words")).to_have_value("2")
+    expect(page.get_by_label("Words", exact=True)).to_have_value("2")
     expect(page.locator(ROWS)).to_have_count(3)
     page.close()
 

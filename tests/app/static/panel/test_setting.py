@@ -86,7 +86,7 @@ def some_value(control: Control, chance: random.Random) -> Value:
     high = control.without_beyond.high
     if control.kind == "int":
         return chance.choice([int(control.low), int(high), chance.randint(int(control.low), int(high))])
-    return chance.choice([control.low, high, round(chance.uniform(control.low, high), 4)])
+    return chance.choice([control.low, high, max(control.low, round(chance.uniform(control.low, high), 4))])
 
 
 def some_state(chance: random.Random) -> dict[str, Value]:
