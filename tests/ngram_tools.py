@@ -47,11 +47,9 @@ class Noting(WordTokenizer):
 
 
 def add_text(stores: PersonalStores, name: str, origin: str, text: str) -> int:
-    """Adds a document to a personal store, from a file as people do. Returns its tokens."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "text.txt")
-        path.write_text(text, encoding="utf-8")
-        return stores.add_file(name, path, origin, lambda _: None).tokens
+    """Adds a document to a personal store, as the readers would pass it on. Returns its tokens."""
+    with stores.at(name) as store:
+        return store.add(origin, [text])
 
 
 def brute_force(
