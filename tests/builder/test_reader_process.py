@@ -46,7 +46,7 @@ def test_it_reads_what_the_readers_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("signal_given", "reason"),
-    [(signal.SIGSEGV, "its reader crashed (SIGSEGV)"), (signal.SIGSTOP, "its reader made no progress for 3 seconds")],
+    [(signal.SIGSEGV, "its reader crashed (SIGSEGV)"), (signal.SIGSTOP, "its reader made no progress for 8 seconds")],
 )
 def test_a_reader_that_crashes_or_loops_damages_its_file_alone(
     tmp_path: Path, signal_given: signal.Signals, reason: str
@@ -54,7 +54,7 @@ def test_a_reader_that_crashes_or_loops_damages_its_file_alone(
     (tmp_path / "long.txt").write_text(LONG)
     (tmp_path / "next.txt").write_text("Next.")
     places: list[Damage] = []
-    with ReaderProcess(stall=3) as reader:
+    with ReaderProcess(stall=8) as reader:
         for _ in reader.read(File.at(tmp_path / "long.txt"), Reading(places.append)):
             os.kill(psutil.Process().children()[-1].pid, signal_given)
         assert len(places) == 1
