@@ -12,8 +12,9 @@ import unicodedata
 
 import regex
 
-# Scripts without spaces between words: a draft may end after each of their letters.
-_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+from core.text import UNSPACED
+
+_UNSPACED = regex.compile(rf"[{UNSPACED}]")  # a draft may end after each of these letters
 _JOINERS = frozenset("'’-‐‑–._/\\@:,&+=~#%*^|")  # between two letters or digits they are part of one word
 _SENTENCE_ENDS = frozenset(".!?…,;:")
 # A word with punctuation at the end of all that is known: an abbreviation ("e.g.") or a number may go on, but no year.

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import regex
 
 from core.errors import InputError
+from core.text import UNSPACED
 
 BANNED = -100.0  # what programs add to the logit of a token that no draft contains, at most
 MOST, LONGEST = 10_000, 200  # phrases of a list, and characters of one
 SLURS = Path(__file__).resolve().parents[1] / "assets" / "slurs.txt"  # its source is in assets/README.md
 
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_UNITS = regex.compile(rf"(?V1)(?P<space>\s+)|(?P<word>[\w--[_{_UNSPACED}]]+)|.", regex.S)
+_UNITS = regex.compile(rf"(?V1)(?P<space>\s+)|(?P<word>[\w--[_{UNSPACED}]]+)|.", regex.S)
 _BREAK = regex.compile(r"\W|_")
 _SAME = str.maketrans("’ʼ‘‐‑", "'''--")
 _END = ""  # marks a node at which a phrase ends

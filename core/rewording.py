@@ -28,7 +28,7 @@ from core.drafting.candidates import log_total, top_indices
 from core.kept import KeptText
 from core.models.base import Row, Sequence, common
 from core.present import TextDraft
-from core.words import BEGINS, UNSPACED, WORD, WORDS, count_words
+from core.words import BEGINS, UNSPACED_LETTER, WORD, WORDS, count_words
 
 OFFERED = 9  # one for each digit
 FIRST, WIDTH = 160, 32  # beginnings in the first pass, and in each later one
@@ -139,7 +139,7 @@ class _Finding:
         ids = self.tokenizer.encode(after)[:AFTER] if after.strip() else []
         self.after = self.tokenizer.decode(ids).rstrip("\ufffd")
         self.counts = range(max(count - 1, 1), count + 1)
-        near = Counter(word for word in WORD.findall(before[-NEAR:] + after) if not UNSPACED.search(word))
+        near = Counter(word for word in WORD.findall(before[-NEAR:] + after) if not UNSPACED_LETTER.search(word))
         self.nearby = [word for word, _ in near.most_common()]
         self.whole: dict[str, _Whole] = {}
         self.stores = equipped.base_stores

@@ -12,6 +12,8 @@ import regex
 if TYPE_CHECKING:
     from core.models.base import Tokenizer
 
+# Scripts without spaces between words, inside a set of a regular expression.
+UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 TAIL = 64  # characters in which an emoji, or a row of flags, begins
 # Characters without width that no script and no emoji needs; the joiners U+200C and U+200D are needed.
 ZERO_WIDTH = ("\u200b", "\u2060", "\ufeff")
@@ -193,9 +195,7 @@ def _stem(word: str) -> str:
 
 _WORD_STARTS = regex.compile(r"(?<!\w)(?=\w)|(?=[^\w\s])|(?=\s)")
 _BEFORE_A_SPACE = regex.compile(r"[^\s\p{Ps}\p{Pi}'’-]\Z")  # an end that needs a space before the next word
-_AFTER_A_SPACE = regex.compile(
-    r"(?![\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])[\p{L}\p{N}\p{Ps}\p{Pi}\"]"
-)
+_AFTER_A_SPACE = regex.compile(rf"(?![{UNSPACED}])[\p{{L}}\p{{N}}\p{{Ps}}\p{{Pi}}\"]")
 
 
 COMPARED = 32  # characters after the caret

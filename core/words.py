@@ -9,17 +9,17 @@ import regex
 
 from core.errors import InputError
 from core.models.tokenizer import Tokenizer
+from core.text import UNSPACED
 
 MOST_WORDS = 8  # that can be replaced at once
 
 _LETTER = r"[\p{L}\p{M}\p{N}]"
-_WITHOUT_SPACES = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 WORD = regex.compile(rf"{_LETTER}+(?:['’]{_LETTER}+)*")
 WORDS = regex.compile(rf"{WORD.pattern}(?: {WORD.pattern})*")
 BEGINS = regex.compile(_LETTER)
-UNSPACED = regex.compile(_WITHOUT_SPACES)
+UNSPACED_LETTER = regex.compile(f"[{UNSPACED}]")
 # In a script without spaces between words, a token is a word.
-_GOES_ON = regex.compile(rf"(?!{_WITHOUT_SPACES})(?:['’]?{_LETTER}|['’]\Z)")
+_GOES_ON = regex.compile(rf"(?![{UNSPACED}])(?:['’]?{_LETTER}|['’]\Z)")
 
 
 class WordPieces:

@@ -190,9 +190,7 @@ def _limit(memory: int) -> None:
 if __name__ == "__main__":
     _limit(int(sys.argv[1]))
     try:
-        sys.stdin.reconfigure(encoding="utf-8", errors="surrogatepass")  # type: ignore[union-attr]
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogatepass")  # type: ignore[union-attr]
-        _serve(sys.stdin, sys.stdout)
+        _serve(sys.stdin, sys.stdout)  # JSON, and so ASCII: in every locale the same
     except MemoryError:
         sys.exit(1)
     except BrokenPipeError:
