@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from app.cli import personal as personal_cli
 from app.cli.personal import UNLEARNED, Json, ModelName, Store
+from app.cli.shared import refuse_in_dry_run
 from app.machine.output import say, say_json, visible
 from core.errors import InputError
 from core.ngram.shelf import Shelf
@@ -76,6 +77,7 @@ def add(
         if given and not folders:
             raise InputError(f"{flag} applies to folders, and none was given.")
     if dry_run:
+        refuse_in_dry_run({"--phrase": phrase, "--watch": watch, "--yes": yes})
         _list(store, folders, files, exclude or (), senders, as_json)
         return
     with personal_cli.filled(store, tokenizer) as opened:

@@ -21,7 +21,7 @@ from rich.table import Table
 from app.cli import adding
 from app.cli import personal as personal_cli
 from app.cli.personal import Json, ModelName, load_tokenizer
-from app.cli.shared import Yes, begins_with, bytes_of, refuse_to_replace
+from app.cli.shared import Yes, begins_with, bytes_of, refuse_in_dry_run, refuse_to_replace
 from app.machine.offline import allow_network
 from app.machine.output import plain, say, say_json
 from core.errors import InputError
@@ -111,7 +111,10 @@ def build(
     letters (.docx), most also packed (.gz, .zst): files, folders, patterns, or URLs such as https://, hf:// and s3://.
     To resume after an interruption, run the same command again.
     """
-    if not dry_run:
+    if dry_run:
+        kept = {"--work": work, "--keep": keep, "--yes": yes}
+        refuse_in_dry_run({"--fit": fit, "--exact": exact, "--scheduler": scheduler, "--dask": dask, **kept})
+    else:
         refuse_to_replace(out, yes, begins_with(MAGIC))
     import ngram_builder  # its readers' imports take as long as all others of the command line
     from ngram_builder.cluster import cluster

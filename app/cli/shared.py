@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -83,6 +83,13 @@ def bytes_of(text: str) -> int:
     if not (match := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)):
         raise InputError(f"Memory {text!r} given; something like 2G or 800M expected.")
     return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def refuse_in_dry_run(given: Mapping[str, object]) -> None:
+    """Raises InputError if one of these flags has a value: a dry run writes nothing, so they would change nothing."""
+    for flag, value in given.items():
+        if value:
+            raise InputError(f"{flag} changes nothing with --dry-run, which writes nothing; leave one of them out.")
 
 
 def refuse_to_replace(out: Path, yes: bool, is_own: Callable[[Path], bool] = lambda _: False) -> None:

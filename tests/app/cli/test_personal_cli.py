@@ -316,6 +316,14 @@ def test_a_dry_run_lists_what_would_be_learned_and_writes_nothing(letters: Path,
     assert documents() == {"a.txt": 4, "b.md": 3, "c.txt": 2}
 
 
+@pytest.mark.parametrize("flags", [["--watch"], ["--yes"], ["--phrase", "1 2"]])
+def test_what_a_dry_run_would_ignore_is_refused(letters: Path, flags: list[str]) -> None:
+    said = ngram("add", str(letters), "--store", "me", "--dry-run", *flags, status=1)
+    assert f"{flags[0]} changes nothing with --dry-run" in " ".join(said.split())
+    said = ngram("build", str(letters), "-o", "x.ngram", "--dry-run", "--fit", "1MB", status=1)
+    assert "--fit changes nothing with --dry-run" in " ".join(said.split())
+
+
 def test_a_folder_that_is_watched_is_learned_while_it_changes(letters: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def writes(_: float) -> None:
         if (letters / "later.txt").exists():
