@@ -7,14 +7,18 @@ questions with a correct draft among the first k of one method (Figure 5). `_ci`
 interval.
 
 For Table 2, nucleus sampling draws n drafts (NS). NS_SPDk keeps the first SAMPLED tokens of each, and Superposed
-Decoding continues them with k drafts, at the cost of as many passes of one row. As in the paper, n-grams are off.
+Decoding continues them with k drafts, at the cost of as many passes of one row. As in the paper, n-grams are off. With
+`--splices` NS_SPD3 also begins after every other number of tokens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Annotated
+
+import typer
 
 from core.models import Sequence, load_model
 from research.evals.methods import SHIPPED, Method, by_the_paper, methods, nucleus, superposed
@@ -28,14 +32,17 @@ from research.scores import half_interval
 QUESTIONS = 40  # per kind
 LENGTH = 6  # tokens of a draft
 KS = (1, 2, 3)
-BUDGETS = (1, 2, 5, 10, 20)  # nucleus drafts
+BUDGETS = (1, 2, 5, 10, 20, 50, 100)  # nucleus drafts
 SAMPLED = 2  # tokens; before a number the first one is a space
-PAPER = {2: "NS_SPD2", 3: "NS_SPD3"}
+# NS_SPDk: k, and the number of sampled tokens
+PAPER = {"NS_SPD2": (2, SAMPLED), "NS_SPD3": (3, SAMPLED)}
+SPLICES = {f"NS_SPD3 after {n}": (3, n) for n in range(1, LENGTH) if n != SAMPLED}
 
 
 @dataclass(frozen=True)
 class CoverageOptions(PlotOptions, BackendOptions, QuestionOptions):
     repetitions: Annotated[int | None, amount("Questions of each kind; by default 40, or all of a file.")] = None
+    splices: Annotated[bool, typer.Option("--splices", help="NS_SPD3 after each number of sampled tokens.")] = False
 
 
 def measure(options: CoverageOptions, progress: Progress) -> Report:
@@ -47,6 +54,7 @@ def measure(options: CoverageOptions, progress: Progress) -> Report:
         "superposed, the paper's": by_the_paper(None),
         f"superposed, r={SHIPPED.exact_steps}": superposed(None, SHIPPED.exact_steps),
     }
+    spliced = PAPER | (SPLICES if options.splices else {})
     report, sequence = Report("eval coverage"), model.open()
     asked = (
         read(options.text, options.repetitions)
@@ -55,14 +63,14 @@ def measure(options: CoverageOptions, progress: Progress) -> Report:
     )
     for kind, sample in asked.items():
         precise: dict[str, list[list[bool]]] = {name: [] for name in compared}
-        spread: dict[str, list[list[bool]]] = {name: [] for name in ("NS", *PAPER.values())}
+        spread: dict[str, list[list[bool]]] = {name: [] for name in ("NS", *spliced)}
         sampled = nucleus(None)
         for question in counted(sample, f"{kind}: question", progress):
             ids = question.ids(model.tokenizer)
             for name, draft in compared.items():
                 sequence.sync(ids)
                 precise[name].append(correct(question, sequence, draft(sequence, ids, max(KS), LENGTH)))
-            for name, each in spread_out(question, sequence, ids, sampled).items():
+            for name, each in spread_out(question, sequence, ids, sampled, spliced).items():
                 spread[name].append(each)
         report.rows += [_row(kind, name, marks, "P@", KS) for name, marks in precise.items()]
         report.rows += [_row(kind, name, marks, "n=", BUDGETS) for name, marks in spread.items()]
@@ -76,20 +84,26 @@ def correct(question: Question, sequence: Sequence, drafts: list[list[int]]) -> 
     return [question.is_answered_by(decode(ids)) for ids in drafts]
 
 
-def spread_out(question: Question, sequence: Sequence, ids: list[int], sampled: Method) -> dict[str, list[bool]]:
+def spread_out(
+    question: Question,
+    sequence: Sequence,
+    ids: list[int],
+    sampled: Method,
+    spliced: Mapping[str, tuple[int, int]] = PAPER,
+) -> dict[str, list[bool]]:
     """Returns, for NS and each NS_SPDk, whether each nucleus draft, or one of the drafts that continue its first
     tokens, is correct."""
     sequence.sync(ids)
     drafts = sampled(sequence, ids, max(BUDGETS), LENGTH)
     by_method = {"NS": correct(question, sequence, drafts)}
-    for k, name in PAPER.items():
+    for name, (k, kept) in spliced.items():
         continued: dict[tuple[int, ...], bool] = {}  # by the first tokens, which many drafts share
-        for first in {tuple(draft[:SAMPLED]) for draft in drafts}:
+        for first in {tuple(draft[:kept]) for draft in drafts}:
             prefix = [*ids, *first]
             sequence.sync(prefix)
-            rest = by_the_paper(None)(sequence, prefix, k, LENGTH - SAMPLED)
+            rest = by_the_paper(None)(sequence, prefix, k, LENGTH - kept)
             continued[first] = any(correct(question, sequence, [[*first, *more] for more in rest]))
-        by_method[name] = [continued[tuple(draft[:SAMPLED])] for draft in drafts]
+        by_method[name] = [continued[tuple(draft[:kept])] for draft in drafts]
     return by_method
 
 

@@ -11,8 +11,10 @@ from app.options.settings import DraftSettings
 from core.autocomplete import load_autocomplete
 from core.models import LanguageModel
 from core.ngram import Interpolation
+from core.ngram.interpolation import Geometric
 from core.ngram.shelf import interpolation
 from core.superposed import superpose
+from research.evals.methods import Method, by_the_paper
 from research.options import MixedOptions, PastOptions, PlacesOptions, amount
 from research.places import LENGTH, Place, places, texts
 from research.report import Progress, Report, counted
@@ -47,10 +49,16 @@ def measure(options: PersonalOptions, progress: Progress) -> Report:
             "personal store": interpolation(None, [store]),
             "base and personal": interpolation(autocomplete.ngrams, [store]),
         }
-        results: dict[str, list[Score]] = {name: [] for name in rules}
+        published = {"the paper's rule, personal store": by_the_paper(Geometric(store))}
+        if (base := autocomplete.ngrams) is not None:
+            published["the paper's rule, base store"] = by_the_paper(Geometric(base))
+            published["the paper's rule, base and personal"] = by_the_paper(Geometric([(base, 0.5), (store, 0.5)]))
+        results: dict[str, list[Score]] = {name: [] for name in (*rules, *published)}
         for place in counted(chosen, "place", progress):
             for name, rule in rules.items():
                 results[name].append(drafted(model, place, rule))
+            for name, method in published.items():
+                results[name].append(made(model, place, method))
     model.close()
     return report_of(results)
 
@@ -61,7 +69,8 @@ def report_of(results: dict[str, list[Score]]) -> Report:
         report.rows.append({"stores": name, **summary(scores, EXACT)})
     alone, both = results["base store"], results["base and personal"]
     gained = [b.match - a.match for a, b in zip(alone, both, strict=True)]
-    report.rows[-1]["gain_ci"] = half_interval(gained)  # of the difference at the same places
+    rows = {row["stores"]: row for row in report.rows}
+    rows["base and personal"]["gain_ci"] = half_interval(gained)  # of the difference at the same places
     before = sum(score.match for score in alone)
     gain = sum(gained) / before if before else float("nan")
     report.target("mean matching prefix, personal over base alone, %", 100 * gain, ">= 10")
@@ -87,6 +96,15 @@ def newest(documents: list[str], share: float) -> list[str]:
             latest.insert(0, text[max(len(text) - wanted, 0) :])
             wanted -= len(text)
     return latest
+
+
+def made(model: LanguageModel, place: Place, method: Method, k: int = K) -> Score:
+    """The best of k drafts of a method at a place."""
+    sequence = model.open()
+    sequence.sync(place.before)
+    drafts = method(sequence, place.before, k, LENGTH)
+    sequence.close()
+    return scored(model.tokenizer, place.kind, drafts, place.after, 0.0)
 
 
 def drafted(model: LanguageModel, place: Place, rule: Interpolation | None, k: int = K) -> Score:
