@@ -1,7 +1,8 @@
 """`bench cpu-torch`: the default model's step on the torch backend, beside the time of reading its weights.
 
 The floor is the bytes of the weights divided by the bandwidth at which this CPU reads them: a sum over as many bytes,
-measured in the same rounds. A step is `LanguageModel.forward` of one token for 1, 4 and 9 sequences (a superposed row;
+measured in the same rounds. With `--beside` other processes compute the same steps meanwhile, as when an evaluation
+runs beside the app. A step is `LanguageModel.forward` of one token for 1, 4 and 9 sequences (a superposed row;
 the same with 3 or 8 exact rows beside it), with transformers' layers, and in compiled code in float32, in bfloat16 and
 in the file's format. A ratio to the floor is the median over the rounds of two times of the same round, because the
 bandwidth of a shared machine varies.
@@ -11,8 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Annotated
 
 import torch
+import typer
 from transformers import PreTrainedModel
 
 from core.errors import ModelFileError
@@ -52,10 +56,30 @@ class _Way:
 @dataclass(frozen=True)
 class CpuTorchOptions:
     repetitions: Rounds = 7
+    beside: Annotated[int, typer.Option(min=0, help="Other processes that compute the same steps meanwhile.")] = 0
 
 
 def measure(options: CpuTorchOptions, progress: Progress) -> Report:
     """Runs the measurement. Raises the errors of loading the model."""
+    spawned = [get_context("spawn").Process(target=_keep_computing, daemon=True) for _ in range(options.beside)]
+    for process in spawned:
+        process.start()
+    try:
+        return _measured(options, progress)
+    finally:
+        for process in spawned:
+            process.kill()
+
+
+def _keep_computing() -> None:
+    model = hf.load(default_model_path(), DEFAULT_NAME)
+    way = _way("", model, 0)
+    while True:
+        way.back()
+        way.step(max(ROWS))
+
+
+def _measured(options: CpuTorchOptions, progress: Progress) -> Report:
     plain = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
     module = plain.layers.module
     if plain.device != "cpu" or not isinstance(module, PreTrainedModel):

@@ -94,7 +94,7 @@ struct Room {
   int64_t own() const { return scale + scores + decoded + (derived_shared ? 0 : derived()); }
 };
 
-void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
+void run(const Model& m, const Pass& p, const Room& room, float* scratch, Barrier& barrier) {
   const int64_t rows = p.inputs, D = m.dim, w = m.width, heads = m.heads + 2 * m.key_heads;
   float* qkv = scratch;                      // (rows, (H + 2K) · w)
   float* attended = qkv + room.qkv;          // (rows, H · w)
@@ -111,6 +111,7 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
   own.rounded = reinterpret_cast<Rounded*>(own.low + room.low);                    // see `round_inputs`
   own.rounds = m.rounded != 0;
   own.shared = room.derived_shared;
+  own.barrier = &barrier;
   const Attend over = attend_of(std::make_integer_sequence<int, WIDEST / LANES>{}, w);
   const float residual = static_cast<float>(m.residual), factor = static_cast<float>(m.attention);
   const float cap = static_cast<float>(m.attention_cap), most = static_cast<float>(m.logit_cap);
@@ -125,14 +126,14 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
         for (int64_t i = 0; i < count; i++) to[i] += residual * found[i];
       }
     });
-#pragma omp barrier
+    barrier.wait();
     if (!after) return;
     const auto mine = share(rows);
     for (int64_t r = mine.begin; r < mine.end; r++) {
       const float scale = residual * norm(added + r * D, D, m.eps);
       for (int64_t i = 0; i < D; i++) p.h[r * D + i] += scale * after[i] * added[r * D + i];
     }
-#pragma omp barrier
+    barrier.wait();
   };
 
   for (int64_t l = 0, watched = 0; l <= m.layers; l++) {
@@ -153,14 +154,14 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
       std::copy_n(found, count, qkv + r * heads * w + at);
     };
     product(layer.qkv, x, rows, scale, own, keep);
-#pragma omp barrier
+    barrier.wait();
     if (m.whole) {
       for (int64_t r = 0; r < rows; r++) {
         const float* queries = qkv + r * heads * w;
         own.scale[r] = norm(queries, m.heads * w, m.eps);
         own.scale[rows + r] = norm(queries + m.heads * w, m.key_heads * w, m.eps);
       }
-#pragma omp barrier
+      barrier.wait();
     }
     const auto turned = share(rows * heads);
     const Line* line = p.line;
@@ -188,7 +189,7 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
         std::copy_n(x, w, out);
       }
     }
-#pragma omp barrier
+    barrier.wait();
     // Neighbouring inputs of a head are a group, whose keys stay in the cache; of a line with few inputs there are as many
     // groups as threads. Later inputs attend to more columns, so threads take the groups in turn.
     const int64_t threads = omp_get_num_threads(), for_all = (threads + m.heads - 1) / m.heads;
@@ -222,7 +223,7 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
         flush();
       }
     }
-#pragma omp barrier
+    barrier.wait();
     add(layer.out, attended, layer.after_attention);
     if (!layer.plain) norms(p.h, rows, D, m.eps, own.scale);
     const auto act = [&](int64_t r, int64_t at, int64_t count, const float* gate) {
@@ -236,13 +237,13 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
       std::copy_n(found, count, acted + r * m.inner + at);
     };
     products(layer.gate, layer.up, p.h, rows, layer.plain ? nullptr : own.scale, own, act);
-#pragma omp barrier
+    barrier.wait();
     add(layer.down, acted, layer.after_feed_forward);
   }
   if (!p.kept_count) return;
   const auto mine = share(p.kept_count);
   for (int64_t i = mine.begin; i < mine.end; i++) std::copy_n(p.h + p.kept[i] * D, D, last + i * D);
-#pragma omp barrier
+  barrier.wait();
   norms(last, p.kept_count, D, m.eps, own.scale);  // `own.scale` has room: kept_count is at most the number of inputs
   product(m.head, last, p.kept_count, own.scale, own, [&](int64_t r, int64_t at, int64_t count, const float* found) {
     float* to = p.logits + r * m.head.out + at;
@@ -319,8 +320,9 @@ int polydraft_forward(const Model* model, const Pass* pass) {
   const std::unique_ptr<float[], Freed> scratch(
       new (std::align_val_t{CACHE_LINE}, std::nothrow) float[room.shared() + p.threads * room.own()]);
   if (!scratch) return 1;
+  Barrier barrier;
 #pragma omp parallel num_threads(static_cast<int>(p.threads))
-  run(m, p, room, scratch.get());
+  run(m, p, room, scratch.get(), barrier);
   return 0;
 }
 

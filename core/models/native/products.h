@@ -29,6 +29,7 @@ struct Own {
   Rounded* rounded;
   bool rounds;  // whether products with coded weights round their inputs
   bool shared;  // whether threads share the derived values
+  Barrier* barrier;
 };
 
 // 1 / root mean square of D numbers.
@@ -271,9 +272,7 @@ Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t
       with_number_of(*low, [&](auto number) { into_low_rank<decltype(number)>(*low, x, mine, K, inner[i]); });
     }
   }
-  if (own.shared) {
-#pragma omp barrier
-  }
+  if (own.shared) own.barrier->wait();
   return {x, rows, scale, own.sums, rounds ? own.rounded : nullptr};
 }
 

@@ -22,6 +22,7 @@ from core.ask import Ask
 from core.errors import InputError, ModelFileError, OptionError
 from core.models import load_model
 from core.options import DRAFTING
+from polydraft import __main__
 from tests.options_table import TABLES, Table
 
 runner = CliRunner()
@@ -280,6 +281,23 @@ def test_errors_are_one_sentence_and_an_interrupt_is_quiet(
     monkeypatch.setattr("core.autocomplete.load_autocomplete", fail)
     result = runner.invoke(app, ["complete", "T"])
     assert (result.exit_code, result.stdout, result.stderr) == (code, "", message)
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
+    ids=["by default", "the user's count", "the user's policy"],
+)
+def test_waiting_threads_soon_sleep_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], count: str | None
+) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, given.get(name, ""))  # so that the test's end restores what stood there
+        if name not in given:
+            monkeypatch.delenv(name)
+    monkeypatch.setattr("app.cli.main.main", lambda: None)
+    __main__.main()
+    assert os.environ.get("GOMP_SPINCOUNT") == count
 
 
 def test_llama_cpp_refuses_another_precision(tiny_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
