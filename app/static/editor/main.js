@@ -34,7 +34,7 @@ import { setUpBackground } from "../documents/background.js";
 import { setUpCounts } from "./counts.js";
 import { setUpDocumentBand } from "../documents/document_band.js";
 import { Documents } from "../documents/documents.js";
-import { setUpDocumentsPanel } from "../documents/documents_panel.js";
+import { DocumentsPanel } from "../documents/documents_panel.js";
 import { Never } from "../documents/never.js";
 import { RowMenu } from "./row_menu.js";
 import { setUpFind } from "./find.js";
@@ -154,7 +154,7 @@ function startPanels(root, editor, documents, redraw) {
   });
   addEventListener("hashchange", () => panel.followLink());
   panel.followLink();
-  setUpDocumentsPanel(root, documents, { text: () => textarea.value, focusText, toast });
+  new DocumentsPanel(root, documents, { text: () => textarea.value, focusText, toast });
   setUpDocumentBand(root, documents, { textarea, toast });
   setUpBackground(root, {
     current: () => documents.current,
