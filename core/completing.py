@@ -180,7 +180,8 @@ class _Completing:
     def _never(self) -> Never:
         """What the drafts never contain, and how none of them begins."""
         ask, typed = self.ask, self.presentation.typed
-        before = ask.phrases.tail(ask.before).encode("utf-8", "replace")
+        end = max(len(ask.before) - len(typed), 0)
+        before = (ask.phrases.tail(ask.before[:end]) + ask.before[end:]).encode("utf-8", "replace")
         word = tuple(self.healing.word_ids)
         first = [
             (word[:n], token)
