@@ -81,6 +81,7 @@ class Ask(Options):
         avoid: rows that were shown for this text: no draft begins with the first word of one. A draft that is less
             probable than `min_branch` is left out, too, even if it is the only one.
         without_slurs: whether rows that appear unasked contain none of the slurs that come with the app either.
+        no_slurs: whether no row contains one of them, for programs in which rows appear by themselves.
         repeats: whether sampled drafts without text, and those with the text of another, are kept.
         stop_ids: replace those that `one_line` selects.
     """
@@ -110,12 +111,13 @@ class Ask(Options):
     never: Ids[str] = ()
     token_bias: Ids[tuple[int | str, float]] = ()
     avoid: Ids[str] = ()
+    no_slurs: bool = False
     repeats: bool = False
 
     @cached_property
     def phrases(self) -> Phrases:
         """The phrases that no row contains, compiled."""
-        return compiled(tuple(self.never), slurs=self.unasked and self.without_slurs)
+        return compiled(tuple(self.never), slurs=self.no_slurs or (self.unasked and self.without_slurs))
 
     @cached_property
     def openings(self) -> frozenset[str]:

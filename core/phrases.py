@@ -127,10 +127,9 @@ class Phrases:
             for begin, node in (*begun, (at, root)) if begun else ((at, root),):
                 if whole and (after_unit := node.after.get(unit)) is not None:
                     grown.append((begin, after_unit))
-                if kind == "word":
-                    for n in node.lengths:
-                        if n <= len(unit) and (after_unit := node.endings.get(unit[:n])) is not None:
-                            grown.append((begin, after_unit))
+                if kind == "word" and (endings := node.endings):
+                    beginnings = [unit[:n] for n in node.lengths if n <= len(unit)]
+                    grown += [(begin, endings[beginning]) for beginning in beginnings if beginning in endings]
             if grown and end > after and (complete := [begin for begin, node in grown if node.ends]):
                 return Found(Span(max(complete), end), at, begun=True)
             if not whole:

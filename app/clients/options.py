@@ -84,6 +84,7 @@ class ClientOptions(BaseModel):
         never: words and phrases that no draft contains.
         logit_bias: numbers that are added to the logits of tokens; see `app.clients.bans`.
         avoid: drafts that were shown for the text: no other begins with the first word of one.
+        no_slurs: no draft contains one of the slurs that come with the app.
         temperature: 0, and what is too small for the option of this name, is deterministic.
         seed: of sampled drafts; None samples different ones each time.
         show: "time": only drafts that are expected to save a writer time, best first, each up to where it does; the
@@ -109,6 +110,7 @@ class ClientOptions(BaseModel):
     never: Phrases = Field(default=[])
     logit_bias: Annotated[Biases, BeforeValidator(biases)] = Field(default=[])
     avoid: Avoided = Field(default=[])
+    no_slurs: bool = False
     temperature: Real | None = None
     seed: Whole | None = None
     show: Literal["all", "time"] = "all"
@@ -126,7 +128,8 @@ class ClientOptions(BaseModel):
     @property
     def left_out(self) -> dict[str, Any]:
         """What drafts leave out, as fields of `DraftRequest`."""
-        return {"never": self.never, "avoid": self.avoid, "token_bias": self.logit_bias}
+        left_out = {"never": self.never, "avoid": self.avoid, "no_slurs": self.no_slurs}
+        return {**left_out, "token_bias": self.logit_bias}
 
     @property
     def most_tokens(self) -> int:

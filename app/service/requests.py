@@ -66,6 +66,7 @@ class DraftRequest(Strict):
     base_stores: Files = Field(default_factory=list)
     never: Phrases = Field(default_factory=list)
     avoid: Avoided = Field(default_factory=list)
+    no_slurs: bool = False
     token_bias: Biases = Field(default_factory=list)
     by_text: bool = False
     detailed: bool = False
