@@ -73,6 +73,7 @@ class Ask(Options):
         ids: the tokens of a text that is scored, if they are given instead of it.
         likeliest: the number of most probable tokens in each of `TextDraft.model_logprobs`, which one more pass of the
             model alone computes. None: no such pass.
+        after_rule: whether these are the probabilities after rule and temperature, of sampled drafts.
         explain: whether `TextDraft.made` shall say of each token how it was made, and `Completion.explained` what that
             took.
         never: the phrases that no row contains; see `core.phrases`.
@@ -107,6 +108,7 @@ class Ask(Options):
     scores: bool = False
     ids: Ids[int] = ()
     likeliest: int | None = None
+    after_rule: bool = False
     explain: bool = False
     never: Ids[str] = ()
     token_bias: Ids[tuple[int | str, float]] = ()

@@ -134,7 +134,8 @@ class _Completing:
             if self.after is not None:
                 yield from self._present(self.after(drafts, self._rows_of(drafts), drafts_in, logits[0]))
             if ask.likeliest is not None:
-                logprobs = LogprobsPass(self.presentation, ask.likeliest, plain)
+                drawn = (prefix, options) if ask.after_rule else None
+                logprobs = LogprobsPass(self.presentation, ask.likeliest, plain, drawn)
                 self.model_logprobs = yield from self._present(
                     logprobs(drafts, self._rows_of(drafts), drafts_in, logits)
                 )

@@ -75,6 +75,7 @@ class DraftRequest(Strict):
     scores: bool = False
     ids: list[Token] = Field(default_factory=list, max_length=MOST_TOKENS)
     likeliest: int | None = Field(default=None, ge=0, le=MOST_LIKELIEST)
+    after_rule: bool = False
 
     @property
     def read(self) -> str:
