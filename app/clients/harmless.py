@@ -244,6 +244,7 @@ SAME = (
     ("max_tokens", "n_predict", "num_predict", "max_new_tokens", "max_completion_tokens"),
     ("seed", "sampler_seed", "random_seed"),
     ("stop", "stopping_strings"),
+    ("n_cmpl", "n"),
 )
 
 
