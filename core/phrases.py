@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import regex
 
@@ -29,33 +29,10 @@ _UNITS, _FROM_END = regex.compile(_UNIT, regex.S), regex.compile(_UNIT, regex.S 
 _BREAK = regex.compile(r"\W|_")
 _SAME = str.maketrans("’ʼ‘‐‑", "'''--")
 _SPACE, _ANY = " ", "*"
+_END, _LENGTHS = "", "**"  # at a node at which a phrase ends: true; at one with such keys: the lengths of their words
 
-
-class _Node:
-    """Where the beginning of a phrase leads.
-
-    Attributes:
-        after: the nodes after each unit.
-        endings: those after all words that begin so.
-        lengths: of these beginnings of words, each once.
-        ends: whether a phrase ends here.
-    """
-
-    __slots__ = ("after", "endings", "ends", "lengths")
-
-    def __init__(self) -> None:
-        self.after: dict[str, _Node] = {}
-        self.endings: dict[str, _Node] = {}
-        self.lengths: tuple[int, ...] = ()
-        self.ends = False
-
-    def grown(self, unit: str) -> _Node:
-        """The node after a unit of a phrase, which is made if there is none."""
-        if len(unit) == 1 or not unit.endswith(_ANY):
-            return self.after.setdefault(unit, _Node())
-        beginning = unit[: -len(_ANY)]
-        self.lengths = tuple({*self.lengths, len(beginning)})
-        return self.endings.setdefault(beginning, _Node())
+# The nodes after each unit; a key like "word*" stands for all words that begin so.
+_Node = dict[str, Any]
 
 
 class Span(NamedTuple):
@@ -95,13 +72,15 @@ class Phrases:
     @classmethod
     def of(cls, phrases: Iterable[str]) -> Phrases:
         """Compiles phrases. Raises InputError for a phrase that could never be found, or would always be."""
-        root = _Node()
+        root: _Node = {}
         reach = most = 0
         for phrase in phrases:
             node = root
             for unit in (units := _units(phrase)):
-                node = node.grown(unit)
-            node.ends = True
+                if unit[0] != _ANY and unit[-1] == _ANY:
+                    node.setdefault(_LENGTHS, set()).add(len(unit) - 1)
+                node = node.setdefault(unit, {})
+            node[_END] = True
             reach, most = max(reach, len(phrase)), max(most, len(units))
         return cls(root, reach, most)
 
@@ -120,17 +99,17 @@ class Phrases:
             at, end = match.span()
             kind = match.lastgroup
             if kind == "space":
-                begun = [(begin, node.after[_SPACE]) for begin, node in begun if _SPACE in node.after]
+                begun = [(begin, node[_SPACE]) for begin, node in begun if _SPACE in node]
                 continue
             unit, whole = _folded(match[0]), closed or kind != "word" or end < len(text)
             grown: list[tuple[int, _Node]] = []
-            for begin, node in (*begun, (at, root)) if begun else ((at, root),):
-                if whole and (after_unit := node.after.get(unit)) is not None:
-                    grown.append((begin, after_unit))
-                if kind == "word" and (endings := node.endings):
-                    beginnings = [unit[:n] for n in node.lengths if n <= len(unit)]
-                    grown += [(begin, endings[beginning]) for beginning in beginnings if beginning in endings]
-            if grown and end > after and (complete := [begin for begin, node in grown if node.ends]):
+            for begin, node in (*begun, (at, root)):
+                if whole and unit in node:
+                    grown.append((begin, node[unit]))
+                if kind == "word" and (lengths := node.get(_LENGTHS)):
+                    beginnings = [unit[:n] + _ANY for n in lengths if n <= len(unit)]
+                    grown += [(begin, node[beginning]) for beginning in beginnings if beginning in node]
+            if grown and end > after and (complete := [begin for begin, node in grown if _END in node]):
                 return Found(Span(max(complete), end), at, begun=True)
             if not whole:
                 return Found(None, begun[0][0] if begun else at, bool(begun))
