@@ -73,6 +73,7 @@ class Ask(Options):
         ids: the tokens of a text that is scored, if they are given instead of it.
         likeliest: the number of most probable tokens in each of `TextDraft.model_logprobs`, which one more pass of the
             model alone computes. None: no such pass.
+        after_rule: whether these are the probabilities after rule and temperature, of sampled drafts.
         explain: whether `TextDraft.made` shall say of each token how it was made, and `Completion.explained` what that
             took.
         never: the phrases that no row contains; see `core.phrases`.
@@ -81,6 +82,7 @@ class Ask(Options):
         avoid: rows that were shown for this text: no draft begins with the first word of one. A draft that is less
             probable than `min_branch` is left out, too, even if it is the only one.
         without_slurs: whether rows that appear unasked contain none of the slurs that come with the app either.
+        no_slurs: whether no row contains one of them, for programs in which rows appear by themselves.
         repeats: whether sampled drafts without text, and those with the text of another, are kept.
         stop_ids: replace those that `one_line` selects.
     """
@@ -106,16 +108,18 @@ class Ask(Options):
     scores: bool = False
     ids: Ids[int] = ()
     likeliest: int | None = None
+    after_rule: bool = False
     explain: bool = False
     never: Ids[str] = ()
     token_bias: Ids[tuple[int | str, float]] = ()
     avoid: Ids[str] = ()
+    no_slurs: bool = False
     repeats: bool = False
 
     @cached_property
     def phrases(self) -> Phrases:
         """The phrases that no row contains, compiled."""
-        return compiled(tuple(self.never), slurs=self.unasked and self.without_slurs)
+        return compiled(tuple(self.never), slurs=self.no_slurs or (self.unasked and self.without_slurs))
 
     @cached_property
     def openings(self) -> frozenset[str]:

@@ -134,7 +134,8 @@ class _Completing:
             if self.after is not None:
                 yield from self._present(self.after(drafts, self._rows_of(drafts), drafts_in, logits[0]))
             if ask.likeliest is not None:
-                logprobs = LogprobsPass(self.presentation, ask.likeliest, plain)
+                drawn = (prefix, options) if ask.after_rule else None
+                logprobs = LogprobsPass(self.presentation, ask.likeliest, plain, drawn)
                 self.model_logprobs = yield from self._present(
                     logprobs(drafts, self._rows_of(drafts), drafts_in, logits)
                 )
@@ -180,7 +181,8 @@ class _Completing:
     def _never(self) -> Never:
         """What the drafts never contain, and how none of them begins."""
         ask, typed = self.ask, self.presentation.typed
-        before = ask.phrases.tail(ask.before).encode("utf-8", "replace")
+        end = max(len(ask.before) - len(typed), 0)
+        before = (ask.phrases.tail(ask.before[:end]) + ask.before[end:]).encode("utf-8", "replace")
         word = tuple(self.healing.word_ids)
         first = [
             (word[:n], token)

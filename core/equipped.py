@@ -20,7 +20,7 @@ from core.ngram.personal import PersonalStore
 from core.ngram.shelf import Shelf, interpolation
 from core.options import SelectAt, Value
 from core.samplers import Geometry, Rule
-from core.samplers.catalog import sampler
+from core.samplers.catalog import NOTHING_MORE, sampler
 from core.samplers.dry import breakers
 from core.samplers.geometry import METRICS
 from core.style import Barred
@@ -90,17 +90,19 @@ class EquippedModel:
         temperature: float = 1.0,
         select_at: SelectAt = "temperature",
         breakers: Sequence[str] | None = None,
+        more: Mapping[str, Mapping[str, object]] = NOTHING_MORE,
     ) -> Rule:
         """Returns a rule of `core.controls` for this model, with the temperature.
 
         Args:
             breakers: the texts over which a repetition does not extend, for dry; None: its source's.
+            more: by the name of a rule, arguments of its class that are no controls.
         Raises: InputError.
         """
         names, none = names_of(rule), frozenset[int]()
         marks = self._breakers_of(breakers) if "dry" in names else none
         ends = self.model.tokenizer.ends if "xtc" in names else none
-        return sampler(rule, values, temperature, self.geometries, marks, ends, select_at)
+        return sampler(rule, values, temperature, self.geometries, marks, ends, select_at, more)
 
     @cached_property
     def word_pieces(self) -> WordPieces:

@@ -2,6 +2,9 @@
 
 They are ln q(token | text, earlier tokens of the draft): τ = 1, no rule, no n-grams, no mixed embedding. The first
 token in a half-typed word has that of continuing the word.
+
+Of sampled drafts a program may request the probabilities by which they were drawn instead: after rule and τ, among the
+tokens that are left.
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from core.drafting.boundaries import Boundaries, mask_others
-from core.drafting.drafts import Drafts
+from core.drafting.candidates import crop_logits
+from core.drafting.drafts import Drafts, Options
 from core.drafting.scored import score_paths
 from core.models.base import Row, Sequence, Tokenizer
 from core.models.tokenizer import BYTES, written
@@ -30,11 +35,14 @@ class LogprobsPass:
         presentation: how the drafts are shown.
         likeliest: the number of most probable tokens at each position.
         boundaries: where the drafts may begin.
+        drawn: the tokens before the drafts and the options of drawing, for the probabilities after the rule; None for
+            the model's own.
     """
 
     presentation: Presentation
     likeliest: int
     boundaries: Boundaries
+    drawn: tuple[list[int], Options] | None = None
 
     def __call__(
         self, drafts: Drafts, shown: list[TextDraft], sequence: Sequence, logits: list[Tensor]
@@ -61,15 +69,14 @@ class LogprobsPass:
             end = ends[n + 1]
             if end > len(row.text):
                 break
-            typed = b""
+            typed, allowed = b"", None
             if n > start:
                 x = after[n - 1]
             else:  # of a half-typed word only its continuation counts
                 x = logits[n] if n < len(logits) else after[n - 1]
                 allowed = self.boundaries.allowed(n)
-                x = x if allowed is None else mask_others(x, allowed)
                 typed = self.presentation.typed[sum(len(self.presentation.tokenizer.pieces[i]) for i in row.ids[:n]) :]
-            logp = torch.log_softmax(x.float(), 0)
+            logp = torch.log_softmax(self._left(x, row, n, allowed).float(), 0)
             tokenizer, token = self.presentation.tokenizer, row.ids[n]
             likeliest = likeliest_tokens(tokenizer, logp, self.likeliest, typed)
             text, name = row.text[shown:end], token_name(tokenizer, token, typed)
@@ -77,6 +84,14 @@ class LogprobsPass:
             tokens.append(TokenLogprob(text, float(logp[token]), likeliest, name if partial else text, token))
             shown = end
         return tuple(tokens)
+
+    def _left(self, x: Tensor, row: TextDraft, n: int, allowed: np.ndarray | None) -> Tensor:
+        """What is left of the logits (V,) before token n of a row."""
+        if self.drawn is None:
+            return x if allowed is None else mask_others(x, allowed)
+        prefix, options = self.drawn
+        x = x if options.bias is None else x + options.bias
+        return crop_logits(options, x[None], [[*prefix, *row.ids[:n]]], allowed, [row.id])[0]
 
 
 def likeliest_tokens(

@@ -47,8 +47,8 @@ class Session(KeptText):
             background = self._background_ids(ask.background)
             steps = reworded(self, ask.before, ask.words, ask.after, background)
             return Driven(_decomposed(steps) if as_decomposed else steps)
-        if ask.phrases:
-            ask = replace(ask, kept=[row for row in ask.kept if not ask.phrases.within(row.text, ask.before)])
+        if ask.phrases and any(gone := [ask.phrases.within(row.text, ask.before) for row in ask.kept]):
+            ask = replace(ask, kept=[row for row, goes in zip(ask.kept, gone, strict=True) if not goes])
         a, changes = self.equipped, dict[str, Any]()
         if ask.ngrams is None and ask.mixing == "geometric":
             changes["ngrams"] = a.base_stores_with(ask.base_stores) or None

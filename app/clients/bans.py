@@ -1,7 +1,7 @@
 """What other servers ban: their fields as phrases that no draft contains, and as biases of tokens.
 
     logit_bias          OpenAI and llama-server: {"5": -100, "text": 2} or [[5, false], ["text", 2]]
-    banned_tokens       KoboldCpp: texts; TabbyAPI: ids, in a list or a text
+    banned_tokens       KoboldCpp: texts, in a list or its JSON; TabbyAPI: ids, in a list or a text
     banned_strings      TabbyAPI, text-generation-webui: texts
     custom_token_bans   text-generation-webui: ids in a text, "5, 7"
 
@@ -10,6 +10,7 @@ KoboldCpp and TabbyAPI find a banned text anywhere, in a word, too; here it is f
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from app.wire.bounds import LARGEST, MOST_PHRASES
@@ -66,6 +67,8 @@ def _banned(name: str, value: Any) -> tuple[list[str], list[int]]:
     """The phrases and the ids of a field."""
     if value is None:
         return [], []
+    if isinstance(value, str) and value.strip().startswith("[") and isinstance(listed := _from_json(value), list):
+        value = listed
     if isinstance(value, str):  # ids, or one text
         parts = [part.strip() for part in value.split(",") if part.strip()]
         numbers = name != "banned_strings" and all(part.isdecimal() for part in parts)
@@ -76,3 +79,11 @@ def _banned(name: str, value: Any) -> tuple[list[str], list[int]]:
         raise Refused(422, f"{name} names tokens by their numbers.", 'Write "5, 7".', name)
     phrases = [literal(each) for each in value if isinstance(each, str) and each.strip()]
     return phrases, [each for each in value if isinstance(each, int)]
+
+
+def _from_json(text: str) -> Any:
+    """The value of a JSON text; None if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -16,7 +16,7 @@ from app.wire.bounds import LABEL, LARGEST, MOST_NAMES
 from app.wire.refused import Refused
 
 Test = Callable[[Any], bool]
-MIROSTAT = 2  # the version that the rule is
+MIROSTAT = (1, 2)  # the versions of the rule
 WINDOW = 1024  # tokens that the model reads: a penalty over more of them counts all
 
 
@@ -111,7 +111,7 @@ HARMLESS: Mapping[str, Harmless] = {
     "dry_multiplier": Harmless(only(0), "The value switches this penalty off."),
     "dry_base": Harmless(number, _OFF),
     "dry_allowed_length": Harmless(number, _OFF),
-    "dry_penalty_last_n": Harmless(number, _OFF),
+    **dict.fromkeys(("dry_penalty_last_n", "dry_range"), Harmless(number, _OFF)),
     "dry_sequence_breakers": Harmless(some, _OFF),
     "xtc_probability": Harmless(only(0), "The value switches this sampler off."),
     "xtc_threshold": Harmless(number, _OFF),
@@ -197,7 +197,14 @@ ABSENT: Mapping[str, Harmless] = {
 # The field that switches the rule of another field on.
 SWITCHES = (
     dict.fromkeys(
-        ("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers"),
+        (
+            "dry_multiplier",
+            "dry_base",
+            "dry_allowed_length",
+            "dry_penalty_last_n",
+            "dry_range",
+            "dry_sequence_breakers",
+        ),
         "dry_multiplier",
     )
     | dict.fromkeys(("xtc_probability", "xtc_threshold"), "xtc_probability")
@@ -218,6 +225,7 @@ RENAMED = {
 
 WITHOUT_MIROSTAT = {
     "dry_breakers",
+    "dry_last_n",
     "top_k",
     "top_p",
     "min_p",
@@ -227,16 +235,16 @@ WITHOUT_MIROSTAT = {
     "dry_base",
 } | {own for name, own in RENAMED.items() if not name.startswith("mirostat")}
 
-# Values of fields of a rule that is on, with which it is ours: the whole text.
-AS_OURS: Mapping[str, Test] = {
-    "dry_penalty_last_n": lambda value: number(value) and (value == -1 or value >= WINDOW),
-}
+# How many of the last tokens DRY reads, by the name of the field: the values that stand for the whole text. In
+# llama-server 0 switches DRY off; TabbyAPI has both names, and 0 is the whole text.
+WHOLE = {"dry_penalty_last_n": (-1,), "dry_range": (0, -1)}
 
 # One field by the names of several servers. Programs send several of them at once, with one value.
 SAME = (
     ("max_tokens", "n_predict", "num_predict", "max_new_tokens", "max_completion_tokens"),
     ("seed", "sampler_seed", "random_seed"),
     ("stop", "stopping_strings"),
+    ("n_cmpl", "n"),
 )
 
 
@@ -266,10 +274,14 @@ def translated(body: Any, known: Collection[str]) -> Any:
                 continue
             del fields[name]
             if name == switch == "mirostat":
-                if value != MIROSTAT:
-                    raise Refused(422, f"mirostat {value} is not supported.", f"{MIROSTAT} is.", name)
+                if value not in MIROSTAT:
+                    raise Refused(422, f"mirostat {value} is not supported.", "1 and 2 are.", name)
                 fields["rule"] = "mirostat"
-            elif value is not None and not (name in AS_OURS and AS_OURS[name](value)):
+                if value != MIROSTAT[-1]:
+                    fields["mirostat_version"] = int(value)
+            elif name in WHOLE:
+                _read_last(fields, name, value)
+            elif value is not None:
                 raise Refused(422, f"{name} is not supported where {switch} is on.", "Leave it out.", name)
             continue
         if body[name] is None or HARMLESS[name].accepts(body[name]):
@@ -307,6 +319,17 @@ def _with_one_mirostat(body: dict[str, Any]) -> dict[str, Any]:
         raise Refused(422, message, "Leave mirostat_mode out.", "mirostat_mode")
     rest = {name: value for name, value in body.items() if name not in ("mirostat", "mirostat_mode")}
     return {"mirostat": own or other} | rest
+
+
+def _read_last(fields: dict[str, Any], name: str, value: Any) -> None:
+    """Takes over the number of last tokens that DRY reads, unless it is the whole text."""
+    if value is None or value in WHOLE[name]:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        message = f"{name} {value} is not supported: it switches DRY off in one server and reads all in another."
+        raise Refused(422, message if value == 0 else f"{name} is no number of tokens.", "Leave it out.", name)
+    if value < WINDOW:
+        fields["dry_last_n"] = value
 
 
 def _breakers(value: Any) -> list[str]:

@@ -7,6 +7,7 @@ other files, are its background. The response is compact JSON, because one clien
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -63,6 +64,7 @@ class InfillRequest(ClientOptions):
         id_slot: repeated in the response; texts with a common prefix always share the cache.
         model: any; the response names the one that drafted.
         n_probs: return the model's own probabilities, with so many most probable tokens at each position.
+        post_sampling_probs: those by which sampled drafts were drawn instead, after rule and temperature.
     """
 
     input_prefix: LongText = ""
@@ -84,9 +86,9 @@ class InfillRequest(ClientOptions):
     def refuse_what_is_missing(self) -> None:
         if self.stream and self.n_cmpl > 1:
             raise Refused(422, "n_cmpl above 1 cannot be streamed.", "Leave stream or n_cmpl out.", "stream")
-        if self.n_probs and self.post_sampling_probs:
-            message = "post_sampling_probs is not supported: the probabilities are those before sampling."
-            raise Refused(422, message, "Leave it out.", "post_sampling_probs")
+        if self.n_probs and self.post_sampling_probs and self.mode != "sampled":
+            message = "post_sampling_probs is known of sampled drafts alone: others are not drawn by a probability."
+            raise Refused(422, message, 'Add "mode": "sampled", or leave it out.', "post_sampling_probs")
 
     def texts(self) -> tuple[str, str]:
         """The text before the caret, and the text after it."""
@@ -171,6 +173,7 @@ class Infilled:
         body = self._body
         more = {"after": self._after, "heal": body.heal, "stores": body.stores, "show": body.showing}
         more |= {"background": body.parts(), "likeliest": body.n_probs or None, **body.left_out}
+        more |= {"after_rule": body.post_sampling_probs}
         async with aclosing(events(self._service, draft_request(self._before, self._settings, **more))) as stream:
             async for event in stream:
                 if event["type"] == "stats":
@@ -210,23 +213,27 @@ class Infilled:
             return {}
         loaded, tokens = self._service.loaded, choice.logprobs
         pieces = loaded.model.tokenizer.pieces if loaded and tokens else ()
-        return {"completion_probabilities": [_probability(token, pieces) for token in tokens]}
+        after_rule = self._body.post_sampling_probs
+        return {"completion_probabilities": [_probability(token, pieces, after_rule) for token in tokens]}
 
 
-def _probability(token: Mapping[str, Any], pieces: Sequence[bytes]) -> dict[str, object]:
+def _probability(token: Mapping[str, Any], pieces: Sequence[bytes], after_rule: bool) -> dict[str, object]:
     """A token as llama-server writes it, with the likeliest ones in its place."""
-    own = _named(token["name"], token["logprob"], token["id"], pieces)
-    return own | {"top_logprobs": [_named(*likely, pieces=pieces) for likely in token["likeliest"]]}
+    own = _named(token["name"], token["logprob"], token["id"], pieces, after_rule)
+    likeliest = [_named(*likely, pieces=pieces, after_rule=after_rule) for likely in token["likeliest"]]
+    return own | {"top_probs" if after_rule else "top_logprobs": likeliest}
 
 
-def _named(name: str, logprob: float, token: int, pieces: Sequence[bytes]) -> dict[str, object]:
-    """A token by its name; a part of a character has only bytes."""
+def _named(name: str, logprob: float, token: int, pieces: Sequence[bytes], after_rule: bool) -> dict[str, object]:
+    """A token by its name; a part of a character has only bytes. After the rule llama-server writes probabilities,
+    before it their logarithms."""
     try:
         pieces[token].decode()
         piece = name.encode()
     except UnicodeDecodeError:
         name, piece = "", pieces[token]
-    return {"id": token, "token": name, "bytes": list(piece), "logprob": logprob}
+    chance = {"prob": math.exp(logprob)} if after_rule else {"logprob": logprob}
+    return {"id": token, "token": name, "bytes": list(piece), **chance}
 
 
 def _timing(phase: str, n: int, seconds: float) -> dict[str, float]:

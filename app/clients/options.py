@@ -20,7 +20,7 @@ from app.service.showing import Showing
 from app.wire.bounds import Avoided, Biases, Breakers, Label, LongText, Name, Names, Phrases, Real, Value, Whole
 from app.wire.refused import Refused
 from core.chains import joined, names_of
-from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
+from core.controls import CATALOG, DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
 from core.errors import InputError, Mention, OptionError, plainly
 from core.options import DRAFTING, LONGEST, OPTIONS, SEED
 from core.options import Value as Option
@@ -78,12 +78,15 @@ class ClientOptions(BaseModel):
             In these three lists a temperature after the rules selects at 1 (`select_at`).
         temperature_last: the same as a switch.
         dry_breakers: texts over which no repetition of DRY extends, instead of its source's.
+        dry_last_n: the number of last tokens in which DRY looks for repetitions; None: all.
+        mirostat_version: 1 or 2.
         stores: the personal stores to use, instead of those that are on.
         heal: complete a half-typed word.
         background: text that the model reads before the text and that the drafts do not continue.
         never: words and phrases that no draft contains.
         logit_bias: numbers that are added to the logits of tokens; see `app.clients.bans`.
         avoid: drafts that were shown for the text: no other begins with the first word of one.
+        no_slurs: no draft contains one of the slurs that come with the app.
         temperature: 0, and what is too small for the option of this name, is deterministic.
         seed: of sampled drafts; None samples different ones each time.
         show: "time": only drafts that are expected to save a writer time, best first, each up to where it does; the
@@ -103,12 +106,15 @@ class ClientOptions(BaseModel):
     sampler_order: Annotated[Names, BeforeValidator(_numbered)] = Field(default=[])
     temperature_last: bool = False
     dry_breakers: Breakers | None = None
+    dry_last_n: int | None = Field(default=None, ge=1)
+    mirostat_version: Literal[1, 2] = 2
     stores: Names | None = None
     heal: bool = True
     background: LongText = ""
     never: Phrases = Field(default=[])
     logit_bias: Annotated[Biases, BeforeValidator(biases)] = Field(default=[])
     avoid: Avoided = Field(default=[])
+    no_slurs: bool = False
     temperature: Real | None = None
     seed: Whole | None = None
     show: Literal["all", "time"] = "all"
@@ -126,7 +132,8 @@ class ClientOptions(BaseModel):
     @property
     def left_out(self) -> dict[str, Any]:
         """What drafts leave out, as fields of `DraftRequest`."""
-        return {"never": self.never, "avoid": self.avoid, "token_bias": self.logit_bias}
+        left_out = {"never": self.never, "avoid": self.avoid, "no_slurs": self.no_slurs}
+        return {**left_out, "token_bias": self.logit_bias}
 
     @property
     def most_tokens(self) -> int:
@@ -179,12 +186,28 @@ class ClientOptions(BaseModel):
             settings = options.settings_of(given, rule, mode, self.speculate, self.drafter)
             if self.stores:
                 options.refuse_stores(settings)
-            if self.dry_breakers is not None and (not self.samplers or "dry" in self.samplers):
-                settings = _with_breakers(settings, self.dry_breakers)
+            settings = self._with_more(settings)
         except InputError as error:
             message, name = in_fields(error, names)
             raise Refused(422, message, param=name) from None
         return settings
+
+    def _with_more(self, settings: DraftSettings) -> DraftSettings:
+        """The settings with what DRY and Mirostat take that are no flags. Raises Refused if the rule is off, unless
+        `samplers` left it out."""
+        rules, more = names_of(settings.sampling.rule), dict[str, Any]()
+        for field, own, rule, switch in (
+            ("dry_breakers", "breakers", "dry", "dry_multiplier"),
+            ("dry_last_n", "dry_last_n", "dry", "dry_multiplier"),
+            ("mirostat_version", "mirostat_version", "mirostat", "mirostat"),
+        ):
+            if field not in self.model_fields_set or (value := getattr(self, field)) is None:
+                continue
+            if rule in rules:
+                more[own] = value
+            elif not self.samplers or rule in self.samplers:
+                raise Refused(422, f"{field} changes nothing without {CATALOG[rule].title}.", f"Add {switch}.", field)
+        return settings.model_copy(update={"sampling": settings.sampling.model_copy(update=more)}) if more else settings
 
     def _selects_first(self, given: Mapping[str, Option]) -> bool:
         """Whether the temperature comes after the rules. Raises Refused if it comes between two of them."""
@@ -213,13 +236,6 @@ class ClientOptions(BaseModel):
                 del given[name]
         owners = [options.RULE_FLAGS[name].owners[0] for name in given if name in options.RULE_FLAGS]
         return joined(dict.fromkeys(owners)) or DEFAULT_RULE
-
-
-def _with_breakers(settings: DraftSettings, texts: list[str]) -> DraftSettings:
-    """The settings with these breakers. Raises Refused if DRY is off, unless another rule took its place."""
-    if "dry" not in names_of(settings.sampling.rule):
-        raise Refused(422, "dry_breakers changes nothing without DRY.", "Add dry_multiplier.", "dry_breakers")
-    return settings.model_copy(update={"sampling": settings.sampling.model_copy(update={"breakers": texts})})
 
 
 def in_fields(error: InputError, names: Mapping[str, str]) -> tuple[str, str | None]:

@@ -110,7 +110,7 @@ def read(text: str, name: str) -> tuple[Preset, list[str]]:
         elif key not in _ELSEWHERE and _is_set(key, value):
             reading.left_out.append(f"{key} {value}")
     if mirostat == 1:
-        reading.left_out.append("mirostat 1, of which only version 2 is here")
+        reading.left_out.append("mirostat 1, because a preset has version 2 alone")
     temperature = float(reading.values.pop("temperature", DRAFTING["temperature"].default))
     owners = dict.fromkeys(RULE_FLAGS[flag].owners[0] for flag in reading.values)
     chain = sorted(owners, key=lambda rule: _place(rule, fields))

@@ -44,7 +44,9 @@ def asked(autocomplete: Autocomplete, settings: DraftSettings, **request: Any) -
     from core.modes.start import Mode
 
     chosen = settings.sampling
-    rule = autocomplete.sampler(chosen.rule, chosen.values, settings.temperature, settings.select_at, chosen.breakers)
+    rule = autocomplete.sampler(
+        chosen.rule, chosen.values, settings.temperature, settings.select_at, chosen.breakers, chosen.more
+    )
     speculation = None
     if settings.speculates:
         from app.options.speculation import chosen_by

@@ -91,6 +91,8 @@ class SamplingSettings(Strict):
         seed: the same seed gives the same sampled drafts.
         speculation: for the modes that support it.
         breakers: texts over which no repetition of dry extends; None: its source's.
+        dry_last_n: the number of last tokens in which dry looks for repetitions; None: all.
+        mirostat_version: of Mirostat.
     """
 
     rule: Label = DEFAULT_RULE
@@ -100,6 +102,13 @@ class SamplingSettings(Strict):
     seed: int = _field(SEED)
     speculation: SpeculationSettings = SpeculationSettings()
     breakers: Breakers | None = None
+    dry_last_n: int | None = Field(default=None, ge=1)
+    mirostat_version: Literal[1, 2] = 2
+
+    @property
+    def more(self) -> dict[str, dict[str, int | None]]:
+        """What rules take that are no controls of theirs, by the name of the rule."""
+        return {"dry": {"last": self.dry_last_n}, "mirostat": {"version": self.mirostat_version}}
 
     @model_validator(mode="before")
     @classmethod

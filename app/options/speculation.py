@@ -160,7 +160,7 @@ def chosen_by(
             raise CalibrationError(NOT_ADAPTED)
         chosen = settings.sampling
         rule = autocomplete.sampler(
-            chosen.rule, chosen.values, settings.temperature, settings.select_at, chosen.breakers
+            chosen.rule, chosen.values, settings.temperature, settings.select_at, chosen.breakers, chosen.more
         )
         sampling = TargetSampling(settings.tau, rule)
         known = autocomplete.with_prose, sampling.overall_temperature

@@ -66,6 +66,7 @@ class DraftRequest(Strict):
     base_stores: Files = Field(default_factory=list)
     never: Phrases = Field(default_factory=list)
     avoid: Avoided = Field(default_factory=list)
+    no_slurs: bool = False
     token_bias: Biases = Field(default_factory=list)
     by_text: bool = False
     detailed: bool = False
@@ -74,6 +75,7 @@ class DraftRequest(Strict):
     scores: bool = False
     ids: list[Token] = Field(default_factory=list, max_length=MOST_TOKENS)
     likeliest: int | None = Field(default=None, ge=0, le=MOST_LIKELIEST)
+    after_rule: bool = False
 
     @property
     def read(self) -> str:

@@ -15,14 +15,12 @@ class RemovedTokens:
     Attributes:
         apart: whether each draft has its own, by its slot, as drafts that are drawn independently do. Others share
             them.
+        prefix: the number of tokens before the drafts, with which every context begins.
     """
 
     def __init__(self, prefix: int, apart: bool = False) -> None:
-        """Args:
-        prefix: the number of tokens before the drafts, with which every context begins.
-        """
         self.apart = apart
-        self._prefix = prefix
+        self.prefix = prefix
         self._always: defaultdict[tuple[int, ...], set[int]] = defaultdict(set)
         self._after: defaultdict[tuple[int, tuple[int, ...]], set[int]] = defaultdict(set)
         self._positions: defaultdict[int, list[int]] = defaultdict(list)
@@ -37,7 +35,7 @@ class RemovedTokens:
         self._times[slot] += 1
         draft = slot if self.apart else 0
         self._after[draft, tuple(ids[:at])].add(ids[at])
-        self._positions[draft].append(self._prefix + at)
+        self._positions[draft].append(self.prefix + at)
 
     def times(self, slot: int) -> int:
         """How often the draft in this slot has stepped back."""
@@ -47,7 +45,7 @@ class RemovedTokens:
         """The tokens that are removed after a context of a draft."""
         if not self._after and not self._always:
             return NONE
-        ids = tuple(context[self._prefix :])
+        ids = tuple(context[self.prefix :])
         removed, always = self._after.get((slot if self.apart else 0, ids), NONE), self._always.get(ids, NONE)
         return removed | always
 

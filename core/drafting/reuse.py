@@ -34,18 +34,21 @@ class KnownLogits:
         return logits
 
     def keep(self, path: Path, logits: Tensor) -> None:
-        """Caches a copy, and drops the least recently used ones if there is too little room."""
+        """Caches them, and drops the least recently used ones if there is too little room. Nobody may modify them."""
         if (old := self._logits.pop(path, None)) is not None:
             self._bytes -= old.nbytes
-        # A pass returns views of one block. NumPy copies in this thread; threads of torch would wait for a core.
-        self._logits[path] = torch.from_numpy(logits.numpy().copy())
+        if logits.untyped_storage().nbytes() > logits.nbytes:
+            # It would keep the logits of all rows of its pass in memory. NumPy copies in this thread; threads of torch
+            # would wait for a core.
+            logits = torch.from_numpy(logits.numpy().copy())
+        self._logits[path] = logits
         self._bytes += logits.nbytes
         while self._bytes > self._most:
             _, oldest = self._logits.popitem(last=False)
             self._bytes -= oldest.nbytes
 
 
-def reuse_logits(drafting: Drafting, known: KnownLogits, mixed: bool = False) -> Drafting:
+def reuse_logits(drafting: Drafting, known: KnownLogits, mixed: bool = False, after: int = 0) -> Drafting:
     """Yields the same drafts, without the rows whose logits are cached.
 
     Only for generators that feed whole paths (`core.drafting.feeding`): a sequence whose row was omitted lacks the
@@ -53,12 +56,14 @@ def reuse_logits(drafting: Drafting, known: KnownLogits, mixed: bool = False) ->
 
     Args:
         mixed: whether superposed rows are omitted as well; the next superposed row then feeds their embeddings too.
+        after: the number of tokens with which every sequence begins, if they are the same wherever `known` is used:
+            the paths are then the inputs after them, which are few.
     """
     superposed: dict[Sequence, _Superposed] = {}
     try:
         rows, drafts = next(drafting)
         while rows:
-            paths = [_path(row, superposed) if mixed else _tokens(row) for row in rows]
+            paths = [_path(row, superposed, after) if mixed else _tokens(row, after) for row in rows]
             cached = [None if path is None else known.after(path) for path in paths]
             missing = [
                 superposed[row.sequence].whole(row) if row.sequence in superposed else row
@@ -66,7 +71,7 @@ def reuse_logits(drafting: Drafting, known: KnownLogits, mixed: bool = False) ->
                 if logits is None
             ]
             computed = iter((yield missing, drafts) if missing else [])
-            after: list[Tensor] = []
+            of_rows: list[Tensor] = []
             for row, path, logits in zip(rows, paths, cached, strict=True):
                 if logits is None:
                     logits = next(computed)
@@ -74,8 +79,8 @@ def reuse_logits(drafting: Drafting, known: KnownLogits, mixed: bool = False) ->
                         known.keep(path, logits)
                 elif row.sequence in superposed:
                     superposed[row.sequence].omitted.append(torch.as_tensor(row.inputs))
-                after.append(logits)
-            rows, drafts = drafting.send(after)
+                of_rows.append(logits)
+            rows, drafts = drafting.send(of_rows)
         yield [], drafts
     finally:
         drafting.close()
@@ -99,24 +104,27 @@ class _Superposed:
         return Row(row.sequence, inputs)
 
 
-def _path(row: Row, superposed: dict[Sequence, _Superposed]) -> Path | None:
-    """All inputs before the row's logits; None for a row that requests other logits than the last."""
+def _path(row: Row, superposed: dict[Sequence, _Superposed], after: int) -> Path | None:
+    """The inputs before the row's logits; None for a row that requests other logits than the last."""
     if not isinstance(row.inputs, Tensor):
         superposed.pop(row.sequence, None)  # rewound
-        return _tokens(row)
+        return _tokens(row, after)
     if row.sequence not in superposed:
-        if None in row.sequence.inputs:
+        fed = row.sequence.inputs[after:]
+        if None in fed:
             return None
-        superposed[row.sequence] = _Superposed(tuple(row.sequence.inputs))  # pyright: ignore[reportArgumentType] no None among them
+        superposed[row.sequence] = _Superposed(tuple(fed))  # pyright: ignore[reportArgumentType] no None among them
     positions = superposed[row.sequence]
     positions.path = (*positions.path, row.inputs.numpy().tobytes())
     return positions.path
 
 
-def _tokens(row: Row) -> Path | None:
-    """All tokens before the row's logits; None for a row of embeddings, or one that requests other logits than the
+def _tokens(row: Row, after: int) -> Path | None:
+    """The tokens before the row's logits; None for a row of embeddings, or one that requests other logits than the
     last."""
-    fed = row.sequence.inputs
-    if isinstance(row.inputs, Tensor) or row.every or row.silent or row.parents is not None or None in fed:
+    if isinstance(row.inputs, Tensor) or row.every or row.silent or row.parents is not None:
+        return None
+    fed = row.sequence.inputs[after:]
+    if None in fed:
         return None
     return (*fed, *row.inputs)  # pyright: ignore[reportReturnType] no None among them

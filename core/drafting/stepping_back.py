@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from core.drafting.drafts import Draft, Drafts, Kept
 from core.drafting.driver import Drafting
@@ -72,7 +73,7 @@ def without_phrases(
     shown: Drafts | None = None
     while True:
         before = {} if shown is None else {draft.slot: draft for draft in shown.drafts}
-        drafting = reuse_logits(begin(), known, mixed=True)
+        drafting = reuse_logits(begin(), known, mixed=True, after=removed.prefix)
         try:
             rows, drafts = next(drafting)
             while not _step_back(drafts, found := reader.phrases(drafts), removed, kept):
@@ -140,8 +141,7 @@ def _is_whole(draft: Draft) -> bool:
     return draft.ended or draft.rests
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(NamedTuple):
     """The tokens of a draft as text.
 
     Attributes:

@@ -26,6 +26,8 @@ def _class_of(entry: CatalogEntry) -> Callable[..., Rule]:
 # `checked_rule` has checked the arguments, which are the controls of the rule.
 RULES = {entry.name: _class_of(entry) for entry in CATALOG.values() if entry.made_by}
 
+NOTHING_MORE: Mapping[str, Mapping[str, object]] = {}
+
 
 def sampler(
     rule: str = "none",
@@ -35,6 +37,7 @@ def sampler(
     breakers: Set[int] = frozenset(),
     ends: Set[int] = frozenset(),
     select_at: SelectAt = "temperature",
+    more: Mapping[str, Mapping[str, object]] = NOTHING_MORE,
 ) -> Rule:
     """The temperature followed by the rule or by the rules of a chain, as one rule; with `select_at` "1" after them.
     DRY as the first rule always comes before the temperature, as in its source.
@@ -47,11 +50,12 @@ def sampler(
         breakers: the ids that `core.samplers.dry.breakers` finds, for dry.
         ends: the ids `Tokenizer.ends`, for xtc.
         select_at: the temperature at which the rule selects.
+        more: by the name of a rule, arguments of its class that are no controls.
     Raises: InputError that names the value.
     """
     checked_rule(rule, values or {}, temperature)
     tempering: list[Rule] = [] if temperature == 1 or rule == "greedy" else [Temperature(temperature)]
-    rules = cuts(rule, values, temperature, embeddings, breakers, ends)
+    rules = cuts(rule, values, temperature, embeddings, breakers, ends, more)
     first = len(rules) if select_at == "1" else int(bool(rules) and isinstance(rules[0], DRY))
     rules[first:first] = tempering
     return rules[0] if len(rules) == 1 else Chain(rules)
@@ -64,12 +68,13 @@ def cuts(
     embeddings: Tensor | Mapping[str, Geometry] | None = None,
     breakers: Set[int] = frozenset(),
     ends: Set[int] = frozenset(),
+    more: Mapping[str, Mapping[str, object]] = NOTHING_MORE,
 ) -> list[Rule]:
     """The rules alone, for logits that have been divided by the temperature already.
 
     Args:
         temperature: T, or one for each row; controls that follow it depend on it.
-        rule, values, embeddings, breakers, ends: as of `sampler`.
+        rule, values, embeddings, breakers, ends, more: as of `sampler`.
     Raises: as `sampler` does.
     """
     arguments = checked_rule(rule, values or {})
@@ -88,5 +93,5 @@ def cuts(
             own["breakers"] = breakers
         if kind is XTC:
             own["ends"] = ends
-        rules.append(kind(**own))
+        rules.append(kind(**own, **more.get(entry.name, {})))
     return rules

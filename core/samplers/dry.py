@@ -40,6 +40,7 @@ class DRY(Rule):
         base: float = _DEFAULT["base"],
         allowed: int = int(_DEFAULT["allowed"]),
         breakers: Set[int] = frozenset(),
+        last: int | None = None,
     ) -> None:
         """
         Args:
@@ -47,19 +48,23 @@ class DRY(Rule):
             base: factor for each further token, 1 or more.
             allowed: shortest repetition with a penalty, at least 1.
             breakers: ids of tokens that end a repetition; `breakers` finds them.
+            last: the number of the text's last tokens that count, at least 1; None: all.
         Raises: InputError.
         """
         in_range("multiplier", multiplier, 0, float("inf"))
         in_range("base", base, 1, float("inf"))
         in_range("allowed", allowed, 1, float("inf"))
+        in_range("last", 1 if last is None else last, 1, float("inf"))
         self.multiplier, self.base, self.allowed, self.breakers = multiplier, base, allowed, breakers
+        self.last = last
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         x = x.clone()
         if input_ids is None:
             return x
         for row, ids in zip(x, input_ids.tolist(), strict=True):
-            for token, n in repeated(ids, self.breakers).items():
+            counted = ids if self.last is None else ids[-self.last :]
+            for token, n in repeated(counted, self.breakers).items():
                 if n >= self.allowed and token < len(row):
                     row[token] -= self.multiplier * self.base ** (n - self.allowed)
         return x

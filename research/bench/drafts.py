@@ -4,11 +4,13 @@ All runs use the same model interface and are interleaved round by round, each r
 superposed drafts that branch at their first token, as in the paper, with r exact steps; superposed drafts with the
 app's default forks and exact steps; one greedy draft; k sampled sequences in one batch; k sampled sequences in a row.
 
-Besides, the time in which three drafts of the page become rows, at each step, by their length.
+Besides, the time in which three drafts of the page become rows, at each step, by their length; and the time that
+phrases which no draft contains add to a step.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,11 +24,15 @@ from torch import Tensor
 
 from core.ask import Ask
 from core.autocomplete import load_autocomplete
-from core.drafting.drafts import Draft, Drafts
+from core.drafting.drafts import Draft, Drafts, Options
+from core.drafting.driver import Driven
+from core.drafting.stepping_back import Never
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, Row, Sequence, Tokenizer
+from core.modes.start import Mode, start
 from core.ngram import NgramStore
 from core.options import LIBRARY, Backend
+from core.phrases import LONGEST, MOST, Phrases
 from core.present import Presentation, present
 from core.superposed import superpose
 from research.options import MixedOptions, TextOptions
@@ -37,6 +43,7 @@ LENGTH = 10
 PREFIX = 32
 KS = (1, 3, 8)
 LONG = (10, 128, 256)  # tokens of drafts that become rows
+WITH_PHRASES = (3, 9)  # drafts without the phrases
 BACKENDS: tuple[Backend, ...] = ("llama.cpp", "torch")
 ROUNDS = {"llama.cpp": 20, "torch": 8}
 GREEDY = "one greedy draft"
@@ -89,6 +96,9 @@ def measure(options: DraftsBenchOptions, progress: Callable[[str], None]) -> Rep
         if backend == options.backend or backend == BACKENDS[-1]:
             report.rows += presenting(model.tokenizer, text.load(options.text))
             report.target(f"three drafts of {LONG[-1]} tokens, ms a step", float(report.rows[-1]["ms"] or 0), "<= 0.2")
+            report.rows += phrases_alone(model, prefixes, text.load(options.text), rounds)
+            name = f"{MOST:,} phrases, k={WITH_PHRASES[-1]}, ms more a step"
+            report.target(name, float(report.rows[-1]["ms"] or 0), "<= 0.2")
         model.close()
     return report
 
@@ -111,6 +121,43 @@ def presenting(tokenizer: Tokenizer, files: list[list[str]]) -> list[ReportRow]:
         }
         for n in LONG
     ]
+
+
+def phrases_alone(
+    model: LanguageModel, prefixes: list[list[int]], files: list[list[str]], rounds: int
+) -> list[ReportRow]:
+    """The ms that phrases add to a step, apart from the passes: as many as a list may have, of words of these files."""
+    words = " ".join(document for file in files for document in file).split()[: 8 * MOST]
+    chance = random.Random(0)
+    listed = [" ".join(chance.choices(words, k=chance.randint(2, 4))).replace("*", "") for _ in range(MOST)]
+    phrases = Phrases.of(phrase for phrase in listed if phrase.strip() and len(phrase) <= LONGEST)
+    found: list[ReportRow] = []
+    for k in WITH_PHRASES:
+        more: list[float] = []
+        for number in range(rounds):
+            prefix = prefixes[number % len(prefixes)]
+            before = b"".join(model.tokenizer.pieces[i] for i in prefix)
+            plain, without = (_apart(model, prefix, k, never) for never in (None, Never(phrases, before)))
+            more.append(without - plain)
+        method = f"{MOST:,} phrases that no draft contains, k={k}, more a step"
+        found.append({"method": method, "ms": 1000 * median(more), "rounds": rounds})
+    return found
+
+
+def _apart(model: LanguageModel, prefix: list[int], k: int, never: Never | None) -> float:
+    """The seconds of a step of the page's drafts without its pass."""
+    sequence, options = model.open(), Options(k=k, length=LENGTH, stop_ids=NEVER)
+    logits = [sequence.sync(prefix)]
+    began = time.perf_counter()
+    drafting = Driven(start(sequence, prefix, options, Mode(), never=never)(logits))
+    taken, steps = time.perf_counter() - began, 1
+    while not drafting.done:
+        logits = model.forward(drafting.rows())
+        began = time.perf_counter()
+        drafting.advance(logits)
+        taken, steps = taken + time.perf_counter() - began, steps + 1
+    sequence.close()
+    return taken / steps
 
 
 def _grown(ids: list[int], slot: int) -> Draft:

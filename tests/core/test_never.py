@@ -78,6 +78,7 @@ def test_slurs_are_left_out_of_rows_that_appear_unasked(
         for unasked, without, there in ((True, True, False), (True, False, True), (False, True, True)):
             found = rows(autocomplete, unasked=unasked, without_slurs=without)
             assert any(row.split()[0] == word for row in found) == there
+        assert not any(row.split()[0] == word for row in rows(autocomplete, no_slurs=True, without_slurs=False))
     finally:
         phrases.shipped_slurs.cache_clear()
         phrases.compiled.cache_clear()

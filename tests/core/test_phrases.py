@@ -70,6 +70,19 @@ def test_a_text_that_grows_is_read_as_the_whole_of_it(text: str, step: int) -> N
         assert text[found.span.end : expected].isalpha() or found.span.end == expected
 
 
+PARTS = st.lists(st.sampled_from(["ab", "a", "abc", " ", "\n", "b", ".", "-"]), max_size=16).map("".join)
+
+
+@given(PARTS, PARTS)
+def test_of_the_text_before_only_the_end_is_read(before: str, text: str) -> None:
+    """As much as the longest phrase may need."""
+    for listed in (["ab a"], ["b*"], ["a abc ab", "b*"], ["ab-a", "a."]):
+        phrases = Phrases.of(listed)
+        whole = phrases.find(before + text, after=len(before)).span is not None
+        assert phrases.within(text, before) == whole
+        assert len(phrases.tail("ab a. " * 100 + before)) < 40
+
+
 @pytest.mark.parametrize("phrase", ["", " \n", "*", "* *", "a * b", "*ing", "co*r", "x" * (LONGEST + 1)])
 def test_a_phrase_that_is_none_is_refused_with_a_sentence(phrase: str) -> None:
     with pytest.raises(InputError, match="given"):

@@ -40,15 +40,17 @@ class Connection:
         after: str,
         show: Literal["all", "time"] = "all",
         background: str = "",
+        unasked: bool = False,
     ) -> list[str]:
         """Returns the drafts between two texts, the best first; [] if a newer request of the session replaced this one.
-        With `show` "time", only those that save a writer time.
+        With `show` "time", only those that save a writer time. `unasked`: they appear by themselves.
 
         Raises: InputError if there is no server, or it refuses the request.
         """
         body: dict[str, object] = {
             "show": show,
             "never": settings.never,
+            "no_slurs": unasked and settings.no_slurs,
             **settings.options,
             "prompt": before,
             "suffix": after,

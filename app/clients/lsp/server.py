@@ -96,7 +96,7 @@ class DraftingLanguageServer(LanguageServer):
         session = f"polydraft lsp {os.getpid()} {document.uri}"
         show = "time" if unasked and settings.show == "time" else "all"
         background = cropped("\n\n".join(self.documents.matching(settings.background, but=document)))
-        texts = await self.connection.drafts(settings, session, cropped(before), after, show, background)
+        texts = await self.connection.drafts(settings, session, cropped(before), after, show, background, unasked)
         self._shown = ""
         return [
             types.InlineCompletionItem(

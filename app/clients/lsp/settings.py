@@ -34,6 +34,7 @@ class EditorSettings(BaseModel):
         background: patterns of the names of open files that the model reads before the text, the nearest last:
             "notes.md", "mail/*.txt".
         never: words and phrases that no draft contains, "form*" with any ending.
+        no_slurs: whether drafts that appear by themselves contain no slurs, by the list that comes with Polydraft.
         port: of the drafting server.
         start: whether to start a drafting server if none runs at the port.
         options: further fields of `/v1/completions`, as docs/clients.md lists them.
@@ -48,6 +49,7 @@ class EditorSettings(BaseModel):
     comments: bool = True
     background: list[str] = []
     never: Phrases = Field(default=[])
+    no_slurs: bool = True
     port: int = Field(PORT, ge=1, le=65535)
     start: bool = True
     options: dict[str, object] = {}

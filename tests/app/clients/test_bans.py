@@ -41,6 +41,11 @@ def test_each_servers_fields_are_phrases_or_biases(body: dict[str, Any], never: 
     assert with_bans({"prompt": "Once"}) == {"prompt": "Once"}
 
 
+def test_a_program_asks_for_drafts_without_slurs() -> None:
+    assert CompletionRequest.model_validate({"prompt": "Once", "no_slurs": True}).left_out["no_slurs"]
+    assert not CompletionRequest.model_validate({"prompt": "Once"}).left_out["no_slurs"]
+
+
 def drafts(mode: str, bias: list[tuple[int | str, float]]) -> list[str]:
     autocomplete = Autocomplete(TableModel(seed=2))
     ask = Ask(before=words("abc"), k=3, length=4, mode=Mode(mode), forks=0, token_bias=bias, heal=False)

@@ -68,7 +68,7 @@ def test_mirostat_replaces_the_other_rules_as_it_does_there_and_version_one_is_n
     assert preset == Preset("m", "mirostat", {"tau": 4.0})
     assert left_out == ["top-p, which mirostat replaces"]
     assert read(json.dumps({"temp": 1, "mirostat_mode": 1, "mirostat_tau": 4}), "m")[1] == [
-        "mirostat 1, of which only version 2 is here"
+        "mirostat 1, because a preset has version 2 alone"
     ]
 
 

@@ -133,7 +133,12 @@ def test_a_field_that_is_left_out_has_a_bound_too(value: Any) -> None:
         ({"dry_multiplier": 0.8, "dry_sequence_breakers": r'"\n", ":", "\"", "*"'}, None),  # text-generation-webui
         ({"dry_multiplier": 0.8, "dry_sequence_breakers": "[" * 10_000}, "dry_sequence_breakers"),
         ({"dry_multiplier": 0.8, "dry_sequence_breakers": [1]}, "dry_sequence_breakers"),
-        ({"dry_multiplier": 0.8, "dry_penalty_last_n": 64}, "dry_penalty_last_n"),
+        ({"dry_multiplier": 0.8, "dry_penalty_last_n": 64}, None),
+        ({"dry_multiplier": 0.8, "dry_penalty_last_n": 0}, "it switches DRY off in one server"),
+        ({"dry_multiplier": 0.8, "dry_penalty_last_n": "all"}, "dry_penalty_last_n is no number of tokens."),
+        ({"dry_multiplier": 0.8, "dry_range": 0}, None),
+        ({"dry_last_n": 64}, "dry_last_n changes nothing without DRY."),
+        ({"mirostat_version": 1}, "mirostat_version changes nothing without mirostat."),
         ({"dry_breakers": ["a"]}, "dry_breakers changes nothing without DRY."),
         ({"dry_multiplier": 0.8, "dry_allowed_length": 3}, None),
         ({"dry_multiplier": 0.8, "dry_allowed_length": "3"}, "dry_allowed_length"),
@@ -142,8 +147,8 @@ def test_a_field_that_is_left_out_has_a_bound_too(value: Any) -> None:
         ({"typical_p": 0.9, "typ_p": 0.9}, None),
         ({"typical_p": 0.9, "typ_p": 0.8}, "typ_p"),
         ({"mirostat": 2, "mirostat_tau": 4, "mirostat_eta": 0.2, "top_k": 40, "top_p": 0.9, "mode": "sampled"}, None),
-        ({"mirostat": 1}, "mirostat 1 is not supported. 2 is."),
-        ({"mirostat_mode": 1}, "mirostat 1 is not supported. 2 is."),
+        ({"mirostat": 3}, "mirostat 3 is not supported. 1 and 2 are."),
+        ({"mirostat": 1, "mirostat_tau": 4, "mode": "sampled"}, None),
         ({"mirostat_mode": 2, "mirostat_tau": 4, "mirostat": 0, "mode": "sampled"}, None),
         ({"mirostat_mode": 2, "mirostat": 1}, "two different values"),
         ({"nsigma": 1.5}, None),
@@ -170,6 +175,29 @@ def test_rules_of_other_servers_are_ours(site: Programs) -> None:
         asked = CompletionRequest.model_validate(body | more, strict=True)
         assert asked.settings(1, 4, {}).sampling.rule == expected
         assert site.ask("POST", "/v1/completions", body | more)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "last", "version"),
+    [
+        ({"dry_multiplier": 0.8}, None, 2),
+        ({"dry_multiplier": 0.8, "dry_penalty_last_n": 64}, 64, 2),  # llama-server, KoboldCpp
+        ({"dry_multiplier": 0.8, "dry_range": 320}, 320, 2),  # TabbyAPI
+        ({"dry_multiplier": 0.8, "dry_range": 0}, None, 2),
+        ({"dry_multiplier": 0.8, "dry_penalty_last_n": 64, "samplers": ["top_k"], "top_k": 5}, None, 2),
+        ({"mirostat": 1}, None, 1),
+        ({"mirostat_mode": 1}, None, 1),  # text-generation-webui
+        ({"mirostat": 2, "dry_multiplier": 0.8, "dry_penalty_last_n": 64}, None, 2),
+    ],
+)
+def test_numbers_of_rules_that_are_no_flags_are_taken(body: dict[str, Any], last: int | None, version: int) -> None:
+    asked = CompletionRequest.model_validate(PLAIN | {"mode": "sampled"} | body)
+    sampling = asked.settings(1, 4, {}).sampling
+    assert (sampling.dry_last_n, sampling.mirostat_version) == (last, version)
+    assert CompletionRequest.model_validate(asked.model_dump(exclude_unset=True), strict=True) == asked
+    rule = Autocomplete(TableModel()).sampler(sampling.rule, sampling.values, more=sampling.more)
+    assert getattr(rule, "last", None) == last or last is None
+    assert getattr(rule, "version", 2) == version
 
 
 LATE, EARLY = ["min_p", "top_p", "temperature"], ["temperature", "min_p", "top_p"]
@@ -445,7 +473,15 @@ def test_llama_servers_probabilities_with_a_part_of_a_character_as_bytes() -> No
         assert (last["content"], last["stop"]) == ("", True)
         assert "completion_probabilities" not in made.json("/completion", body | {"n_probs": 0})
         status, content = made.ask("POST", "/completion", body | {"post_sampling_probs": True})
-        assert (status, "before sampling" in content.decode()) == (400, True)
+        assert (status, "sampled drafts alone" in content.decode()) == (400, True)
+        drawn = body | {"post_sampling_probs": True, "mode": "sampled", "top_k": 3, "temperature": 2, "seed": 1}
+        ids = model.tokenizer.encode("abca")
+        for token in made.json("/completion", drawn)["completion_probabilities"]:
+            p = torch.softmax((left := (model.after(ids) / 2).topk(3)).values, 0)
+            expected = zip(left.indices.tolist(), p.tolist(), strict=True)
+            assert [(each["id"], pytest.approx(each["prob"])) for each in token["top_probs"]] == [*expected]
+            assert token["prob"] in [each["prob"] for each in token["top_probs"]]
+            ids.append(token["id"])
     finally:
         made.close()
 

@@ -37,6 +37,7 @@ from core.samplers import (
 )
 from core.samplers.catalog import sampler
 from core.samplers.dry import breakers
+from core.samplers.mirostat import OF_ZIPF
 from tests.table_model import Letters
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -445,14 +446,49 @@ def test_tokens_with_a_mark_are_breakers():
 def test_mirostat_steers_the_surprise_to_its_target():
     chance = torch.Generator().manual_seed(0)
     logits = torch.randn(1, 2000, generator=chance) * 1.5
-    for tau in (2.0, 5.0):
-        rule, ids, seen = Mirostat(tau, 0.1), torch.tensor([[0]]), []
+    for tau, version in ((2.0, 2), (5.0, 2), (5.0, 1)):
+        rule, ids, seen = Mirostat(tau, 0.1, version), torch.tensor([[0]]), []
         for _ in range(400):
             q = rule(ids, logits).softmax(-1)
             token = torch.multinomial(q, 1, generator=chance)
             seen.append(-math.log2(float(q[0, token])))
             ids = torch.cat([ids, token], 1)
         assert sum(seen[100:]) / 300 == pytest.approx(tau, abs=0.35)
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0, 4.0])
+def test_mirostat_1_keeps_as_many_tokens_as_its_estimate_of_zipfs_law_says(spread):
+    """Equation by equation, from the paper's algorithm 1."""
+    logits = torch.randn(1, 700, generator=torch.Generator().manual_seed(7)) * spread
+    tau, mu = 3.0, 6.0
+    p = logits[0].double().softmax(0).sort(descending=True).values.tolist()
+    t = [math.log((i + 2) / (i + 1)) for i in range(OF_ZIPF - 1)]
+    b = [math.log(p[i] / p[i + 1]) for i in range(OF_ZIPF - 1)]
+    s = sum(x * y for x, y in zip(t, b, strict=True)) / sum(x * x for x in t)
+    epsilon = s - 1
+    k = int((epsilon * 2**mu / (1 - len(p) ** -epsilon)) ** (1 / s))
+    kept = Mirostat(tau, 0.1, version=1)(torch.tensor([[0]]), logits)
+    assert int(kept.isfinite().sum()) == max(k, 1)
+    assert kept[0].argmax() == logits[0].argmax()
+
+
+def test_mirostat_1_reads_what_another_rule_left():
+    """One token, tokens of equal chance, and hardly any that are left."""
+    one, alike, few = torch.tensor([[2.0]]), torch.zeros(1, 50), torch.full((1, 50), -INF)
+    few[0, :2] = torch.tensor([1.0, 0.5])
+    for logits in (one, alike, few):
+        kept = Mirostat(3.0, 0.1, version=1)(None, logits)
+        assert not kept.isnan().any()
+        assert kept.isfinite().any()
+        assert not (kept.isfinite() & logits.isneginf()).any()
+    with pytest.raises(InputError, match="version 3 given"):
+        Mirostat(version=3)
+
+
+def test_dry_reads_as_many_of_the_last_tokens_as_it_is_told():
+    ids, logits = torch.tensor([[1, 2, 3, 4, 5, 1, 2]]), torch.zeros(1, 8)  # "1 2" was followed by 3
+    for last, penalised in ((None, True), (7, True), (5, False)):
+        assert bool(DRY(0.8, 1.75, 2, last=last)(ids, logits)[0, 3] < 0) == penalised
 
 
 def test_mirostat_knows_its_rows_by_their_ids():

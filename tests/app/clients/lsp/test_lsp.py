@@ -14,7 +14,7 @@ from pygls.exceptions import JsonRpcException
 
 from app.clients.lsp.server import ACCEPTED
 from app.learning.personal import PersonalStores
-from tests.editor import Drafting, Editor, drafting_server, editor
+from tests.editor import INVOKED, Drafting, Editor, drafting_server, editor
 from tests.fake_drafts import ByteTokenizer
 from tests.running_app import free_port
 
@@ -218,6 +218,19 @@ async def test_what_is_never_suggested_is_sent_with_every_request(drafting: Draf
     writing.configure({"never": ["delve", "form*"]})
     await writing.drafts(uri, 0, 10)
     assert drafting.bodies.seen[-1]["never"] == ["delve", "form*"]
+
+
+async def test_drafts_that_appear_by_themselves_have_no_slurs(drafting: Drafting, writing: Editor) -> None:
+    uri = writing.write("Dear Anna,", name="polite.md")
+    unasked = types.InlineCompletionContext(types.InlineCompletionTriggerKind.Automatic)
+    for settings, context, without in (
+        ({}, unasked, True),
+        ({}, INVOKED, False),
+        ({"no_slurs": False}, unasked, False),
+    ):
+        writing.configure(settings)
+        await writing.drafts(uri, 0, 10, context=context)
+        assert drafting.bodies.seen[-1]["no_slurs"] is without
 
 
 # ---------------------------------------------------------------- settings and errors
