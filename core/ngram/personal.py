@@ -16,7 +16,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.ngram import learned
+from core.ngram import counts_file, learned
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.folders import Folders
@@ -181,6 +181,16 @@ class PersonalStore(Switches):
     def prepare(self) -> None:
         """Counts the contents, or starts a thread that does, so that later look-ups are fast."""
         self._loaded()
+
+    def settle(self, alive: Callable[[], None] = lambda: None) -> None:
+        """Writes the counts of a large store to its file, so that no look-up waits for them, and takes out what was
+        removed. Cheap for a small store, and where nothing is to be done.
+
+        Args:
+            alive: called repeatedly; if it raises, the file stays as it was.
+        Raises: StoreError when the file cannot be written, or the store is damaged.
+        """
+        self._counts.settle(alive)
 
     def refresh(self) -> bool:
         """Reads changes committed since, by any process; some microseconds if there are none. Returns whether there
@@ -570,16 +580,20 @@ class PersonalStore(Switches):
         )
 
     def _forgotten(self, extent: Extent, adapter: bool, removed: Removed | None) -> Forgotten:
-        complete = self._file.scrub() if extent.documents or extent.passages else True
+        complete = True
+        if extent.documents or extent.passages:
+            self._counts.forget()
+            complete = self._file.scrub()
         return Forgotten(**asdict(extent), complete=complete, adapter=adapter, removed=removed)
 
 
 def remove_files(path: Path) -> None:
-    """Removes a store's file, its log and its adapter, without opening them. Raises StoreError when the system
-    refuses."""
+    """Removes a store's file, its log, its counts and its adapter, without opening them. Raises StoreError when the
+    system refuses."""
     for folder in (learned.folder_of(path), learned.aside_of(path)):
         learned.remove(folder)
     try:
+        counts_file.remove(path)
         for ending in ("", "-wal", "-shm"):
             path.with_name(path.name + ending).unlink(missing_ok=True)
     except OSError as error:

@@ -1,0 +1,191 @@
+"""The counts of large personal stores: those of older text are in a file, and look-ups take both together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.ngram import StoreError, counts_file, personal_counts
+from core.ngram.counts import Counts, windows_of
+from core.ngram.personal import PersonalStore
+from tests.ngram_tools import WordTokenizer
+
+V = 64
+TOKENIZER = WordTokenizer(V)
+FRESH = 1000  # tokens that are counted at once here
+MUCH = 3 * FRESH
+passages = st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 4)), max_size=6)
+
+
+def random_text(seed: int, tokens: int = MUCH, words: int = V) -> str:
+    return " ".join(map(str, (np.random.default_rng(seed).zipf(1.3, tokens) % words).tolist()))
+
+
+def assert_same(one: Any, other: Any, words: int, seed: int = 0) -> None:
+    """Both answer the same look-ups with the same counts."""
+    rng = np.random.default_rng(seed)
+    contexts = [rng.integers(0, words, rng.integers(0, 7)).tolist() for _ in range(40)]
+    found, expected = (each.evidence(contexts, range(words)) for each in (one, other))
+    for name in ("counts", "totals", "seen", "types"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), name)
+    for context in contexts:
+        assert one.count(context) == other.count(context)
+        assert one.continuations(context) == other.continuations(context)
+    assert ngrams_of(one) == ngrams_of(other)
+
+
+def ngrams_of(counts: Any) -> Counter[tuple[int, ...]]:
+    grams = Counter[tuple[int, ...]]()
+    for gram, count, _ in counts.ngrams():
+        grams[gram] += count
+    return grams
+
+
+@given(older=passages, newer=passages, fresh=passages)
+@settings(max_examples=80, deadline=None)
+def test_two_lists_together_count_what_one_list_does(older: Any, newer: Any, fresh: Any) -> None:
+    one, two = windows_of(older, V), windows_of(newer, V)
+    if not len(one):
+        return
+    both, single = Counts(V, two.beside(one), older=one), Counts.of(V, older + newer)
+    for passage, times in fresh:
+        both.add(passage, times)
+        single.add(passage, times)
+    assert_same(both, single, 4)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PersonalStore]:
+    """A store that is large with 3 * FRESH tokens."""
+    monkeypatch.setattr(personal_counts, "FRESH", FRESH)
+    monkeypatch.setattr(counts_file, "LARGE", 2 * FRESH)
+    monkeypatch.setattr(counts_file, "PIECE", FRESH)
+    with PersonalStore.open(tmp_path / "me.sqlite", TOKENIZER, create=True) as made:
+        yield made
+
+
+def assert_counted(store: PersonalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store counts what one without a file counts, which opens the same texts."""
+    again = store.path.with_name("again.sqlite")
+    again.unlink(missing_ok=True)
+    store.prepare()
+    store.refresh()
+    with PersonalStore.open(again, TOKENIZER, create=True) as other, monkeypatch.context() as patch:
+        patch.setattr(counts_file, "LARGE", 1 << 40)
+        other.restore(store.texts())
+        other.prepare()
+        assert_same(store, other, V)
+        assert not counts_file.file_of(again).exists()
+
+
+def test_a_large_store_is_counted_in_a_file_and_newer_text_in_memory(
+    store: PersonalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = counts_file.file_of(store.path)
+    store.add("a", [random_text(1, FRESH), "1 2 3"])
+    store.prepare()
+    assert not path.exists(), "a small store needs none"
+    store.add("b", [random_text(2), random_text(3)])
+    store.learn("1 2 5", times=7)
+    assert_counted(store, monkeypatch)
+    written = path.stat()
+    assert written.st_mode & 0o777 == 0o600
+    store.add("c", [random_text(4, FRESH + 1)])
+    assert_counted(store, monkeypatch)
+    with PersonalStore.open(store.path, TOKENIZER) as opened:
+        assert_counted(opened, monkeypatch)
+    assert path.stat() == written, "little text is newer, so that nothing is written"
+    store.add("d", [random_text(5)])
+    assert_counted(store, monkeypatch)
+    assert path.stat() != written
+
+
+def test_forgotten_text_is_overwritten_in_the_file(store: PersonalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.add("secret", [random_text(1, 10, 8) + " 61 41 57 44 62 45 63"])
+    store.add("other", [random_text(2, words=40)])
+    store.settle()
+    path = counts_file.file_of(store.path)
+    traces = np.array([62, 42, 58, 45, 63, 46, 64], dtype="<u4").tobytes()  # the ids + 1
+    assert traces in path.read_bytes()
+    with path.open("rb") as former:
+        store.forget_document("secret")
+        assert not former.read().strip(b"\0")
+    assert traces not in path.read_bytes()
+    assert_counted(store, monkeypatch)
+    store.forget_phrase("1 2")
+    assert store.count([1, 2]) == 0
+    assert_counted(store, monkeypatch)
+    store.forget_document("other")
+    assert not path.exists(), "it is a small store again"
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "nothing", "noise", "restored"])
+def test_a_file_that_does_not_fit_is_written_again(
+    store: PersonalStore, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    store.add("a", [random_text(1), random_text(2)])
+    store.settle()
+    path = counts_file.file_of(store.path)
+    data = path.read_bytes()
+    if damage == "restored":  # an earlier copy of the store, with other text since
+        with sqlite3.connect(store.path) as file:
+            file.execute("UPDATE passages SET ids = substr(ids, 1, 4000), tokens = 1000 WHERE id = 1")
+        with PersonalStore.open(store.path, TOKENIZER) as opened:
+            opened.prepare()
+            assert opened.count(()) == 1000 + MUCH
+        return
+    damaged = {"cut": data[:5000], "other": data.replace(store.identity.encode(), b"0" * 16), "nothing": b"",
+               "noise": b'{"version": 1}' + data[14:]}  # fmt: skip
+    path.write_bytes(damaged[damage])
+    with PersonalStore.open(store.path, TOKENIZER) as opened:
+        assert_counted(opened, monkeypatch)
+
+
+def test_a_full_disk_is_said_and_loses_nothing(store: PersonalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.add("a", [random_text(1)])
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(counts_file, "_append", full)
+        with pytest.raises(StoreError, match=r"me\.counts cannot be written: No space left.*free some room"):
+            store.prepare()
+    assert not [each for each in store.path.parent.iterdir() if each.suffix == ".tmp"]
+    assert_counted(store, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(counts_file, "_append", full)
+        store.add("b", ["7 7 7 7"])
+        store.settle()
+        store.forget_document("a")
+        assert not counts_file.file_of(store.path).exists(), "what was forgotten is not left there"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot stop a process")
+def test_a_process_that_is_killed_while_it_counts_leaves_no_half_file(
+    store: PersonalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add("a", [random_text(1)])
+    script = (
+        "import os, signal, sys; from pathlib import Path; from core.ngram import counts_file\n"
+        "import sqlite3; counts_file.LARGE = 100\n"
+        "counts_file._append = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "path = Path(sys.argv[1]); counts_file.brought_up_to_date(None, sqlite3.connect(path, isolation_level=None), path, 64)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(store.path)], env={**os.environ}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len([each for each in store.path.parent.iterdir() if each.suffix == ".tmp"]) == 1
+    assert_counted(store, monkeypatch)
+    assert not [each for each in store.path.parent.iterdir() if each.suffix == ".tmp"]
