@@ -41,6 +41,7 @@ _TEXTS = "SELECT origin, text FROM passages JOIN documents ON document = documen
 # that a long text contains once, one in five occurs again; an added phrase is certainly
 # wanted.
 PHRASE, PARAGRAPH = 4, 2
+AT_ONCE = 1 << 23  # tokens that are added in one transaction; others wait for it a few seconds
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,10 @@ class PersonalStore(Switches):
         """How many words it contains: a walk over all texts."""
         return sum(len(text.split()) for (text,) in self._file.rows("SELECT text FROM passages", (str,)))
 
+    def is_full(self, without: str) -> bool:
+        """Whether there is hardly room for documents that take the place of those of an origin."""
+        return self._texts.is_full(without)
+
     def documents(self) -> list[LearnedText]:
         """Everything that was added, oldest first."""
         rows = self._file.query(
@@ -364,35 +369,41 @@ class PersonalStore(Switches):
 
     # ---------------------------------------------------------------- writing; every method is one transaction
 
-    def add(self, origin: str, documents: Iterable[str], check_cancelled: Callable[[], None] = lambda: None) -> int:
-        """Adds documents in place of all documents of the same origin, unless they are the same. Returns their tokens.
+    def add(
+        self,
+        origin: str,
+        documents: Iterable[str],
+        check_cancelled: Callable[[], None] = lambda: None,
+        leave_out: Callable[[StoredPassage], None] | None = None,
+    ) -> int:
+        """Adds documents in place of all documents of the same origin; those that are the same stay. Returns their
+        tokens.
 
-        All or nothing: if the program ends half-way, the store is unchanged. Other programs may write to it while the
-        documents are read.
+        All or nothing, up to `AT_ONCE` tokens: if the program ends half-way, the store is unchanged. Of more, a program
+        that is killed leaves a part, and adding them again adds the rest. Other programs may write to the store while
+        the documents are read, and between two parts.
 
         Args:
             check_cancelled: called every few thousand characters; if it raises, nothing is added.
+            leave_out: called for each document that has no room; the last ones are added. None: raises InputError.
         Raises: InputError when the store would become too large.
         """
         stays = self._texts.tokens(without=origin)
-        held = list(self._texts.prepared(documents, stays, check_cancelled))
-        with self._writing():
-            rows = self._file.query(
-                "SELECT documents.id, text FROM documents JOIN passages ON document = documents.id WHERE origin = ? "
-                "ORDER BY passages.id",
-                [origin],
-            )
-            if [text for _, text in rows] == [passage.text for passage in held]:
-                return sum(passage.tokens for passage in held)  # the store has exactly this already
-            before = list(dict.fromkeys(number for number, _ in rows))
-            self._remove(before)
-            tokens = sum(
-                self._texts.insert(origin, [passage], PHRASE if len(passage.text) <= SHORT else 1) for passage in held
-            )
-            self._texts.check_size()
-        if before:
+        held = self._texts.prepared(documents, stays, check_cancelled, leave_out)
+        while True:
+            with self._writing():
+                gone, new = self._texts.differing(origin, held)
+                some = list(_first(new, AT_ONCE))
+                for passage in some:
+                    self._texts.insert(origin, [passage], PHRASE if len(passage.text) <= SHORT else 1)
+                if complete := len(some) == len(new):
+                    self._remove(gone)
+                    self._texts.check_size()
+            if complete:
+                break
+        if gone:
             self._file.scrub()
-        return tokens
+        return sum(passage.tokens for passage in held)
 
     def learn(self, text: str, times: int = PARAGRAPH, origin: str = TYPED) -> int:
         """Adds one phrase or paragraph with multiplicity `times`, and commits it. Returns its tokens."""
@@ -418,7 +429,7 @@ class PersonalStore(Switches):
             if _mark(text) not in here:
                 characters += sum(map(len, text.passages))
                 check_length(characters)
-                held.append((text, list(self._texts.prepared(text.passages, size))))
+                held.append((text, self._texts.prepared(text.passages, size)))
                 size += sum(passage.tokens for passage in held[-1][1])
         with self._writing():
             here = {_mark(text) for text in self.texts()}  # another program may have added them meanwhile
@@ -598,6 +609,15 @@ def remove_files(path: Path) -> None:
             path.with_name(path.name + ending).unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"{path} cannot be removed: {error.strerror or error}.") from error
+
+
+def _first(passages: Iterable[StoredPassage], tokens: int) -> Iterator[StoredPassage]:
+    """The first passages with at least so many tokens together, or all."""
+    for passage in passages:
+        yield passage
+        tokens -= passage.tokens
+        if tokens <= 0:
+            return
 
 
 def _mark(text: StoredText) -> tuple[str, str, tuple[str, ...]]:
