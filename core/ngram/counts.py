@@ -209,7 +209,9 @@ class Counts:
         if len(short[0]):
             self._search_short(known, windows, short, hi[short], (first[short], end[short]), lengths[short[1]], symbols)
         for row, column in zip(*(axis.tolist() for axis in (many & (lengths > 2)).nonzero()), strict=True):
-            self._search(known, windows, row, column, (int(first[row, column]), int(end[row, column])), lo[row], symbols)
+            self._search(
+                known, windows, row, column, (int(first[row, column]), int(end[row, column])), lo[row], symbols
+            )
 
     def _look_at(
         self,

@@ -1,7 +1,7 @@
 """The counts of the older text of a large personal store, in a file beside the store: `NAME.counts`.
 
-    offset 0        the description, a line of JSON: the store, its passages, and the type, shape and place of each array
-           4096     the arrays: those of `Windows`, and those of the passages' ids
+    offset 0      the description, a line of JSON: the store, its passages, and the type, shape and place of each array
+           4096   the arrays: those of `Windows`, and those of the passages' ids
 
 The arrays are mapped, so memory holds the parts in use. The file is computed from the store's own: what is missing,
 damaged or of another store is written again, range by range of first tokens, in bounded memory. One program writes it
@@ -31,7 +31,7 @@ from core.ngram.windows import BITS, Range, Windows
 
 ENDING = ".counts"
 VERSION = 1
-LARGE = 1 << 21  # tokens of a store whose counts are in memory alone; later also of the text that is newer than the file
+LARGE = 1 << 21  # tokens that are counted in memory alone: of a small store, or of text that is newer than the file
 SHARE = 16  # newer text may also have one SHARE-th of the tokens in the file
 PIECE = 1 << 21  # windows sorted at a time
 _HEAD = 4096

@@ -17,9 +17,9 @@ from core.ngram import counts_file
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.following import Following
+from core.ngram.passage_ids import new_passages
 from core.ngram.passages import runs
 from core.ngram.personal_file import PersonalFile, reported
-from core.ngram.passage_ids import new_passages
 from core.ngram.tally import Tally
 
 FRESH = 8192  # tokens counted individually before they are merged into the sorted counts

@@ -43,7 +43,9 @@ class StoredTexts:
         """The number of tokens, without the documents of one origin."""
         tokens = self._file.query(_SIZE)[0][0]
         if without is not None:
-            tokens -= self._file.query(f"{_SIZE} WHERE document IN (SELECT id FROM documents WHERE origin = ?)", [without])[0][0]
+            tokens -= self._file.query(
+                f"{_SIZE} WHERE document IN (SELECT id FROM documents WHERE origin = ?)", [without]
+            )[0][0]
         return tokens
 
     def is_full(self, without: str) -> bool:

@@ -64,7 +64,9 @@ class Tally:
             present = None
             if removals != kept.removals and len(kept.ids.numbers):
                 first = int(kept.ids.numbers[0])
-                present = np.array(file.execute("SELECT id FROM passages WHERE id >= ?", [first]).fetchall(), dtype=np.int64)
+                present = np.array(
+                    file.execute("SELECT id FROM passages WHERE id >= ?", [first]).fetchall(), dtype=np.int64
+                )
             new = PassageIds.read(file, kept.last, vocab_size)
         finally:
             file.execute("COMMIT")

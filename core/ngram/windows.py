@@ -1,4 +1,4 @@
-"""All n-grams of a text as one sorted list of windows: 29 bytes for each distinct window, in memory or in a mapped file.
+"""All n-grams of a text as one sorted list of windows: 29 bytes for each distinct window, in memory or a mapped file.
 
 A window is a token and the five after it (fewer before the end of a passage). The windows that begin with an n-gram
 are neighbours in the sorted list. The count of the n-gram is the weight of their range, and its continuations are the

@@ -179,10 +179,11 @@ def test_a_process_that_is_killed_while_it_counts_leaves_no_half_file(
 ) -> None:
     store.add("a", [random_text(1)])
     script = (
-        "import os, signal, sys; from pathlib import Path; from core.ngram import counts_file\n"
-        "import sqlite3; counts_file.LARGE = 100\n"
+        "import os, signal, sqlite3, sys; from pathlib import Path; from core.ngram import counts_file\n"
+        "counts_file.LARGE = 100\n"
         "counts_file._append = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "path = Path(sys.argv[1]); counts_file.brought_up_to_date(None, sqlite3.connect(path, isolation_level=None), path, 64)"
+        "path = Path(sys.argv[1]); file = sqlite3.connect(path, isolation_level=None)\n"
+        "counts_file.brought_up_to_date(None, file, path, 64)"
     )
     done = subprocess.run([sys.executable, "-c", script, str(store.path)], env={**os.environ}, check=False)
     assert done.returncode == -signal.SIGKILL
