@@ -144,8 +144,11 @@ def brought_up_to_date(
         with ExitStack() as turn:
             _wait_for(path, turn, alive)
             older = Older.open(path, identity)  # another program may have written it meanwhile
-            intact, few, _ = state(older)
-            return older if intact and few else _written(path, identity, older, file, vocab_size, alive)
+            while not all(state(older)[:2]):  # text may be removed while it is written
+                older = _written(path, identity, older, file, vocab_size, alive)
+            if not store.exists():  # it was deleted meanwhile
+                remove(store)
+            return older
     except OSError as error:
         reason = error.strerror or error
         raise StoreError(

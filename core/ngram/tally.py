@@ -56,11 +56,12 @@ class Tally:
             vocab_size: V. Raises InputError when the file contains ids of V and above.
             alive: called between chunks; if it raises, counting ends.
         """
+        # Before all other reads: a removal while they are made is then still to be noticed.
+        removals = int(file.execute("SELECT value FROM about WHERE key = 'removals'").fetchone()[0])
         older = counts_file.brought_up_to_date(self.older, file, store, vocab_size, alive)
         kept = self if older is self.older else Tally.empty(older)
         file.execute("BEGIN")  # one state for all reads; sorting comes after it
         try:
-            removals = int(file.execute("SELECT value FROM about WHERE key = 'removals'").fetchone()[0])
             present = None
             if removals != kept.removals and len(kept.ids.numbers):
                 first = int(kept.ids.numbers[0])

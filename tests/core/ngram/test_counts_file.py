@@ -1,4 +1,4 @@
-"""The counts of large personal stores: those of older text are in a file, and look-ups take both together."""
+"""Large personal stores: the counts of older text are in a file, and more text than has room is left out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.ngram import StoreError, counts_file, personal_counts
+from core.ngram import StoreError, counts_file, personal_counts, stored_texts
 from core.ngram.counts import Counts, windows_of
 from core.ngram.personal import PersonalStore
+from core.ngram.stored_texts import StoredTexts
+from ngram_builder import folders, personal
 from tests.ngram_tools import WordTokenizer
 
 V = 64
@@ -190,3 +192,67 @@ def test_a_process_that_is_killed_while_it_counts_leaves_no_half_file(
     assert len([each for each in store.path.parent.iterdir() if each.suffix == ".tmp"]) == 1
     assert_counted(store, monkeypatch)
     assert not [each for each in store.path.parent.iterdir() if each.suffix == ".tmp"]
+
+
+# ---------------------------------------------------------------- more text than a store holds
+
+
+def mailbox(path: Path, mails: list[str]) -> Path:
+    head = "From ann@example.org Mon Jan  1 00:00:00 2024\nFrom: ann@example.org\nSubject: {}\n\n{}\n\n"
+    path.write_text("".join(head.format(number, mail) for number, mail in enumerate(mails)))
+    return path
+
+
+def texts_of(store: PersonalStore) -> list[str]:
+    return [passage.strip() for text in store.texts() for passage in text.passages]
+
+
+def test_of_a_mailbox_that_has_no_room_the_newest_mails_are_learned(
+    store: PersonalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_texts, "LARGEST", 100)
+    folder = tmp_path / "mail"
+    folder.mkdir()
+    mails = [" ".join([str(n)] * 30) for n in range(5)]
+    mailbox(folder / "a.mbox", mails)
+    (folder / "b.txt").write_text(" ".join(["6"] * 20))
+    store.learn("9 9 9 9")
+    added = folders.step(store, folders.changes(store, folder))
+    assert texts_of(store) == ["9 9 9 9", *mails[2:]] and added.tokens == 90
+    first, second = added.damage
+    assert "2 of its 5 documents (60 tokens), the first ones, were left out" in first.reason
+    assert "the store is full, so it was left out. Forget some text" in second.reason
+    assert not folders.changes(store, folder).to_read, "who watches the folder does not read them again and again"
+    store.forget_phrase("9 9 9 9")
+    store.forget_document(personal.origin_of(str(folder / "a.mbox")))
+    assert folders.step(store, folders.changes(store, folder, again=True)).tokens == 20, "there is room now"
+
+
+def test_of_a_mailbox_that_grew_only_the_new_mails_are_added(store: PersonalStore, tmp_path: Path) -> None:
+    mails = [f"{n} 1 2 3" for n in range(9)]
+    personal.add(store, [mailbox(tmp_path / "Sent", mails)])
+    before = store.documents()
+    assert personal.add(store, [mailbox(tmp_path / "Sent", [*mails, mails[0], "7 7"])]).tokens == 4 * 10 + 2
+    store.refresh()
+    assert store.documents()[: len(before)] == before and store.removals == 0
+    personal.add(store, [mailbox(tmp_path / "Sent", [*mails[1:], "7 7"])])
+    store.refresh()
+    assert sorted(texts_of(store)) == sorted([*mails[1:], "7 7"]) and store.removals == 1
+
+
+def test_much_text_is_added_in_parts(store: PersonalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.ngram.personal.AT_ONCE", 10)
+    store.add("a", ["1 1 1 1", "8 8"])
+    inserted = list[int]()
+    insert = StoredTexts.insert
+
+    def noting(self: StoredTexts, *rest: Any) -> int:
+        with PersonalStore.open(store.path, TOKENIZER) as other:
+            inserted.append(len(other.documents()))
+        return insert(self, *rest)
+
+    monkeypatch.setattr(StoredTexts, "insert", noting)
+    documents = [" ".join([str(n)] * 6) for n in range(5)] + ["8 8"]
+    assert store.add("a", documents) == 32
+    assert inserted == [2, 2, 4, 4, 6], "others see the parts"
+    assert sorted(texts_of(store)) == sorted(documents)
