@@ -196,7 +196,6 @@ def _written(
     kept = np.isin(older.ids.numbers, present[:, 0])
     gone = older.ids.some(~kept)
     ids = older.ids if kept.all() else older.ids.some(kept)
-    ids = ids.joined(new)
     last = max(older.last, int(new.numbers.max(initial=0)))
     with ExitStack() as opened:
         former = None
@@ -205,8 +204,10 @@ def _written(
                 former = opened.enter_context(path.open("r+b"))
         with replacing(path) as out:
             arrays = _write_windows(out, older, new, gone, vocab_size, alive)
-            for name in ("numbers", "times", "starts", "symbols"):
-                arrays[name] = _append(out, getattr(ids, name))
+            arrays["numbers"] = _append(out, ids.numbers, new.numbers)
+            arrays["times"] = _append(out, ids.times, new.times)
+            arrays["starts"] = _append(out, ids.starts, ids.starts[-1] + new.starts[1:])
+            arrays["symbols"] = _append(out, ids.symbols, new.symbols)
             arrays["tokens"] = _append(out, present[:, 1])
             about = {"version": VERSION, "store": identity, "last": last, "arrays": arrays}
             out.seek(0)
@@ -279,11 +280,13 @@ def runs_of(sizes: np.ndarray, least: int) -> Iterator[tuple[int, int]]:
         first, before = end, int(upto[end - 1])
 
 
-def _append(out: IO[bytes], array: np.ndarray) -> Place:
+def _append(out: IO[bytes], *parts: np.ndarray) -> Place:
+    """Writes arrays of one axis and type, one after the other."""
     offset = out.tell()
-    out.write(np.ascontiguousarray(array).data)
-    out.write(bytes(-array.nbytes % _HEAD))
-    return array.dtype.str, list(array.shape), offset
+    for part in parts:
+        out.write(np.ascontiguousarray(part).data)
+    out.write(bytes(-sum(part.nbytes for part in parts) % _HEAD))
+    return parts[0].dtype.str, [sum(map(len, parts))], offset
 
 
 def _array(mapped: mmap.mmap, kind: str, shape: list[int], offset: int) -> np.ndarray:
