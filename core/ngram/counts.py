@@ -289,7 +289,7 @@ class Counts:
         symbols: np.ndarray,
     ) -> None:
         """Searches a large range for one context of three symbols or more, and for every candidate after it."""
-        windows, (first, end) = self.windows, within
+        first, end = within
         length = known.orders[column] - 1
         prefix, width = int(lo[length - 1]), 1 << BITS * (5 - length)
         if length > 3:

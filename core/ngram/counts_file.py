@@ -152,7 +152,7 @@ def brought_up_to_date(
     except OSError as error:
         reason = error.strerror or error
         raise StoreError(
-            f"{path} cannot be written: {reason}. A large store needs about 40 bytes a token there; free some room, or "
+            f"{path} cannot be written: {reason}. A large store needs about 35 bytes a token there; free some room, or "
             "switch the store off."
         ) from error
 
