@@ -24,7 +24,7 @@ from typing import IO
 
 import numpy as np
 
-from core.files import locked, open_regular, replacing, sweep
+from core.files import locked, open_regular, replacing, sweep, unfinished
 from core.ngram.errors import StoreError
 from core.ngram.passage_ids import PassageIds
 from core.ngram.windows import BITS, Range, Windows
@@ -107,6 +107,12 @@ def file_of(store: Path) -> Path:
     return store.with_name(store.stem + ENDING)
 
 
+def lock_of(store: Path) -> Path:
+    """The empty file by which one program at a time writes the counts."""
+    path = file_of(store)
+    return path.with_name(f".{path.name}.lock")
+
+
 def brought_up_to_date(
     older: Older | None,
     file: sqlite3.Connection,
@@ -137,18 +143,20 @@ def brought_up_to_date(
     intact, few, total = state(older)
     if intact and few and older.last:
         return older
+    if total <= LARGE and not path.exists() and not unfinished(path):
+        return None
     try:
-        if total <= LARGE:
-            remove(store)
-            return None
         with ExitStack() as turn:
             _wait_for(path, turn, alive)
             older = Older.open(path, identity)  # another program may have written it meanwhile
-            while not all(state(older)[:2]):  # text may be removed while it is written
+            while True:  # text may be removed, or the store deleted, while the file is written
+                intact, few, total = state(older)
+                if total <= LARGE or not store.exists():
+                    remove(store)
+                    return None
+                if intact and few:
+                    return older
                 older = _written(path, identity, older, file, vocab_size, alive)
-            if not store.exists():  # it was deleted meanwhile
-                remove(store)
-            return older
     except OSError as error:
         reason = error.strerror or error
         raise StoreError(
@@ -165,7 +173,6 @@ def remove(store: Path) -> None:
     with suppress(FileNotFoundError), path.open("r+b") as file:
         path.unlink()
         _wipe(file)
-    path.with_name(f".{path.name}.lock").unlink(missing_ok=True)
 
 
 def _wait_for(path: Path, turn: ExitStack, alive: Callable[[], None]) -> None:

@@ -1,8 +1,9 @@
 """A personal store: one person's text, in one SQLite file, looked up like any other store.
 
-The file (`personal_file.py`) contains texts and their token ids (`passages.py`). The counts are computed from them in
-memory and updated after every commit, of this process or another (`personal_counts.py`). So an added phrase takes
-effect at the next look-up, and forgetting a text also removes its counts.
+The file (`personal_file.py`) contains texts and their token ids (`passages.py`). The counts are computed from them, in
+memory or for older text of a large store in a second file (`counts_file.py`), and updated after every commit, of this
+process or another (`personal_counts.py`). So an added phrase takes effect at the next look-up, and forgetting a text
+also removes its counts.
 """
 
 from __future__ import annotations
@@ -605,6 +606,7 @@ def remove_files(path: Path) -> None:
         learned.remove(folder)
     try:
         counts_file.remove(path)
+        counts_file.lock_of(path).unlink(missing_ok=True)
         for ending in ("", "-wal", "-shm"):
             path.with_name(path.name + ending).unlink(missing_ok=True)
     except OSError as error:

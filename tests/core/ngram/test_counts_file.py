@@ -134,6 +134,9 @@ def test_forgotten_text_is_overwritten_in_the_file(store: PersonalStore, monkeyp
     assert_counted(store, monkeypatch)
     store.forget_document("other")
     assert not path.exists(), "it is a small store again"
+    store.add("other", [random_text(2)])
+    store.delete()
+    assert [*path.parent.glob("*me.*")] == []
 
 
 @pytest.mark.parametrize("damage", ["cut", "other", "nothing", "noise", "restored"])
