@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import InputError
 from core.ngram.folders import ReadFile
-from ngram_builder.personal import Added, Progress, add_file, origin_of
+from ngram_builder.personal import FULL, Added, Progress, add_file, origin_of
 from ngram_builder.readers import File, FolderListing, ReaderProcess, Reading, Senders, spelled, walk
 
 if TYPE_CHECKING:
@@ -53,13 +53,16 @@ class Changes:
         return bool(self.to_read or self.vanished)
 
 
-def changes(store: PersonalStore | None, folder: Path, excluded: Sequence[str] = (), anew: bool = False) -> Changes:
+def changes(
+    store: PersonalStore | None, folder: Path, excluded: Sequence[str] = (), anew: bool = False, again: bool = False
+) -> Changes:
     """Compares a folder with what the store read of it, by the size and the time of change of each file.
 
     Args:
         store: None for one that is still to be made.
         excluded: patterns of files to leave out, in addition to those of earlier times.
         anew: read all files again, because others are learned from now on.
+        again: read those again that the store had no room for.
     Raises: InputError for a pattern that is none.
     """
     root = origin_of(str(folder))
@@ -73,7 +76,7 @@ def changes(store: PersonalStore | None, folder: Path, excluded: Sequence[str] =
             made.new.append(file)
         elif read.forgotten:
             made.forgotten += 1
-        elif anew or (read.size, read.stamp) != (file.size, file.stamp):
+        elif anew or (again and read.problem.startswith(FULL)) or (read.size, read.stamp) != (file.size, file.stamp):
             made.changed.append(file)
         else:
             made.unchanged += 1

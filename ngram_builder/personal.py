@@ -32,6 +32,8 @@ LONGEST_NAME, LONGEST_TIME = 1 << 14, 40  # characters of an origin, and of the 
 PLAIN = 1 << 20  # characters of a line outside strings: a document with 500,000 passages
 HELD = 512  # bytes that a document, and each passage, take in memory besides their text
 
+FULL = "the store is full"  # begins the reason why text was left out
+_MORE_ROOM = "Forget some text and add this again, or add it to another store: several may be on"
 _FORGET_FIRST = "forget the document first to replace it"
 
 Progress = Callable[[float, str], None]
@@ -98,7 +100,8 @@ def add_file(
     senders: Senders | None = None,
 ) -> Added:
     """Adds one file to a store and replaces the text of the same origin; but what is worse than that replaces nothing:
-    a file of which nothing can be read, and a damaged one of which less can be read than the store has.
+    a file of which nothing can be read, and a damaged one of which less can be read than the store has. If the store
+    has no room for all of its documents, the last ones are added: the newest mails.
 
     Args:
         reader: reads the file.
@@ -106,8 +109,8 @@ def add_file(
             within a document. If it raises, nothing is added and the store stays unchanged.
         senders: whose mails and messages are added; it counts the mails.
     """
-    added, done, characters = Added(senders=senders or Senders()), 0, 0
-    others = added.senders.others
+    added, done, characters, documents = Added(senders=senders or Senders()), 0, 0, 0
+    others, left_out = added.senders.others, list[int]()
 
     def consumed(size: int = 0) -> None:
         nonlocal done
@@ -121,12 +124,18 @@ def add_file(
         """Whether mails of others were left out. Those that the store has go, so it has less afterwards."""
         return added.senders.others > others
 
+    def full(reason: str) -> None:
+        added.damage.append(Damage(str(file), 0, f"{FULL}, so {reason}. {_MORE_ROOM}"))
+
     def texts() -> Iterator[str]:
-        nonlocal characters
+        nonlocal characters, documents
         progress(0.0)
+        if store.is_full(without=origin):
+            full("it was left out")
+            raise _Worse
         reading = Reading(added.damage.append, consumed, note=added.notes.append, senders=added.senders)
         for document in reader.read(file, reading):
-            characters += len(document.text)
+            characters, documents = characters + len(document.text), documents + 1
             yield document.text
         if not characters and (added.damage or (added.notes and not narrowed())):
             raise _Worse
@@ -134,9 +143,14 @@ def add_file(
             reason = f"less of it can be read than before, so the store keeps what it has; {_FORGET_FIRST}"
             added.damage.append(Damage(str(file), 0, reason))
             raise _Worse
+        if left_out:
+            number = f"{len(left_out):,} of its {documents:,} documents ({sum(left_out):,} tokens), the first ones,"
+            full(f"{number} were left out" if len(left_out) < documents else "it was left out")
+        if left_out and len(left_out) == documents:
+            raise _Worse
 
     with suppress(_Worse):
-        added.tokens = store.add(origin, texts(), consumed)
+        added.tokens = store.add(origin, texts(), consumed, lambda passage: left_out.append(passage.tokens))
         added.files = int(characters > 0 or not narrowed())
     return added
 

@@ -19,6 +19,7 @@ from app.cli.personal import UNLEARNED, Json, ModelName, Store
 from app.cli.shared import refuse_in_dry_run
 from app.machine.output import say, say_json, visible
 from core.errors import InputError
+from core.ngram.errors import StoreError
 from core.ngram.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def add(
         adapted, added = opened.learned.exists(), personal.Added(senders=own)
         made: list[Changes] = []
         for folder in folders:
-            found = changes(opened, folder, exclude or (), anew=others)
+            found = changes(opened, folder, exclude or (), anew=others, again=True)
             if before := moved_from(opened, found):
                 opened.folders.move(before, found.root)
                 say(f"Note: {before} is now {found.root}.", err=True)
@@ -106,6 +107,7 @@ def add(
                 added.include(step(opened, found, progress, own, forgets))
             if files:
                 added.include(personal.add(opened, files, progress, own))
+            _settle(opened, lambda: progress(1.0, "Counting"))
         if others:
             opened.remember_senders(names)  # now: an interrupted reading begins again
         from core.ngram.personal import PHRASE
@@ -115,6 +117,14 @@ def add(
         _report(store, added, made, forgets, adapted and not opened.learned.exists(), as_json)
         if watch:
             _watch(opened, folders, own, yes)
+
+
+def _settle(store: PersonalStore, alive: Callable[[], None] = lambda: None) -> None:
+    """Counts what was added to a large store, so that the next look-up does not have to."""
+    try:
+        store.settle(alive)
+    except StoreError as error:
+        say(f"Warning: {error}", err=True)
 
 
 def _names(remembered: Sequence[str], given: Sequence[str] | None) -> list[str]:
@@ -257,6 +267,7 @@ def _watch(store: PersonalStore, folders: Sequence[Path], own: Senders, yes: boo
                     say(f"Gone: {', '.join(gone)}. The store keeps the text; `--yes` forgets it.")
                 if found.to_read or (yes and found.vanished):
                     added = step(store, found, senders=own, forget=yes)
+                    _settle(store)
                     _print_places(added)
                     names = ", ".join(file.name for file in found.to_read) or ", ".join(found.vanished)
                     say(f"{names}: {added.tokens:,} tokens.")

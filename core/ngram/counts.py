@@ -1,7 +1,7 @@
 """Counts of all n-grams of one person's text, in memory, for the look-ups of a personal store.
 
-A sorted list of windows (`windows.py`) holds nearly all of them. Text added since the list was built is counted
-immediately in dictionaries; `settled` merges it into a new list.
+A sorted list of windows (`windows.py`) holds nearly all of them; of a large store a second list, of older text, is in
+a file. Text added since the lists were built is counted immediately in dictionaries.
 
 This module handles token ids, no text and no files.
 """
@@ -46,17 +46,19 @@ class Counts:
 
     Attributes:
         orders: those that give probabilities: 2 … order.
-        windows: all but the fresh passages.
+        windows: all but the fresh and the older passages.
         fresh: tokens added since the windows were built; they slow look-ups down.
     """
 
-    def __init__(self, vocab_size: int, windows: Windows, order: int = ORDER) -> None:
+    def __init__(self, vocab_size: int, windows: Windows, order: int = ORDER, older: Windows | None = None) -> None:
+        """`older`: windows that `windows` stand `beside`."""
         if not 2 <= order <= ORDER:
             raise InputError(f"n-grams of up to {order} tokens requested; 2 to {ORDER} expected.")
         if vocab_size >= _UNKNOWN:
             raise InputError(f"A vocabulary of {vocab_size} tokens given; fewer than {_UNKNOWN} expected.")
         self.orders = tuple(range(2, order + 1))
         self.windows, self.fresh = windows, 0
+        self._lists = [windows] if older is None else [older, windows]
         self._v, self._order = vocab_size, order
         self._added: dict[tuple[int, ...], dict[int, int]] = {}  # context -> continuation -> count
         self._passages: list[tuple[list[int], int]] = []  # the same
@@ -90,10 +92,6 @@ class Counts:
                 following = self._added.setdefault(tuple(ids[i : i + n]), {})
                 following[ids[i + n]] = following.get(ids[i + n], 0) + times
 
-    def settled(self) -> Windows:
-        """The windows merged with the text added since."""
-        return self.windows.merged(windows_of(self._passages, self._v, self._order))
-
     @property
     def nbytes(self) -> int:
         """Bytes of the windows, without the text added since."""
@@ -120,7 +118,8 @@ class Counts:
         following = dict(self._added.get(tuple(context), {}))
         symbols = self._symbols(context)
         if symbols is not None and len(symbols) < self._order:
-            tokens, counts = self.windows.next(self.windows.range(symbols), len(symbols))
+            found = [some.next(some.range(symbols), len(symbols)) for some in self._lists]
+            tokens, counts = found[0] if len(found) == 1 else _summed(found)
             tokens, counts = tokens[tokens > 0] - 1, counts[tokens > 0]
             if limit is not None and not following and len(tokens) > 4 * limit:
                 best = np.argpartition(-counts, limit)[:limit]
@@ -142,18 +141,19 @@ class Counts:
         return [*known]
 
     def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
-        """All n-grams with count and total, in no particular order; the empty one, with count 0, as a context."""
-        windows = self.settled()
-        yield (), 0, windows.weight
-        yield from windows.ngrams()
+        """All n-grams with count and total, in no particular order; the empty one, with count 0, as a context. One that
+        both older and newer text contains comes once for each of them."""
+        yield (), 0, self.count(())
+        *older, windows = self._lists
+        for some in (*older, windows.merged(windows_of(self._passages, self._v, self._order))):
+            yield from some.ngrams()
 
     def _count(self, gram: tuple[int, ...]) -> int:
         symbols = self._symbols(gram)
         fresh = self._added.get(gram[:-1], {}).get(gram[-1], 0) if gram else sum(self._added.get((), {}).values())
         if symbols is None:
             return fresh
-        first, end = self.windows.range(symbols)
-        return int(self.windows.before[end]) - int(self.windows.before[first]) + fresh
+        return sum(some.count(symbols) for some in self._lists) + fresh
 
     def _symbols(self, gram: Sequence[int]) -> list[int] | None:
         """The n-gram as symbols; None if no window can begin with it."""
@@ -176,19 +176,21 @@ class Counts:
             raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
         d, m = len(contexts), ids.shape[-1]
         known = TypedEvidence(wanted, np.zeros((d, len(wanted), m)), *(np.zeros((d, len(wanted))) for _ in range(3)))
-        if len(self.windows) and d and wanted:
-            self._look_up(known, self._tails(contexts), np.where((ids >= 0) & (ids < self._v), ids + 1, _UNKNOWN))
+        if any(map(len, self._lists)) and d and wanted:
+            tails, symbols = self._tails(contexts), np.where((ids >= 0) & (ids < self._v), ids + 1, _UNKNOWN)
+            for some in filter(len, self._lists):
+                self._look_up(known, some, tails, symbols)
         if self._added:
             self._add_fresh(contexts, ids, known)
         return known
 
-    def _look_up(self, known: TypedEvidence, tails: np.ndarray, symbols: np.ndarray) -> None:
-        """Fills in the windows' counts after `tails` (d, 5) for the candidates `symbols` (m,) or (d, m).
+    def _look_up(self, known: TypedEvidence, windows: Windows, tails: np.ndarray, symbols: np.ndarray) -> None:
+        """Adds the windows' counts after `tails` (d, 5) for the candidates `symbols` (m,) or (d, m).
 
         A context is addressed by (row, column) of `known`. Contexts at the beginning of few windows are examined window
         by window, all of them at once; in the range of any other context the candidates are searched.
         """
-        windows, lengths = self.windows, np.array(known.orders) - 1
+        lengths = np.array(known.orders) - 1
         reach = tails.shape[1]
         # The beginning of `hi` and `lo` in the windows of each context, (d, 5), for contexts of 1 to 5 symbols.
         hi, lo = np.zeros_like(tails), np.zeros_like(tails)
@@ -201,17 +203,20 @@ class Counts:
         size = end - first  # of the ranges that share the first three symbols
         few = ((size > 0) & (size <= _FEW)).nonzero()
         if len(few[0]):
-            self._look_at(known, few, first[few], size[few], lo, lengths[few[1]], symbols)
+            self._look_at(known, windows, few, first[few], size[few], lo, lengths[few[1]], symbols)
         many = size > _FEW
         short = (many & (lengths < 3)).nonzero()
         if len(short[0]):
-            self._search_short(known, short, hi[short], (first[short], end[short]), lengths[short[1]], symbols)
+            self._search_short(known, windows, short, hi[short], (first[short], end[short]), lengths[short[1]], symbols)
         for row, column in zip(*(axis.tolist() for axis in (many & (lengths > 2)).nonzero()), strict=True):
-            self._search(known, row, column, (int(first[row, column]), int(end[row, column])), lo[row], symbols)
+            self._search(
+                known, windows, row, column, (int(first[row, column]), int(end[row, column])), lo[row], symbols
+            )
 
     def _look_at(
         self,
         known: TypedEvidence,
+        windows: Windows,
         contexts: tuple[np.ndarray, ...],
         first: np.ndarray,
         size: np.ndarray,
@@ -220,7 +225,7 @@ class Counts:
         symbols: np.ndarray,
     ) -> None:
         """Examines every window of small ranges (q,); t windows in all."""
-        windows, (rows, columns) = self.windows, contexts
+        rows, columns = contexts
         starts = size.cumsum() - size
         at = (first - starts).repeat(size)  # (t,)
         at += np.arange(len(at))
@@ -232,9 +237,11 @@ class Counts:
         weights = (windows.before[at + 1] - windows.before[at]) * own.astype(np.float64)
         goes_on = next_ > 0
         followed = weights * goes_on
-        new = own & goes_on & (windows.shared[at] <= place)  # its symbol differs from that of the previous window
-        sums = np.add.reduceat(np.stack([weights, followed, new]), starts, axis=1)
-        known.seen[contexts], known.totals[contexts], known.types[contexts] = sums
+        new = own & goes_on & (windows.known[at] <= place)  # its symbol differs from that of the previous window
+        seen, totals, types = np.add.reduceat(np.stack([weights, followed, new]), starts, axis=1)
+        known.seen[contexts] += seen
+        known.totals[contexts] += totals
+        known.types[contexts] += types
         some = followed.nonzero()[0]
         if len(some):
             queried = symbols if symbols.ndim == 1 else symbols[rows.repeat(size)[some]]
@@ -246,6 +253,7 @@ class Counts:
     def _search_short(
         self,
         known: TypedEvidence,
+        windows: Windows,
         contexts: tuple[np.ndarray, ...],
         prefix: np.ndarray,
         within: tuple[np.ndarray, np.ndarray],
@@ -253,13 +261,13 @@ class Counts:
         symbols: np.ndarray,
     ) -> None:
         """Searches large ranges (q,) for the candidates after one or two symbols."""
-        windows, (first, end) = self.windows, within
-        before, words = windows.before, windows.hi
+        (first, end), before, words = within, windows.before, windows.hi
         width = _WIDTHS[length + 1]
         ended = words[first] - prefix < width
-        known.seen[contexts] = before[end] - before[first]
-        known.totals[contexts] = before[end] - before[first + ended]
-        known.types[contexts] = windows.changes[length - 1, end - 1] - windows.changes[length - 1, first] + 1 - ended
+        known.seen[contexts] += before[end] - before[first]
+        known.totals[contexts] += before[end] - before[first + ended]
+        known.types[contexts] += windows.changes[length - 1, end - 1] - windows.changes[length - 1, first]
+        known.types[contexts] += ~ended & (windows.known[first] <= length)
         queried = symbols if symbols.ndim == 1 else symbols[contexts[0]]
         begin = prefix[:, None] + queried * width[:, None]  # (q, m)
         at = words.searchsorted(begin)
@@ -268,11 +276,12 @@ class Counts:
         places = at[hits]
         counts = np.zeros(begin.shape)
         counts[hits] = before[words.searchsorted(begin[hits] + width[hits[0]])] - before[places]
-        known.counts[contexts] = counts
+        known.counts[contexts] += counts
 
     def _search(
         self,
         known: TypedEvidence,
+        windows: Windows,
         row: int,
         column: int,
         within: tuple[int, int],
@@ -280,7 +289,7 @@ class Counts:
         symbols: np.ndarray,
     ) -> None:
         """Searches a large range for one context of three symbols or more, and for every candidate after it."""
-        windows, (first, end) = self.windows, within
+        first, end = within
         length = known.orders[column] - 1
         prefix, width = int(lo[length - 1]), 1 << BITS * (5 - length)
         if length > 3:
@@ -290,12 +299,13 @@ class Counts:
                 return
         words, before = windows.lo[first:end], windows.before[first : end + 1]
         ended = prefix + width > int(words[0])
-        known.seen[row, column] = before[-1] - before[0]
-        known.totals[row, column] = before[-1] - before[int(ended)]
-        known.types[row, column] = np.count_nonzero(windows.shared[first + 1 : end] == length) + 1 - ended
+        known.seen[row, column] += before[-1] - before[0]
+        known.totals[row, column] += before[-1] - before[int(ended)]
+        new = not ended and windows.known[first] <= length
+        known.types[row, column] += np.count_nonzero(windows.known[first + 1 : end] == length) + new
         begin = prefix + (symbols if symbols.ndim == 1 else symbols[row]) * width
         at = before[words.searchsorted(np.concatenate([begin, begin + width]))]
-        known.counts[row, column] = at[len(begin) :] - at[: len(begin)]
+        known.counts[row, column] += at[len(begin) :] - at[: len(begin)]
 
     def _tails(self, contexts: Contexts) -> np.ndarray:
         """The last five tokens of each context as symbols (d, 5); missing ones get a symbol that no window contains."""
@@ -320,5 +330,13 @@ class Counts:
                 if following:
                     known.totals[row, column] += sum(following.values())
                     known.counts[row, column] += [following.get(i, 0) for i in candidates]
-                    before = [self.windows.range([*(t + 1 for t in gram), i + 1]) for i in following]
-                    known.types[row, column] += sum(first == end for first, end in before)
+                    grams = [[t + 1 for t in (*gram, i)] for i in following]
+                    known.types[row, column] += sum(not any(some.count(g) for some in self._lists) for g in grams)
+
+
+def _summed(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Symbols and counts of several lists, each symbol once."""
+    symbols, places = np.unique(np.concatenate([symbols for symbols, _ in found]), return_inverse=True)
+    counts = np.zeros(len(symbols), dtype=np.int64)
+    np.add.at(counts, places, np.concatenate([counts for _, counts in found]))
+    return symbols, counts

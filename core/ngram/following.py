@@ -41,7 +41,7 @@ class Following:
             # "rw" does not recreate a file that was deleted meanwhile.
             address = f"{self._path.resolve().as_uri()}?mode=rw"
             with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as file:
-                self.tally.set_result(self._before.brought_up_to_date(file, self._v, self._alive))
+                self.tally.set_result(self._before.brought_up_to_date(file, self._path, self._v, self._alive))
         except _Stopped:
             pass
         except (sqlite3.Error, PolydraftError, MemoryError) as error:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from core.errors import InputError
+from core.ngram.passage_ids import BREAK
 from core.ngram.plain import plain
-from core.ngram.tally import BREAK
 from core.ngram.windows import ORDER
 
 if TYPE_CHECKING:  # its module imports torch

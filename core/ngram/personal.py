@@ -1,8 +1,9 @@
 """A personal store: one person's text, in one SQLite file, looked up like any other store.
 
-The file (`personal_file.py`) contains texts and their token ids (`passages.py`). The counts are computed from them in
-memory and updated after every commit, of this process or another (`personal_counts.py`). So an added phrase takes
-effect at the next look-up, and forgetting a text also removes its counts.
+The file (`personal_file.py`) contains texts and their token ids (`passages.py`). The counts are computed from them, in
+memory or for older text of a large store in a second file (`counts_file.py`), and updated after every commit, of this
+process or another (`personal_counts.py`). So an added phrase takes effect at the next look-up, and forgetting a text
+also removes its counts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from core.ngram import learned
+from core.ngram import counts_file, learned
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.folders import Folders
@@ -41,6 +42,7 @@ _TEXTS = "SELECT origin, text FROM passages JOIN documents ON document = documen
 # that a long text contains once, one in five occurs again; an added phrase is certainly
 # wanted.
 PHRASE, PARAGRAPH = 4, 2
+AT_ONCE = 1 << 23  # tokens that are added in one transaction; others wait for it a few seconds
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,16 @@ class PersonalStore(Switches):
         """Counts the contents, or starts a thread that does, so that later look-ups are fast."""
         self._loaded()
 
+    def settle(self, alive: Callable[[], None] = lambda: None) -> None:
+        """Writes the counts of a large store to its file, so that no look-up waits for them, and takes out what was
+        removed. Cheap for a small store, and where nothing is to be done.
+
+        Args:
+            alive: called repeatedly; if it raises, the file stays as it was.
+        Raises: StoreError when the file cannot be written, or the store is damaged.
+        """
+        self._counts.settle(alive)
+
     def refresh(self) -> bool:
         """Reads changes committed since, by any process; some microseconds if there are none. Returns whether there
         were any.
@@ -217,6 +229,10 @@ class PersonalStore(Switches):
     def words(self) -> int:
         """How many words it contains: a walk over all texts."""
         return sum(len(text.split()) for (text,) in self._file.rows("SELECT text FROM passages", (str,)))
+
+    def is_full(self, without: str) -> bool:
+        """Whether there is hardly room for documents that take the place of those of an origin."""
+        return self._texts.is_full(without)
 
     def documents(self) -> list[LearnedText]:
         """Everything that was added, oldest first."""
@@ -354,35 +370,41 @@ class PersonalStore(Switches):
 
     # ---------------------------------------------------------------- writing; every method is one transaction
 
-    def add(self, origin: str, documents: Iterable[str], check_cancelled: Callable[[], None] = lambda: None) -> int:
-        """Adds documents in place of all documents of the same origin, unless they are the same. Returns their tokens.
+    def add(
+        self,
+        origin: str,
+        documents: Iterable[str],
+        check_cancelled: Callable[[], None] = lambda: None,
+        leave_out: Callable[[StoredPassage], None] | None = None,
+    ) -> int:
+        """Adds documents in place of all documents of the same origin; those that are the same stay. Returns their
+        tokens.
 
-        All or nothing: if the program ends half-way, the store is unchanged. Other programs may write to it while the
-        documents are read.
+        All or nothing, up to `AT_ONCE` tokens: if the program ends half-way, the store is unchanged. Of more, a program
+        that is killed leaves a part, and adding them again adds the rest. Other programs may write to the store while
+        the documents are read, and between two parts.
 
         Args:
             check_cancelled: called every few thousand characters; if it raises, nothing is added.
+            leave_out: called for each document that has no room; the last ones are added. None: raises InputError.
         Raises: InputError when the store would become too large.
         """
         stays = self._texts.tokens(without=origin)
-        held = list(self._texts.prepared(documents, stays, check_cancelled))
-        with self._writing():
-            rows = self._file.query(
-                "SELECT documents.id, text FROM documents JOIN passages ON document = documents.id WHERE origin = ? "
-                "ORDER BY passages.id",
-                [origin],
-            )
-            if [text for _, text in rows] == [passage.text for passage in held]:
-                return sum(passage.tokens for passage in held)  # the store has exactly this already
-            before = list(dict.fromkeys(number for number, _ in rows))
-            self._remove(before)
-            tokens = sum(
-                self._texts.insert(origin, [passage], PHRASE if len(passage.text) <= SHORT else 1) for passage in held
-            )
-            self._texts.check_size()
-        if before:
+        held = self._texts.prepared(documents, stays, check_cancelled, leave_out)
+        while True:
+            with self._writing():
+                gone, new = self._texts.differing(origin, held)
+                some = list(_first(new, AT_ONCE))
+                for passage in some:
+                    self._texts.insert(origin, [passage], PHRASE if len(passage.text) <= SHORT else 1)
+                if complete := len(some) == len(new):
+                    self._remove(gone)
+                    self._texts.check_size()
+            if complete:
+                break
+        if gone:
             self._file.scrub()
-        return tokens
+        return sum(passage.tokens for passage in held)
 
     def learn(self, text: str, times: int = PARAGRAPH, origin: str = TYPED) -> int:
         """Adds one phrase or paragraph with multiplicity `times`, and commits it. Returns its tokens."""
@@ -408,7 +430,7 @@ class PersonalStore(Switches):
             if _mark(text) not in here:
                 characters += sum(map(len, text.passages))
                 check_length(characters)
-                held.append((text, list(self._texts.prepared(text.passages, size))))
+                held.append((text, self._texts.prepared(text.passages, size)))
                 size += sum(passage.tokens for passage in held[-1][1])
         with self._writing():
             here = {_mark(text) for text in self.texts()}  # another program may have added them meanwhile
@@ -570,20 +592,34 @@ class PersonalStore(Switches):
         )
 
     def _forgotten(self, extent: Extent, adapter: bool, removed: Removed | None) -> Forgotten:
-        complete = self._file.scrub() if extent.documents or extent.passages else True
+        complete = True
+        if extent.documents or extent.passages:
+            self._counts.forget()
+            complete = self._file.scrub()
         return Forgotten(**asdict(extent), complete=complete, adapter=adapter, removed=removed)
 
 
 def remove_files(path: Path) -> None:
-    """Removes a store's file, its log and its adapter, without opening them. Raises StoreError when the system
-    refuses."""
+    """Removes a store's file, its log, its counts and its adapter, without opening them. Raises StoreError when the
+    system refuses."""
     for folder in (learned.folder_of(path), learned.aside_of(path)):
         learned.remove(folder)
     try:
+        counts_file.remove(path)
+        counts_file.lock_of(path).unlink(missing_ok=True)
         for ending in ("", "-wal", "-shm"):
             path.with_name(path.name + ending).unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"{path} cannot be removed: {error.strerror or error}.") from error
+
+
+def _first(passages: Iterable[StoredPassage], tokens: int) -> Iterator[StoredPassage]:
+    """The first passages with at least so many tokens together, or all."""
+    for passage in passages:
+        yield passage
+        tokens -= passage.tokens
+        if tokens <= 0:
+            return
 
 
 def _mark(text: StoredText) -> tuple[str, str, tuple[str, ...]]:

@@ -1,22 +1,26 @@
 """The counts of a personal store's passages, updated after every commit of any process.
 
-A few new passages are counted at once. More of them are merged into the sorted counts of `tally.py`; if the store is
-opened `in_background`, a thread does that, and look-ups use the previous counts meanwhile (`following.py`); but after
-text was removed they find nothing until the thread is done, because the previous counts contain it.
+A few new passages are counted at once. More of them are merged into the sorted counts of `tally.py`, and those of a
+large store into a file (`counts_file.py`); if the store is opened `in_background`, a thread does that, and look-ups use
+the previous counts meanwhile (`following.py`); but after text was removed they find nothing until the thread is done,
+because the previous counts contain it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait
-from dataclasses import replace
+from contextlib import contextmanager, suppress
 
 from core.errors import InputError
+from core.ngram import counts_file
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.following import Following
+from core.ngram.passage_ids import new_passages
 from core.ngram.passages import runs
 from core.ngram.personal_file import PersonalFile, reported
-from core.ngram.tally import Tally, new_passages
+from core.ngram.tally import Tally
 
 FRESH = 8192  # tokens counted individually before they are merged into the sorted counts
 _MOMENT = 0.02  # seconds that a look-up waits for counts that a thread is updating
@@ -62,9 +66,28 @@ class PersonalCounts:
 
         Raises: StoreError when the file is damaged, or memory is short.
         """
+        with self._reported():
+            self._update()
+
+    def settle(self, alive: Callable[[], None]) -> None:
+        """Brings the file of counts up to date, which only a large store has. Raises StoreError."""
+        file = self._file
+        with self._reported():
+            counts_file.brought_up_to_date(None, file.db.conn, file.path, self._vocab_size, alive)
+
+    def forget(self) -> None:
+        """Takes what was removed out of the file of counts; or removes the file, if it cannot be written."""
+        try:
+            self.settle(lambda: None)
+        except StoreError:
+            with suppress(OSError):
+                counts_file.remove(self._file.path)
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
         try:
             with reported(self._file.path):
-                self._update()
+                yield
         except InputError as error:
             raise StoreError(f"{self._file.path} is damaged: {error}") from error
 
@@ -74,7 +97,7 @@ class PersonalCounts:
         if self._counts is None or self._counted_at_once(self._counts):
             return
         if not self._in_background:
-            self._take(self._tally.brought_up_to_date(self._file.db.conn, self._vocab_size))
+            self._take(self._tally.brought_up_to_date(self._file.db.conn, self._file.path, self._vocab_size))
             return
         if self._following is None:
             self._following = Following(self._file.path, self._tally, self._vocab_size)
@@ -88,7 +111,7 @@ class PersonalCounts:
         complete."""
         tally, last = self._tally, self._last
         if self._removals != tally.removals:
-            tally, last = replace(Tally.empty(), removals=self._removals), 0
+            tally, last = Tally.empty(removals=self._removals), 0
             counts = Counts(self._vocab_size, tally.windows)
         new, tokens = [], counts.fresh
         for row in new_passages(self._file.db.conn, last):
@@ -115,7 +138,8 @@ class PersonalCounts:
 
     def _take(self, tally: Tally) -> None:
         self._tally, self._last = tally, tally.last
-        self._counts = Counts(self._vocab_size, tally.windows)
+        older = tally.older and tally.older.windows
+        self._counts = Counts(self._vocab_size, tally.windows, older=older)
 
     @property
     def _removals(self) -> int:

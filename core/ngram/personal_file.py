@@ -128,10 +128,10 @@ class PersonalFile:
         with reported(self.path):
             return [self._typed(row, types) for row in self.db.execute(sql, values)]
 
-    def rows(self, sql: str, types: Types = ()) -> Iterator[Row]:
+    def rows(self, sql: str, types: Types = (), values: Sequence[object] = ()) -> Iterator[Row]:
         """Rows one by one, so that not all texts are in memory."""
         with reported(self.path):
-            for row in self.db.execute(sql):
+            for row in self.db.execute(sql, values):
                 yield self._typed(row, types)
 
     def _typed(self, row: Row, types: Types) -> Row:

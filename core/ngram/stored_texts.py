@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # its module imports torch
     from core.models.base import Tokenizer
 
 TYPED = "typed"  # origin of text learned from writing
-LARGEST = 10_000_000  # tokens of a store
+LARGEST = 100_000_000  # tokens of a store
 LONGEST = 8 * LARGEST  # characters added at a time
 
 _SIZE = "SELECT coalesce(sum(tokens), 0) FROM passages"
@@ -41,9 +41,16 @@ class StoredTexts:
 
     def tokens(self, without: str | None = None) -> int:
         """The number of tokens, without the documents of one origin."""
-        if without is None:
-            return self._file.query(_SIZE)[0][0]
-        return self._file.query(f"{_SIZE} JOIN documents ON document = documents.id WHERE origin <> ?", [without])[0][0]
+        tokens = self._file.query(_SIZE)[0][0]
+        if without is not None:
+            tokens -= self._file.query(
+                f"{_SIZE} WHERE document IN (SELECT id FROM documents WHERE origin = ?)", [without]
+            )[0][0]
+        return tokens
+
+    def is_full(self, without: str) -> bool:
+        """Whether hardly any text has room besides the documents of other origins."""
+        return self.tokens(without) >= LARGEST - LARGEST // 1000
 
     def numbers(self, *origins: str) -> list[int]:
         """The numbers of the documents of these origins, oldest first."""
@@ -81,11 +88,16 @@ class StoredTexts:
     def insert(self, origin: str, passages: Sequence[StoredPassage], times: int, added: str | None = None) -> int:
         """Adds a document; returns its tokens."""
         added = added or datetime.now(UTC).isoformat(timespec="seconds")
-        number = self._file.db.table("documents").insert({"origin": origin, "added": added, "times": times}).last_pk
-        return sum(self._insert_passage(number, passage) for passage in passages)
+        row = self._file.db.execute(
+            "INSERT INTO documents (origin, added, times) VALUES (?, ?, ?)", [origin, added, times]
+        )
+        return sum(self._insert_passage(row.lastrowid, passage) for passage in passages)
 
     def _insert_passage(self, document: Any, passage: StoredPassage) -> int:
-        self._file.db.table("passages").insert({"document": document, **asdict(passage)})
+        self._file.db.execute(
+            "INSERT INTO passages (document, text, tokens, ids) VALUES (?, ?, ?, ?)",
+            [document, passage.text, passage.tokens, passage.ids],
+        )
         return passage.tokens
 
     def passage(self, text: str, check_cancelled: Callable[[], None] = lambda: None) -> StoredPassage:
@@ -95,19 +107,31 @@ class StoredTexts:
         return encoded(text, self._tokenizer, check_cancelled)
 
     def prepared(
-        self, texts: Iterable[str], tokens: int, check_cancelled: Callable[[], None] = lambda: None
-    ) -> Iterator[StoredPassage]:
-        """Passages to insert, in addition to `tokens` that remain. Raises InputError as soon as they are too many."""
-        characters = 0
+        self,
+        texts: Iterable[str],
+        tokens: int,
+        check_cancelled: Callable[[], None] = lambda: None,
+        leave_out: Callable[[StoredPassage], None] | None = None,
+    ) -> list[StoredPassage]:
+        """Passages to insert, in addition to `tokens` that remain.
+
+        Args:
+            leave_out: called for each passage that has no room; the last ones are kept. None: raises InputError as soon
+                as they are too many.
+        """
+        ready, characters = deque[StoredPassage](), 0
         for text in texts:
             if not plain(text).strip():
                 continue
-            characters += len(text)
+            ready.append(self.passage(text, check_cancelled))
+            tokens, characters = tokens + ready[-1].tokens, characters + len(ready[-1].text)
+            while leave_out and ready and (tokens > LARGEST or characters > LONGEST):
+                first = ready.popleft()
+                tokens, characters = tokens - first.tokens, characters - len(first.text)
+                leave_out(first)
             check_length(characters)
-            ready = self.passage(text, check_cancelled)
-            tokens += ready.tokens
             self.check_size(tokens)
-            yield ready
+        return list(ready)
 
     def check_size(self, tokens: int | None = None) -> None:
         """Raises InputError when the store, or a store with this many tokens, is too large."""
@@ -118,10 +142,29 @@ class StoredTexts:
                 "possible. Nothing was added. Forget some text first, or add this to another store: several may be on."
             )
 
+    def differing(self, origin: str, passages: Sequence[StoredPassage]) -> tuple[list[int], list[StoredPassage]]:
+        """What differs between the documents of an origin and others that are to take their place: the numbers of those
+        to remove, and those to add."""
+        new: dict[str, list[StoredPassage]] = {}
+        for passage in reversed(passages):
+            new.setdefault(passage.text, []).append(passage)
+        gone: list[int] = []
+        for number, parts, text in self._file.rows(
+            "SELECT documents.id, count(passages.id), text FROM documents JOIN passages ON document = documents.id "
+            "WHERE origin = ? GROUP BY documents.id ORDER BY documents.id",
+            (int, int, str),
+            [origin],
+        ):
+            if parts == 1 and (same := new.get(text)):
+                same.pop()
+            else:
+                gone.append(number)
+        left = {id(passage) for same in new.values() for passage in same}
+        return gone, [passage for passage in passages if id(passage) in left]
+
     def remove(self, documents: Sequence[int]) -> None:
         """Deletes documents with their passages."""
-        for number in documents:
-            self._file.db.table("documents").delete(number)
+        self._file.db.conn.executemany("DELETE FROM documents WHERE id = ?", [[number] for number in documents])
 
     def cut(self, pattern: re.Pattern[str], passages: Mapping[int, int]) -> None:
         """Cuts a phrase out of these passages, given with their documents."""

@@ -1,4 +1,4 @@
-"""All n-grams of a text as one sorted list of windows, in memory: 21 bytes for each distinct window.
+"""All n-grams of a text as one sorted list of windows: 29 bytes for each distinct window, in memory or a mapped file.
 
 A window is a token and the five after it (fewer before the end of a passage). The windows that begin with an n-gram
 are neighbours in the sorted list. The count of the n-gram is the weight of their range, and its continuations are the
@@ -41,8 +41,9 @@ class Windows:
         hi, lo: (n,) int64, ascending by (hi, lo); every pair once.
         before: (n + 1,) the weights of all windows before each.
         shared: (n,) uint8, how many symbols a window shares with the one before it.
-        changes: (2, n) uint32, how many windows up to each share just the first symbol, and just the first two, with
-            the one before them: where the second and the third symbol change.
+        known: (n,) uint8, the same, or how many of its symbols begin a window of others, if that is more (`beside`).
+        changes: (2, n) uint32, how many windows up to each have 1, and 2, known symbols: where the second and the third
+            symbol change.
     """
 
     def __init__(self, hi: np.ndarray, lo: np.ndarray, weights: np.ndarray, shared: np.ndarray | None = None) -> None:
@@ -51,10 +52,18 @@ class Windows:
         total = int(weights.sum(dtype=np.int64))
         self.before = np.zeros(len(hi) + 1, dtype=np.uint32 if total < 1 << 32 else np.int64)
         np.cumsum(weights, out=self.before[1:], dtype=self.before.dtype)
-        self.shared = _shared(hi, lo, np.arange(len(hi))) if shared is None else shared
-        self.changes = np.zeros((2, len(hi)), dtype=np.uint32)
-        for length in (1, 2):
-            np.cumsum(self.shared == length, out=self.changes[length - 1], dtype=np.uint32)
+        self.shared = self.known = _shared(hi, lo, np.arange(len(hi))) if shared is None else shared
+        self.changes = _changes(self.known)
+
+    @classmethod
+    def mapped(
+        cls, hi: np.ndarray, lo: np.ndarray, before: np.ndarray, shared: np.ndarray, changes: np.ndarray
+    ) -> Windows:
+        """From the attributes of others, which were stored."""
+        windows = cls.__new__(cls)
+        windows.hi, windows.lo, windows.before, windows.shared, windows.changes = hi, lo, before, shared, changes
+        windows.known = shared
+        return windows
 
     @classmethod
     def of(cls, ids: np.ndarray, times: np.ndarray, order: int = ORDER) -> Windows:
@@ -65,21 +74,32 @@ class Windows:
             times: (n,) the multiplicity of each token.
             order: symbols to keep of each window; n-grams are no longer than that.
         """
-        symbols = np.concatenate([ids + 1, np.zeros(ORDER, dtype=np.int64)])
         begins = np.flatnonzero(ids != NOWHERE)
+        return cls.beginning(np.append(ids + 1, 0), begins, np.asarray(times)[begins], order)
+
+    @classmethod
+    def beginning(cls, symbols: np.ndarray, begins: np.ndarray, times: np.ndarray, order: int = ORDER) -> Windows:
+        """Counts the windows of a text that begin at some of its tokens.
+
+        Args:
+            symbols: (n,) of the text, 0 after each passage.
+            begins: (b,) places of tokens.
+            times: (b,) the multiplicity of each.
+            order: as in `of`.
+        """
         words, inside = [], np.ones(len(begins), dtype=bool)
         for places in ((0, 1, 2), (3, 4, 5)):
             word = np.zeros(len(begins), dtype=np.int64)
             for place in places:
                 if place < order:
-                    symbol = symbols[begins + place]
+                    symbol = symbols[np.minimum(begins + place, len(symbols) - 1)].astype(np.int64)
                     inside &= symbol != 0
                     word |= np.where(inside, symbol, 0) << SHIFTS[place]
             words.append(word)
         hi, lo = words
         by_lo = np.argsort(lo)
         at = by_lo[np.argsort(hi[by_lo], kind="stable")]
-        return cls(*_summed(hi[at], lo[at], np.asarray(times)[begins[at]]))
+        return cls(*_summed(hi[at], lo[at], times[at]))
 
     def __len__(self) -> int:
         return len(self.hi)
@@ -87,6 +107,11 @@ class Windows:
     @property
     def nbytes(self) -> int:
         return sum(array.nbytes for array in (self.hi, self.lo, self.before, self.shared, self.changes))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(n,) int64, the number of occurrences of each window."""
+        return np.diff(self.before.astype(np.int64))
 
     @property
     def weight(self) -> int:
@@ -100,8 +125,7 @@ class Windows:
         if not len(self):
             return other if sign > 0 else self
         at, known = self._places(other)
-        weights = np.diff(self.before.astype(np.int64))
-        change = sign * np.diff(other.before.astype(np.int64))
+        weights, change = self.weights, sign * other.weights
         weights[at[known]] += change[known]
         touched: list[np.ndarray] = []
         if sign > 0:
@@ -128,6 +152,32 @@ class Windows:
         shared[again] = _shared(hi, lo, again)
         return Windows(hi, lo, weights, shared)
 
+    def part(self, within: Range) -> Windows:
+        """The windows of a range, copied."""
+        first, end = within
+        weights = np.diff(self.before[first : end + 1].astype(np.int64))
+        shared = self.shared[first:end].copy()
+        shared[:1] = 0
+        return Windows(self.hi[first:end], self.lo[first:end], weights, shared)
+
+    def beside(self, others: Windows) -> Windows:
+        """These windows, to be looked up together with others: their `known` symbols take account of those, so that
+        the different n-grams of both together can be counted."""
+        at, _ = others._places(self)
+        known = self.shared.copy()
+        for beside in (at - 1, at):  # between these two a window would be inserted, so one of them shares the most
+            inside = np.clip(beside, 0, max(len(others) - 1, 0))
+            here = beside == inside
+            same = np.zeros(len(self), dtype=np.uint8)
+            for place, shift in enumerate(SHIFTS.tolist()):
+                own, other = (self.hi, others.hi) if place < 3 else (self.lo, others.lo)
+                here = here & ((own ^ other[inside]) >> shift == 0)
+                same += here
+            np.maximum(known, same, out=known)
+        both = Windows.mapped(self.hi, self.lo, self.before, self.shared, _changes(known))
+        both.known = known
+        return both
+
     def _places(self, other: Windows) -> tuple[np.ndarray, np.ndarray]:
         """The positions (or insertion points) of the windows of `other` here, and whether they are present."""
         low = np.searchsorted(self.hi, other.hi)
@@ -153,6 +203,11 @@ class Windows:
             inside = np.searchsorted(self.lo[first:end], np.array([low, high]))
             first, end = first + int(inside[0]), first + int(inside[1])
         return Range(first, end)
+
+    def count(self, gram: Sequence[int]) -> int:
+        """The number of occurrences of these symbols, one after the other."""
+        first, end = self.range(gram)
+        return int(self.before[end]) - int(self.before[first])
 
     def symbols(self, at: np.ndarray, place: np.ndarray | int) -> np.ndarray:
         """The symbols at a place of these windows."""
@@ -214,6 +269,11 @@ def _summed(hi: np.ndarray, lo: np.ndarray, weights: np.ndarray) -> tuple[np.nda
     first[1:] = (hi[1:] != hi[:-1]) | (lo[1:] != lo[:-1])
     starts = np.flatnonzero(first)
     return hi[starts], lo[starts], np.add.reduceat(weights, starts) if len(starts) else weights[:0]
+
+
+def _changes(known: np.ndarray) -> np.ndarray:
+    """`Windows.changes`."""
+    return np.cumsum([known == 1, known == 2], axis=1, dtype=np.uint32)
 
 
 def _shared(hi: np.ndarray, lo: np.ndarray, at: np.ndarray) -> np.ndarray:

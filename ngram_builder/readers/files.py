@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from glob import has_magic
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
@@ -53,6 +54,7 @@ _NOT_WRITTEN = {
     "trash", "deleted items", "deleted messages", "$recycle.bin", "recycler", "lost+found", "__macosx",
     "system volume information", "node_modules", "site-packages", "__pycache__",
 }  # fmt: skip
+_MAILDIR = ("cur", "new")  # the folders of mails in each folder of a Maildir
 _ATTEMPTS = 4
 _PAUSE = 0.5  # seconds before the second attempt, doubled before each further one
 # Keys that identify the version of a remote file in the various file systems.
@@ -74,9 +76,16 @@ def mail_at(path: Path) -> str:
     none, or if its Maildir says that it is in the trash."""
     if re.search(r":2,[A-Z]*T", path.name):
         return ""
-    with suppress(OSError), path.open("rb") as file:
-        return kind_of_mail(file.read(FIRST))
+    with suppress(OSError):
+        status = path.stat()
+        return _mail_in(path, status.st_size, status.st_mtime_ns)
     return ""
+
+
+@lru_cache(1 << 16)  # a folder that is watched is listed again and again
+def _mail_in(path: Path, size: int, stamp: int) -> str:
+    with path.open("rb") as file:
+        return kind_of_mail(file.read(FIRST))
 
 
 @dataclass(frozen=True)
@@ -141,7 +150,7 @@ def expand(sources: Iterable[str | Path | File]) -> list[File]:
 
 def _local(path: Path) -> list[File]:
     if path.is_dir():
-        return [File.at(f) for f in sorted(path.rglob("*")) if _wanted(f, path)]
+        return [File.at(f) for f in sorted(files_below(path)) if is_of_a_kind(f)]
     if path.is_file():
         if _is_lock(path.name):
             return []
@@ -152,13 +161,38 @@ def _local(path: Path) -> list[File]:
         plain = next(i for i, part in enumerate(path.parts) if has_magic(part))
         root, pattern = Path(*path.parts[:plain]), Path(*path.parts[plain:])
         hidden = any(part.startswith(".") for part in pattern.parts)  # the pattern asks for hidden files
-        return [File.at(f) for f in sorted(root.glob(str(pattern))) if _wanted(f, root, hidden)]
+        return [File.at(f) for f in sorted(root.glob(str(pattern))) if _is_kept(f, root, hidden) and is_of_a_kind(f)]
     raise InputError(f"{spelled(str(path))} does not exist.")
 
 
-def _wanted(path: Path, root: Path, hidden: bool = False) -> bool:
+def files_below(
+    root: Path,
+    enters: Callable[[Path], bool] = lambda _: True,
+    failed: Callable[[OSError], None] | None = None,
+) -> Iterator[Path]:
+    """The files that a person keeps in a folder, of any kind: no hidden files and folders, no trash, no locks of
+    programs.
+
+    Args:
+        enters: whether to look into a folder inside.
+        failed: called for a folder that cannot be listed.
+    """
+    for name, folders, files in os.walk(root, onerror=failed):
+        folder = Path(name)
+        folders[:] = sorted(each for each in folders if not _is_closed(folder / each) and enters(folder / each))
+        yield from (folder / each for each in files if _is_kept(folder / each, root))
+
+
+def _is_closed(folder: Path) -> bool:
+    """Whether all files in a folder are left out, so that nobody needs to look there."""
+    if folder.name.lstrip(".").casefold() in _NOT_WRITTEN:
+        return True
+    return folder.name.startswith(".") and not any((folder / each).is_dir() for each in _MAILDIR)
+
+
+def _is_kept(path: Path, root: Path, hidden: bool = False) -> bool:
     below = path.relative_to(root).parts
-    return not (is_left_out(below, hidden) or is_sidecar(below, root)) and path.is_file() and is_of_a_kind(path)
+    return not (_is_left_out(below, hidden) or _is_sidecar(below, root)) and path.is_file()
 
 
 def is_of_a_kind(path: Path) -> bool:
@@ -166,16 +200,16 @@ def is_of_a_kind(path: Path) -> bool:
     return kind_of(path.name) is not None or bool(mail_at(path))
 
 
-def is_sidecar(parts: tuple[str, ...], root: Path) -> bool:
+def _is_sidecar(parts: tuple[str, ...], root: Path) -> bool:
     """Whether a file, by its path below a folder that was given, is one that RedPajama-V2 keeps beside documents."""
     folders = [at for at, part in enumerate(parts[:-1]) if part in _SIDECAR_FOLDERS]
     return any((root.joinpath(*parts[:at]) / "documents").is_dir() for at in folders)
 
 
-def is_left_out(parts: tuple[str, ...], hidden: bool = False) -> bool:
+def _is_left_out(parts: tuple[str, ...], hidden: bool = False) -> bool:
     """Whether a file, by its path below a folder that was given, is hidden, in the trash, or a lock. The folders of a
     Maildir begin with a dot, and are not hidden: `.Sent/cur/17.host:2,S`."""
-    of_mail = len(parts) - 3 if parts[-2:-1] in (("cur",), ("new",)) and kind_of(parts[-1]) is None else None
+    of_mail = len(parts) - 3 if parts[-2:-1] and parts[-2] in _MAILDIR and kind_of(parts[-1]) is None else None
     return _is_lock(parts[-1]) or any(
         (part.startswith(".") and not hidden and at != of_mail) or part.lstrip(".").casefold() in _NOT_WRITTEN
         for at, part in enumerate(parts)
@@ -216,7 +250,7 @@ def _remote(url: str) -> list[File]:
     listed = sorted(
         (str(system.unstrip_protocol(p)), info)
         for p, info in entries
-        if kind_of(PurePosixPath(urlsplit(p).path).name) and not is_left_out(_below(p, path))
+        if kind_of(PurePosixPath(urlsplit(p).path).name) and not _is_left_out(_below(p, path))
     )
     return [File(address, int(info.get("size") or 0), _stamp(info)) for address, info in listed]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from pathspec import GitIgnoreSpec
 
 from core.errors import InputError
 from ngram_builder.readers.base import Damage, spelled
-from ngram_builder.readers.files import File, is_left_out, is_of_a_kind, is_sidecar
+from ngram_builder.readers.files import File, files_below, is_of_a_kind
 
 IGNORING = ".gitignore"
 LONGEST = 1 << 20  # bytes of a list of patterns
@@ -58,22 +57,22 @@ def walk(root: Path, excluded: Sequence[str] = ()) -> FolderListing:
     def failed(error: OSError) -> None:
         found.problems.append(Damage(spelled(str(error.filename)), 0, f"cannot be read: {error.strerror or error}"))
 
-    specs: dict[Path, list[tuple[Path, GitIgnoreSpec]]] = {root: [(root, own)]}
-    for name, folders, files in os.walk(root, onerror=failed):
-        folder = Path(name)
-        here = specs.pop(folder)
-        if ignoring := _ignoring(folder):
-            here = [*here, (folder, ignoring)]
-        folders[:] = sorted(each for each in folders if not _is_ignored(folder / each, here, "/"))
-        specs |= {folder / each: here for each in folders}
-        for path in (folder / each for each in files):
-            below = path.relative_to(root).parts
-            if is_left_out(below) or is_sidecar(below, root) or _is_ignored(path, here) or not path.is_file():
-                continue
-            if is_of_a_kind(path):
-                found.files.append(File.at(path))
-            else:
-                found.unread[path.suffix.lower()] += 1
+    specs: dict[Path, list[tuple[Path, GitIgnoreSpec]]] = {}
+
+    def lists_of(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+        """The lists of patterns that apply to what is in a folder, the nearest one last."""
+        if folder not in specs:
+            above, ignoring = [(root, own)] if folder == root else lists_of(folder.parent), _ignoring(folder)
+            specs[folder] = [*above, (folder, ignoring)] if ignoring else above
+        return specs[folder]
+
+    for path in files_below(root, lambda folder: not _is_ignored(folder, lists_of(folder.parent), "/"), failed):
+        if _is_ignored(path, lists_of(path.parent)):
+            continue
+        if is_of_a_kind(path):
+            found.files.append(File.at(path))
+        else:
+            found.unread[path.suffix.lower()] += 1
     found.files.sort(key=lambda file: file.address)
     return found
 

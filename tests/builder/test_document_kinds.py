@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -64,6 +66,30 @@ def test_a_hidden_place_that_is_named_is_read(tmp_path: Path) -> None:
     for source in (path, tmp_path / ".config" / "notes" / ".d*.md"):
         assert [file.name for file in readers.expand([source])] == [".diary.md"]
     assert [file.name for file in readers.expand([tmp_path / ".config", path])] == [".diary.md"]
+
+
+def test_a_second_look_opens_no_file_of_an_unknown_kind_and_no_look_a_hidden_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mail = "From: ann@example.org\nTo: b@example.org\nSubject: x\n\nHello.\n"
+    for name, data in {"a.raw": "x", ".git/a/b.md": "no", ".Sent/cur/17.host:2,S": mail, "b/.x/a.md": "no"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(data)
+    listed, opened = list[str](), list[str]()
+    scandir, open_ = os.scandir, Path.open
+
+    def noting(noted: list[str], call: Any) -> Any:
+        return lambda path, *rest, **more: (noted.append(Path(path).name), call(path, *rest, **more))[1]
+
+    monkeypatch.setattr(os, "scandir", noting(listed, scandir))
+    monkeypatch.setattr(Path, "open", noting(opened, open_))
+    found = [readers.walk(tmp_path), readers.walk(tmp_path)]
+    assert [file.name for each in found for file in each.files] == 2 * ["17.host:2,S"]
+    assert [each.unread for each in found] == 2 * [{".raw": 1}]
+    assert not {".git", "a", ".x"} & {*listed} and ".Sent" in listed
+    assert sorted(opened) == ["17.host:2,S", "a.raw"], "each once"
+    (tmp_path / "a.raw").write_text(mail)
+    assert len(readers.walk(tmp_path).files) == 2, "it has changed"
 
 
 def test_an_empty_folder_among_several_fails_nothing(tmp_path: Path) -> None:
