@@ -65,13 +65,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Files that take longest: begun first, they do not keep one process busy when the others are done. Those of browsers
 # and servers, which often wait, alternate with those that compute.
 LONGEST = """
-    commands documents_page page panel_page learn stores_page refused_page app access_page disk long_page
-    ngram_interruption incognito native engine_errors guard_page larger_page speculative server lsp_start
-    personal_store learner start slips whole_words ngram_cluster gguf rounded hostile_files gguf_tokenizers lsp cli
-    torch_model
-    taking_page rewording_page showing_page static llamacpp ngram_store eagle3_drafter token_trees offline
-    personal_drafts samplers recurrent_models silent_files personal_large base_store trie_check probe serve guard
-    superposed arc earned adapter coded families autocomplete structure contributing downloads hub
+    commands page learn panel_page learner documents_page personal_cli stores_page lsp_start refused_page
+    ngram_interruption access_page rounded showing_page native larger_page whole_words guard_page slips app
+    ngram_cluster long_page disk server incognito personal_drafts taking_page stores_routes draft_editor_page
+    hostile_files rewording_page start steering_page llamacpp connections contributing never autocomplete gguf
+    superposed replacing personal_store cuts cold engine_errors hub silent_files lsp document_kinds guard static ending
+    ngram_store read_mark_page eagle3_drafter speculative probe cli gguf_tokenizers stepping_back offline samplers
+    base_choice structure draft_editor token_trees families base_store torch_model downloads personal_large serve
+    adapter recurrent_models trie_check arc earned coded
 """
 
 

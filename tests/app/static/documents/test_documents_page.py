@@ -97,6 +97,7 @@ def panel_of(editor: Editor) -> Locator:
 
 def close_panel(editor: Editor) -> None:
     click(editor.page.locator("[data-do=close-documents]"))
+    expect(panel_of(editor)).to_be_hidden()
     expect(editor.box).to_be_focused()
 
 
@@ -113,9 +114,15 @@ def lists(editor: Editor, *expected: str, where: str = ".dc-list") -> None:
     editor.wait(lambda: sorted(titles(editor, where)) == sorted(expected), f"the list {expected}")
 
 
-def write_new(editor: Editor, text: str) -> None:
+def begin_new(editor: Editor) -> None:
+    """Waits for the last step, which closes the panel. The box may be empty, and have the focus, before all of them."""
+    panel_of(editor).evaluate("panel => { panel.hidden = false }")
     click(editor.page.locator(".pd-tools [data-do=new]"))
-    expect(editor.box).to_have_value("")
+    expect(panel_of(editor)).to_be_hidden()
+
+
+def write_new(editor: Editor, text: str) -> None:
+    begin_new(editor)
     expect(editor.box).to_be_focused()
     editor.page.keyboard.insert_text(text)
     editor.page.evaluate("polydraft.documents.saveNow()")
@@ -440,7 +447,8 @@ def test_a_text_that_may_be_private_is_not_learned_until_the_writer_says_that_it
     panel(editor).get_by_text("Other", exact=True).click()
     band = editor.page.locator(".bd-unsure")
     expect(band).to_contain_text("All of this text counts as private, because another program wrote or changed it.")
-    expect(editor.box).to_be_focused()  # the panel has closed
+    expect(panel_of(editor)).to_be_hidden()
+    expect(editor.box).to_be_focused()
     editor.press("Control+End", "Enter")
     editor.page.keyboard.insert_text("Then it is read a third time.")
     editor.press("Enter")
@@ -879,10 +887,7 @@ def test_an_empty_page_explains_itself_names_the_key_and_is_no_document(editor: 
     saved(editor)
     editor.press("Control+a", "Delete")
     saved(editor)
-    before = editor.page.evaluate("polydraft.documents.current.id")
-    button(editor, "New").click()
-    # Only then has "New" closed the panel, which it would else close again below. The box has the focus all the time.
-    editor.wait(lambda: editor.page.evaluate("polydraft.documents.current.id") != before, "the new document")
+    begin_new(editor)
     editor.wait(lambda: titles(editor) == [], "the empty document to go")
 
 

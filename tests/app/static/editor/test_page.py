@@ -1385,7 +1385,7 @@ def test_hostile_text_is_kept_and_drafted_from_and_half_characters_are_not_sent(
     assert editor.box.evaluate("box => box.value.charCodeAt(5) === 0xd83d")
 
 
-# ---------------------------------------------------------------- pages after which the next test needs a new tab
+# ---------------------------------------------------------------- pages with a script of a test, several servers
 
 
 def test_a_mac_has_its_own_keys(context: BrowserContext, server: Server, fake: FakeDrafts) -> None:
