@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Any
 
 from playwright.sync_api import Browser, CDPSession, Frame, Page, ViewportSize
@@ -17,21 +17,22 @@ KEPT = 2  # tabs; few tests need a third
 class Tab:
     """A tab that test after test uses. One that has shown the page before shows it in half the processor time.
 
-    What a test changed that outlasts a document is taken back: routes, sizes, media, listeners, developer tools. Where
-    a script or a function was added, which cannot be taken back, the tab is not used again.
+    What a test changed that outlasts a document is taken back: scripts, functions, routes, sizes, media, listeners,
+    developer tools.
     """
 
-    LASTING = ("add_init_script", "expose_function", "expose_binding")
+    ADDED = ("add_init_script", "expose_function", "expose_binding")
     REVERSIBLE = ("emulate_media", "route", "set_viewport_size")
 
     def __init__(self, page: Page, history: CDPSession) -> None:
         self.page, self._history = page, history
-        self.lasting = self._changed = False
+        self._changed = False
         self._listeners: list[tuple[str, Callable[..., object]]] = []
-        for name in self.LASTING:
-            setattr(page, name, self._noting("lasting", getattr(page, name)))
+        self._added = ExitStack()
+        for name in self.ADDED:
+            setattr(page, name, self._removing(getattr(page, name)))
         for name in self.REVERSIBLE:
-            setattr(page, name, self._noting("_changed", getattr(page, name)))
+            setattr(page, name, self._noting(getattr(page, name)))
         listen = page.on
 
         def on(event: Any, heard: Callable[..., object]) -> None:
@@ -40,23 +41,30 @@ class Tab:
 
         page.on = on
 
-    def _noting(self, what: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        """The method; each call is noted in a field of this object."""
+    def _removing(
+        self, method: Callable[..., AbstractContextManager[Any]]
+    ) -> Callable[..., AbstractContextManager[Any]]:
+        """The method; `leave` removes what each call adds."""
+        return lambda *args, **options: self._added.enter_context(method(*args, **options))
+
+    def _noting(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """The method; `leave` takes back what any call changed."""
 
         def called(*args: Any, **options: Any) -> Any:
-            setattr(self, what, True)
+            self._changed = True
             return method(*args, **options)
 
         return called
 
     def leave(self) -> bool:
         """Leaves the page, which may store nothing more; whether the tab is as new afterwards."""
-        if self.lasting or self.page.is_closed():
+        if self.page.is_closed():
             return False
         for event, heard in self._listeners:
             self.page.remove_listener(event, heard)
         self._listeners.clear()
         try:
+            self._added.close()
             self.page.evaluate("() => { Storage.prototype.setItem = () => {}; sessionStorage.clear() }")
             self.page.mouse.move(-1, -1)
             if self._changed:

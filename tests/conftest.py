@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
@@ -62,16 +62,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--firefox", action="store_true", help="run the browser tests in Firefox, where it can do them")
 
 
-# Files that take longest: begun first, they do not keep one process busy when the others are done. Those of browsers
-# and servers, which often wait, alternate with those that compute.
+# Files that take longest: begun first, they do not keep one process busy when the others are done. Those of pages come
+# one after the other, so that each process starts one browser for several.
 LONGEST = """
-    commands documents_page page panel_page learn stores_page refused_page app access_page disk long_page
-    ngram_interruption incognito native engine_errors guard_page larger_page speculative server lsp_start
-    personal_store learner start slips whole_words ngram_cluster gguf rounded hostile_files gguf_tokenizers lsp cli
-    torch_model
-    taking_page rewording_page showing_page static llamacpp ngram_store eagle3_drafter token_trees offline
-    personal_drafts samplers recurrent_models silent_files personal_large base_store trie_check probe serve guard
-    superposed arc earned adapter coded families autocomplete structure contributing downloads hub
+    page panel_page documents_page stores_page refused_page access_page showing_page larger_page guard_page app
+    long_page incognito taking_page draft_editor_page rewording_page steering_page read_mark_page
+    commands learn learner personal_cli lsp_start ngram_interruption rounded native whole_words slips ngram_cluster
+    disk server personal_drafts stores_routes hostile_files start llamacpp connections contributing never autocomplete
+    gguf superposed replacing personal_store cuts cold engine_errors hub silent_files lsp document_kinds guard static
+    ending ngram_store eagle3_drafter speculative probe cli gguf_tokenizers stepping_back offline samplers base_choice
+    structure draft_editor token_trees families base_store torch_model downloads personal_large serve adapter
+    recurrent_models trie_check arc earned coded
 """
 
 
@@ -190,40 +191,63 @@ def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "_resident", lambda: 300 << 20)
 
 
-# One browser per test file, not per session: while it runs, Playwright keeps an event loop in this thread,
-# and asyncio.run() in other files' tests would fail.
-@pytest.fixture(scope="module")
-def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
-    """The system's Chromium or Firefox, headless; every test opens a context of its own in it."""
-    if pytestconfig.getoption("--firefox"):
+# The browser in which tests run, and the profile that they find empty: None in Firefox, which cannot empty one.
+BROWSER = pytest.StashKey[tuple[ExitStack, "Browser", "Profile | None"]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Files of pages that follow one another share a browser, because it takes seconds to start and to compile scripts.
+    It ends before other tests: while it runs, Playwright keeps an event loop in this thread, in which asyncio.run()
+    would fail."""
+    try:
+        return (yield)
+    finally:
+        goes_on = nextitem and (nextitem.path == item.path or "browser" in getattr(nextitem, "fixturenames", ()))
+        if not goes_on and (started := item.config.stash.get(BROWSER, None)):
+            del item.config.stash[BROWSER]
+            started[0].close()
+
+
+def _start_browser(config: pytest.Config) -> None:
+    stack = ExitStack()
+    if config.getoption("--firefox"):
         from tests.firefox_relay import firefox
 
-        started = firefox()
+        browser, profile = stack.enter_context(firefox()), None
     else:
         from app.web.browser import chromium
+        from tests.browser_profile import Profile
 
-        started = chromium(shell=True)
-    with started as browser:
-        yield browser
+        browser = stack.enter_context(chromium(shell=True))
+        profile = Profile(browser)
+    config.stash[BROWSER] = stack, browser, profile
 
 
 @pytest.fixture(scope="module")
-def _profile(pytestconfig: pytest.Config, browser: Browser) -> Iterator[Profile | None]:
-    """None in Firefox, which cannot empty one."""
-    from tests.browser_profile import Profile
+def _browser(pytestconfig: pytest.Config) -> Iterator[tuple[Browser, Profile | None]]:
+    if BROWSER not in pytestconfig.stash:
+        _start_browser(pytestconfig)
+    _, browser, profile = pytestconfig.stash[BROWSER]
+    yield browser, profile
+    for context in browser.contexts:
+        if profile is None or context != profile.context:
+            context.close()
 
-    profile = None if pytestconfig.getoption("--firefox") else Profile(browser)
-    yield profile
-    if profile:
-        profile.context.close()
+
+@pytest.fixture(scope="module")
+def browser(_browser: tuple[Browser, Profile | None]) -> Browser:
+    """The system's Chromium or Firefox, headless; every test opens a context of its own in it."""
+    return _browser[0]
 
 
 @pytest.fixture
-def context(browser: Browser, _profile: Profile | None) -> Iterator[BrowserContext]:
+def context(_browser: tuple[Browser, Profile | None], browser: Browser) -> Iterator[BrowserContext]:
     """An empty profile of the browser."""
-    if _profile:
-        yield _profile.context
-        _profile.empty()
+    profile = _browser[1]
+    if profile:
+        yield profile.context
+        profile.empty()
     else:
         with browser.new_context(viewport={"width": 1280, "height": 800}) as context:
             yield context

@@ -225,11 +225,15 @@ def create_app(
     documents: Path | None = None,
     learner: Learner | None = None,
     access: Access | None = None,
+    gradio: bool = False,
 ) -> FastAPI:
     """The routes that the page knows, with `fake` behind them; `stores` and `documents` are folders of real ones. What
-    guards the real routes guards these; without `access` no token is needed."""
+    guards the real routes guards these; without `access` no token is needed. `gradio`: the page has Gradio and the
+    panel, which take half of the processor time that it needs to load."""
     prepare_gradio()
-    from app.web.page import STATIC, STATIC_URL, mount
+    from app.web import page
+    from app.web.page import STATIC, STATIC_URL
+    from tests import plain_page
 
     app, held = FastAPI(), HeldTexts()
     format_errors(app)
@@ -297,7 +301,7 @@ def create_app(
         return FileResponse(STATIC / "manifest.webmanifest", media_type="application/manifest+json")
 
     app.mount(STATIC_URL, StaticFiles(directory=STATIC))
-    mounted = mount(app)
+    mounted = (page if gradio else plain_page).mount(app)
     mounted.add_middleware(Guard, access=access)
     return mounted
 
@@ -331,4 +335,4 @@ class Server:
 
 if __name__ == "__main__":  # a look at the page without a model: python -m tests.fake_drafts [STORES]
     at = Path(sys.argv[1]) if sys.argv[1:] else None
-    uvicorn.run(create_app(FakeDrafts(step_s=0.03), at), host="127.0.0.1", port=7870)
+    uvicorn.run(create_app(FakeDrafts(step_s=0.03), at, gradio=True), host="127.0.0.1", port=7870)

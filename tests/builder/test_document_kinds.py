@@ -273,29 +273,30 @@ def test_text_whose_first_letters_beyond_ascii_come_late_is_decoded(tmp_path: Pa
 # ---------------------------------------------------------------- the same file again
 
 
-@pytest.mark.parametrize(
-    "worse",
-    [
-        b"1 2 3 4 \xef\xbf\xbd",
-        "\ufffd\ufffd1\0 \0".encode() + "2 3".encode("utf-16-le"),
-        bytes(range(256)),
-        b"",
-        b"\xff\xfe",
-    ],
-    ids=["a lost word", "UTF-16 in UTF-8", "bytes", "nothing", "a mark alone"],
-)
-def test_a_worse_reading_replaces_nothing(tmp_path: Path, worse: bytes) -> None:
-    path = tmp_path / "a.txt"
+WORSE = {
+    "a lost word": b"1 2 3 4 \xef\xbf\xbd",
+    "UTF-16 in UTF-8": "\ufffd\ufffd1\0 \0".encode() + "2 3".encode("utf-16-le"),
+    "bytes": bytes(range(256)),
+    "nothing": b"",
+    "a mark alone": b"\xff\xfe",
+}
+
+
+def test_a_worse_reading_replaces_nothing(tmp_path: Path) -> None:
+    paths = {tmp_path / f"{name}.txt": worse for name, worse in WORSE.items()}
     with PersonalStore.open(tmp_path / "me.sqlite", WordTokenizer(), create=True) as store:  # pyright: ignore[reportArgumentType]
+
+        def added(texts: dict[Path, bytes]) -> personal.Added:
+            for path, text in texts.items():
+                path.write_bytes(text)
+            return personal.add(store, [*texts])
+
         for better in (b"1 2 3 4 5", "1 2 3 4 5 6".encode("utf-16")):
-            path.write_bytes(better)
-            assert personal.add(store, [path]).damage == []
-        path.write_bytes(worse)
-        assert personal.add(store, [path]).files == 0
-        assert [text.passages for text in store.texts()] == [("1 2 3 4 5 6",)]
-        path.write_bytes(b"7 8")  # shorter, and sound
-        assert personal.add(store, [path]).files == 1
-        assert [text.passages for text in store.texts()] == [("7 8",)]
+            assert added(dict.fromkeys(paths, better)).damage == []
+        assert added(paths).files == 0
+        assert [text.passages for text in store.texts()] == [("1 2 3 4 5 6",)] * len(paths)
+        assert added(dict.fromkeys(paths, b"7 8")).files == len(paths)  # shorter, and sound
+        assert [text.passages for text in store.texts()] == [("7 8",)] * len(paths)
 
 
 # ---------------------------------------------------------------- Word

@@ -16,6 +16,8 @@ from tests.fake_autocomplete import FakeAutocomplete
 from tests.paths import ROOT
 from tests.scripted_editor import launched, scripted_model
 
+pytestmark = pytest.mark.browser
+
 ROWS = ".pd-option-row:not(.pd-empty) .pd-draft"
 TEXT = "#pd-text"
 

@@ -97,6 +97,7 @@ def panel_of(editor: Editor) -> Locator:
 
 def close_panel(editor: Editor) -> None:
     click(editor.page.locator("[data-do=close-documents]"))
+    expect(panel_of(editor)).to_be_hidden()
     expect(editor.box).to_be_focused()
 
 
@@ -113,9 +114,15 @@ def lists(editor: Editor, *expected: str, where: str = ".dc-list") -> None:
     editor.wait(lambda: sorted(titles(editor, where)) == sorted(expected), f"the list {expected}")
 
 
-def write_new(editor: Editor, text: str) -> None:
+def begin_new(editor: Editor) -> None:
+    """Waits for the last step, which closes the panel. The box may be empty, and have the focus, before all of them."""
+    panel_of(editor).evaluate("panel => { panel.hidden = false }")
     click(editor.page.locator(".pd-tools [data-do=new]"))
-    expect(editor.box).to_have_value("")
+    expect(panel_of(editor)).to_be_hidden()
+
+
+def write_new(editor: Editor, text: str) -> None:
+    begin_new(editor)
     expect(editor.box).to_be_focused()
     editor.page.keyboard.insert_text(text)
     editor.page.evaluate("polydraft.documents.saveNow()")
@@ -440,7 +447,8 @@ def test_a_text_that_may_be_private_is_not_learned_until_the_writer_says_that_it
     panel(editor).get_by_text("Other", exact=True).click()
     band = editor.page.locator(".bd-unsure")
     expect(band).to_contain_text("All of this text counts as private, because another program wrote or changed it.")
-    expect(editor.box).to_be_focused()  # the panel has closed
+    expect(panel_of(editor)).to_be_hidden()
+    expect(editor.box).to_be_focused()
     editor.press("Control+End", "Enter")
     editor.page.keyboard.insert_text("Then it is read a third time.")
     editor.press("Enter")
@@ -879,10 +887,7 @@ def test_an_empty_page_explains_itself_names_the_key_and_is_no_document(editor: 
     saved(editor)
     editor.press("Control+a", "Delete")
     saved(editor)
-    before = editor.page.evaluate("polydraft.documents.current.id")
-    button(editor, "New").click()
-    # Only then has "New" closed the panel, which it would else close again below. The box has the focus all the time.
-    editor.wait(lambda: editor.page.evaluate("polydraft.documents.current.id") != before, "the new document")
+    begin_new(editor)
     editor.wait(lambda: titles(editor) == [], "the empty document to go")
 
 
@@ -931,56 +936,7 @@ def test_words_are_counted_around_a_change_and_a_draft_that_is_undone_saves_no_k
         expect(words).to_contain_text(f"{count:,} word")
 
 
-# ---------------------------------------------------------------- focus, look, pause
-
-
-def test_focus_mode_leaves_text_and_drafts_alone_and_font_size_width_and_spacing_are_the_writers(
-    editor: Editor,
-) -> None:
-    def look() -> dict[str, str]:
-        return editor.box.evaluate(
-            "box => { const s = getComputedStyle(box), c = polydraft.editor.map.column();"
-            " return { font: s.fontFamily, size: s.fontSize, line: s.lineHeight,"
-            " width: Math.round(c.width / c.fontSize) } }"
-        )
-
-    before = look()
-    assert (before["size"], before["line"]) == ("20px", "32px")
-    assert before["width"] in (35, 36)
-    button(editor, "View").click()
-    editor.page.locator("#pd-font").get_by_text("Mono").click()
-    for field, value in (("size", "150"), ("width", "52"), ("spacing", "2")):
-        editor.page.locator(f"#pd-{field} input[type=range]").fill(value)
-    editor.wait(lambda: look()["line"] == "60px", "wider lines")
-    after = look()
-    assert "monospace" in after["font"]
-    assert (after["size"], after["line"]) == ("30px", "60px")
-    assert after["width"] in (25, 26)
-    editor.box.focus()
-
-    editor.enter("Yesterday she went")
-    editor.wait_for_drafts(MARKET, RIVER, HOME)
-    editor.press("Alt+Enter")
-    for part in (".pd-bar", ".pd-foot", ".pd-hints"):
-        expect(editor.page.locator(part)).to_be_hidden()
-    assert editor.drafts() == [MARKET, RIVER, HOME]
-    expect(editor.box).to_be_focused()
-    editor.press("Tab")
-    assert editor.text == "Yesterday she went" + MARKET
-    editor.reload()
-    expect(editor.page.locator(".pd-bar")).to_be_hidden()
-    assert look() == after
-    ghost = editor.page.locator(".pd-ghost-block")
-    assert ghost.evaluate("e => getComputedStyle(e).fontSize") == "30px"
-    leave = button(editor, "Leave focus mode")
-    leave.hover()
-    leave.click()
-    expect(editor.page.locator(".pd-bar")).to_be_visible()
-    expect(editor.box).to_be_focused()
-    button(editor, "View").click()
-    button(editor, "Reset view").click()
-    editor.wait(lambda: look() == before, "the usual look")
-    assert editor.page.locator("#pd-size input[type=number]").input_value() == "100"
+# ---------------------------------------------------------------- pause
 
 
 def test_one_key_pauses_drafts_which_come_on_demand_then_and_brings_them_back(editor: Editor) -> None:

@@ -344,7 +344,7 @@ SERVES = """
     from tests.fake_drafts import FakeDrafts, Server, create_app
 
     fake_drafts.configured = functools.partial(fake_drafts.configured, timeout_keep_alive=int(sys.argv[2]))
-    server = Server(create_app(FakeDrafts(step_s=0.12), documents=Path(sys.argv[1])))
+    server = Server(create_app(FakeDrafts(step_s=0.25), documents=Path(sys.argv[1])))
     print(server.url, flush=True)
     server.thread.join()
 """
@@ -352,7 +352,8 @@ SERVES = """
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A server in a process of its own, which writes its address. A draft takes about a second."""
+    """A server in a process of its own, which writes its address. A draft takes nearly two seconds, so that also a busy
+    machine stops the server in the middle of one."""
     command = [sys.executable, "-c", textwrap.dedent(SERVES), str(tmp_path / "documents"), str(IDLE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:

@@ -26,6 +26,15 @@ expect.set_options(timeout=ENOUGH)
 @pytest.fixture(scope="module")
 def shared() -> Iterator[tuple[Server, FakeDrafts]]:
     fake = FakeDrafts()
+    server = Server(create_app(fake, gradio=True))
+    yield server, fake
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[tuple[Server, FakeDrafts]]:
+    """In place of `shared` in files about parts of the page that are not Gradio's."""
+    fake = FakeDrafts()
     server = Server(create_app(fake))
     yield server, fake
     server.stop()
@@ -1089,7 +1098,71 @@ def test_experts_find_the_options_in_the_order_of_making_with_their_sources(edit
         assert info.inner_text().splitlines() == [BY_FLAG[name].explain, source]
 
 
+def test_always_on_the_line_is_a_choice_that_stays(editor: Editor) -> None:
+    editor.page.evaluate(
+        "localStorage.setItem('polydraft.pace', JSON.stringify({...polydraft.pace.numbers, keys: Array(40).fill(9)}))"
+    )
+    editor.page.evaluate("window.onpagehide = null; polydraft.pace.numbers.keys.fill(9)")
+    editor.reload()
+    editor.page.locator(".pd-when").get_by_role("button", name="Always").click()
+    editor.reload()
+    assert editor.page.evaluate("polydraft.showing.when") == "always"
+    expect(editor.page.locator(".pd-when")).to_be_hidden()
+    editor.page.get_by_role("button", name="View").click()
+    expect(editor.page.get_by_label("Show drafts")).to_have_value("Always")
+
+
 # ---------------------------------------------------------------- looks and access
+
+
+def test_focus_mode_leaves_text_and_drafts_alone_and_font_size_width_and_spacing_are_the_writers(
+    editor: Editor,
+) -> None:
+    def look() -> dict[str, str]:
+        return editor.box.evaluate(
+            "box => { const s = getComputedStyle(box), c = polydraft.editor.map.column();"
+            " return { font: s.fontFamily, size: s.fontSize, line: s.lineHeight,"
+            " width: Math.round(c.width / c.fontSize) } }"
+        )
+
+    before = look()
+    assert (before["size"], before["line"]) == ("20px", "32px")
+    assert before["width"] in (35, 36)
+    view = editor.page.get_by_role("button", name="View", exact=True)
+    view.click()
+    editor.page.locator("#pd-font").get_by_text("Mono").click()
+    for field, value in (("size", "150"), ("width", "52"), ("spacing", "2")):
+        editor.page.locator(f"#pd-{field} input[type=range]").fill(value)
+    editor.wait(lambda: look()["line"] == "60px", "wider lines")
+    after = look()
+    assert "monospace" in after["font"]
+    assert (after["size"], after["line"]) == ("30px", "60px")
+    assert after["width"] in (25, 26)
+    editor.box.focus()
+
+    editor.enter("Yesterday she went")
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    editor.press("Alt+Enter")
+    for part in (".pd-bar", ".pd-foot", ".pd-hints"):
+        expect(editor.page.locator(part)).to_be_hidden()
+    assert editor.drafts() == [MARKET, RIVER, HOME]
+    expect(editor.box).to_be_focused()
+    editor.press("Tab")
+    assert editor.text == "Yesterday she went" + MARKET
+    editor.reload()
+    expect(editor.page.locator(".pd-bar")).to_be_hidden()
+    assert look() == after
+    ghost = editor.page.locator(".pd-ghost-block")
+    assert ghost.evaluate("e => getComputedStyle(e).fontSize") == "30px"
+    leave = editor.page.get_by_role("button", name="Leave focus mode")
+    leave.hover()
+    leave.click()
+    expect(editor.page.locator(".pd-bar")).to_be_visible()
+    expect(editor.box).to_be_focused()
+    view.click()
+    editor.page.get_by_role("button", name="Reset view").click()
+    editor.wait(lambda: look() == before, "the usual look")
+    assert editor.page.locator("#pd-size input[type=number]").input_value() == "100"
 
 
 def test_nothing_overflows_and_dark_and_light_follow_the_system_and_agree_with_gradio(editor: Editor) -> None:
@@ -1312,7 +1385,7 @@ def test_hostile_text_is_kept_and_drafted_from_and_half_characters_are_not_sent(
     assert editor.box.evaluate("box => box.value.charCodeAt(5) === 0xd83d")
 
 
-# ---------------------------------------------------------------- pages after which the next test needs a new tab
+# ---------------------------------------------------------------- pages with a script of a test, several servers
 
 
 def test_a_mac_has_its_own_keys(context: BrowserContext, server: Server, fake: FakeDrafts) -> None:
@@ -1349,7 +1422,7 @@ def test_two_servers_in_one_browser_have_their_own_scripts(
     context: BrowserContext, server: Server, fake: FakeDrafts
 ) -> None:
     """Chromium evaluates the same code of both pages once, so a path in it would lead to the first server."""
-    other = Server(create_app(fake))
+    other = Server(create_app(fake, gradio=True))
     pages = [Editor(context.new_page(), fake).open(each.url) for each in (server, other)]
     for page in pages:
         page.enter(BEFORE)

@@ -245,20 +245,6 @@ def test_a_newcomer_sees_all_drafts_and_is_told_once(page: Editor) -> None:
     assert page.page.evaluate("polydraft.showing.when") == "time"
 
 
-def test_always_on_the_line_is_a_choice_that_stays(page: Editor) -> None:
-    page.page.evaluate(
-        "localStorage.setItem('polydraft.pace', JSON.stringify({...polydraft.pace.numbers, keys: Array(40).fill(9)}))"
-    )
-    page.page.evaluate("window.onpagehide = null; polydraft.pace.numbers.keys.fill(9)")
-    page.reload()
-    page.page.locator(".pd-when").get_by_role("button", name="Always").click()
-    page.reload()
-    assert page.page.evaluate("polydraft.showing.when") == "always"
-    expect(page.page.locator(".pd-when")).to_be_hidden()
-    page.page.get_by_role("button", name="View").click()
-    expect(page.page.get_by_label("Show drafts")).to_have_value("Always")
-
-
 def test_the_writers_numbers_are_measured_seen_and_reset_and_in_incognito_nothing_is_measured(page: Editor) -> None:
     choose(page, "always")
     page.put(BEFORE[:-2])

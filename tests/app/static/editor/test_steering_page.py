@@ -8,25 +8,17 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from tests.app.static.editor.test_page import BEFORE, ENOUGH, Editor
-from tests.fake_drafts import HOME, MARKET, OTHERS, RIVER, FakeDrafts, Server, create_app
+from tests.app.static.editor.test_page import BEFORE, ENOUGH, Editor, fake, server
+from tests.app.static.editor.test_page import plain as shared
+from tests.fake_drafts import HOME, MARKET, OTHERS, RIVER, FakeDrafts, Server
 
+__all__ = ["fake", "server", "shared"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 expect.set_options(timeout=ENOUGH)
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[tuple[Server, FakeDrafts]]:
-    fake = FakeDrafts()
-    server = Server(create_app(fake))
-    yield server, fake
-    server.stop()
-
-
 @pytest.fixture
-def drafting(context: BrowserContext, shared: tuple[Server, FakeDrafts]) -> Iterator[Editor]:
-    server, fake = shared
-    fake.__dict__.update(FakeDrafts().__dict__)
+def drafting(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[Editor]:
     editor = Editor(context.new_page(), fake).open(server.url)
     editor.enter(BEFORE)
     editor.wait_for_drafts(MARKET, RIVER, HOME)

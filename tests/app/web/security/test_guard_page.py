@@ -38,7 +38,7 @@ class Site:
 
     def __init__(self) -> None:
         self.access = Access(secrets.token_urlsafe(32))
-        self.server = Server(create_app(FakeDrafts(), access=self.access))
+        self.server = Server(create_app(FakeDrafts(), access=self.access, gradio=True))
         self.url = self.server.url + "/"
 
     @property
@@ -370,7 +370,7 @@ def test_the_page_shows_a_code_that_pairs_once_no_other_site_gets_it_and_it_is_f
 
 
 def test_without_a_token_the_dialog_says_why_there_is_no_code(context: BrowserContext) -> None:
-    server = Server(create_app(FakeDrafts()))
+    server = Server(create_app(FakeDrafts(), gradio=True))
     page = context.new_page()
     page.goto(server.url)
     open_pairing(page)
