@@ -1,0 +1,150 @@
+"""`eval kneser-ney`: the store and the rule of drafts beside interpolated modified Kneser-Ney and stupid backoff, which
+count all n-grams of the same text.
+
+Each gives a distribution, which is mixed with the model's at held-out tokens: (1 - g)·q + g·p, g = σ(θ·x). The features
+x are the length of the longest known context, how often it occurred, its order, the model's entropy, and the share of
+the last contexts that are known. θ is fitted for each by maximum likelihood on every second document, and the rows are
+measured on the others. The rows "alone" have no model: there our rule mixes the n-grams with the frequencies of tokens.
+The differences are to our store by gates; intervals are of means over windows.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+
+from core.models import LanguageModel, load_model
+from core.ngram import Linear, NgramStore
+from core.ngram.shelf import ALPHA
+from ngram_builder import build
+from research.kneser_ney import Counted
+from research.options import BackendOptions, SourceOptions, amount
+from research.places import texts
+from research.predicted import Window, gain, mixed, windows
+from research.report import Progress, Report, counted
+from training.texts import read
+
+ORDER = 6
+RECENT = 24  # tokens whose contexts say how familiar the text is
+OURS, KNESER_NEY, BACKOFF = "our store", "Kneser-Ney", "stupid backoff"
+
+
+@dataclass(frozen=True)
+class KneserNeyOptions(BackendOptions, SourceOptions):
+    repetitions: Annotated[int, amount("Tokens of each kind of text that are predicted, in each half.")] = 1920
+
+
+def measure(options: KneserNeyOptions, progress: Progress) -> Report:
+    source = options.built_from
+    model = load_model(options.model, options.backend)
+    halves = {
+        part: windows(model, texts(options.text, part), options.repetitions, progress)
+        for part in ("validation", "test")
+    }
+    progress("counting the text")
+    encoded = [model.tokenizer.encode(text) for _, of_file in read([source]) for text in of_file]
+    others = Counted(encoded, model.vocab_size, ORDER)
+    with tempfile.TemporaryDirectory(prefix="polydraft-eval-") as folder:
+        path = Path(folder) / "store.ngram"
+        build([source], path, model.tokenizer)
+        store = NgramStore.open(path)
+        fitted_on, test = (
+            [Place.of(w, model, store, others) for w in counted(halves[part], f"{part} window", progress)]
+            for part in halves
+        )
+    model.close()
+    return report_of(fitted_on, test)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The predictions at a window's tokens.
+
+    Attributes:
+        features: of the gate (m, F).
+        logp: ln p (m,) by the model, by what has no model, and by the model with the store as in drafts.
+    """
+
+    features: np.ndarray
+    logp: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, window: Window, model: LanguageModel, store: NgramStore, others: Counted) -> Place:
+        ids, start = window.ids, window.start
+        rule = Linear(store, ALPHA)
+        single = np.array([store.count([token]) for token in ids[start:]])
+        usual = np.log((single + 0.5) / (store.count([]) + 0.5 * model.vocab_size))
+        known = others.known(ids, start)  # by the tokens of context
+        longest = (known > 0).sum(axis=1)
+        occurred = np.log(known[np.arange(len(known)), longest - 1])
+        familiar = [np.mean(longest[max(i - RECENT, 0) : i + 1] == ORDER) for i in range(len(longest))]
+        orders = np.arange(1, ORDER + 1) == longest[:, None]
+        return cls(
+            np.column_stack([orders, orders * occurred[:, None], window.entropy, familiar]),
+            {
+                "model": window.logq,
+                "shipped": mixed(rule, window),
+                OURS: mixed(rule, window, usual),
+                KNESER_NEY: np.log(others.kneser_ney(ids, start)),
+                BACKOFF: np.log(np.maximum(others.stupid_backoff(ids, start), 1e-12)),
+            },
+        )
+
+
+def report_of(fitted_on: Sequence[Place], test: Sequence[Place]) -> Report:
+    """Fits the gates on one list and measures on the other."""
+    rows = {"the model alone": [place.logp["model"] for place in test]}
+    rows["our store, weights as in drafts"] = [place.logp["shipped"] for place in test]
+    gated = {name: f"{name} by gates" for name in (OURS, KNESER_NEY, BACKOFF)}
+    for name, row in gated.items():
+        rows[row] = gate(fitted_on, test, ["model", name])
+    rows[f"{KNESER_NEY} on top of our store by gates"] = gate(fitted_on, test, ["model", OURS, KNESER_NEY])
+    rows |= {f"{name} alone": [place.logp[name] for place in test] for name in gated}
+    report, ours = Report("eval kneser-ney"), rows[gated[OURS]]
+    for name, logp in rows.items():
+        more, interval = gain(logp, ours)
+        mean = float(np.mean(np.concatenate(logp)))
+        report.rows.append({"method": name, "mean_ln_p": mean, "less_ours": more, "less_ours_ci": interval})
+    more, interval = gain(rows[gated[KNESER_NEY]], ours)
+    report.target("mean ln p, Kneser-Ney less our store by gates, what is sure", more - interval, "<= 0")
+    return report
+
+
+def gate(fitted_on: Sequence[Place], test: Sequence[Place], names: Sequence[str]) -> list[np.ndarray]:
+    """ln p (m,) of each test place with the distributions mixed one after the other, each by a gate of its own."""
+    x, logp = _tensors(fitted_on, names)
+    mean, scale = x.mean(0), x.std(0).clamp(min=1e-6)
+    theta = torch.zeros(len(names) - 1, x.shape[1] + 1, dtype=torch.double, requires_grad=True)
+    optimizer = torch.optim.LBFGS([theta], max_iter=200, line_search_fn="strong_wolfe")
+
+    def mixture(x: torch.Tensor, logp: torch.Tensor) -> torch.Tensor:
+        features = torch.cat([(x - mean) / scale, torch.ones(len(x), 1, dtype=torch.double)], 1)
+        total = logp[:, 0]
+        for weights, more in zip(theta, logp.T[1:], strict=True):
+            logit = features @ weights
+            sigmoid = torch.nn.functional.logsigmoid
+            total = torch.logaddexp(total + sigmoid(-logit), more + sigmoid(logit))
+        return total
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = -mixture(x, logp).mean() + 1e-4 * theta.square().sum()
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    with torch.no_grad():
+        return [mixture(*_tensors([place], names)).numpy() for place in test]
+
+
+def _tensors(places: Sequence[Place], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The features (m, F) and ln p (m, names) of all places."""
+    features = np.concatenate([place.features for place in places])
+    logp = np.concatenate([np.column_stack([place.logp[name] for name in names]) for place in places])
+    return torch.from_numpy(features), torch.from_numpy(logp)
