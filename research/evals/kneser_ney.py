@@ -1,11 +1,13 @@
 """`eval kneser-ney`: the store and the rule of drafts beside interpolated modified Kneser-Ney and stupid backoff, which
 count all n-grams of the same text.
 
-Each gives a distribution, which is mixed with the model's at held-out tokens: (1 - g)·q + g·p, g = σ(θ·x). The features
-x are the length of the longest known context, how often it occurred, its order, the model's entropy, and the share of
-the last contexts that are known. θ is fitted for each by maximum likelihood on every second document, and the rows are
-measured on the others. The rows "alone" have no model: there our rule mixes the n-grams with the frequencies of tokens.
-The differences are to our store by gates; intervals are of means over windows.
+At held-out tokens each is mixed with the model's distribution q by a gate, (1 - g)·q + g·p, g = σ(θ·x); of our store
+the estimate of each order by a gate of its own, from the shortest context to the longest, as the rule `linear` does
+with its weights. The features x are the length of the longest known context, how often it occurred, T/(C + ½) of each
+order, the model's entropy, and the share of the last contexts that are known. θ is fitted for each by maximum
+likelihood on every second document, and the rows are measured on the others. The rows "alone" have no model: there our
+rule mixes the n-grams with the frequencies of tokens. The differences are to our store by gates; intervals are of means
+over windows.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from core.models import LanguageModel, load_model
 from core.ngram import Linear, NgramStore
 from core.ngram.shelf import ALPHA
 from ngram_builder import build
+from ngram_builder.pipeline import DEFAULT_ORDERS
 from research.kneser_ney import Counted
 from research.options import BackendOptions, SourceOptions, amount
 from research.places import texts
@@ -31,6 +34,9 @@ from research.report import Progress, Report, counted
 from training.texts import read
 
 ORDER = 6
+GATED = [f"order {n}" for n in DEFAULT_ORDERS]  # of our store
+PENALTY = 1e-3  # on θ²
+LEAST = -5.0  # of the logarithm of T/(C + ½)
 RECENT = 24  # tokens whose contexts say how familiar the text is
 OURS, KNESER_NEY, BACKOFF = "our store", "Kneser-Ney", "stupid backoff"
 
@@ -67,8 +73,9 @@ class Place:
     """The predictions at a window's tokens.
 
     Attributes:
-        features: of the gate (m, F).
-        logp: ln p (m,) by the model, by what has no model, and by the model with the store as in drafts.
+        features: of the gates (m, F).
+        logp: ln p (m,) by the model, by what has no model, and by the model with the store as in drafts; of each order
+            of the store nan where it does not know the context.
     """
 
     features: np.ndarray
@@ -85,9 +92,16 @@ class Place:
         occurred = np.log(known[np.arange(len(known)), longest - 1])
         familiar = [np.mean(longest[max(i - RECENT, 0) : i + 1] == ORDER) for i in range(len(longest))]
         orders = np.arange(1, ORDER + 1) == longest[:, None]
+        evidence = store.evidence([ids[:at] for at in range(start, len(ids))], [[token] for token in ids[start:]])
+        kept = np.maximum(evidence.totals, 1e-9) / (np.maximum(evidence.seen, evidence.totals) + 0.5)
+        estimates = np.log(np.maximum(evidence.fractions()[:, :, 0], 1e-40))
+        estimates[evidence.totals == 0] = np.nan
         return cls(
-            np.column_stack([orders, orders * occurred[:, None], window.entropy, familiar]),
-            {
+            np.column_stack(
+                [orders, orders * occurred[:, None], np.maximum(np.log(kept), LEAST), window.entropy, familiar]
+            ),
+            dict(zip(GATED, estimates.T, strict=True))
+            | {
                 "model": window.logq,
                 "shipped": mixed(rule, window),
                 OURS: mixed(rule, window, usual),
@@ -103,8 +117,8 @@ def report_of(fitted_on: Sequence[Place], test: Sequence[Place]) -> Report:
     rows["our store, weights as in drafts"] = [place.logp["shipped"] for place in test]
     gated = {name: f"{name} by gates" for name in (OURS, KNESER_NEY, BACKOFF)}
     for name, row in gated.items():
-        rows[row] = gate(fitted_on, test, ["model", name])
-    rows[f"{KNESER_NEY} on top of our store by gates"] = gate(fitted_on, test, ["model", OURS, KNESER_NEY])
+        rows[row] = gate(fitted_on, test, ["model", *(GATED if name == OURS else [name])])
+    rows[f"{KNESER_NEY} on top of our store by gates"] = gate(fitted_on, test, ["model", *GATED, KNESER_NEY])
     rows |= {f"{name} alone": [place.logp[name] for place in test] for name in gated}
     report, ours = Report("eval kneser-ney"), rows[gated[OURS]]
     for name, logp in rows.items():
@@ -117,7 +131,8 @@ def report_of(fitted_on: Sequence[Place], test: Sequence[Place]) -> Report:
 
 
 def gate(fitted_on: Sequence[Place], test: Sequence[Place], names: Sequence[str]) -> list[np.ndarray]:
-    """ln p (m,) of each test place with the distributions mixed one after the other, each by a gate of its own."""
+    """ln p (m,) of each test place with the distributions mixed one after the other, each by a gate of its own, where
+    they are known."""
     x, logp = _tensors(fitted_on, names)
     mean, scale = x.mean(0), x.std(0).clamp(min=1e-6)
     theta = torch.zeros(len(names) - 1, x.shape[1] + 1, dtype=torch.double, requires_grad=True)
@@ -129,12 +144,13 @@ def gate(fitted_on: Sequence[Place], test: Sequence[Place], names: Sequence[str]
         for weights, more in zip(theta, logp.T[1:], strict=True):
             logit = features @ weights
             sigmoid = torch.nn.functional.logsigmoid
-            total = torch.logaddexp(total + sigmoid(-logit), more + sigmoid(logit))
+            known = torch.where(more.isnan(), total, more)
+            total = torch.logaddexp(total + sigmoid(-logit), known + sigmoid(logit))
         return total
 
     def loss() -> torch.Tensor:
         optimizer.zero_grad()
-        value = -mixture(x, logp).mean() + 1e-4 * theta.square().sum()
+        value = -mixture(x, logp).mean() + PENALTY * theta.square().sum()
         value.backward()
         return value
 

@@ -69,6 +69,10 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "eval keytype": (f"{FEW} --k 1,3", {}),
     "eval personal": (SHORT, {}),
     "eval weights": (f"{MODEL} --text {{text}} --prefixes 40", {}),
+    "eval store-sizes": (
+        f"{MODEL} --text {{halves}} --source {{text}} --prefixes 12",
+        {"PARTS": (1.2,), "TRIES": 1, "predicted.CONTEXT": 12, "predicted.PREDICTED": 6},
+    ),
     "eval kneser-ney": (
         f"{MODEL} --text {{halves}} --source {{text}} --prefixes 12",
         {"predicted.CONTEXT": 12, "predicted.PREDICTED": 6},
