@@ -1,5 +1,5 @@
 """Interpolated modified Kneser-Ney smoothing (Chen and Goodman 1998, section 3 and eq. 26) and stupid backoff (Brants
-et al. 2007), to compare our own stores with. Everything is in memory: some 500 bytes for each token of the text.
+et al. 2007), to compare our own stores with. Everything is in memory: some 300 bytes for each token of the text.
 
 N-grams are known by 64-bit hashes, sorted by order. Two of a text's n-grams share one with a probability below 10⁻⁴ for
 50 M n-grams.
@@ -18,7 +18,7 @@ BACKOFF = 0.4  # of stupid backoff, for each order
 
 
 @dataclass(frozen=True)
-class Level:
+class GramLevel:
     """The n-grams of one order, ascending by their hashes, and their contexts, in the order of the level below.
 
     Attributes:
@@ -48,7 +48,7 @@ class Level:
         return np.where(self.keys[at] == keys, at, -1)
 
 
-class Counted:
+class TextGrams:
     """The n-grams of a text, orders 1 to `order`."""
 
     def __init__(self, documents: Sequence[Sequence[int]], vocab_size: int, order: int = 6) -> None:
@@ -60,7 +60,7 @@ class Counted:
         hashes = self._hashes(ids)
         ends = np.append(np.flatnonzero(ids == boundary), len(ids))
         room = ends[ends.searchsorted(np.arange(len(ids)))] - np.arange(len(ids))  # tokens up to the next boundary
-        self.levels = [Level(hashes[0][:1], *np.zeros((7, 1)))]  # of the empty n-gram
+        self.levels = [GramLevel(hashes[0][:1], *np.zeros((7, 1)))]  # of the empty n-gram
         scores = np.zeros(1)  # of the n-grams of the level below, by stupid backoff
         for n in range(1, order + 1):
             places = np.flatnonzero(room >= n)
@@ -75,7 +75,7 @@ class Counted:
             discounts = discounts_of(adjusted)
             following = np.bincount(context, counts, contexts)
             self.levels.append(
-                Level(
+                GramLevel(
                     keys, counts, adjusted, following,
                     lower=np.bincount(context, scores[suffix], contexts),
                     total=np.bincount(context, adjusted, contexts),
@@ -110,10 +110,10 @@ class Counted:
         looked_up = self._looked_up(ids, start)
         return np.stack([np.where(at < 0, 0, level.following[at]) for level, _, at in looked_up], axis=1)
 
-    def _looked_up(self, ids: Sequence[int], start: int) -> list[tuple[Level, np.ndarray, np.ndarray]]:
+    def _looked_up(self, ids: Sequence[int], start: int) -> list[tuple[GramLevel, np.ndarray, np.ndarray]]:
         """For each order the level, and for each token from `start` on the numbers of the n-gram that ends with it and
         of its context in the level below; -1 for what is unknown or extends before the text."""
-        hashes, found = self._hashes(np.asarray(ids)), list[tuple[Level, np.ndarray, np.ndarray]]()
+        hashes, found = self._hashes(np.asarray(ids)), list[tuple[GramLevel, np.ndarray, np.ndarray]]()
         for n in range(1, min(self.order, len(ids)) + 1):
             first = np.arange(start, len(ids)) - n + 1
             inside = np.maximum(first, 0)

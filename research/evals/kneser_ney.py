@@ -26,7 +26,7 @@ from core.ngram import Linear, NgramStore
 from core.ngram.shelf import ALPHA
 from ngram_builder import build
 from ngram_builder.pipeline import DEFAULT_ORDERS
-from research.kneser_ney import Counted
+from research.kneser_ney import TextGrams
 from research.options import BackendOptions, SourceOptions, amount
 from research.places import texts
 from research.predicted import Window, gain, mixed, windows
@@ -55,13 +55,13 @@ def measure(options: KneserNeyOptions, progress: Progress) -> Report:
     }
     progress("counting the text")
     encoded = [model.tokenizer.encode(text) for _, of_file in read([source]) for text in of_file]
-    others = Counted(encoded, model.vocab_size, ORDER)
+    others = TextGrams(encoded, model.vocab_size, ORDER)
     with tempfile.TemporaryDirectory(prefix="polydraft-eval-") as folder:
         path = Path(folder) / "store.ngram"
         build([source], path, model.tokenizer)
         store = NgramStore.open(path)
         fitted_on, test = (
-            [Place.of(w, model, store, others) for w in counted(halves[part], f"{part} window", progress)]
+            [MixedWindow.of(w, model, store, others) for w in counted(halves[part], f"{part} window", progress)]
             for part in halves
         )
     model.close()
@@ -69,7 +69,7 @@ def measure(options: KneserNeyOptions, progress: Progress) -> Report:
 
 
 @dataclass(frozen=True)
-class Place:
+class MixedWindow:
     """The predictions at a window's tokens.
 
     Attributes:
@@ -82,7 +82,7 @@ class Place:
     logp: dict[str, np.ndarray]
 
     @classmethod
-    def of(cls, window: Window, model: LanguageModel, store: NgramStore, others: Counted) -> Place:
+    def of(cls, window: Window, model: LanguageModel, store: NgramStore, others: TextGrams) -> MixedWindow:
         ids, start = window.ids, window.start
         rule = Linear(store, ALPHA)
         single = np.array([store.count([token]) for token in ids[start:]])
@@ -111,15 +111,15 @@ class Place:
         )
 
 
-def report_of(fitted_on: Sequence[Place], test: Sequence[Place]) -> Report:
+def report_of(fitted_on: Sequence[MixedWindow], test: Sequence[MixedWindow]) -> Report:
     """Fits the gates on one list and measures on the other."""
-    rows = {"the model alone": [place.logp["model"] for place in test]}
-    rows["our store, weights as in drafts"] = [place.logp["shipped"] for place in test]
+    rows = {"the model alone": [window.logp["model"] for window in test]}
+    rows["our store, weights as in drafts"] = [window.logp["shipped"] for window in test]
     gated = {name: f"{name} by gates" for name in (OURS, KNESER_NEY, BACKOFF)}
     for name, row in gated.items():
         rows[row] = gate(fitted_on, test, ["model", *(GATED if name == OURS else [name])])
     rows[f"{KNESER_NEY} on top of our store by gates"] = gate(fitted_on, test, ["model", *GATED, KNESER_NEY])
-    rows |= {f"{name} alone": [place.logp[name] for place in test] for name in gated}
+    rows |= {f"{name} alone": [window.logp[name] for window in test] for name in gated}
     report, ours = Report("eval kneser-ney"), rows[gated[OURS]]
     for name, logp in rows.items():
         more, interval = gain(logp, ours)
@@ -130,8 +130,8 @@ def report_of(fitted_on: Sequence[Place], test: Sequence[Place]) -> Report:
     return report
 
 
-def gate(fitted_on: Sequence[Place], test: Sequence[Place], names: Sequence[str]) -> list[np.ndarray]:
-    """ln p (m,) of each test place with the distributions mixed one after the other, each by a gate of its own, where
+def gate(fitted_on: Sequence[MixedWindow], test: Sequence[MixedWindow], names: Sequence[str]) -> list[np.ndarray]:
+    """ln p (m,) of each test window with the distributions mixed one after the other, each by a gate of its own, where
     they are known."""
     x, logp = _tensors(fitted_on, names)
     mean, scale = x.mean(0), x.std(0).clamp(min=1e-6)
@@ -156,11 +156,11 @@ def gate(fitted_on: Sequence[Place], test: Sequence[Place], names: Sequence[str]
 
     optimizer.step(loss)
     with torch.no_grad():
-        return [mixture(*_tensors([place], names)).numpy() for place in test]
+        return [mixture(*_tensors([window], names)).numpy() for window in test]
 
 
-def _tensors(places: Sequence[Place], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The features (m, F) and ln p (m, names) of all places."""
-    features = np.concatenate([place.features for place in places])
-    logp = np.concatenate([np.column_stack([place.logp[name] for name in names]) for place in places])
+def _tensors(several: Sequence[MixedWindow], names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The features (m, F) and ln p (m, names) of all windows."""
+    features = np.concatenate([window.features for window in several])
+    logp = np.concatenate([np.column_stack([window.logp[name] for name in names]) for window in several])
     return torch.from_numpy(features), torch.from_numpy(logp)

@@ -122,7 +122,7 @@ class Grams:
         number = len(store) * size // store.path.stat().st_size
         for _ in range(TRIES):
             keep = self._best(score, number)
-            written = merge([Selection(store, keep)], path).size
+            written = merge([PartialStore(store, keep)], path).size
             if CLOSE * size <= written <= size:
                 return
             number = int(int(keep.sum()) * AIM * size / written)
@@ -148,7 +148,7 @@ class Grams:
         return keep
 
 
-class Selection(NgramStore):
+class PartialStore(NgramStore):
     """Some n-grams of a store, for `merge`."""
 
     def __init__(self, store: NgramStore, keep: np.ndarray) -> None:
@@ -188,13 +188,13 @@ class Measured:
 
     def _fitted(self, store: NgramStore) -> list[np.ndarray]:
         """ln p of each window's tokens with the weights that are the best ones for the windows of the other half."""
-        read = [Known.of(window, store) for window in self._windows]
+        read = [WindowEvidence.of(window, store) for window in self._windows]
         halves = [fit(read[1::2]), fit(read[::2])]
         return [known.logp(halves[i % 2]).numpy() for i, known in enumerate(read)]
 
 
 @dataclass(frozen=True)
-class Known:
+class WindowEvidence:
     """What a store knows of a window's tokens, for its N orders: float64.
 
     Attributes:
@@ -210,7 +210,7 @@ class Known:
     familiar: torch.Tensor
 
     @classmethod
-    def of(cls, window: Window, store: NgramStore) -> Known:
+    def of(cls, window: Window, store: NgramStore) -> WindowEvidence:
         ids, start = window.ids, window.start
         contexts, tokens = [ids[:at] for at in range(start, len(ids))], [[token] for token in ids[start:]]
         evidence = store.evidence(contexts, tokens)
@@ -229,7 +229,7 @@ class Known:
         return p.log()
 
 
-def fit(read: Sequence[Known]) -> torch.Tensor:
+def fit(read: Sequence[WindowEvidence]) -> torch.Tensor:
     """The weights (N + 1,) with which these tokens are the most probable."""
     theta = torch.tensor([*PRUNED.shares, PRUNED.exponent], dtype=torch.double)
     theta[:-1] = (theta[:-1] * ALPHA).clamp(0.05, 0.95).logit()

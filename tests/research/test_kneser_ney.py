@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from research.kneser_ney import BACKOFF, Counted, discounts_of
+from research.kneser_ney import BACKOFF, TextGrams, discounts_of
 
 V, ORDER = 7, 3
 RNG = random.Random(5)
@@ -18,8 +18,8 @@ TEXT = [*DOCUMENTS[0][:4], V - 1, 0, 1, 0, 0, 1, 2, 0, 0, 1]  # V - 1 occurs in 
 
 
 @cache
-def counted() -> Counted:
-    return Counted(DOCUMENTS, V, ORDER)
+def counted() -> TextGrams:
+    return TextGrams(DOCUMENTS, V, ORDER)
 
 
 def times(n: int) -> Counter[tuple[int, ...]]:
