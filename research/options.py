@@ -85,6 +85,19 @@ class PastOptions(TextOptions):
 
 
 @dataclass(frozen=True)
+class SourceOptions(TextOptions):
+    source: Annotated[
+        Path | None, typer.Option(help="The text to build stores of, a file or folder; --text is held out.")
+    ] = None
+
+    @property
+    def built_from(self) -> Path:
+        if self.source is None:
+            raise InputError("Stores are built of other text than what is held out; give it with --source.")
+        return self.source
+
+
+@dataclass(frozen=True)
 class QuestionOptions:
     text: Annotated[
         Path | None,

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from app.cli import adding
 from app.cli import personal as personal_cli
+from app.cli.flags import was_given
 from app.cli.personal import Json, ModelName, load_tokenizer
 from app.cli.shared import Yes, begins_with, bytes_of, refuse_in_dry_run, refuse_to_replace
 from app.machine.offline import allow_network
@@ -57,6 +58,7 @@ _EVERY = 30.0  # seconds between lines of progress
 
 @app.command()
 def build(
+    ctx: typer.Context,
     sources: Sources,
     out: Out,
     tokenizer: ModelName = "default",
@@ -112,8 +114,9 @@ def build(
     To resume after an interruption, run the same command again.
     """
     if dry_run:
+        usual = {"--memory": was_given(ctx, "memory"), "--max-bad": was_given(ctx, "max_bad")}
         kept = {"--work": work, "--keep": keep, "--yes": yes}
-        refuse_in_dry_run({"--fit": fit, "--exact": exact, "--scheduler": scheduler, "--dask": dask, **kept})
+        refuse_in_dry_run({"--fit": fit, "--exact": exact, "--scheduler": scheduler, "--dask": dask, **usual, **kept})
     else:
         refuse_to_replace(out, yes, begins_with(MAGIC))
     import ngram_builder  # its readers' imports take as long as all others of the command line

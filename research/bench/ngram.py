@@ -11,7 +11,6 @@ import os
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,11 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from core.errors import PolydraftError
+from core.errors import InputError
 from core.ngram import NgramStore
 from ngram_builder import merge
 from ngram_builder.readers import documents, expand
-from research.bench import ngram_generated, ngram_peers
+from research.bench import lmplz, ngram_generated, ngram_peers
 from research.bench.child import COMMAND
 from research.bench.lookups import of_a_step
 from research.bench.ngram_peers import Peer
@@ -44,9 +43,15 @@ class NgramBenchOptions(ModelOptions, TextOptions):
         str | None,
         typer.Option(help="Only build a store of so many generated n-grams, such as 100M.", metavar="NUMBER"),
     ] = None
+    lmplz: Annotated[
+        Path | None,
+        typer.Option(help="KenLM's program of this name, which is timed on the text, too.", metavar="FILE"),
+    ] = None
 
 
 def measure(options: NgramBenchOptions, progress: Progress) -> Report:
+    if options.lmplz and not options.text:
+        raise InputError("--lmplz given without a text to count; give it with --text.")
     report = Report("ngram")
     if options.generated:
         progress("building a store of generated n-grams")
@@ -86,6 +91,13 @@ def measure(options: NgramBenchOptions, progress: Progress) -> Report:
             seconds, processor, peak = built
             report.rows.append({"store": "building it", "cores": os.cpu_count(), "processor_s": processor})
             report.target("build, s", seconds, "<= 90")
+            if options.lmplz and options.text:
+                progress("estimating with lmplz")
+                encoding, estimating = lmplz.measure(options.lmplz, options, options.text, folder)
+                report.rows.append({"store": "encoding the text for lmplz", "processor_s": encoding})
+                report.rows.append({"store": "lmplz", "processor_s": estimating})
+                ratio = processor / (encoding + estimating)
+                report.target("processor time of building / of encoding and lmplz", ratio, "<= 1.2")
             report.target("build, peak of resident memory, GiB", peak / (1 << 30), "<= 2")
         return report
 
@@ -122,16 +134,7 @@ def build(options: NgramBenchOptions, path: Path) -> tuple[float, float, int]:
     """Builds a store from the text with the command for users. Returns seconds, seconds of processor time, and the peak
     of resident memory in bytes."""
     command = ["ngram", "build", str(options.text), "-o", str(path), "--memory", MEMORY, "--tokenizer", options.model]
-    log = path.with_suffix(".log")
-    began = time.perf_counter()
-    redirect = [(os.POSIX_SPAWN_OPEN, handle, str(log), os.O_WRONLY | os.O_CREAT, 0o600) for handle in (1, 2)]
-    argv = [sys.executable, "-m", COMMAND, *command]
-    pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=redirect)
-    _, status, usage = os.wait4(pid, 0)
-    if status:
-        raise PolydraftError(f"The store could not be built: {log.read_text(errors='replace').strip()[-600:]}")
-    peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return time.perf_counter() - began, usage.ru_utime + usage.ru_stime, peak
+    return lmplz.run([sys.executable, "-m", COMMAND, *command], path.with_suffix(".log"))
 
 
 def questions(store: NgramStore, rounds: int, seed: int = 0) -> list[tuple[list[list[int]], list[list[int]]]]:

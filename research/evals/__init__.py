@@ -11,6 +11,8 @@ EVALS = {
     "keytype": "KeyTypeBench's cases of inline prose completion: the best draft, and the best of 3 and of 9",
     "personal": "the effect of a personal store, learned from one text of a writer and tested on another",
     "weights": "ln p of a writer's next token with weights that stores earn in the text, beside constants and none",
+    "store-sizes": "ln p of held-out text with stores of several sizes, pruned by counts, relative entropy, surprise",
+    "kneser-ney": "a store and its rule beside Kneser-Ney and stupid backoff, mixed with the model and alone",
     "adapter": "the writer's next token with an adapter trained on an earlier text, and without; the cost of a pass",
     "prose": "ln p, matches and keys saved with an adapter to general prose and without, at the same places; resumable",
     "verified": "superposed drafts before and after one pass that checks them, beside branching greedy",

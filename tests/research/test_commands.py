@@ -52,7 +52,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "bench cpu-torch": ("--repetitions 1", {"default_model_path": "{model}", "STEPS": 1}),
     "bench models": ("--tiny --repetitions 1", {"READ": 50}),
     "bench gpu": ("--tiny --repetitions 1", {}),
-    "bench ngram": (f"{MODEL} --text {{text}} --repetitions 1", {"lookups.PREFIXES": 2}),
+    "bench ngram": (f"{MODEL} --text {{text}} --repetitions 1 --lmplz {{lmplz}}", {"lookups.PREFIXES": 2}),
     "bench speculative": (f"{MODEL} --prompts 1 --tree-size 4 --methods n-gram", {"LENGTH": 8}),
     "bench serve": (
         f"{BYTES} --minutes 0.05 --typists 1 --vllm {{vllm}}",
@@ -69,6 +69,14 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "eval keytype": (f"{FEW} --k 1,3", {}),
     "eval personal": (SHORT, {}),
     "eval weights": (f"{MODEL} --text {{text}} --prefixes 40", {}),
+    "eval store-sizes": (
+        f"{MODEL} --text {{halves}} --source {{text}} --prefixes 12",
+        {"PARTS": (1.2,), "TRIES": 1, "predicted.CONTEXT": 12, "predicted.PREDICTED": 6},
+    ),
+    "eval kneser-ney": (
+        f"{MODEL} --text {{halves}} --source {{text}} --prefixes 12",
+        {"predicted.CONTEXT": 12, "predicted.PREDICTED": 6},
+    ),
     "eval adapter": (f"{OF_WRITER} --prefixes 2 --k 2 --minutes 1", {"TYPED": 1, "PASSES": 1}),
     "eval prose": (f"{FOLDER} --adapter {{adapter}} --text {{text}} --prefixes 4 --k 2 --base-store none", {}),
     "eval verified": (SHORT, {}),
@@ -125,6 +133,14 @@ http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 
 
+# Reads words as KenLM's program does.
+LMPLZ = """#!{python}
+import sys
+assert sys.argv[1:4] == ["--order", "6", "--prune"], sys.argv
+assert sum(word.isdigit() for line in sys.stdin for word in line.split()) > 400
+"""
+
+
 def called(*arguments: str, typed: str = "") -> Any:
     return CliRunner().invoke(app, arguments, input=typed, env={"COLUMNS": "400"})
 
@@ -159,10 +175,11 @@ def places(
     }  # fmt: skip
     for name, text in written.items():
         (tmp_path / name).write_text(text)
-    (tmp_path / "vllm").write_text(VLLM.format(python=sys.executable))
-    (tmp_path / "vllm").chmod(0o755)
+    for name, program in (("vllm", VLLM), ("lmplz", LMPLZ)):
+        (tmp_path / name).write_text(program.format(python=sys.executable))
+        (tmp_path / name).chmod(0o755)
     named = {"model": tiny_default, "bytes": tiny_file, "folder": folder, "folder_of_text": tmp_path / "notes"}
-    named |= {Path(name).stem: tmp_path / name for name in (*written, "adapter", "kept", "vllm")}
+    named |= {Path(name).stem: tmp_path / name for name in (*written, "adapter", "kept", "vllm", "lmplz")}
     return {name: str(path) for name, path in named.items()}
 
 
@@ -180,6 +197,7 @@ def test_each_measurement_runs(
         if isinstance(value, str):
             value = partial(Path, value.format(**places))
         owner = "research.bench" if attribute.startswith(("keystroke", "lookups", "typists")) else module.__name__
+        owner = "research" if attribute.startswith("predicted") else owner
         monkeypatch.setattr(f"{owner}.{attribute}", value)
     drawn = "plot" in options_class(module).__dataclass_fields__
     if drawn:
@@ -228,6 +246,8 @@ def test_a_measurement_reads_its_own_flags_and_takes_no_other(command: str, name
         ("bench speculative --plots x.svg", "--plots changes nothing without --sweep"),
         ("bench speculative --temperatures 1", "--temperatures changes nothing without --sweep"),
         ("bench speculative --sweep --methods n-gram", "--methods changes nothing with --sweep"),
+        ("bench ngram --lmplz lmplz", "--lmplz given without a text to count"),
+        ("eval kneser-ney", "give it with --source"),
         ("bench gpu --tiny --shapes Llama-9", "--shapes: 'Llama-9' given; tiny are known"),
     ],
 )

@@ -320,8 +320,12 @@ def test_a_dry_run_lists_what_would_be_learned_and_writes_nothing(letters: Path,
 def test_what_a_dry_run_would_ignore_is_refused(letters: Path, flags: list[str]) -> None:
     said = ngram("add", str(letters), "--store", "me", "--dry-run", *flags, status=1)
     assert f"{flags[0]} changes nothing with --dry-run" in " ".join(said.split())
-    said = ngram("build", str(letters), "-o", "x.ngram", "--dry-run", "--fit", "1MB", status=1)
-    assert "--fit changes nothing with --dry-run" in " ".join(said.split())
+
+
+@pytest.mark.parametrize("flags", [["--fit", "1MB"], ["--memory", "2G"], ["--max-bad", "1%"]])
+def test_what_a_dry_run_of_a_build_would_ignore_is_refused(letters: Path, flags: list[str]) -> None:
+    said = ngram("build", str(letters), "-o", "x.ngram", "--dry-run", *flags, status=1)
+    assert f"{flags[0]} changes nothing with --dry-run" in " ".join(said.split())
 
 
 def test_a_folder_that_is_watched_is_learned_while_it_changes(letters: Path, monkeypatch: pytest.MonkeyPatch) -> None:

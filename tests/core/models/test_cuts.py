@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -16,6 +18,8 @@ from ngram_builder.encoder import Encoder
 from tests.tiny_vocabularies import LETTERS, PARTS, hard, of_bytes, sentencepiece
 
 ADDED = ("<tag>", "[x", "a-b")  # tokens that are found before all others
+WHITE = ("\n", "\n\n", "  ", "\u2581\u2581", "\t", " x")  # more of them, as Gemma has
+ACROSS = ["e \u2581", "e\u2581 t", "e\u2581 \u2581", ". \u2581a"]  # merges across spaces
 WORDS = [
     "the",
     "The",
@@ -47,6 +51,9 @@ MARKS = [
     "<tag>",
     "[x]",
     "a-b",
+    "\u2581",
+    "\U0001f469\u200d\U0001f467",
+    "\u6f22\u5b57",
     "\ud800",
 ]
 text = st.lists(st.sampled_from([" "] * 20 + WORDS * 3 + MARKS + PARTS + list(LETTERS)), max_size=24).map("".join)
@@ -66,34 +73,70 @@ def tokenizer(name: str) -> HFTokenizer:
     return made
 
 
+def metaspace(scheme: Any, split: bool = False) -> dict[str, Any]:
+    return {"normalizer": None, "pre_tokenizer": pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)}
+
+
+GEMMA = {"pre_tokenizer": pre_tokenizers.Split(" ", "merged_with_previous")}
+CHANGED: dict[str, tuple[str, dict[str, Any]]] = {  # tokenizers of files that are no GGUF files
+    "gemma": ("plain", GEMMA),
+    "always": ("plain", metaspace("always")),
+    "first": ("plain", metaspace("first")),
+    "never": ("plain", metaspace("never")),
+    "split": ("plain", metaspace("first", split=True)),
+}
+
+
+@cache
+def tokenizer_of(name: str) -> HFTokenizer:
+    """Also with merges across spaces, if `name` ends with a "+"."""
+    base, changed = CHANGED.get(name.rstrip("+"), (name.rstrip("+"), {}))
+    if name == base:
+        return tokenizer(name)
+    stated = json.loads(tokenizer(base)._backend.to_str())
+    if name.endswith("+"):
+        model = stated["model"]
+        for merge in ACROSS:
+            model["vocab"].setdefault(merge.replace(" ", ""), len(model["vocab"]) + len(ADDED))
+        model["merges"] = [*(merge.split(" ") for merge in ACROSS), *model["merges"]]
+    backend = Tokenizer.from_str(json.dumps(stated))
+    for key, value in changed.items():
+        setattr(backend, key, value)
+    if base != "prepending":
+        backend.add_tokens([AddedToken(token, normalized=False) for token in WHITE])
+    pieces = [b""] * backend.get_vocab_size(with_added_tokens=True)
+    return HFTokenizer(backend, pieces, [], names={}, eos_ids=[], bos_id=None, start_ids=[])
+
+
 @cache
 def encoder(name: str) -> Encoder:
-    cuts = tokenizer(name).cuts
+    cuts = tokenizer_of(name).cuts
     assert isinstance(cuts, Cuts)
-    return Encoder(tokenizer(name).encode, cuts.pieces, cuts.prepends, cuts.words, cuts.verbatim)
+    return Encoder(tokenizer_of(name).encode, cuts.pieces, cuts.prepends, cuts.words, cuts.verbatim)
 
 
 def ids_of(name: str, text: str) -> list[int]:
     return [i - 1 for i in memoryview(encoder(name).text(text)).cast("I")]
 
 
-FAMILIES = ["gpt-2", "smollm", "llama-bpe", "qwen2", "tekken", "gpt-4o", "prepending", "plain"]
+SENTENCEPIECE = ["prepending", "prepending+", "plain", "gemma", "gemma+", "always", "first+", "never+", "split+"]
+FAMILIES = ["gpt-2", "smollm", "llama-bpe", "qwen2", "tekken", "gpt-4o", *SENTENCEPIECE]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text)
 @example("")
 @example(" ")
 @example(" a  b \n c\n\n1 \n 1\n1 .\n/ x")
 def test_tokens_of_pieces_are_those_of_the_text(name: str, text: str) -> None:
-    assert ids_of(name, text) == tokenizer(name).encode(text)
+    assert ids_of(name, text) == tokenizer_of(name).encode(text)
 
 
-@pytest.mark.parametrize("name", [*_PRE_TOKENIZERS, "prepending", "plain"])
+@pytest.mark.parametrize("name", [*_PRE_TOKENIZERS, *SENTENCEPIECE])
 def test_tokens_of_pieces_are_those_of_hard_texts(name: str) -> None:
     for text in hard(200):
-        assert ids_of(name, text) == tokenizer(name).encode(text), text
+        assert ids_of(name, text) == tokenizer_of(name).encode(text), text
 
 
 @pytest.mark.parametrize("name", _PRE_TOKENIZERS)
@@ -165,7 +208,8 @@ def with_token(**options: Any) -> Tokenizer:
         byte_level(normalizer=normalizers.Strip()),
         byte_level(model=models.Unigram()),
         byte_level(model=models.BPE(dropout=0.5)),
-        byte_level(model=models.BPE({"\u2581": 0, "a\u2581": 1, "a": 2}, []), pre_tokenizer=None),
+        byte_level(model=models.BPE({"\u2581": 0}, []), pre_tokenizer=None),
+        byte_level(model=models.BPE({"\u2581": 0}, []), pre_tokenizer=pre_tokenizers.Metaspace("_")),
         with_token(content="two words"),
         with_token(content="<x>", lstrip=True),
         with_token(content="<x>", single_word=True),
@@ -176,12 +220,35 @@ def test_an_unknown_family_is_not_cut(backend: Tokenizer) -> None:
     assert cuts_of(backend, ()) is None
 
 
-def test_tokens_across_spaces_forbid_cuts() -> None:
-    def spelt(vocab: dict[str, int]) -> Tokenizer:
-        backend = Tokenizer(models.BPE(vocab, []))
-        backend.normalizer = normalizers.Replace(" ", "\u2581")
-        return backend
+def spelt(vocab: list[str], **model: Any) -> Tokenizer:
+    backend = Tokenizer(models.BPE({token: i for i, token in enumerate(vocab)}, [], **model))
+    backend.normalizer = normalizers.Replace(" ", "\u2581")
+    return backend
 
-    assert cuts_of(spelt({"\u2581": 0, "a": 1, "\u2581a": 2, "\u2581\u2581": 3}), ()) is not None
-    assert cuts_of(spelt({"\u2581": 0, "a": 1, "a\u2581": 2}), ()) is None
-    assert cuts_of(spelt({"a": 1}), ()) is None
+
+def test_texts_are_not_cut_where_they_spell_a_token_across_a_space() -> None:
+    cuts = cuts_of(spelt(["\u2581", "a", ">", "\u2581a", "\u2581\u2581", ">\u2581</"]), ())
+    assert cuts
+    assert Encoder(lambda _: [], **asdict(cuts))._pieces("a> </a > </ > a") == ["a> </a", " > </", " >", " a"]
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [
+        spelt(["a"]),
+        spelt(["\u2581"], ignore_merges=True),
+        spelt(["\u2581", *(f"{letter}\u2581" for letter in "abcdefghijklmnopq")]),
+        spelt(["\u2581", "?", "?\u2581a"], unk_token="?"),
+        spelt(["\u2581", "<0x0A>\u2581"]),
+        spelt(["\u2581", "\ufffd\u2581"]),
+    ],
+)
+def test_other_merges_across_spaces_forbid_cuts(backend: Tokenizer) -> None:
+    assert cuts_of(backend, ()) is None
+
+
+def test_an_added_token_across_a_space_forbids_cuts() -> None:
+    for content, normalized, cut in (("\n\n", False, True), ("  ", True, False), ("a b", False, False)):
+        backend = spelt(["\u2581"])
+        backend.add_tokens([AddedToken(content, normalized=normalized)])
+        assert (cuts_of(backend, ()) is not None) == cut
