@@ -1,4 +1,4 @@
-"""Whether a text is in another language than those that its model writes.
+"""Whether a text is in another language than those that its model writes, and the languages of a store's texts.
 
 A model that was trained on English alone drafts English, or nonsense, in any other text. Most English words of a text
 show at once that it is English; only where they are missing, py3langid decides. It takes a second to load, so a thread
@@ -8,7 +8,8 @@ loads it at the first such text.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 
 import regex
 
@@ -63,6 +64,24 @@ class OtherLanguage:
 
     def _ready(self) -> None:
         self._rank = self._load()
+
+
+def shares(texts: Iterable[str]) -> dict[str, float]:
+    """The languages of texts, as ISO 639-1 codes, with their shares of the characters that were read: the first `READ`
+    of each text. Texts that are short or no prose do not count."""
+    rank: Ranked | None = None
+    read = Counter[str]()
+    for text in texts:
+        text = text[:READ].strip()
+        if len(text) < LEAST or not _is_prose(text):
+            continue
+        if _is_english(text):
+            language = ENGLISH
+        else:
+            rank = rank or _langid()
+            language = rank(text)[0][0]
+        read[language] += len(text)
+    return {language: characters / read.total() for language, characters in read.most_common()}
 
 
 def _is_prose(text: str) -> bool:

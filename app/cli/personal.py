@@ -16,6 +16,7 @@ from rich.table import Table
 
 from app.cli.shared import Yes, begins_with, refuse_to_replace
 from app.machine.output import plain, say, say_json, visible
+from core import language
 from core.errors import InputError, PolydraftError
 from core.ngram.shelf import Shelf, stores_folder
 
@@ -43,6 +44,7 @@ TRACES = (
 )
 
 _SHOWN = 20  # damaged places, or documents, that are listed individually
+_READ = 300  # texts whose languages are found, some .1 ms each for English and 2 for others
 
 
 def register(app: typer.Typer) -> None:
@@ -258,9 +260,10 @@ def continuations(
 
 
 def stats(store: str) -> dict[str, Any]:
-    """The contents of a personal store: size, last change, whether it is on, its documents, folders and kinds."""
+    """The contents of a personal store: size, last change, whether it is on, its documents, folders, kinds and
+    languages."""
     with closing(open_store(store, None)) as opened:
-        return {**opened.summary(), "words": opened.words()}
+        return {**opened.summary(), "words": opened.words(), "languages": language.shares(opened.sample(_READ))}
 
 
 def print_stats(row: dict[str, Any]) -> None:
@@ -282,6 +285,8 @@ def print_stats(row: dict[str, Any]) -> None:
     Console().print(table)
     if kinds:
         say("Kinds: " + ", ".join(f"{kind} {tokens:,} tokens" for kind, tokens in kinds.most_common()))
+    if row["languages"]:
+        say("Languages: " + ", ".join(f"{code} {share:.0%}" for code, share in row["languages"].items()))
     for folder in row["folders"]:
         out = f", without {', '.join(folder['excluded'])}" if folder["excluded"] else ""
         say(f"In step with {folder['path']}{out}: {folder['files']} files, {folder['forgotten']} of them forgotten.")

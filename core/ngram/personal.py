@@ -230,6 +230,13 @@ class PersonalStore(Switches):
         """How many words it contains: a walk over all texts."""
         return sum(len(text.split()) for (text,) in self._file.rows("SELECT text FROM passages", (str,)))
 
+    def sample(self, most: int) -> Iterator[str]:
+        """At most so many of its texts, evenly spread."""
+        numbers = [number for (number,) in self._file.rows("SELECT id FROM passages ORDER BY id", (int,))]
+        for i in range(min(most, len(numbers))):
+            number = numbers[i * len(numbers) // min(most, len(numbers))]
+            yield from (text for (text,) in self._file.rows("SELECT text FROM passages WHERE id = ?", (str,), [number]))
+
     def is_full(self, without: str) -> bool:
         """Whether there is hardly room for documents that take the place of those of an origin."""
         return self._texts.is_full(without)

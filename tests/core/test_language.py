@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.language import LEAST, OtherLanguage
+from core.language import LEAST, OtherLanguage, shares
 from core.session import Session
 from tests.completing import complete
 
@@ -69,3 +69,11 @@ def test_the_default_model_states_english_and_drafts_in_other_texts_only_on_requ
     assert (unasked.done, unasked.foreign, unasked.drafts, unasked.fed) == (True, True, [], 0)
     assert complete(session, LETTERS["German"]).finish().drafts
     assert complete(session, ENGLISH[0], unasked=True).finish().drafts
+
+
+def test_the_languages_of_texts_have_shares_of_their_characters() -> None:
+    german, english = LETTERS["German"], ENGLISH[0]
+    found = shares([english, german, "Zu kurz.", ENGLISH[3]])
+    assert found == pytest.approx(
+        {"en": len(english) / len(english + german), "de": len(german) / len(english + german)}
+    )

@@ -54,6 +54,7 @@ def test_add_query_and_stats(tmp_path: Path) -> None:
     assert [document["tokens"] for document in listed["documents"]] == [4, 3, 2]
     assert listed["enabled"]
     assert not listed["learning"]
+    assert listed["languages"] == {}, "numbers are in no language"
     assert "9 tokens" in ngram("stats", "--store", "me")
 
 

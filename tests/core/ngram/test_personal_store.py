@@ -126,6 +126,12 @@ def test_the_counts_are_those_of_the_contents(
             assert {gram: n for gram, n, _ in again.ngrams() if gram} == expected
 
 
+def test_a_sample_is_spread_over_the_texts(store: PersonalStore) -> None:
+    store.add("many", [str(number) for number in range(10)])
+    assert list(store.sample(5)) == ["0", "2", "4", "6", "8"]
+    assert len(list(store.sample(50))) == 10
+
+
 def test_another_programs_commit_counts_at_the_next_look_up(tmp_path: Path) -> None:
     path = tmp_path / "me.sqlite"
     with PersonalStore.open(path, TOKENIZER, create=True) as one, PersonalStore.open(path, TOKENIZER) as other:
