@@ -52,6 +52,7 @@ class SamplingAutocomplete(FakeAutocomplete):
         temperature: float = 1.0,
         select_at: Any = "temperature",
         breakers: Any = None,
+        more: Any = None,
     ) -> Any:
         return sampler(rule, values, temperature, self.geometries, select_at=select_at)
 

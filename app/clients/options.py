@@ -17,7 +17,20 @@ from app.clients.harmless import translated
 from app.options import given as options
 from app.options.settings import DraftSettings
 from app.service.showing import Showing
-from app.wire.bounds import Avoided, Biases, Breakers, Label, LongText, Name, Names, Phrases, Real, Value, Whole
+from app.wire.bounds import (
+    Avoided,
+    Biases,
+    Breakers,
+    Label,
+    LastTokens,
+    LongText,
+    Name,
+    Names,
+    Phrases,
+    Real,
+    Value,
+    Whole,
+)
 from app.wire.refused import Refused
 from core.chains import joined, names_of
 from core.controls import CATALOG, DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
@@ -106,7 +119,7 @@ class ClientOptions(BaseModel):
     sampler_order: Annotated[Names, BeforeValidator(_numbered)] = Field(default=[])
     temperature_last: bool = False
     dry_breakers: Breakers | None = None
-    dry_last_n: int | None = Field(default=None, ge=1)
+    dry_last_n: LastTokens | None = None
     mirostat_version: Literal[1, 2] = 2
     stores: Names | None = None
     heal: bool = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from app.options.labels import shown
-from app.wire.bounds import LABEL, Breakers, Counts, Label, Name, Numbers, Values
+from app.wire.bounds import LABEL, Breakers, Counts, Label, LastTokens, Name, Numbers, Values
 from core.controls import (
     DEFAULT_DRAFTER,
     DEFAULT_MODE,
@@ -102,7 +102,7 @@ class SamplingSettings(Strict):
     seed: int = _field(SEED)
     speculation: SpeculationSettings = SpeculationSettings()
     breakers: Breakers | None = None
-    dry_last_n: int | None = Field(default=None, ge=1)
+    dry_last_n: LastTokens | None = None
     mirostat_version: Literal[1, 2] = 2
 
     @property

@@ -111,6 +111,7 @@ Phrases = Annotated[
 Biases = Annotated[list[tuple[Whole | Label, Real]], Field(max_length=MOST_PHRASES)]  # of tokens
 Avoided = Annotated[list[Line], Field(max_length=MOST_AVOIDED)]
 Breakers = Annotated[list[Annotated[str, Field(min_length=1, max_length=LABEL)]], Field(max_length=MOST_NAMES)]
+LastTokens = Annotated[int, Field(ge=1, le=1024)]  # of those that the model reads
 Prompts = Annotated[list[LongText], Field(min_length=1, max_length=MOST_PROMPTS), BeforeValidator(_texts)]
 TokenPrompts = Annotated[
     list[Annotated[list[Token], Field(min_length=1, max_length=MOST_TOKENS)]], Field(max_length=MOST_PROMPTS)
