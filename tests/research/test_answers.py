@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from core.drafting.drafts import Draft, Drafts
 from core.errors import InputError
 from research.evals import answers
 from research.questions import Question, read
@@ -25,6 +26,11 @@ def test_the_difference_is_by_question() -> None:
     asked = [Question("sums", "1 + 1 =", "2"), Question("sums", "2 + 2 =", "4")]
     row = answers.row("sums", "top-p", 1.0, asked, [["2", "3"], ["4", "4"]], [["3", "2"], ["4", "4"]])
     assert (row["difference"], row["difference_ci"]) == (0.0, 0.0)
+
+
+def test_the_first_answers_are_the_first_draws_and_not_the_most_probable() -> None:
+    listed = [Draft.begun([slot], logprob, slot) for slot, logprob in ((2, -1.0), (0, -2.0), (1, -3.0))]
+    assert answers.as_drawn(Drafts(listed, 1)) == [[0], [1], [2]]
 
 
 def test_the_majority_of_the_first_answers_is_a_curve() -> None:
