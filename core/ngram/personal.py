@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from core.errors import InputError
 from core.ngram import counts_file, learned
@@ -262,15 +265,16 @@ class PersonalStore(Switches):
             passages = self._file.query("SELECT text FROM passages WHERE document = ? ORDER BY id", [number], (str,))
             yield StoredText(origin, added, times, tuple(text for (text,) in passages))
 
-    def token_ids(self) -> tuple[int, list[list[int]]]:
-        """The ids of every document, oldest first, and the number of removals so far: see `unless_removed`."""
+    def token_ids(self) -> tuple[int, list[np.ndarray]]:
+        """The ids (uint32) of every document, oldest first, and the number of removals so far: see
+        `unless_removed`."""
+        documents: dict[int, list[np.ndarray]] = {}
         with self._file.reading():
             removals = int(self._file.setting("removals"))
-            rows = self._file.query("SELECT document, ids FROM passages ORDER BY document, id", types=(int, bytes))
-        documents: dict[int, list[int]] = {}
-        for number, blob in rows:
-            documents.setdefault(number, []).extend(runs(blob)[0].tolist())
-        return removals, list(documents.values())
+            rows = self._file.rows("SELECT document, ids FROM passages ORDER BY document, id", (int, bytes))
+            for number, blob in rows:
+                documents.setdefault(number, []).append(runs(blob)[0].astype(np.uint32))
+        return removals, [np.concatenate(parts) for parts in documents.values()]
 
     @property
     def mark(self) -> object:
@@ -317,15 +321,10 @@ class PersonalStore(Switches):
             if learned:
                 self._file.set("relearn", "0")
 
-    def where(self, ids: Sequence[int]) -> dict[str, int]:
-        """The number of occurrences of these tokens, by origin."""
-        by_origin: dict[str, int] = {}
-        for origin, blob in self._file.rows(
-            "SELECT origin, ids FROM passages JOIN documents ON document = documents.id", (str, bytes)
-        ):
-            if times := occurrences(blob, ids):
-                by_origin[origin] = by_origin.get(origin, 0) + times
-        return by_origin
+    def where(self, ngrams: Sequence[Sequence[int]]) -> list[dict[str, int]]:
+        """The number of occurrences of each n-gram, by origin: one walk over all passages."""
+        query = "SELECT origin, ids FROM passages JOIN documents ON document = documents.id"
+        return occurrences(self._file.rows(query, (str, bytes)), ngrams)
 
     def occurrences(self, phrase: str) -> dict[str, int]:
         """The number of occurrences of a phrase, by origin: those that `forget_phrase` would remove."""
@@ -431,20 +430,20 @@ class PersonalStore(Switches):
         Raises: InputError when the store would become too large.
         """
         here, size = {_mark(text) for text in self.texts()}, self._texts.tokens()
-        held: list[tuple[StoredText, list[StoredPassage]]] = []
+        held: list[tuple[bytes, StoredText, list[StoredPassage]]] = []  # the texts without their words
         characters = 0
         for text in documents:
-            if _mark(text) not in here:
+            if (mark := _mark(text)) not in here:
                 characters += sum(map(len, text.passages))
                 check_length(characters)
-                held.append((text, self._texts.prepared(text.passages, size)))
-                size += sum(passage.tokens for passage in held[-1][1])
+                held.append((mark, replace(text, passages=()), self._texts.prepared(text.passages, size)))
+                size += sum(passage.tokens for passage in held[-1][2])
         with self._writing():
             here = {_mark(text) for text in self.texts()}  # another program may have added them meanwhile
             tokens = sum(
                 self._texts.insert(text.origin, passages, text.times, text.added)
-                for text, passages in held
-                if _mark(text) not in here
+                for mark, text, passages in held
+                if mark not in here
             )
             self._texts.check_size()
         return tokens
@@ -629,5 +628,9 @@ def _first(passages: Iterable[StoredPassage], tokens: int) -> Iterator[StoredPas
             return
 
 
-def _mark(text: StoredText) -> tuple[str, str, tuple[str, ...]]:
-    return text.origin, text.added, tuple(map(plain, text.passages))
+def _mark(text: StoredText) -> bytes:
+    """A digest by which a document is found again: one for each of a hundred thousand mails stays in memory."""
+    digest = blake2b(digest_size=16)
+    for part in (text.origin, text.added, *map(plain, text.passages)):
+        digest.update(f"{len(part)} {part}".encode(errors="surrogatepass"))
+    return digest.digest()
