@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -24,13 +25,14 @@ from core.ngram import counts_file, learned
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.folders import Folders
+from core.ngram.held_passages import HeldPassages
 from core.ngram.passages import SHORT, StoredPassage, occurrences, runs, whole_words, word_after
 from core.ngram.personal_counts import PersonalCounts
 from core.ngram.personal_file import PersonalFile
 from core.ngram.plain import plain
 from core.ngram.removed import Extent, Forgotten, Removed, Undone
 from core.ngram.store import CandidateIds, Contexts, TypedEvidence
-from core.ngram.stored_texts import TYPED, StoredTexts, check_length
+from core.ngram.stored_texts import TYPED, StoredTexts
 from core.ngram.summaries import LearnedText, StoreSummary
 from core.ngram.switches import Switches
 from core.ngram.windows import ORDER
@@ -396,21 +398,25 @@ class PersonalStore(Switches):
         Raises: InputError when the store would become too large.
         """
         stays = self._texts.tokens(without=origin)
-        held = self._texts.prepared(documents, stays, check_cancelled, leave_out)
-        while True:
+        held = HeldPassages()
+        self._texts.prepare(held, documents, stays, check_cancelled, leave_out)
+        version, missing = None, len(held)
+        gone, left = list[int](), iter(held)
+        while missing or version is None:
             with self._writing():
-                gone, new = self._texts.differing(origin, held)
-                some = list(_first(new, AT_ONCE))
-                for passage in some:
+                if (now := self._file.version()) != version:  # first, or another program has written since
+                    gone, new = self._texts.differing(origin, held)
+                    version, missing = now, len(new)
+                    left = _chosen(held, new)
+                for passage in _first(left, AT_ONCE):
                     self._texts.insert(origin, [passage], PHRASE if len(passage.text) <= SHORT else 1)
-                if complete := len(some) == len(new):
+                    missing -= 1
+                if not missing:
                     self._remove(gone)
                     self._texts.check_size()
-            if complete:
-                break
         if gone:
             self._file.scrub()
-        return sum(passage.tokens for passage in held)
+        return held.tokens
 
     def learn(self, text: str, times: int = PARAGRAPH, origin: str = TYPED) -> int:
         """Adds one phrase or paragraph with multiplicity `times`, and commits it. Returns its tokens."""
@@ -430,21 +436,20 @@ class PersonalStore(Switches):
         Raises: InputError when the store would become too large.
         """
         here, size = {_mark(text) for text in self.texts()}, self._texts.tokens()
-        held: list[tuple[bytes, StoredText, list[StoredPassage]]] = []  # the texts without their words
-        characters = 0
+        held = HeldPassages()
+        new: list[tuple[bytes, StoredText, int]] = []  # the texts without their words, and the number of their passages
         for text in documents:
             if (mark := _mark(text)) not in here:
-                characters += sum(map(len, text.passages))
-                check_length(characters)
-                held.append((mark, replace(text, passages=()), self._texts.prepared(text.passages, size)))
-                size += sum(passage.tokens for passage in held[-1][2])
+                before = len(held)
+                self._texts.prepare(held, text.passages, size)
+                new.append((mark, replace(text, passages=()), len(held) - before))
         with self._writing():
             here = {_mark(text) for text in self.texts()}  # another program may have added them meanwhile
-            tokens = sum(
-                self._texts.insert(text.origin, passages, text.times, text.added)
-                for mark, text, passages in held
-                if mark not in here
-            )
+            passages, tokens = iter(held), 0
+            for mark, text, count in new:
+                parts = [*islice(passages, count)]
+                if mark not in here:
+                    tokens += self._texts.insert(text.origin, parts, text.times, text.added)
             self._texts.check_size()
         return tokens
 
@@ -617,6 +622,10 @@ def remove_files(path: Path) -> None:
             path.with_name(path.name + ending).unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"{path} cannot be removed: {error.strerror or error}.") from error
+
+
+def _chosen(passages: Iterable[StoredPassage], places: set[int]) -> Iterator[StoredPassage]:
+    return (passage for place, passage in enumerate(passages) if place in places)
 
 
 def _first(passages: Iterable[StoredPassage], tokens: int) -> Iterator[StoredPassage]:

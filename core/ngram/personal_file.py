@@ -120,8 +120,12 @@ class PersonalFile:
 
     def state(self) -> tuple[int, int]:
         """A value that differs after every commit, of this connection or another; some microseconds."""
+        return self.version(), self._written
+
+    def version(self) -> int:
+        """A number that differs after every commit of another connection."""
         with reported(self.path):
-            return self.db.execute("PRAGMA data_version").fetchone()[0], self._written
+            return self.db.execute("PRAGMA data_version").fetchone()[0]
 
     def query(self, sql: str, values: Sequence[object] = (), types: Types = ()) -> list[Row]:
         """All rows. Raises StoreError if their values have other `types`: SQLite accepts any in a damaged file."""

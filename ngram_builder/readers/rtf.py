@@ -129,6 +129,8 @@ class _Reader:
         if self._skip:  # a control word may be a stand-in
             self._skip -= 1
         elif word in _MARKS:
+            if word in (b"cell", b"nestcell") and self.out[-1:] == ["\n"]:
+                self.out.pop()  # of the cell's last paragraph
             self._say(_MARKS[word])
         elif word in _UNSEEN:
             self._set(unseen=True, kind=word)

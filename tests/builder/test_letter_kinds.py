@@ -108,7 +108,7 @@ RTF = {
     "link": (r'{\field{\*\fldinst{HYPERLINK "http://no"}}{\fldrslt{\ul the link}}}', "the link"),
     "contents": (r"{\field{\*\fldinst {TOC \\o}}{\fldrslt {One\tab 1\par}}}{\field{\fldinst PAGE}{\fldrslt 2}}", "2"),
     "list": (r"{\pntext 1.\tab}one\par{\listtext 2.\tab}two", "one\ntwo"),
-    "table": (r"\trowd a\cell b\cell\row\trowd c\cell d\cell\row e", "a\tb\nc\td\ne"),
+    "table": (r"\trowd a\cell b\par\cell\row\trowd c\cell d\cell\row e", "a\tb\nc\td\ne"),
     "picture": (r"a{\pict\pngblip 89504e47}{\pict\bin5 }}}}}}b", "ab"),
     "marks": (r"\{a\}\\ b\~c\-d\_e", "{a}\\ b c" + "d‑e"),
     "lines of the file": ("one \r\nword", "one word"),
