@@ -113,8 +113,9 @@ class PersonalFile:
         return [self.path, log] if log.exists() else [self.path]
 
     def changed(self) -> float:
-        """When the file or its log last changed, seconds since 1970."""
-        return max(file.stat().st_mtime for file in self.files())
+        """When the file or its log last changed, seconds since 1970. Opening the file creates an empty log."""
+        states = [file.stat() for file in self.files()]
+        return max(state.st_mtime for state in states if state.st_size)
 
     # ---------------------------------------------------------------- reading
 
