@@ -66,7 +66,7 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
         yield Document(text, source.path)
 
 
-class Target(Protocol):
+class XmlTarget(Protocol):
     """Takes the parts of XML, as lxml passes them."""
 
     def start(self, tag: str, attributes: Any) -> None: ...
@@ -75,7 +75,7 @@ class Target(Protocol):
     def close(self) -> None: ...
 
 
-def parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Target, source: Source, wrong: str) -> None:
+def parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: XmlTarget, source: Source, wrong: str) -> None:
     """Passes the XML of a member to `target`. Raises Unreadable, which begins with `wrong`."""
     # Imported here, because most readers never need it.
     import lxml.etree
@@ -87,7 +87,7 @@ def parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Target, sour
     guarded(wrong, parser.close)
 
 
-class Styles:
+class UnseenStyles:
     """Collects the styles whose text is not the writer's. `start` of a subclass fills them in."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Styles:
                 self.unseen.update(chain)
 
 
-class _WordStyles(Styles):
+class _WordStyles(UnseenStyles):
     """Those that vanish, of placeholders, of tables of contents."""
 
     def start(self, tag: str, attributes: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from ngram_builder.readers.archives import archive_of, member
 from ngram_builder.readers.base import Document, Source, Unreadable, sound
-from ngram_builder.readers.letters import Styles, local, parse
+from ngram_builder.readers.letters import UnseenStyles, local, parse
 
 _CONTENT, _STYLES = re.compile("content.xml"), re.compile("styles.xml")
 _UNSEEN = (
@@ -46,7 +46,7 @@ def odt_documents(file: BinaryIO, source: Source, consumed: Callable[[int], None
         yield Document(text, source.path)
 
 
-class _Styles(Styles):
+class _Styles(UnseenStyles):
     """Collects the styles of hidden text."""
 
     def start(self, tag: str, attributes: Any) -> None:
