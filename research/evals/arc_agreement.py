@@ -41,6 +41,7 @@ from research.options import MixedOptions, TextOptions, amount
 from research.prompts import prompts
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval, mean
+from research.tolerance import published_score
 
 PLACES = 4  # places of each text
 APART = 8  # tokens from one place to the next
@@ -127,7 +128,8 @@ def continued(
 
 def tolerates(model: LanguageModel, arc: Arc, p: np.ndarray, x: int) -> bool:
     """Whether ARC would accept a proposal of the first level; p (V,) is the target's distribution there."""
-    return local_tolerance_score(p, model, arc.calibration, x, 0, every=arc.published) >= THETA
+    score = published_score if arc.published else local_tolerance_score
+    return score(p, model, arc.calibration, x, 0) >= THETA
 
 
 def continuations(

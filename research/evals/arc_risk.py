@@ -199,7 +199,7 @@ def row(calibration: Calibration, texts: list[AuditedText]) -> ReportRow:
         "texts beyond tau": beyond / n,
         "beyond low": low,
         "beyond high": high,
-        "corollary ii": calibration.text_bound(LENGTH),
+        "corollary ii": min(1.0, 2 * LENGTH * calibration.each_delta),
         "tau": calibration.overall.tau,
         "accept length": accept_length([arc for arc, _ in pairs]),
         "lossless accept length": accept_length([plain for _, plain in pairs]),
