@@ -39,11 +39,11 @@ from core.speculative.drafters import Moment
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.superposed import mixed_embedding, superpose_batch
+from research import texts as text
 from research.bench.lookups import Timed
 from research.bench.shapes import SHAPES, TINY, bytes_read, random_model
 from research.options import ShapeOptions, StoreOptions, TextOptions, chosen
 from research.report import Progress, Report, ReportRow, interleaved, number_in, percentile, text_in
-from training import texts as text
 
 KS = (1, 3, 8)
 PREFIX, LENGTH = 15, 10  # tokens, as in the paper's figure 6

@@ -27,7 +27,6 @@ import typer
 
 from core.errors import InputError
 from core.models import LanguageModel, load_model
-from core.models.chat import chat_template
 from core.speculative import (
     Memory,
     NgramDrafter,
@@ -43,6 +42,7 @@ from core.speculative.cycles import Statistics
 from core.speculative.drafters import Drafter
 from core.speculative.options import SpeculationMode
 from research import plots
+from research.chat import chat_template
 from research.drafters import ARC, AS_PUBLISHED, accept_length, arcs, base_stores, eagle3
 from research.evals.verified import logprobs
 from research.options import Head, MixedOptions, PrecisionOptions, TextOptions, chosen, numbers

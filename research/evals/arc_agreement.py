@@ -30,12 +30,12 @@ import torch
 from core.controls import THETA
 from core.models import LanguageModel, load_model
 from core.models.base import Row
-from core.models.chat import chat_template
 from core.noise import SeededNoise
 from core.speculative import Drafter, TargetSampling, generate
 from core.speculative.arc import local_tolerance_score
 from core.speculative.drafters import Moment
 from core.speculative.options import DEPTH
+from research.chat import chat_template
 from research.drafters import Arc, arcs, base_stores, best_drafter
 from research.options import MixedOptions, TextOptions, amount
 from research.prompts import prompts

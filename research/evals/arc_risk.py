@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from core.models import LanguageModel, load_model
-from core.models.chat import chat_template
 from core.speculative import Calibration, Drafter, Statistics, TargetSampling, Token, generate
 from core.speculative.arc import risk
+from research.chat import chat_template
 from research.drafters import ARC, Arc, accept_length, arcs, base_stores, best_drafter
 from research.options import MixedOptions, Temperatures, TextOptions, amount, numbers
 from research.prompts import prompts
