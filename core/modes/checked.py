@@ -212,22 +212,7 @@ def check(
         if len(tree):
             (after,) = yield [Row(checker, tree.ids, parents=tree.parents)]
             checker.keep([])
-            known = tree.indices()
-            ends = [min(n + 1, len(row.ids)) for row, n in zip(rows, deep, strict=True)]
-            positions = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
-            logits = [after[known[tuple(row.ids[:at])]] for row, at in positions]
-            contexts, tokens = [prefix + row.ids[:at] for row, at in positions], [row.ids[at] for row, at in positions]
-            choices = verifier(logits, contexts, tokens)
-            for (row, at), (own, own_logprob, logprob), x in zip(positions, choices, logits, strict=True):
-                if at >= len(row.ids):  # an earlier token of it failed
-                    continue
-                if row.ids[at] == own:
-                    row.sure, row.logprobs[at] = at + 1, logprob
-                else:
-                    row.sure, row.ids[at:], row.logprobs[at:] = at + 1, [own], [own_logprob]
-                    if record is not None:
-                        record.see(context := prefix + row.ids[:at], x, None)
-                        record.choose(context, own, own_logprob, verifier.ngrams, "corrected")
+            _correct(rows, deep, tree, after, prefix, verifier, record)
             for row in rows:  # drop the tokens after a stop token
                 if end := next((at + 1 for at, token in enumerate(row.ids) if token in stop), 0):
                     del row.ids[end:], row.logprobs[end:]
@@ -254,6 +239,35 @@ def check(
     finally:
         if sequence.length > len(prefix):
             sequence.rewind(len(prefix))
+
+
+def _correct(
+    rows: list[CheckedRow],
+    deep: list[int],
+    tree: TokenTree,
+    after: Tensor,
+    prefix: list[int],
+    verifier: Verifier,
+    record: Record | None,
+) -> None:
+    """Marks the leading tokens of each row that are the target's as sure, and replaces the first other one. `after` are
+    the logits (n, V) after each token of the tree, which contains the first `deep` tokens of the rows."""
+    known = tree.indices()
+    ends = [min(n + 1, len(row.ids)) for row, n in zip(rows, deep, strict=True)]
+    positions = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
+    logits = [after[known[tuple(row.ids[:at])]] for row, at in positions]
+    contexts, tokens = [prefix + row.ids[:at] for row, at in positions], [row.ids[at] for row, at in positions]
+    choices = verifier(logits, contexts, tokens)
+    for (row, at), (own, own_logprob, logprob), x in zip(positions, choices, logits, strict=True):
+        if at >= len(row.ids):  # an earlier token of it failed
+            continue
+        if row.ids[at] == own:
+            row.sure, row.logprobs[at] = at + 1, logprob
+        else:
+            row.sure, row.ids[at:], row.logprobs[at:] = at + 1, [own], [own_logprob]
+            if record is not None:
+                record.see(context := prefix + row.ids[:at], x, None)
+                record.choose(context, own, own_logprob, verifier.ngrams, "corrected")
 
 
 def _mixture(rows: list[CheckedRow], at: int, sequence: Sequence) -> Tensor:
