@@ -42,6 +42,7 @@ from core.superposed import mixed_embedding, superpose_batch
 from research import texts as text
 from research.bench.lookups import Timed
 from research.bench.shapes import SHAPES, TINY, bytes_read, random_model
+from research.fused import FusedModel
 from research.options import ShapeOptions, StoreOptions, TextOptions, chosen
 from research.report import Progress, Report, ReportRow, interleaved, number_in, percentile, text_in
 
@@ -127,7 +128,8 @@ def _one_model(
         kind = "captured" if compiler is None else "compiled and captured"
         progress(f"{model.name}: steps, {kind}")
         try:
-            static = StaticModel(model, lines=1, capacity=256, compiler=compiler)
+            size: dict[str, Any] = {"lines": 1, "capacity": 256}
+            static = StaticModel(model, **size) if compiler is None else FusedModel(model, compiler, **size)
         except BackendUnavailable as error:
             _row(report, model, f"step, {kind}: {error}", None)
             continue
