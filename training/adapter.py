@@ -51,6 +51,7 @@ FAMILIES = (
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 CURVE = 8  # evaluations on held-out text during a run
 SAVE_EVERY = 60.0  # seconds
+TIMED_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -336,12 +337,12 @@ def _capped(logits: Tensor, cap: float | None) -> Tensor:
     return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
-def faster_dtype(weight: Tensor, rows: int = 256) -> torch.dtype:
-    """Returns bfloat16 if this machine multiplies `rows` inputs by the weight at least a fifth faster in it, else
+def faster_dtype(weight: Tensor) -> torch.dtype:
+    """Returns bfloat16 if this machine multiplies TIMED_ROWS inputs by the weight at least a fifth faster in it, else
     float32. A GPU that has it multiplies it faster."""
     if weight.device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    x, seconds = torch.randn(rows, weight.shape[1]), {}
+    x, seconds = torch.randn(TIMED_ROWS, weight.shape[1]), {}
     for dtype in (torch.float32, torch.bfloat16):
         given, w = x.to(dtype), weight.detach().to(dtype)
         times = []
