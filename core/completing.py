@@ -80,7 +80,6 @@ class _Completing:
             [],
             compared=self.after is None,
             exact_steps=options.exact_steps,
-            mixes_ngrams=options.interpolation() is not None,
             skipped=healing.skipped,
             background_skipped=text.background_skipped,
         )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from core.calibration import Making, calibration_of
 from core.drafting.boundaries import Boundaries, mask_others
 from core.drafting.drafts import Figures
 from core.present import TextDraft
@@ -56,7 +55,6 @@ class Completion:
         figures: statistics of speculation; None without speculation.
         exact_steps: those of superposed drafts, given or chosen.
         inside: whether the drafts continue a half-typed word.
-        mixes_ngrams: whether n-grams are mixed in.
         logits: (V,) at each boundary where drafts may begin; () before they are known.
         boundaries: those of the half-typed word.
         explained: what the complete drafts took, if the request asks for it.
@@ -78,7 +76,6 @@ class Completion:
     figures: Figures | None = None
     exact_steps: int = 0
     inside: bool = False
-    mixes_ngrams: bool = False
     logits: Ids[Tensor] = ()
     boundaries: Boundaries | None = None
     explained: Explained | None = None
@@ -101,9 +98,5 @@ class Completion:
 
     @property
     def paths(self) -> list[RowPath]:
-        """The drafts with the calibrated probability of each place where they may end; see `core.time_saved`."""
-        return [RowPath.of(draft, calibration_of(self.making(draft))) for draft in self.drafts]
-
-    def making(self, draft: TextDraft) -> Making:
-        """How one of the drafts was made."""
-        return Making(self.inside, self.mixes_ngrams, draft.tail == "superposed")
+        """The drafts with the probability of each place where they may end; see `core.time_saved`."""
+        return [RowPath.of(draft) for draft in self.drafts]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from core.chains import ALONE, names_of, refuse
 from core.errors import InputError, OptionError
@@ -63,228 +64,143 @@ class CatalogEntry:
         return self.name == DEFAULT_RULE or self.title in ALONE
 
 
-_NO_DISTANCES = NoEffect("potential", "none")
+def _number(
+    name: str, default: float, reach: tuple[float, float, float], explain: str, flag: str = "", **more: Any
+) -> Control:
+    """A control of a number; `reach` is its lowest and highest value, and the step."""
+    return Control(name, flag or name.replace("_", "-"), default, *reach, explain, **more)
+
+
+def _choice(name: str, choices: tuple[str, ...], explain: str, **more: Any) -> Control:
+    """A control of one of several words, by default the first."""
+    return Control(name, name.replace("_", "-"), choices[0], 0, 0, 0, explain, choices, **more)
+
+
+_NO_DISTANCES = (NoEffect("potential", "none"),)
+_TOP_W = (
+    _number(
+        "beta", 3.6, (0.0, 10.0, 0.1), "Higher: more tokens are kept; at λ or below, one.",
+        no_effect=(NoEffect("beta-by", TIED),),
+    ),
+    _choice("beta_by", ("value", TIED), "value: β as set. temperature: β = 1.5 + 1.5·T, as in table 8 of its paper."),
+    _number("lam", 2.2, (0.0, 10.0, 0.1), "The price of entropy. Higher: fewer tokens are kept."),
+    _number(
+        "geom_scale", 1.0, (0.0, 4.0, 0.1), "How much the distance between tokens counts.", no_effect=_NO_DISTANCES
+    ),
+    _number(
+        "warm_start", 0.5, (0.0, 1.0, 0.001),
+        "The probability of the first set that distances are measured to. Near 1: distances hardly matter.",
+        no_effect=_NO_DISTANCES,
+    ),
+    _choice(
+        "metric", ("l2", "whitened", "cosine", "uniform"),
+        "How distances are measured. l2: as in the paper; whitened: its appendix A; cosine: its code.",
+        no_effect=_NO_DISTANCES,
+    ),
+    _choice(
+        "potential", ("attractive", "none", "repulsive"),
+        "attractive: tokens near kept ones count more, as in its paper; repulsive: far ones; none: all alike.",
+    ),
+    _number("top_m", 1200, (1, 10000, 1), "How many likely tokens are considered."),
+    _number("alternations", 9, (1, 50, 1), "The most rounds of choosing.", no_effect=_NO_DISTANCES),
+    _number(
+        "neighbours", 1, (1, 50, 1), "How many kept tokens each distance is averaged over.", no_effect=_NO_DISTANCES
+    ),
+)  # fmt: skip
 
 _ENTRIES = (
-    CatalogEntry(
-        "none",
-        "no rule",
-        (),
-        "Keeps every token.",
-    ),
+    CatalogEntry("none", "no rule", (), "Keeps every token."),
     CatalogEntry("greedy", "greedy", (), "Keeps only the likeliest token.", made_by="greedy:Greedy"),
     CatalogEntry(
-        "top-k",
-        "top-k",
-        (Control("top_k", "top-k", 50, 1, 1000, 1, "How many tokens are kept."),),
+        "top-k", "top-k",
+        (_number("top_k", 50, (1, 1000, 1), "How many tokens are kept."),),
         "Keeps the k likeliest tokens.",
         made_by="top_k:TopK",
     ),
     CatalogEntry(
-        "top-p",
-        "top-p",
-        (Control("top_p", "top-p", 0.9, 0.0, 1.0, 0.01, "Nearer to 1: more unlikely tokens are kept."),),
+        "top-p", "top-p",
+        (_number("top_p", 0.9, (0.0, 1.0, 0.01), "Nearer to 1: more unlikely tokens are kept."),),
         "Keeps the likeliest tokens that together reach probability p.",
         made_by="top_p:TopP",
     ),
     CatalogEntry(
-        "min-p",
-        "min-p",
-        (Control("min_p", "min-p", 0.1, 0.0, 1.0, 0.01, "Nearer to 0: more tokens are kept."),),
+        "min-p", "min-p",
+        (_number("min_p", 0.1, (0.0, 1.0, 0.01), "Nearer to 0: more tokens are kept."),),
         "Keeps tokens at least p times as likely as the likeliest one.",
         made_by="min_p:MinP",
     ),
     CatalogEntry(
-        "p-less",
-        "p-less",
-        (),
+        "p-less", "p-less", (),
         "Keeps tokens at least as likely as two draws are to be the same token; nothing to set.",
         made_by="p_less:PLess",
     ),
     CatalogEntry(
-        "top-n-sigma",
-        "top-nσ",
-        (Control("n", "n-sigma", 1.0, 0.0, 3.5, 0.05, "Higher: more tokens are kept."),),
+        "top-n-sigma", "top-nσ",
+        (_number("n", 1.0, (0.0, 3.5, 0.05), "Higher: more tokens are kept.", "n-sigma"),),
         "Keeps logits within n standard deviations of the largest: the same tokens at every temperature.",
         made_by="top_n_sigma:TopNSigma",
     ),
     CatalogEntry(
-        "top-h",
-        "top-H",
-        (Control("alpha", "top-h", 0.4, 0.01, 1.0, 0.01, "Higher: more tokens are kept."),),
+        "top-h", "top-H",
+        (_number("alpha", 0.4, (0.01, 1.0, 0.01), "Higher: more tokens are kept.", "top-h"),),
         "Keeps the likeliest tokens while their entropy stays within the share α of the whole.",
         made_by="top_h:TopH",
     ),
     CatalogEntry(
-        "typical",
-        "typical",
-        (Control("mass", "mass", 0.9, 0.01, 1.0, 0.01, "Nearer to 1: more untypical tokens are kept."),),
+        "typical", "typical",
+        (_number("mass", 0.9, (0.01, 1.0, 0.01), "Nearer to 1: more untypical tokens are kept."),),
         "Keeps tokens about as surprising as the model expects the next one to be.",
         made_by="typical:Typical",
     ),
     CatalogEntry(
-        "eta",
-        "η",
-        (Control("epsilon", "epsilon", 9e-4, 1e-5, 0.1, 1e-4, "Higher: fewer tokens are kept."),),
+        "eta", "η",
+        (_number("epsilon", 9e-4, (1e-5, 0.1, 1e-4), "Higher: fewer tokens are kept."),),
         "Keeps tokens above a threshold, which is lower where the model is unsure.",
         made_by="eta:Eta",
     ),
     CatalogEntry(
-        "dry",
-        "DRY",
+        "dry", "DRY",
         (
-            Control("multiplier", "dry-multiplier", 0.8, 0.0, 5.0, 0.05, "Higher: repetitions are less likely."),
-            Control(
-                "base",
-                "dry-base",
-                1.75,
-                1.0,
-                4.0,
-                0.05,
-                "How much each further token adds.",
-            ),
-            Control("allowed", "dry-allowed", 2, 1, 20, 1, "The shortest repetition, in tokens, that counts."),
+            _number("multiplier", 0.8, (0.0, 5.0, 0.05), "Higher: repetitions are less likely.", "dry-multiplier"),
+            _number("base", 1.75, (1.0, 4.0, 0.05), "How much each further token adds.", "dry-base"),
+            _number("allowed", 2, (1, 20, 1), "The shortest repetition, in tokens, that counts.", "dry-allowed"),
         ),
         "Makes tokens unlikely that would continue a repetition. It drops none, so the charts do not show it.",
         made_by="dry:DRY",
     ),
     CatalogEntry(
-        "xtc",
-        "XTC",
+        "xtc", "XTC",
         (
-            Control(
-                "threshold",
-                "xtc-threshold",
-                0.1,
-                0.01,
-                0.5,
-                0.01,
+            _number(
+                "threshold", 0.1, (0.01, 0.5, 0.01),
                 "Tokens at least this likely count as good choices; all but the least likely of them are dropped.",
+                "xtc-threshold",
             ),
-            Control(
-                "probability",
-                "xtc-probability",
-                0.5,
-                0.0,
-                1.0,
-                0.05,
+            _number(
+                "probability", 0.5, (0.0, 1.0, 0.05),
                 "At which share of the places tokens are dropped. The charts show such a place.",
+                "xtc-probability",
             ),
         ),
         "Drops the likeliest tokens where there are several good choices, and keeps the least likely of these.",
         made_by="xtc:XTC",
     ),
     CatalogEntry(
-        "mirostat",
-        "mirostat",
+        "mirostat", "mirostat",
         (
-            Control("tau", "surprise", 5.0, 0.0, 15.0, 0.1, "The surprise to aim for, in bits per token."),
-            Control("eta", "rate", 0.1, 0.0, 1.0, 0.01, "How fast the cut follows the drawn tokens."),
+            _number("tau", 5.0, (0.0, 15.0, 0.1), "The surprise to aim for, in bits per token.", "surprise"),
+            _number("eta", 0.1, (0.0, 1.0, 0.01), "How fast the cut follows the drawn tokens.", "rate"),
         ),
         "Keeps tokens up to a level of surprise, which follows the tokens drawn before.",
         made_by="mirostat:Mirostat",
     ),
     CatalogEntry(
-        "top-w",
-        "Top-W",
-        (
-            Control(
-                "beta",
-                "beta",
-                3.6,
-                0.0,
-                10.0,
-                0.1,
-                "Higher: more tokens are kept; at λ or below, one.",
-                no_effect=(NoEffect("beta-by", TIED),),
-            ),
-            Control(
-                "beta_by",
-                "beta-by",
-                "value",
-                0,
-                0,
-                0,
-                "value: β as set. temperature: β = 1.5 + 1.5·T, as in table 8 of its paper.",
-                ("value", TIED),
-            ),
-            Control("lam", "lam", 2.2, 0.0, 10.0, 0.1, "The price of entropy. Higher: fewer tokens are kept."),
-            Control(
-                "geom_scale",
-                "geom-scale",
-                1.0,
-                0.0,
-                4.0,
-                0.1,
-                "How much the distance between tokens counts.",
-                no_effect=(_NO_DISTANCES,),
-            ),
-            Control(
-                "warm_start",
-                "warm-start",
-                0.5,
-                0.0,
-                1.0,
-                0.001,
-                "The probability of the first set that distances are measured to. Near 1: distances hardly matter.",
-                no_effect=(_NO_DISTANCES,),
-            ),
-            Control(
-                "metric",
-                "metric",
-                "l2",
-                0,
-                0,
-                0,
-                "How distances are measured. l2: as in the paper; whitened: its appendix A; cosine: its code.",
-                ("l2", "whitened", "cosine", "uniform"),
-                no_effect=(_NO_DISTANCES,),
-            ),
-            Control(
-                "potential",
-                "potential",
-                "attractive",
-                0,
-                0,
-                0,
-                "attractive: tokens near kept ones count more, as in its paper; repulsive: far ones; none: all alike.",
-                ("attractive", "none", "repulsive"),
-            ),
-            Control(
-                "top_m",
-                "top-m",
-                1200,
-                1,
-                10000,
-                1,
-                "How many likely tokens are considered.",
-            ),
-            Control(
-                "alternations",
-                "alternations",
-                9,
-                1,
-                50,
-                1,
-                "The most rounds of choosing.",
-                no_effect=(_NO_DISTANCES,),
-            ),
-            Control(
-                "neighbours",
-                "neighbours",
-                1,
-                1,
-                50,
-                1,
-                "How many kept tokens each distance is averaged over.",
-                no_effect=(_NO_DISTANCES,),
-            ),
-        ),
+        "top-w", "Top-W", _TOP_W,
         "Keeps likely tokens that lie close together in the model's space of meanings.",
         Tie("beta", "beta_by", 1.5, 1.5),
         made_by="top_w:TopW",
     ),
-)
+)  # fmt: skip
 
 CATALOG: dict[str, CatalogEntry] = {entry.name: entry for entry in _ENTRIES}
 
@@ -310,56 +226,32 @@ DRAWN = SEED.modes  # modes that sample tokens
 # The controls of a mode besides k and the length.
 MODE_CONTROLS: dict[str, tuple[Control, ...]] = {
     "sampled+superposed": (
-        Control("samples", "samples", 2, 1, 4, 1, "How many beginnings are drawn."),
-        Control("sampled_tokens", "sampled-tokens", 2, 1, 8, 1, "How many tokens each beginning has."),
+        _number("samples", 2, (1, 4, 1), "How many beginnings are drawn."),
+        _number("sampled_tokens", 2, (1, 8, 1), "How many tokens each beginning has."),
     )
 }
 
-_TREE = Control(
-    "tree_size",
-    "tree-size",
-    0,
-    0,
-    32,
-    1,
-    "How many proposals one pass checks. 0: as many as pay off here.",
-)
+_TREE = _number("tree_size", 0, (0, 32, 1), "How many proposals one pass checks. 0: as many as pay off here.")
+_ARC_CONTROLS = (
+    _number("theta", 0.3, (-1.0, 1.0, 0.05), "The lowest tolerance score that is accepted. Near 1: hardly any."),
+    _number(
+        "lam", 1.0, (0.0, 4.0, 0.1),
+        "Higher: where the model is unsure, fewer proposals after the first. 0: as in the paper's equations.",
+        "prune-lambda",
+    ),
+    _number(
+        "epsilon", 0.05, (0.0, 0.9, 0.01),
+        "The share of the proposals' probability that may be dropped at each depth.",
+        "prune-epsilon",
+    ),
+)  # fmt: skip
 # How greedy and sampled drafts can be made several tokens per pass, with the controls of each way.
 SPECULATIONS: dict[str, tuple[str, tuple[Control, ...]]] = {
     "off": ("One token per pass.", ()),
     "lossless": ("One pass checks several proposed tokens. The drafts are the same as without.", (_TREE,)),
     "arc": (
         "Like lossless, but proposals that are nearly right are accepted too, which changes the drafts.",
-        (
-            _TREE,
-            Control(
-                "theta",
-                "theta",
-                0.3,
-                -1.0,
-                1.0,
-                0.05,
-                "The lowest tolerance score that is accepted. Near 1: hardly any.",
-            ),
-            Control(
-                "lam",
-                "prune-lambda",
-                1.0,
-                0.0,
-                4.0,
-                0.1,
-                "Higher: where the model is unsure, fewer proposals after the first. 0: as in the paper's equations.",
-            ),
-            Control(
-                "epsilon",
-                "prune-epsilon",
-                0.05,
-                0.0,
-                0.9,
-                0.01,
-                "The share of the proposals' probability that may be dropped at each depth.",
-            ),
-        ),
+        (_TREE, *_ARC_CONTROLS),
     ),
 }
 SPECULATING = ("greedy", "sampled")  # draft modes that support speculation
@@ -379,9 +271,8 @@ WITH_STORES = ("ngram", "suffix", "superposed")  # those that look words up in t
 DEFAULT_RULE, DEFAULT_MODE, DEFAULT_SPECULATION, DEFAULT_DRAFTER = "none", "superposed", "off", "ngram"
 DEFAULT_METHOD = "sampled"
 
-_ARC = {control.name: control.default for control in SPECULATIONS["arc"][1]}
 # θ, λ and ε of ARC, for functions of the library.
-THETA, PRUNE_LAMBDA, PRUNE_EPSILON = (float(_ARC[name]) for name in ("theta", "lam", "epsilon"))
+THETA, PRUNE_LAMBDA, PRUNE_EPSILON = (float(control.default) for control in _ARC_CONTROLS)
 
 
 _MAPPINGS = ("values", "mode_values", "drafting")  # fields of a preset that are mappings

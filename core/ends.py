@@ -16,7 +16,6 @@ from core.text import UNSPACED
 
 _UNSPACED = regex.compile(rf"[{UNSPACED}]")  # a draft may end after each of these letters
 _JOINERS = frozenset("'’-‐‑–._/\\@:,&+=~#%*^|")  # between two letters or digits they are part of one word
-_SENTENCE_ENDS = frozenset(".!?…,;:")
 # A word with punctuation at the end of all that is known: an abbreviation ("e.g.") or a number may go on, but no year.
 _WHOLE_WITH_PUNCTUATION = regex.compile(
     r"(?r)(?:(?:\p{L}{3,}|(?<!\p{N})\p{N}{4})\.|\p{L}[,;:]|[!?…])['\"”’»)\]]*$|[”»)\]]$"

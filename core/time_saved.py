@@ -8,7 +8,7 @@ of one answer, the ones to show, where each of them ends, their order, and the g
 An *outcome* is how far the writer's text agrees with the rows. Rows overlap: a word that several rows begin with counts
 once, and the writer takes one row at most. A *cut* is the end of a word, and every row is shown up to one cut. It is
 right if the writer's text agrees up to there and the word ends there too. Its *chance* is the probability of that:
-p of the draft up to there, calibrated (`core.calibration`).
+p of the draft up to there.
 
     gain of taking a row to its cut            = characters · key_ms - take_ms
     gain of taking the first m cuts within it  = characters · key_ms - take_ms - (m - 1) · word_ms
@@ -36,7 +36,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from core.calibration import UNCHANGED, CutCalibration, with_offset
 from core.ends import is_end
 from core.errors import InputError
 from core.present import TextDraft
@@ -125,19 +124,28 @@ class RowPath:
             raise InputError(f"Cuts {self.cuts} given; ln p of 0 or less expected.")
 
     @classmethod
-    def of(cls, draft: TextDraft, calibration: CutCalibration = UNCHANGED) -> RowPath:
+    def of(cls, draft: TextDraft) -> RowPath:
         """The row of a draft, with a cut at each token that ends a word in its text. The draft's own end is one too,
-        if a token ends there. Probabilities are calibrated."""
+        if a token ends there."""
         text = draft.text
         cuts: dict[int, float] = {}  # a token without text ends where the one before it does
         for end, logprob in draft.path:
             if 0 < end <= len(text) and is_end(text, end):
-                cuts[end] = calibration.log(min(logprob, 0.0))
+                cuts[end] = min(logprob, 0.0)
         return cls(draft.id, draft.text, tuple(Cut(end, cuts[end]) for end in sorted(cuts)), draft.replace)
 
     def with_offset(self, offset: float) -> RowPath:
-        """The same row for a writer with this offset of log-odds (`core.calibration.with_offset`)."""
+        """The same row for a writer with this offset of log-odds (`with_offset`)."""
         return replace(self, cuts=tuple(Cut(cut.end, with_offset(cut.log_chance, offset)) for cut in self.cuts))
+
+
+def with_offset(logprob: float, offset: float) -> float:
+    """Returns ln p after log-odds of `offset` are added: ln σ(logit p + offset). A writer's own offset follows from how
+    many of the rows that were shown came true."""
+    if offset == 0 or logprob in (0.0, -math.inf):
+        return logprob
+    logit = logprob - math.log(-math.expm1(logprob))
+    return -math.log1p(math.exp(-logit - offset))
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,15 @@ Its parts are imported at their first use: the process that reads files needs th
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from core.lazy import imported_at_first_use
 
 if TYPE_CHECKING:
     from ngram_builder.pipeline import BuildReport, TooMuchDamage, build, merge
     from ngram_builder.readers import Damage, Signals
     from ngram_builder.selection import DocumentSelection
     from ngram_builder.work import NoRoom
-
-_FROM = {
-    "ngram_builder.pipeline": ("BuildReport", "TooMuchDamage", "build", "merge"),
-    "ngram_builder.readers": ("Damage", "Signals"),
-    "ngram_builder.selection": ("DocumentSelection",),
-    "ngram_builder.work": ("NoRoom",),
-}
 
 __all__ = [
     "BuildReport",
@@ -32,9 +26,12 @@ __all__ = [
     "merge",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    for module, names in _FROM.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = imported_at_first_use(
+    __name__,
+    {
+        "ngram_builder.pipeline": ("BuildReport", "TooMuchDamage", "build", "merge"),
+        "ngram_builder.readers": ("Damage", "Signals"),
+        "ngram_builder.selection": ("DocumentSelection",),
+        "ngram_builder.work": ("NoRoom",),
+    },
+)

@@ -278,30 +278,19 @@ def build(
         raise InputError(f"Orders {list(orders)} given; a contiguous range within 1 to 8 expected.")
     at_least = _min_counts(orders, min_count, otherwise=DEFAULT_MIN_COUNT)
     out, sources = Path(out), [str(source) for source in sources]
-    source_of: dict[File, str] = {}  # each file with the first source that contains it
-    for source in sources:
-        for file in expand([source]):
-            source_of.setdefault(stamped(file, signals), source)
+    source_of = _files_of(sources, signals, out)
     files = list(source_of)
-    if out.exists() and any(out.samefile(file.address) for file in files if not file.remote):
-        raise InputError(f"{out} is one of the sources; give another file for the store.")
     selection = DocumentSelection.of(signals, rules, sample, dedup)
     packing = Packing(orders[-1], len(tokenizer.pieces))
     machines = machines or ThisMachine(tokenizer)
-    identity = {
-        "tokenizer": tokenizer.fingerprint,
-        "order": packing.order,
-        "selection": selection.identity(),
-    }
+    identity = {"tokenizer": tokenizer.fingerprint, "order": packing.order, "selection": selection.identity()}
     memory = _resident() + (2 << 30) if memory is None else memory
     sorting = _for_sorting(memory)
     folder = Path(work) if work else out.with_name(f".{out.name}.work")
     kept = f"What is done so far is kept in {folder}: free some space, and run the same command again."
     with full_disk_explained(out, kept), work_folder(folder, identity) as discarded:
         if discarded:
-            notify(
-                f"The files in {folder} are of a build with other options or another tokenizer; they were discarded."
-            )
+            notify(f"{folder} had files of a build with other options or another tokenizer; they were discarded.")
         plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, selection, exact)
         parts = _parts(plan, files)
         _check_disk(folder, _room(files, packing, at_least), [part.number for part in parts], notify)
@@ -316,11 +305,7 @@ def build(
             raise InputError(f"No text found in {', '.join(sources)}; nothing was written.{left_out}")
         runs = [run for part in counted for run in runs_of(part_folder(folder, part.number), part)]
         about = {
-            "tokenizer": {
-                "fingerprint": tokenizer.fingerprint,
-                "name": name,
-                "vocab_size": len(tokenizer.pieces),
-            },
+            "tokenizer": {"fingerprint": tokenizer.fingerprint, "name": name, "vocab_size": len(tokenizer.pieces)},
             "documents": report.documents,
             "tokens": report.tokens,
             "sources": _summary(parts, counted, source_of),
@@ -501,6 +486,17 @@ def _fitted(
         place = fitting.next()
     assert fitting.best is not None
     return replace(plan, min_counts=fitting[fitting.best])
+
+
+def _files_of(sources: Sequence[str], signals: Signals | None, out: Path) -> dict[File, str]:
+    """Each file of the sources with the first source that contains it. Raises InputError if `out` is one of them."""
+    source_of: dict[File, str] = {}
+    for source in sources:
+        for file in expand([source]):
+            source_of.setdefault(stamped(file, signals), source)
+    if out.exists() and any(out.samefile(file.address) for file in source_of if not file.remote):
+        raise InputError(f"{out} is one of the sources; give another file for the store.")
+    return source_of
 
 
 def _min_counts(orders: range, given: int | Mapping[int, int], otherwise: int) -> dict[int, int]:

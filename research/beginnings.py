@@ -28,7 +28,7 @@ from pathlib import Path
 import regex
 
 from core.errors import InputError
-from training.texts import in_turn, load
+from research.texts import in_turn, load
 
 DOCUMENT, FIRST_WORD, PARAGRAPH, LINE = "document", "its first word", "paragraph", "line"
 ITEM, HEADING, SALUTATION, SENTENCE, INSIDE = "item", "heading", "salutation", "sentence", "inside"

@@ -13,11 +13,11 @@ from core.models import LanguageModel
 from core.ngram import NgramStore
 from core.ngram.base import base_store
 from core.speculative import Calibration, CalibrationError, Drafter, NgramDrafter, Statistics, TargetSampling
-from core.speculative.calibration import for_model, published
+from core.speculative.calibration import for_model, user_file
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head, HeadError
-from core.speculative.options import PUBLISHED
 from research.report import Progress
+from research.tolerance import as_published
 
 ARC = "ARC"
 AS_PUBLISHED = "ARC as published"
@@ -58,7 +58,7 @@ class Arc:
     """A kind of ARC: its constants, and the options of `generate` beside them."""
 
     calibration: Calibration
-    options: dict[str, Any]  # {} or PUBLISHED
+    options: dict[str, Any]  # {} for ours
 
     @property
     def published(self) -> bool:
@@ -83,5 +83,31 @@ def arcs(model: LanguageModel, progress: Progress, sampling: TargetSampling | No
     except CalibrationError as error:
         progress(str(error))
     else:
-        kinds |= {f"{ARC} {name}": Arc(calibration, PUBLISHED) for name, calibration in of_paper.items()}
+        for name, calibration in of_paper.items():
+            how = {"draws": "independent", "tolerance": as_published(model, calibration), "lam": 0.0}
+            kinds[f"{ARC} {name}"] = Arc(calibration, how)
     return kinds
+
+
+def published(model: LanguageModel, sampling: TargetSampling | None = None) -> dict[str, Calibration]:
+    """Returns by name the calibrations of a model by the paper's Algorithm 1 that were made on this machine for a way
+    of sampling: that of the paper's main text, and those whose δ is that of a text of n positions (corollary ii).
+
+    Args:
+        sampling: as for `Calibration.check`.
+    Raises: CalibrationError if there is none.
+    """
+    sampling = sampling or TargetSampling()
+    temperature = sampling.overall_temperature
+    first = user_file(model, temperature, paper=True)
+    calibrations: dict[str, Calibration] = {}
+    for file in sorted(first.parent.glob(f"{first.stem}*.json"), key=lambda file: (len(file.stem), file.stem)):
+        calibration = Calibration.load(file).check(model, sampling)
+        share = "" if calibration.positions is None else f", δ over {calibration.positions} positions"
+        calibrations["as published" + share] = calibration
+    if not calibrations:
+        at = "" if temperature in (0, 1) else f" --temperature {temperature:g}"
+        raise CalibrationError(
+            f"{model.name} is not calibrated by the paper; run `polydraft calibrate --paper{at}` once."
+        )
+    return calibrations

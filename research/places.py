@@ -31,7 +31,7 @@ PARTS = {"all": slice(None), "validation": slice(1, None, 2), "test": slice(0, N
 def texts(path: Path | None, part: str = "all") -> dict[str, list[str]]:
     """Returns the documents under `path` by kind, or the part of them that `Part` names. Raises InputError
     if there is no text."""
-    from training.texts import SAMPLE, kind_of, read
+    from research.texts import SAMPLE, kind_of, read
 
     by_kind: dict[str, list[str]] = {}
     for file, of_file in read([path or SAMPLE]):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from core.errors import InputError
 from core.models import LanguageModel, Sequence, Tokenizer
-from training import texts as text
+from research import texts as text
 
 PREFIX = 32  # tokens before the first place that is evaluated
 RUN = 16  # consecutive places of one text

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from core.errors import InputError
 from core.models import Tokenizer
-from core.models.chat import ChatTemplate, Message
-from training import texts
+from research import texts
+from research.chat import ChatTemplate, Message
 
 OURS = Path(__file__).with_name("prompts.jsonl")
 SHOTS = Path(__file__).with_name("shots.json")

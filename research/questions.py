@@ -22,7 +22,7 @@ from core.errors import InputError
 
 if TYPE_CHECKING:
     from core.models import Tokenizer
-    from core.models.chat import ChatTemplate
+    from research.chat import ChatTemplate
 
 FORMS = '{"prompt": "…", "answer": "…"} or {"question": "…", "answer": "…"} expected'
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")

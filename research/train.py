@@ -81,12 +81,12 @@ def eagle3(
     from core.models.memory import free_bytes
     from core.models.prose import prose_of
     from core.speculative.eagle3 import Eagle3Head
+    from research.texts import read
     from research.training import teacher as teaching
     from research.training.first_weights import feature_scale, fit_first_weights
     from research.training.heads import Recipe, batches, draft_vocabulary, new_head, train, unrolled
     from research.training.instructions import instructions
     from training.adapter import merge
-    from training.texts import read
 
     recipe = Recipe(steps, batch, unroll, share, replays, rate, warm_up=min(20, steps))
     work = work or out.with_name(out.name + ".work")
@@ -266,9 +266,9 @@ def prose(
     from core.models.adapter import PROJECTIONS
     from core.models.load import load_module
     from core.ngram.base import base_store
+    from research.texts import NamedText, named
     from research.training import prose as training
     from training.adapter import AdapterRecipe
-    from training.texts import NamedText, named
 
     names = tuple(PROJECTIONS) if places is None else tuple(part.strip() for part in places.split(","))
     adapter = AdapterRecipe(rank, alpha, names, rate, length, batch, seed=seed)
@@ -345,8 +345,8 @@ def average(
     from core.models.adapter import load
     from core.models.load import load_module
     from core.ngram.base import base_store
+    from research.texts import named
     from research.training import prose as training
-    from training.texts import named
 
     refuse_to_replace(out, yes, _has_provenance)
     parts = [(load(folder), weight) for folder, weight in map(_weighted, adapters)]

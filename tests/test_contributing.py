@@ -78,7 +78,7 @@ class Near(Rule):
     CatalogEntry(
         "near",
         "near",
-        (Control("within", "within", 1.0, 0.0, 9.0, 0.1, "Higher: more tokens are kept."),),
+        (_number("within", 1.0, (0.0, 9.0, 0.1), "Higher: more tokens are kept."),),
         "Keeps logits within d of the largest.",
         made_by="near:Near",
     ),

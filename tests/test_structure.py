@@ -16,7 +16,7 @@ PACKAGES = ("app", "core", "ngram_builder", "research", "training")
 ALLOWED = {  # package -> the packages that it may import
     "research": {"app", "core", "ngram_builder", "training"},
     "app": {"core", "ngram_builder", "training"},
-    "ngram_builder": {"core.errors", "core.files", "core.memory", "core.models", "core.ngram"},
+    "ngram_builder": {"core.errors", "core.files", "core.lazy", "core.memory", "core.models", "core.ngram"},
     "training": {"core", "ngram_builder.readers"},
     "core": set(),
 }

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -51,6 +51,7 @@ FAMILIES = (
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 CURVE = 8  # evaluations on held-out text during a run
 SAVE_EVERY = 60.0  # seconds
+TIMED_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -165,19 +166,6 @@ class Student:
             for projection, each in self.projections.items()
         }
 
-    def begin_with(self, adapter: Adapter) -> None:
-        """Sets the matrices to those of an adapter. Raises InputError if it has others."""
-        some = next(iter(self.projections.values()))
-        rank, scale = len(some.a), some.scale
-        if adapter.maps.keys() != self.projections.keys() or (adapter.rank, adapter.scale) != (rank, scale):
-            raise InputError(
-                f"An adapter of rank {adapter.rank} and alpha {adapter.alpha:g} in {len(adapter.maps)} projections "
-                f"to begin with given; rank {rank} and alpha {rank * scale:g} in {len(self.projections)} expected."
-            )
-        for projection, each in self.projections.items():
-            each.a.data.copy_(adapter.maps[projection].a)
-            each.b.data.copy_(adapter.maps[projection].b)
-
     def loss(self, ids: Tensor, counted: Tensor | None = None) -> Tensor:
         """Returns the mean of -ln p over the next tokens of pieces (N, T), with gradients; over those alone that are
         `counted` (N, T), if given."""
@@ -252,36 +240,6 @@ def merge(model: TorchModel, adapter: Adapter) -> None:
         weight: Any = modules[projection].weight
         weight.data += (adapter.scale * low.b @ low.a).to(weight.device, weight.dtype)
     model.fingerprint = adapter.identity
-
-
-def mean_adapter(parts: Sequence[tuple[Adapter, float]]) -> Adapter:
-    """Returns the weighted mean of adapters' matrices A and B, with the result of the first (model soups, arXiv
-    2203.05482). The adapters should have begun with the same first matrices, as those of one seed do: then their
-    matrices are near enough for a mean of A and B to be about one of B · A.
-
-    Raises: InputError if there is none, they are of different models or shapes, or a weight is not positive.
-    """
-    if not parts or not all(weight > 0 for _, weight in parts):
-        raise InputError(f"Weights {[weight for _, weight in parts]} of adapters given; positive ones expected.")
-    first, total = parts[0][0], sum(weight for _, weight in parts)
-    for other, _ in parts:
-        if (other.model, other.rank, other.alpha, other.maps.keys()) != (
-            first.model,
-            first.rank,
-            first.alpha,
-            first.maps.keys(),
-        ):
-            raise InputError(
-                f"Adapters of rank {first.rank} and {other.rank}, alpha {first.alpha:g} and {other.alpha:g}, in "
-                f"{len(first.maps)} and {len(other.maps)} projections given; the same of one model expected."
-            )
-    maps: dict[Projection, LowRank] = {}
-    for projection in first.maps:
-        lows = [(adapter.maps[projection], weight / total) for adapter, weight in parts]
-        a = torch.stack([share * low.a for low, share in lows]).sum(0)
-        b = torch.stack([share * low.b for low, share in lows]).sum(0)
-        maps[projection] = LowRank(a, b)
-    return Adapter(maps, first.alpha, first.model, first.result)
 
 
 def _divide_fused(module: PreTrainedModel) -> None:
@@ -379,12 +337,12 @@ def _capped(logits: Tensor, cap: float | None) -> Tensor:
     return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
-def faster_dtype(weight: Tensor, rows: int = 256) -> torch.dtype:
-    """Returns bfloat16 if this machine multiplies `rows` inputs by the weight at least a fifth faster in it, else
+def faster_dtype(weight: Tensor) -> torch.dtype:
+    """Returns bfloat16 if this machine multiplies TIMED_ROWS inputs by the weight at least a fifth faster in it, else
     float32. A GPU that has it multiplies it faster."""
     if weight.device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    x, seconds = torch.randn(rows, weight.shape[1]), {}
+    x, seconds = torch.randn(TIMED_ROWS, weight.shape[1]), {}
     for dtype in (torch.float32, torch.bfloat16):
         given, w = x.to(dtype), weight.detach().to(dtype)
         times = []

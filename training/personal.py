@@ -27,7 +27,7 @@ from core.models.torch_model import TorchModel
 from core.ngram import learned
 from core.ngram.counts import Counts
 from core.ngram.counts_file import LARGE
-from core.ngram.interpolation import Store
+from core.ngram.interpolation import Interpolation, Store
 from core.ngram.learned import LEAST
 from core.ngram.personal import PersonalStore
 from core.ngram.shelf import interpolation
@@ -125,13 +125,9 @@ def learn(
     learnt = sum(map(len, known))
     if sum(map(len, held)) < LEAST_HELD_OUT:
         raise InputError("Too little text is new to hold some out; add text with `polydraft ngram add`.")
-    windows = held_out_windows(joined(held, model.tokenizer.between))
-    stream = joined(known, model.tokenizer.between)
-    length = (recipe or AdapterRecipe()).length
-    count = len(stream) // length  # the incomplete last piece waits for more text
-    pieces = stream[: count * length].reshape(count, length)
+    pieces = _pieces(joined(known, model.tokenizer.between), (recipe or AdapterRecipe()).length)
     counted = newest_within(known, LARGE)
-    recipe = recipe or recipe_for(count)
+    recipe = recipe or recipe_for(len(pieces))
     student = Student(model.layers.module.to("cpu", torch.float32), recipe, check_cancelled=check_cancelled)
     student.check_memory(recipe.length, memory, "polydraft learn")
     trainer = Trainer(student, pieces, recipe, state)
@@ -141,14 +137,12 @@ def learn(
 
     yield Stage("Evaluating the model alone on held-out text")
     started = clock()
-    alone = [student.logprobs(window, 0.0) for window in windows]
-    of_others = held_out_windows(model.tokenizer.encode(general))[::2] if general else []
-    others_alone = [mean_of(student.logprobs(window, 0.0)) for window in of_others]
+    evaluation = _Evaluation(
+        student,
+        held_out_windows(joined(held, model.tokenizer.between)),
+        held_out_windows(model.tokenizer.encode(general))[::2] if general else [],
+    )
     evaluating = clock() - started
-    some = windows[:: -(-len(windows) // CURVE_WINDOWS)]
-
-    def curve() -> float:
-        return fmean(mean_of(student.logprobs(window)) for window in some)
 
     def write() -> None:
         with store.unless_removed(removals):
@@ -156,22 +150,15 @@ def learn(
 
     seconds = max(60 * minutes - (clock() - began) - 1.5 * evaluating, 0.0)
     started = clock()
-    with closing(saving(trainer.run(seconds, curve, clock), write, clock)) as steps:
+    with closing(saving(trainer.run(seconds, evaluation.curve, clock), write, clock)) as steps:
         for at in steps:
             passed = clock() - started
             share = max(at.step / at.steps, min(passed / seconds, 1.0) if seconds else 1.0)
             yield Stage("Training", share, passed / share - passed + evaluating, at.held_out, tuple(trainer.curve))
 
     yield Stage("Evaluating the adapter on held-out text", 1.0, evaluating, None, tuple(trainer.curve))
-    strength, costs = allowed_strength(student, of_others, others_alone)
     rule = interpolation(base, [Counts.of(model.vocab_size, [(ids, 1) for ids in counted])])
-    gains = [
-        gain
-        for window, before in zip(windows, alone, strict=True)
-        for gain in mixed_gains(rule, window, before, student.logprobs(window, strength))
-    ]
-    others = fmean(others_alone) if others_alone else 0.0
-    result = Result(trainer.tokens, len(gains), *mean_and_error(gains), strength, costs[strength], others)
+    result = evaluation.result(rule, trainer.tokens)
     adapter = Adapter(student.maps(), recipe.alpha, fingerprint, result)
     if typed and result.better:
         yield Stage("Typing held-out text with and without it", 1.0, None, None, tuple(trainer.curve))
@@ -181,6 +168,31 @@ def learn(
     with store.unless_removed(removals, learned=True):
         files.save(adapter, store.learned)
     yield Outcome(result, trainer.share, True, trainer.curve, trainer.spent)
+
+
+class _Evaluation:
+    """Held-out windows of the writer's text and of general text, and the ln p that the model alone gives to them."""
+
+    def __init__(self, student: Student, windows: list[Tensor], of_others: list[Tensor]) -> None:
+        self._student, self._windows, self._of_others = student, windows, of_others
+        self._alone = [student.logprobs(window, 0.0) for window in windows]
+        self._others_alone = [mean_of(student.logprobs(window, 0.0)) for window in of_others]
+
+    def curve(self) -> float:
+        """The mean ln p of some windows, with the adapter as it is now."""
+        some = self._windows[:: -(-len(self._windows) // CURVE_WINDOWS)]
+        return fmean(mean_of(self._student.logprobs(window)) for window in some)
+
+    def result(self, rule: Interpolation | None, tokens: int) -> Result:
+        """The result of an adapter that learned so many tokens, by the gains with the n-grams mixed in."""
+        strength, costs = allowed_strength(self._student, self._of_others, self._others_alone)
+        gains = [
+            gain
+            for window, before in zip(self._windows, self._alone, strict=True)
+            for gain in mixed_gains(rule, window, before, self._student.logprobs(window, strength))
+        ]
+        others = fmean(self._others_alone) if self._others_alone else 0.0
+        return Result(tokens, len(gains), *mean_and_error(gains), strength, costs[strength], others)
 
 
 def allowed_strength(
@@ -251,6 +263,12 @@ def joined(documents: Iterable[np.ndarray | Sequence[int]], beginning: Sequence[
     """Concatenates the documents, with these ids before each. Returns uint32."""
     parts = [np.asarray(part, dtype=np.uint32) for ids in documents for part in (beginning, ids)]
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint32)
+
+
+def _pieces(ids: np.ndarray, length: int) -> np.ndarray:
+    """The ids as pieces (N, length); the incomplete last one waits for more text."""
+    count = len(ids) // length
+    return ids[: count * length].reshape(count, length)
 
 
 def _state(store: PersonalStore, identity: str) -> State | str:

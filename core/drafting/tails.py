@@ -39,10 +39,8 @@ def ms_of(costs: Callable[[int], float], k: int, length: int, exact_steps: int, 
     return total
 
 
-def choose_tails(
-    costs: Callable[[int], float] | None, k: int, length: int, exact_steps: int, forks: int, share: float = SHARE
-) -> Tails:
-    """Every draft has its own row to its end if that takes at most `share` of the superposed time, or no longer than
+def choose_tails(costs: Callable[[int], float] | None, k: int, length: int, exact_steps: int, forks: int) -> Tails:
+    """Every draft has its own row to its end if that takes at most SHARE of the superposed time, or no longer than
     superposed drafts with their check; otherwise as many exact steps as fit into the share, and a check.
 
     Args:
@@ -54,7 +52,7 @@ def choose_tails(
     if k == 1:  # the only draft is the mixture
         return Tails(last, checked=False)
     if costs is not None:
-        most = share * ms_of(costs, k, length, r, forks)
+        most = SHARE * ms_of(costs, k, length, r, forks)
         r = max(n for n in range(r, last + 1) if n == r or ms_of(costs, k, length, n, forks) <= most)
         checked = ms_of(costs, k, length, r, forks) + costs(k * last)  # the check reads every draft
         if ms_of(costs, k, length, last, forks) <= checked:

@@ -5,8 +5,9 @@ What needs torch is imported at its first use: commands that only need a tokeniz
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from core.lazy import imported_at_first_use
 
 if TYPE_CHECKING:
     from core.models.base import LanguageModel, Row, Sequence, Tokenizer
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LanguageModel", "Row", "Sequence", "Tokenizer", "load_model"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("core.models.load" if name == "load_model" else "core.models.base"), name)
+__getattr__ = imported_at_first_use(
+    __name__,
+    {"core.models.base": ("LanguageModel", "Row", "Sequence", "Tokenizer"), "core.models.load": ("load_model",)},
+)

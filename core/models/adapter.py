@@ -17,7 +17,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -130,14 +130,6 @@ class Adapter:
     @property
     def scale(self) -> float:
         return self.alpha / self.rank
-
-    def rounded(self) -> Adapter:
-        """The same with numbers that bfloat16 can represent, so that files and passes take half the bytes."""
-
-        def of(x: Tensor) -> Tensor:
-            return x.to(torch.bfloat16).to(torch.float32)
-
-        return replace(self, maps={projection: LowRank(of(m.a), of(m.b)) for projection, m in self.maps.items()})
 
     @cached_property
     def identity(self) -> str:

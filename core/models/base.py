@@ -284,9 +284,9 @@ class Sequence(ABC):
         inputs: by position: a token id, or None for an embedding.
     """
 
-    def __init__(self, model: LanguageModel, inputs: list[int | None] | None = None) -> None:
+    def __init__(self, model: LanguageModel) -> None:
         self.model = model
-        self.inputs: list[int | None] = list(inputs or [])
+        self.inputs: list[int | None] = []
         # Logits after a prefix stay valid as long as the prefix is unchanged. The latest few are kept, so that
         # returning to one of them (typing on inside a word) costs no pass.
         self._logits: OrderedDict[int, Tensor] = OrderedDict()

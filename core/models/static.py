@@ -21,9 +21,7 @@ width of all watched layers together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Ordered
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -42,7 +40,6 @@ from core.models.torch_model import TorchModel
 LINES = 32  # sequences by default: a few people, and a set of drafts with exact steps for each
 CAPACITY = 1024  # positions of each by default
 FEW = 64  # inputs: the text typed between two requests, or a tree of drafted tokens
-RECOMPILE = 256  # shapes
 MOST_LOGITS = 2**26  # maximum numbers in the logits of such a pass
 LEAST_POSITIONS = 512  # positions; a text of a page needs at least these
 COLUMNS = 64  # the smallest number of columns that a step reads; more in powers of two, with a graph for each
@@ -59,7 +56,6 @@ class StaticModel(LanguageModel):
         model: TorchModel,
         lines: int = LINES,
         capacity: int = CAPACITY,
-        compiler: str | None = None,
         check: bool = True,
     ) -> None:
         """Moves a model to a static cache.
@@ -67,8 +63,6 @@ class StaticModel(LanguageModel):
         Args:
             lines: number of sequences that can be open at once.
             capacity: positions that each can hold.
-            compiler: the name of a torch.compile backend ("inductor") that fuses the operations of a step's layers
-                before it is captured. All layers share the result, because they have the same code.
             check: compare a few positions with the plain path first.
         Raises: BackendUnavailable, in one sentence, for an unsupported model.
         """
@@ -88,17 +82,11 @@ class StaticModel(LanguageModel):
             torch.zeros(lines, heads, self._capacity + 1, width, dtype=layers.dtype, device=layers.device)
             for heads, width in layers.planes
         ]
-        self._fused = [] if compiler is None else _fused(layers.module, compiler)
         self.graphs = Graphs(layers.device)
         # Passes of rows up to this many inputs are captured; without CUDA capturing has no benefit.
         self.few = FEW if layers.device.type == "cuda" else 0
         if check:
             self._check()
-
-    @property
-    def compiled(self) -> bool:
-        """Whether torch.compile made the step."""
-        return bool(self._fused)
 
     @property
     def bytes_per_line(self) -> int:
@@ -109,8 +97,6 @@ class StaticModel(LanguageModel):
         return StaticSequence(self, self._take_line())
 
     def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
-        if adapters and self.compiled:
-            raise BackendUnavailable(f"{self.name} runs fused by torch.compile, which does not use adapters.")
         self._plain.adapt(adapters)  # tries them there, because all lines here may be in use
         self.adapters = self._plain.adapters
         self.graphs.clear()  # they were captured with other adapters
@@ -162,8 +148,7 @@ class StaticModel(LanguageModel):
         """Lengths (B, 1) and embeddings (B, D), side by side -> logits (B, V), watched layers (B, 1, W) if there are
         any."""
         vectors = fed[:, None, 1:].to(self.layers.dtype)
-        with self._layers_fused():
-            logits, seen = self._run(vectors, fed[:, :1].long()[:, 0], first, columns, 1)
+        logits, seen = self._run(vectors, fed[:, :1].long()[:, 0], first, columns, 1)
         logits = logits[:, -1].float()
         return (logits,) if seen is None else (logits, seen)
 
@@ -284,24 +269,12 @@ class StaticModel(LanguageModel):
             hidden = hidden.scatter_(2, where[:, None].expand(B, n, n), ~sees)[:, :, :columns]
         return self.layers(
             vectors,
-            _Columns([plane[first : first + B] for plane in self._planes], where.clamp(max=self._capacity), columns),
+            Columns([plane[first : first + B] for plane in self._planes], where.clamp(max=self._capacity), columns),
             keep,
             mask=added_masks(hidden, at[:, :, None] - of_column, self.layers.windows, self.layers.dtype),
             positions=at.clamp(max=self.context_length - 1),
             watched=self.watched,
         )
-
-    @contextmanager
-    def _layers_fused(self) -> Iterator[None]:
-        """The layers of the module in their compiled form. Only steps use it, because each length of input would need
-        its own compilation."""
-        for layer, forward in self._fused:
-            layer.forward = forward
-        try:
-            yield
-        finally:
-            for layer, _ in self._fused:
-                del layer.forward  # the method of its class
 
     def _move(self, line: int, path: list[int], to: int) -> None:
         """Moves columns of a line, `to` + p for each p of `path`, together, starting at `to`."""
@@ -406,65 +379,33 @@ class StaticSequence(Sequence):
         self.close()  # a fork dropped without closing should not keep its line
 
 
-class _Columns(Cache):
-    """The cache interface for transformers of the lines in one pass: C columns, of which input i of line b fills `at[b,
-    i]`."""
+class Columns(Cache):
+    """The cache interface for transformers of the lines in one pass.
+
+    Attributes:
+        planes: keys and values of each layer in turn.
+        at: (B, 1, n, 1), the column that each input fills.
+        columns: C, so many are read.
+    """
 
     def __init__(self, planes: list[Tensor], at: Tensor, columns: int) -> None:
         super().__init__(layers=[])
-        self._planes, self._at, self._columns = planes, at[:, None, :, None], columns  # at (B, 1, n, 1)
+        self.planes, self.at, self.columns = planes, at[:, None, :, None], columns
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Writes keys and values (B, heads, n, width) to their columns; returns all columns."""
-        return self.of_layer(layer_idx).update(key_states, value_states, layer_idx)
-
-    def of_layer(self, number: int) -> _LayersColumns:
-        keys, values = self._planes[2 * number], self._planes[2 * number + 1]
-        return _LayersColumns(keys, values, self._at, self._columns)
+        keys, values = self.planes[2 * layer_idx], self.planes[2 * layer_idx + 1]
+        for plane, new in ((keys, key_states), (values, value_states)):
+            plane.scatter_(2, self.at.expand(new.shape), new.to(plane.dtype))
+        return keys[:, :, : self.columns], values[:, :, : self.columns]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0  # masks and positions are given
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        return self._columns, 0
-
-
-class _LayersColumns(Cache):
-    """The same for one layer. It does not read the layer's number, because compiled code would then differ by layer."""
-
-    def __init__(self, keys: Tensor, values: Tensor, at: Tensor, columns: int) -> None:
-        super().__init__(layers=[])
-        self._keys, self._values, self._at, self._columns = keys, values, at, columns
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        for plane, new in ((self._keys, key_states), (self._values, value_states)):
-            plane.scatter_(2, self._at.expand(new.shape), new.to(plane.dtype))
-        return self._keys[:, :, : self._columns], self._values[:, :, : self._columns]
-
-
-def _fused(module: Any, compiler: str) -> list[tuple[Any, Callable[..., Any]]]:
-    """Each layer of a module with its compiled `forward`. All of them share one compilation for each shape of their
-    inputs. Raises BackendUnavailable for a module without a list of layers."""
-    from torch._dynamo import config
-
-    layers = getattr(module.get_decoder(), "layers", None)
-    if layers is None:
-        raise BackendUnavailable(f"{type(module).__name__} has no list of layers that torch.compile could fuse.")
-    config.recompile_limit = max(config.recompile_limit, RECOMPILE)  # torch gives up after 8
-    # Products with one row of inputs become reductions, which with this tuning read weights at the memory's full speed.
-    options: dict[str, Any] | None = {"coordinate_descent_tuning": True} if compiler == "inductor" else None
-
-    def fused(number: int, forward: Callable[..., Any]) -> Callable[..., Any]:
-        compiled = torch.compile(forward, backend=compiler, dynamic=False, options=options)
-        return lambda *args, past_key_values, **kwargs: compiled(
-            *args, past_key_values=past_key_values.of_layer(number), **kwargs
-        )
-
-    return [(layer, fused(number, layer.forward)) for number, layer in enumerate(layers)]
+        return self.columns, 0
 
 
 def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -> LanguageModel:

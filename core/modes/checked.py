@@ -17,7 +17,6 @@ from collections.abc import Generator
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -31,22 +30,12 @@ from core.drafting.record import Record
 from core.drafting.scored import finish, score_paths
 from core.drafting.verifier import Verifier
 from core.errors import InputError
-from core.models.base import LanguageModel, Row, Sequence
-from core.options import LIBRARY
+from core.models.base import Row, Sequence
 from core.speculative.tree import TokenTree
-from core.superposed import mixed_embedding, superpose, weights
+from core.superposed import mixed_embedding, weights
 
 NODES = 16  # tokens of the tree of one check
 IMPLAUSIBLE = 0.01  # probability of a token before which a draft is cut
-
-
-class CheckOptions(TypedDict, total=False):
-    """The options of `refine`."""
-
-    target: Sequence | None
-    verifier: Verifier | None
-    nodes: int
-    stop_ids: frozenset[int] | None
 
 
 def checked(
@@ -63,7 +52,7 @@ def checked(
     if not drafts.ids:
         yield [], drafts
         return
-    open_rows = _open_rows(drafts, None, drafts.exact)
+    open_rows = _rows(drafts)
     verifier = Verifier(options.interpolation(prefix_ids), options.m, options.stepped_back)
     stop = options.stops(sequence.model)
     checking = check(open_rows, sequence, prefix_ids, verifier=verifier, nodes=nodes, stop_ids=stop, record=record)
@@ -79,7 +68,7 @@ def checked(
     yield [], replace(waiting, drafts=corrected, done=True)
 
 
-def _corrected(draft: Draft, row: _Row, stop: frozenset[int]) -> Draft:
+def _corrected(draft: Draft, row: CheckedRow, stop: frozenset[int]) -> Draft:
     changed, totals = row.changed, list(accumulate(row.logprobs))
     return replace(
         draft,
@@ -160,7 +149,7 @@ def _cut(draft: Draft, after: Tensor, pieces: Ids[bytes]) -> Draft:
 
 
 @dataclass
-class _Row:
+class CheckedRow:
     """A draft during a check: its tokens, ln p of each, how many leading tokens are verified, its final length, and the
     tokens shown before."""
 
@@ -182,7 +171,7 @@ class _Row:
 
 
 def check(
-    rows: list[_Row],
+    rows: list[CheckedRow],
     sequence: Sequence,
     prefix_ids: list[int],
     *,
@@ -192,8 +181,17 @@ def check(
     stop_ids: frozenset[int] | None = None,
     record: Record | None = None,
 ) -> Generator[list[Row], list[Tensor], None]:
-    """Corrects the rows in place: yields the input rows of a pass and receives their logits. When it yields no rows it
-    is done. For the arguments see `refine`."""
+    """Corrects the rows in place: verifies their most probable tokens, replaces the first that fails by the target's,
+    and superposes the rest again. Yields the input rows of a pass and receives their logits; no rows are the end.
+
+    Args:
+        sequence: of the model that drafts; it contains exactly the text afterwards.
+        target: a sequence of the model that checks; None is the one that drafts.
+        verifier: computes the target's token at each position.
+        nodes: n, tokens of the tree at most. The most probable ones are checked first.
+        stop_ids: tokens that end a draft; None for the tokenizer's.
+    Raises: InputError for an empty text, models with different tokenizers; ContextFull.
+    """
     if not prefix_ids or not rows:
         raise InputError("An empty text or no drafts given; at least one token id and one draft expected.")
     prefix, checker, verifier = list(prefix_ids), target or sequence, verifier or Verifier()
@@ -214,22 +212,7 @@ def check(
         if len(tree):
             (after,) = yield [Row(checker, tree.ids, parents=tree.parents)]
             checker.keep([])
-            known = tree.indices()
-            ends = [min(n + 1, len(row.ids)) for row, n in zip(rows, deep, strict=True)]
-            positions = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
-            logits = [after[known[tuple(row.ids[:at])]] for row, at in positions]
-            contexts, tokens = [prefix + row.ids[:at] for row, at in positions], [row.ids[at] for row, at in positions]
-            choices = verifier(logits, contexts, tokens)
-            for (row, at), (own, own_logprob, logprob), x in zip(positions, choices, logits, strict=True):
-                if at >= len(row.ids):  # an earlier token of it failed
-                    continue
-                if row.ids[at] == own:
-                    row.sure, row.logprobs[at] = at + 1, logprob
-                else:
-                    row.sure, row.ids[at:], row.logprobs[at:] = at + 1, [own], [own_logprob]
-                    if record is not None:
-                        record.see(context := prefix + row.ids[:at], x, None)
-                        record.choose(context, own, own_logprob, verifier.ngrams, "corrected")
+            _correct(rows, deep, tree, after, prefix, verifier, record)
             for row in rows:  # drop the tokens after a stop token
                 if end := next((at + 1 for at, token in enumerate(row.ids) if token in stop), 0):
                     del row.ids[end:], row.logprobs[end:]
@@ -258,32 +241,59 @@ def check(
             sequence.rewind(len(prefix))
 
 
-def _mixture(rows: list[_Row], at: int, sequence: Sequence) -> Tensor:
+def _correct(
+    rows: list[CheckedRow],
+    deep: list[int],
+    tree: TokenTree,
+    after: Tensor,
+    prefix: list[int],
+    verifier: Verifier,
+    record: Record | None,
+) -> None:
+    """Marks the leading tokens of each row that are the target's as sure, and replaces the first other one. `after` are
+    the logits (n, V) after each token of the tree, which contains the first `deep` tokens of the rows."""
+    known = tree.indices()
+    ends = [min(n + 1, len(row.ids)) for row, n in zip(rows, deep, strict=True)]
+    positions = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
+    logits = [after[known[tuple(row.ids[:at])]] for row, at in positions]
+    contexts, tokens = [prefix + row.ids[:at] for row, at in positions], [row.ids[at] for row, at in positions]
+    choices = verifier(logits, contexts, tokens)
+    for (row, at), (own, own_logprob, logprob), x in zip(positions, choices, logits, strict=True):
+        if at >= len(row.ids):  # an earlier token of it failed
+            continue
+        if row.ids[at] == own:
+            row.sure, row.logprobs[at] = at + 1, logprob
+        else:
+            row.sure, row.ids[at:], row.logprobs[at:] = at + 1, [own], [own_logprob]
+            if record is not None:
+                record.see(context := prefix + row.ids[:at], x, None)
+                record.choose(context, own, own_logprob, verifier.ngrams, "corrected")
+
+
+def _mixture(rows: list[CheckedRow], at: int, sequence: Sequence) -> Tensor:
     some, gamma = _weighed(rows, at)
     return mixed_embedding(sequence.model, [row.ids[at] for row in some], gamma)
 
 
-def _weighed(rows: list[_Row], at: int) -> tuple[list[_Row], np.ndarray]:
+def _weighed(rows: list[CheckedRow], at: int) -> tuple[list[CheckedRow], np.ndarray]:
     """The rows with a token at this position, and their weights in its mixture."""
     some = [row for row in rows if len(row.ids) > at]
     return some, weights([sum(row.logprobs[: at + 1]) for row in some])
 
 
-def _open_rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | None) -> list[_Row]:
+def _rows(drafts: Drafts) -> list[CheckedRow]:
     """The drafts as rows. A draft's ln p is distributed evenly over its tokens after the first."""
     rows = []
-    for i, ids in enumerate(drafts.ids):
-        total = min(drafts.logprobs[i], 0.0)
-        first = math.log(max(drafts.p_first[i], 1e-30)) if isinstance(drafts, Drafts) else total / len(ids)
-        first = min(max(first, total), 0.0)
+    for ids, logprob, p_first, exact in zip(drafts.ids, drafts.logprobs, drafts.p_first, drafts.exact, strict=True):
+        total = min(logprob, 0.0)
+        first = min(max(math.log(max(p_first, 1e-30)), total), 0.0)
         later = (total - first) / max(len(ids) - 1, 1)
         logprobs = [first] + [later] * (len(ids) - 1)
-        certain = max(1, min(sure[i] if sure else 1, len(ids)))
-        rows.append(_Row(list(ids), logprobs, certain, length or len(ids), list(ids)))
+        rows.append(CheckedRow(list(ids), logprobs, max(1, min(exact, len(ids))), len(ids), list(ids)))
     return rows
 
 
-def depths_to_check(rows: list[_Row], nodes: int) -> list[int]:
+def depths_to_check(rows: list[CheckedRow], nodes: int) -> list[int]:
     """The number of leading tokens of each draft to feed, at most `nodes` in total, chosen greedily by probability per
     fed token. Verifying token `at` requires feeding all tokens before it."""
     deep = [0] * len(rows)
@@ -299,123 +309,3 @@ def depths_to_check(rows: list[_Row], nodes: int) -> list[int]:
             return deep
         deep[best] += costs
         left -= costs
-
-
-# --- several checks, of drafts that another model may check
-
-
-@dataclass(frozen=True)
-class Refined:
-    """Drafts in the order of their rows, which is constant.
-
-    Attributes:
-        ids: of each draft.
-        logprobs: Σ ln p of each draft's tokens: the target's for checked tokens, the drafter's for the others.
-        sure: the number of leading tokens of each that are the target's, n-grams mixed in.
-        changed: the index of each draft's first token that differs from the one shown before; its length if none does.
-        checked: whether the target has checked these drafts; False while they are superposed.
-        fed: tokens of the tree that the check fed to the target.
-    """
-
-    ids: list[list[int]]
-    logprobs: list[float]
-    sure: list[int]
-    changed: list[int]
-    checked: bool
-    fed: int = 0
-
-
-def refine(
-    sequence: Sequence,
-    prefix_ids: list[int],
-    drafts: Drafts | Refined,
-    length: int | None = None,
-    *,
-    sure: Ids[int] | None = None,
-    **options: Unpack[CheckOptions],
-) -> Refined:
-    """One check: verify the most probable tokens, replace the first that fails by the target's, superpose the rest
-    again.
-
-    Args:
-        sequence: of the model that drafts; it contains exactly the text afterwards.
-        drafts: of `superpose`, or the result of an earlier check. Rows keep their order.
-        length: of every draft afterwards, unless it has ended; None keeps its length.
-        sure: leading tokens of each draft that need no check: the first, or the first r + 1 of exact ones. None: one.
-        target: a sequence of the model that checks; None is the one that drafts.
-        verifier: computes the target's token at each position.
-        nodes: n, tokens of the tree at most. The most probable ones are checked first.
-        stop_ids: tokens that end a draft; None for the tokenizer's.
-    Raises: InputError for an empty text, models with different tokenizers; ContextFull.
-    """
-    rows, fed = _open_rows(drafts, length, sure), 0
-    checking = check(rows, sequence, prefix_ids, **options)
-    try:
-        needed = next(checking)
-        while needed:
-            fed += sum(len(row.inputs) for row in needed if row.parents is not None)
-            needed = checking.send(needed[0].sequence.model.forward(needed))
-    finally:
-        checking.close()
-    return Refined(
-        [list(row.ids) for row in rows],
-        [sum(row.logprobs) for row in rows],
-        [row.sure for row in rows],
-        [row.changed for row in rows],
-        True,
-        fed,
-    )
-
-
-def verified(
-    model: LanguageModel,
-    prefix_ids: list[int],
-    k: int = LIBRARY.k,
-    length: int = LIBRARY.length,
-    *,
-    sequence: Sequence | None = None,
-    target: Sequence | None = None,
-    first: int | None = None,
-    rounds: int = 1,
-    nodes: int = NODES,
-    **options: Any,
-) -> Generator[Refined, None, None]:
-    """Superposed drafts, then refined ones: yields after every step of superposing, then after every round of checks.
-    Rows keep the order of the last superposed step.
-
-    Args:
-        k, length, options: as for `superpose`.
-        sequence: may contain part of the text; it contains exactly the text afterwards.
-        target: a sequence of the model that checks; None is `model`.
-        first: length of the superposed drafts; None for `length`. Shorter drafts are checked earlier and cheaper.
-        rounds: number of checks. nodes: see `refine`.
-    Raises: as `superpose` and `refine`.
-    """
-    # No forks by default: the superposed drafts are short, and checks correct them anyway.
-    superposing = {"forks": 0, **options}
-    own = sequence is None
-    drafter = model.open() if sequence is None else sequence
-    o = Options(k=k, length=length, **superposing)
-    try:
-        latest = Refined([], [], [], [], False)
-        for drafts in superpose(model, prefix_ids, k, min(first or length, length), sequence=drafter, **superposing):
-            sure = [min(o.exact_steps + 1, len(ids)) for ids in drafts.ids]
-            changed = [len(ids) - 1 for ids in drafts.ids]
-            latest = Refined(drafts.ids, drafts.logprobs, sure, changed, False)
-            yield latest
-        for _ in range(rounds):
-            latest = refine(
-                drafter,
-                prefix_ids,
-                latest,
-                length,
-                sure=latest.sure,
-                target=target,
-                verifier=Verifier(o.interpolation(prefix_ids), o.m),
-                nodes=nodes,
-                stop_ids=o.stop_ids,
-            )
-            yield latest
-    finally:
-        if own:
-            drafter.close()

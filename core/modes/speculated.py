@@ -88,6 +88,7 @@ def speculated(
     o, prefix, by = options, list(prefix_ids), how.by
     model, stop = sequence.model, o.stops(sequence.model)
     greedily = Greedily(candidates_of(o, prefix, record)) if greedy else None
+    drawing = _Drawing(o, prefix, stop, greedily, record)
     if greedily is not None:
         likeliest = find_beginnings(logits, prefix, greedily.candidates, model.tokenizer.pieces, boundaries)[:1]
         drafts = [Draft.begun(ids, logprob, 0, len(ids) - 1) for ids, logprob, _ in likeliest]
@@ -103,15 +104,6 @@ def speculated(
         longest = max((draft.tokens for draft in drafts), default=1)
         figures = _figures(by, [text.statistics for text in texts.values()], plain)
         return Drafts.of(best_of(drafts, o.k), longest, done, figures)
-
-    def sampling(slot: int) -> TargetSampling:
-        """How the tokens of one draft are chosen."""
-        rule: Processor = lambda ids, x: crop_logits(o, x, ids.tolist(), slots=[slot])  # noqa: E731
-        if greedily is not None:
-            rule = greedily.rule
-        if record is not None:
-            rule = record.seeing(rule, crops=o.rule is not None and not greedy)
-        return TargetSampling(rule=rule)
 
     speculating = SpeculationOptions(
         mode=how.mode,
@@ -131,21 +123,10 @@ def speculated(
     def begun(draft: Draft) -> Text:
         behind = prepare_own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
         ids = prefix + draft.ids
-        of_draft = sampling(draft.slot)
+        of_draft = drawing.sampling(draft.slot)
         p = of_draft.probabilities(logits[draft.start], ids[:-1])
         noise = None if sure else noise_of(o, draft.slot)
         return Text(behind, ids, len(ids) + o.length - 1, p, noise=noise, sampling=of_draft)
-
-    def extend(draft: Draft, tokens: list[Token]) -> Draft:
-        for token in tokens:
-            mass = greedily.mass.get(len(prefix) + len(draft.ids), 0.0) if greedily is not None else 0.0
-            if record is not None:
-                record.choose(prefix + draft.ids, token.id, token.logprob + mass)
-            child = draft.child(token.id, draft.logprob + (token.logprob + mass))
-            child.sequence, child.how = draft.sequence, [*child.how, (token.how, token.lts)]
-            child.ended = token.id in stop
-            draft = child
-        return draft
 
     texts: dict[int, Text] = {}  # by the place of the draft
     try:
@@ -159,13 +140,52 @@ def speculated(
                 logits = yield rows, so_far()
                 rows, tokens = running.send((logits, time.perf_counter() - began))
                 for n, new in zip(texts, tokens, strict=True):
-                    drafts[n] = extend(drafts[n], new)
+                    drafts[n] = drawing.extended(drafts[n], new)
                 if record is not None:
                     record.end_pass()
         yield [], so_far(done=True)
     finally:
         for draft in drafts:
             draft.close()
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """How the tokens of the drafts are chosen and added.
+
+    Attributes:
+        prefix: the tokens before the drafts.
+        stop: the tokens that end one.
+        greedily: the rule of a greedy draft; None for sampled ones.
+    """
+
+    o: Options
+    prefix: list[int]
+    stop: frozenset[int]
+    greedily: Greedily | None
+    record: Record | None
+
+    def sampling(self, slot: int) -> TargetSampling:
+        """How the tokens of one draft are chosen."""
+        rule: Processor = lambda ids, x: crop_logits(self.o, x, ids.tolist(), slots=[slot])  # noqa: E731
+        if self.greedily is not None:
+            rule = self.greedily.rule
+        if self.record is not None:
+            rule = self.record.seeing(rule, crops=self.o.rule is not None and self.greedily is None)
+        return TargetSampling(rule=rule)
+
+    def extended(self, draft: Draft, tokens: list[Token]) -> Draft:
+        """The draft with these tokens, which gets its sequence."""
+        for token in tokens:
+            ids = self.prefix + draft.ids
+            logprob = token.logprob + (0.0 if self.greedily is None else self.greedily.mass.get(len(ids), 0.0))
+            if self.record is not None:
+                self.record.choose(ids, token.id, logprob)
+            child = draft.child(token.id, draft.logprob + logprob)
+            child.sequence, child.how = draft.sequence, [*child.how, (token.how, token.lts)]
+            child.ended = token.id in self.stop
+            draft = child
+        return draft
 
 
 def _figures(by: Speculator, statistics: Iterable[Statistics], ms: float) -> Figures:

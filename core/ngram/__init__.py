@@ -5,19 +5,14 @@ Its parts are imported at their first use: the process that reads files needs `p
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from core.lazy import imported_at_first_use
 
 if TYPE_CHECKING:
     from core.ngram.errors import StoreError
     from core.ngram.interpolation import PRUNED, WHOLE, Geometric, Interpolation, Linear, Mixed, Trust
     from core.ngram.store import Evidence, NgramStore
-
-_FROM = {
-    "core.ngram.errors": ("StoreError",),
-    "core.ngram.interpolation": ("PRUNED", "WHOLE", "Geometric", "Interpolation", "Linear", "Mixed", "Trust"),
-    "core.ngram.store": ("Evidence", "NgramStore"),
-}
 
 __all__ = [
     "PRUNED",
@@ -32,9 +27,11 @@ __all__ = [
     "Trust",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    for module, names in _FROM.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = imported_at_first_use(
+    __name__,
+    {
+        "core.ngram.errors": ("StoreError",),
+        "core.ngram.interpolation": ("PRUNED", "WHOLE", "Geometric", "Interpolation", "Linear", "Mixed", "Trust"),
+        "core.ngram.store": ("Evidence", "NgramStore"),
+    },
+)

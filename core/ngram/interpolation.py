@@ -265,25 +265,17 @@ class Linear(Interpolation):
     The form and the constants were fitted on held-out text; research/docs/ngram-stores.md has the figures.
     """
 
-    def __init__(
-        self,
-        stores: Store | Sequence[tuple[Store, float] | Mixed],
-        alpha: float = LIBRARY.alpha,
-        shares: Sequence[float] = PRUNED.shares,
-        floor: float = PRUNED.floor,
-    ) -> None:
+    def __init__(self, stores: Store | Sequence[tuple[Store, float] | Mixed], alpha: float = LIBRARY.alpha) -> None:
         """
         Args:
             stores: one store, or several, each with a factor for its α or as `Mixed`; mixed in one after the
                 other, so that the last has the largest influence.
-            alpha, shares, floor: of stores that are not `Mixed`: the largest weight of any one order, 0 (n-grams
-                off) to 1; see `Trust` for the others.
+            alpha: of stores that are not `Mixed`: the largest weight of any one order, 0 (n-grams off) to 1.
         """
         _check_share("alpha", alpha)
-        trust = Trust(tuple(shares), floor=floor)
         listed: Sequence[tuple[Store, float] | Mixed]
         listed = stores if isinstance(stores, Sequence) else [(stores, 1.0)]
-        self.stores = [s if isinstance(s, Mixed) else Mixed(s[0], alpha * s[1], trust) for s in listed]
+        self.stores = [s if isinstance(s, Mixed) else Mixed(s[0], alpha * s[1]) for s in listed]
         self._familiar: list[float] | None = None  # by store, after the text of `after`
         self._offsets: list[np.ndarray] | None = None  # by store and order, see `earned`
         for mixed in self.stores:

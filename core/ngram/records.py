@@ -145,16 +145,3 @@ class Records:
             return [self[i][0] if (code := codes[i]) == ESCAPE else pairs[code][0] for i in numbers]
         except IndexError:
             raise StoreError(f"The store is damaged: it has no count for one of {len(numbers)} n-grams.") from None
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """All counts and totals, (N,) int64 each, in memory. Raises StoreError if some are missing."""
-        codes = np.frombuffer(self._codes, dtype=np.uint8)
-        listed, escaped = codes[codes != ESCAPE], int((codes == ESCAPE).sum())
-        if int(listed.max(initial=0)) >= max(len(self._pairs), 1) or 2 * escaped != len(self._wide):
-            raise StoreError(f"The store is damaged: {escaped} wide counts used, {len(self._wide) // 2} there.")
-        table = np.zeros((256, 2), dtype=np.int64)
-        table[: len(self._pairs)] = self._pairs
-        pairs = table[codes]
-        wide = self._wide.reshape(-1, 2)
-        pairs[codes == ESCAPE] = wide if self._values is None else np.array(self._values)[wide]
-        return pairs[:, 0].copy(), pairs[:, 1].copy()

@@ -31,6 +31,7 @@ class Rule(ABC):
 
     title: ClassVar[str]  # as the papers write it
     reads_text: bool = False  # whether the result depends on the text so far
+    on_cpu: bool = False  # whether the CPU computes it, also for logits on a GPU, which waits then
 
     @overload
     def __call__(self, input_ids: Tensor | None, scores: Tensor) -> Tensor: ...
@@ -54,6 +55,8 @@ class Rule(ABC):
         ids = torch.from_numpy(input_ids) if isinstance(input_ids, np.ndarray) else input_ids
         if scores.ndim != 2:
             raise InputError(f"Logits of shape {tuple(scores.shape)} given; (rows, vocabulary) expected.")
+        if self.on_cpu and scores.device.type != "cpu":
+            return self(None if ids is None else ids.cpu(), scores.cpu()).to(scores.device)
         wide = scores.detach() if scores.dtype == torch.float64 else scores.detach().float()
         if wide.numel() == 0:
             return scores.clone()

@@ -41,6 +41,7 @@ class Chain(Rule):
         _refuse_two_temperatures(self.rules)
         self.notes = notes(titles)
         self.reads_text = any(rule.reads_text for rule in self.rules)
+        self.on_cpu = any(rule.on_cpu for rule in self.rules)
 
     def measuring(self, whole: Tensor, input_ids: Tensor | None = None) -> Chain:
         last = max((n for n, rule in enumerate(self.rules) if type(rule).measuring is not Rule.measuring), default=-1)

@@ -81,10 +81,6 @@ class Geometry:
         cosine = cosine.clamp(-1, 1)
         return 1 - cosine if self.metric == "cosine" else (2 - 2 * cosine).sqrt()
 
-    def to(self, device: torch.device) -> Geometry:
-        """This geometry with its embeddings on another device."""
-        return Geometry(self.embeddings.to(device), self.metric)
-
     def _rows(self, ids: Tensor | slice) -> Tensor:
         rows = self.embeddings[ids].float()
         return rows if self.metric == "cosine" else _unit(rows)

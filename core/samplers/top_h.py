@@ -19,6 +19,7 @@ class TopH(Rule):
     """
 
     title = "top-H"
+    on_cpu = True
 
     def __init__(self, alpha: PerRow = _DEFAULT["alpha"]) -> None:
         """

@@ -37,7 +37,7 @@ class TopNSigma(Rule):
         return rule
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
-        sigma = deviation(x) if self._sigma is None else self._sigma.to(x.dtype)
+        sigma = deviation(x) if self._sigma is None else self._sigma.to(x)
         return keep_from(x, best - column(self.n, x) * sigma)
 
 

@@ -16,6 +16,7 @@ class TopP(Rule):
     """Keeps a token while the more probable ones have mass below p; at p = 1 all, at p = 0 the most probable one."""
 
     title = "top-p"
+    on_cpu = True
 
     def __init__(self, top_p: PerRow = _DEFAULT["top_p"]) -> None:
         """

@@ -11,9 +11,7 @@ with a potential f, which is at most W1 (eq. 20). The kept set is that of the al
 until S does not change. At the S of the f-step Σ q_i·f_i is 0. So the bound that "attractive" gives, the paper's and
 its code's, is at most 0 there and says nothing of W1; that of "repulsive" is the mean distance of a token to S.
 
-There are two implementations: `_dense` is the algorithm as tensors of fixed shape, on any device, all rows at once and
-without synchronisation; `_lean` handles one row on the CPU, and reads only the part of the pool that the candidate-pool
-theorem (I.1) requires. They keep the same tokens.
+Of the pool, only the part is read that the candidate-pool theorem (I.1) requires.
 
 Shapes: B rows, V vocabulary, m candidate pool, D width.
 """
@@ -35,7 +33,7 @@ from core.samplers.geometry import Geometry, Metric
 FLOOR = 1e-12  # lower bound of p inside the logarithm, as in the authors' code
 Potential = Literal["attractive", "none", "repulsive"]
 _SIGNS: dict[Potential, float] = {"attractive": -1.0, "none": 0.0, "repulsive": 1.0}
-_FIRST_LOOK = 64  # candidates that `_lean` tries first, then four times as many, …
+_FIRST_LOOK = 64  # candidates that are tried first, then four times as many, …
 _SURE = 1e-9  # tolerance of the comparison with a bound, in units of the score
 
 
@@ -74,6 +72,7 @@ class TopW(Rule):
     """The rule. Its defaults are the paper's λ, β and pool with the authors' warm start."""
 
     title = "Top-W"
+    on_cpu = True
 
     def __init__(
         self,
@@ -134,11 +133,8 @@ class TopW(Rule):
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         out = torch.full_like(x, DROPPED)
-        if x.device.type != "cpu" or self.neighbours > 1:
-            ids, keep, _ = self._dense(x)
-            return out.scatter_(1, ids, torch.where(keep, x.gather(1, ids), DROPPED))
         for row, kept, weights in zip(x, out, self._weights(x), strict=True):
-            ids, _ = self._lean(row, weights)
+            ids, _ = self._choice(row, weights)
             kept[ids] = row[ids]
         return out
 
@@ -151,15 +147,9 @@ class TopW(Rule):
             raise InputError(f"Logits of shape {tuple(logits.shape)} given; one row (V,) expected.")
         x, _ = without_nan(logits[None].cpu().float())
         weights = self._weights(x)[0]
-        if self.neighbours > 1:
-            pool, keep, rounds = self._dense(x)
-            ids = pool[keep]
-            count = int(rounds)
-        else:
-            ids, count = self._lean(x[0], weights)
-        plain, _ = self._lean(x[0], replace(weights, factor=0.0))
-        ids = ids[x[0, ids].sort(descending=True, stable=True).indices]
-        return Selection(ids.tolist(), count, plain.tolist())
+        ids, rounds = self._choice(x[0], weights)
+        plain, _ = self._choice(x[0], replace(weights, factor=0.0))
+        return Selection(ids.tolist(), rounds, plain.tolist())
 
     def _weights(self, x: Tensor) -> list[_Weights]:
         """The parameters of each row."""
@@ -168,70 +158,17 @@ class TopW(Rule):
         sign = _SIGNS[self.potential]
         return [_Weights(lam, beta, warm, sign * scale, t) for lam, beta, warm, scale, t in zip(*columns, strict=True)]
 
-    # ------------------------------------------------------------------ all rows at once
-
-    def _dense(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Pool ids (B, m), most probable first; which of them are kept (B, m); rounds (B, 1)."""
-        geometry = self._on(x.device)
-        lam, beta, warm, scale = (
-            column(v, x, torch.float64) for v in (self.lam, self.beta, self.warm_start, self.geom_scale)
-        )
-        factor = _SIGNS[self.potential] * scale
-        t = column(self.selection_temperature, x, torch.float64)
-        values, ids = x.topk(min(self.top_m, x.shape[1]))  # (B, m)
-        top = values[:, :1]
-        z = ((x - top) / t).exp().sum(-1, keepdim=True, dtype=torch.float64)
-        p = ((values - top).double() / t).exp() / z
-        mass = p.cumsum(-1)
-        S = (mass - p) < warm * mass[:, -1:]
-        S[:, 0] = True
-        if geometry.metric != "uniform":
-            u = geometry.vectors(ids)  # (B, m, D)
-            d = geometry.distances(u, u)  # (B, m, m)
-            d.diagonal(dim1=-2, dim2=-1).zero_()
-        else:
-            m = ids.shape[1]
-            d = (1 - torch.eye(m, device=x.device)).expand(len(x), m, m)
-        alive = p > 0
-        logp = p.clamp(min=FLOOR).log()
-        rounds = torch.ones_like(ids[:, :1])
-        for n in range(self.alternations):
-            f = factor * _nearest(d, S, self.neighbours).double()  # f-step
-            phi = torch.where(alive, f + lam * logp, -torch.inf)
-            order = phi.sort(dim=-1, descending=True, stable=True).indices
-            ps = p.gather(1, order)
-            gamma = ps.cumsum(-1)
-            weighted = torch.where(ps > 0, ps * phi.gather(1, order), 0.0).cumsum(-1)
-            score = weighted / gamma + (beta - lam) * gamma.log()  # eq. 12
-            size = score.argmax(-1, keepdim=True) + 1
-            prefix = torch.arange(p.shape[1], device=x.device) < size
-            prefix = torch.zeros_like(S).scatter_(1, order, prefix)
-            single = torch.where(alive, f + beta * logp, -torch.inf).argmax(-1, keepdim=True)  # eq. 13
-            single = torch.zeros_like(S).scatter_(1, single, True)
-            S_new = torch.where(beta > lam, prefix, single) & alive  # S-step; a set that does not change is final
-            if n + 1 < self.alternations:
-                rounds += (S_new != S).any(-1, keepdim=True)
-            S = S_new
-        return ids, S, rounds
-
-    def _on(self, device: torch.device) -> Geometry:
-        if self.geometry.embeddings.device != device:
-            self.geometry = self.geometry.to(device)
-        return self.geometry
-
-    # ------------------------------------------------------------------ one row on the CPU
-
-    def _lean(self, row: Tensor, w: _Weights) -> tuple[Tensor, int]:
+    def _choice(self, row: Tensor, w: _Weights) -> tuple[Tensor, int]:
         """The kept ids of one row (V,), most probable first, and the number of rounds."""
         ids, p = _pool(row, self.top_m, w.t)  # (m,) most probable first; p sums to 1 over the vocabulary
-        if w.beta <= w.lam and w.factor <= 0:
+        if w.beta <= w.lam and (w.factor == 0 or (w.factor < 0 and self.neighbours == 1)):
             # Eq. 13: the most probable token is in the first S, so no token is nearer to S or more probable.
             return ids[:1], 1 if w.warm * p.sum() <= p[0] else min(2, self.alternations)
         mass = np.cumsum(p)
         in_S = (mass - p) < w.warm * mass[-1]  # (m,)
         in_S[0] = True
         logp = np.log(np.maximum(p, FLOOR))
-        near = _Nearest(self.geometry, ids) if w.factor else None
+        near = _Nearest(self.geometry, ids, self.neighbours) if w.factor else None
         rounds = 0
         while rounds < self.alternations:
             rounds += 1
@@ -261,9 +198,7 @@ def _s_step(p: np.ndarray, logp: np.ndarray, w: _Weights, near: _Nearest | None,
     while True:
         look = min(look, m)
         if near is not None:
-            outside = known + np.flatnonzero(~in_S[known:look])
-            if len(outside):  # tokens in S have f = 0
-                f[outside] = w.factor * near.distances(outside, in_S)
+            f[known:look] = w.factor * near.distances(np.arange(known, look), in_S)
             known = look
         if c <= 0:
             return np.array([(f + w.beta * logp).argmax()])  # eq. 13
@@ -288,28 +223,41 @@ def _s_step(p: np.ndarray, logp: np.ndarray, w: _Weights, near: _Nearest | None,
 class _Nearest:
     """Distances from positions in the pool to the kept set; vectors are read once, and only if needed."""
 
-    def __init__(self, geometry: Geometry, ids: Tensor) -> None:
-        self._geometry, self._ids = geometry, ids
+    def __init__(self, geometry: Geometry, ids: Tensor, neighbours: int) -> None:
+        self._geometry, self._ids, self._neighbours = geometry, ids, neighbours
         self._vectors = torch.empty(0)
         self._have = np.zeros(len(ids), dtype=bool)
         self.farthest = geometry.farthest
 
-    def distances(self, indices: np.ndarray, in_S: np.ndarray) -> np.ndarray:
-        """dist(i, S) (n,) for positions (n,) outside S."""
-        if self._geometry.metric == "uniform":
-            return np.ones(len(indices))
-        S = np.flatnonzero(in_S)
-        return self._geometry.nearest(self._look_up(indices), self._look_up(S)).double().numpy()
+    def distances(self, places: np.ndarray, in_S: np.ndarray) -> np.ndarray:
+        """dist(i, S) (n,) for positions (n,): the mean over the nearest few tokens of S."""
+        d = np.zeros(len(places))
+        # A token of S is itself its nearest one.
+        apart = np.flatnonzero(~in_S[places]) if self._neighbours == 1 else np.arange(len(places))
+        if len(apart):
+            d[apart] = self._to_nearest(places[apart], np.flatnonzero(in_S))
+        return d
 
-    def _look_up(self, indices: np.ndarray) -> Tensor:
+    def _to_nearest(self, places: np.ndarray, S: np.ndarray) -> np.ndarray | float:
+        uniform = self._geometry.metric == "uniform"
+        if self._neighbours == 1:
+            return 1.0 if uniform else self._geometry.nearest(self._look_up(places), self._look_up(S)).double().numpy()
+        if uniform:
+            d = torch.ones(len(places), len(S))
+        else:
+            d = self._geometry.distances(self._look_up(places), self._look_up(S))
+        d[torch.from_numpy(places[:, None] == S)] = 0.0
+        return d.topk(min(self._neighbours, len(S)), largest=False).values.double().mean(1).numpy()
+
+    def _look_up(self, places: np.ndarray) -> Tensor:
         if not len(self._vectors):
             self._vectors = torch.empty(len(self._ids), self._geometry.embeddings.shape[1])
-        new = indices[~self._have[indices]]
+        new = places[~self._have[places]]
         if len(new):
             at = torch.from_numpy(new)
-            self._vectors[at] = self._geometry.vectors(self._ids[at])
+            self._vectors[at] = self._geometry.vectors(self._ids[at]).cpu()
             self._have[new] = True
-        return self._vectors[torch.from_numpy(indices)]
+        return self._vectors[torch.from_numpy(places)]
 
 
 def _pool(row: Tensor, m: int, t: float) -> tuple[Tensor, np.ndarray]:
@@ -326,13 +274,3 @@ def _pool(row: Tensor, m: int, t: float) -> tuple[Tensor, np.ndarray]:
     z = np.exp((x - best) / x.dtype.type(t)).sum(dtype=np.float64)
     p = np.exp((x[ids].astype(np.float64) - best) / t) / z
     return torch.from_numpy(ids[p > 0]), p[p > 0]
-
-
-def _nearest(d: Tensor, S: Tensor, neighbours: int) -> Tensor:
-    """dist(i, S) (B, m): the mean over the nearest few tokens of S, from distances (B, m, m)."""
-    to_S = d.masked_fill(~S.unsqueeze(1), torch.inf)
-    if neighbours == 1:
-        return to_S.amin(-1)
-    few = to_S.topk(min(neighbours, d.shape[-1]), largest=False).values
-    there = few.isfinite()
-    return torch.where(there, few, 0.0).sum(-1) / there.sum(-1).clamp(min=1)

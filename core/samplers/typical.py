@@ -18,6 +18,7 @@ class Typical(Rule):
     """
 
     title = "typical"
+    on_cpu = True
 
     def __init__(self, mass: PerRow = _DEFAULT["mass"]) -> None:
         """

@@ -26,6 +26,7 @@ from core.samplers.temperature import Temperature
 from core.samplers.top_w import Selection, TopW
 
 TOP = 30  # tokens that a chart shows
+MOST_POINTS = 120  # candidates of Top-W on its map
 TEMPERATURES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 Geometries = Mapping[str, Geometry]
 Settings = Mapping[str, Mapping[str, Value]]  # rule of the catalogue, or chain: values of its controls
@@ -187,7 +188,6 @@ def top_w_map(
     temperature: float = 1.0,
     values: Mapping[str, Value] | None = None,
     geometries: Geometries | None = None,
-    most: int = 120,
     select_at: SelectAt = "temperature",
 ) -> list[Point]:
     """The most probable candidates on the two principal axes of their whitened unit vectors. Raises as `look` does."""
@@ -195,7 +195,7 @@ def top_w_map(
     rule = _top_w(values or {}, temperature, geometries)
     selection = rule.select(_tempered(x, temperature, select_at))
     p = _probabilities(x / temperature)
-    ids = torch.topk(p, min(most, rule.top_m, int((p > 0).sum()) or 1)).indices
+    ids = torch.topk(p, min(MOST_POINTS, rule.top_m, int((p > 0).sum()) or 1)).indices
     geometry = rule.geometry if rule.geometry.metric != "uniform" else (geometries or {}).get("l2")
     if geometry is None:
         raise InputError("No embeddings given; geometries with the metric l2 expected.")

@@ -1,5 +1,4 @@
-"""The rejection sampler, the tolerant rules, which may accept a proposed token that the target did not sample, and the
-measures that they use.
+"""The rejection sampler, and measures of distributions.
 
 p (V,) float64 is the target's distribution at one position, after temperature and truncation; q (V,) is the drafter's.
 """
@@ -37,17 +36,6 @@ def rejection(
         q[x] = 0.0
         q /= max(q.sum(), TINY)
     return None, left
-
-
-def typical(p: np.ndarray, x: int, epsilon: float = 0.09, delta: float = 0.3) -> bool:
-    """Tolerant (Medusa, Cai et al. 2024): p(x) > min(ε, δ·exp(-H(p))). The threshold is lower where the target is
-    unsure."""
-    return bool(p[x] > min(epsilon, delta * np.exp(-entropy(p))))
-
-
-def fuzzy(p: np.ndarray, q: np.ndarray, threshold: float) -> bool:
-    """Tolerant (FSD, Holsman et al. 2025): accepts all proposals where JS(p, q) ≤ T in nats."""
-    return jensen_shannon(p, q) <= threshold
 
 
 def draw(p: np.ndarray, rng: np.random.Generator) -> int:

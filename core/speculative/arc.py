@@ -9,7 +9,6 @@ the verifying pass, the embeddings, and constants that `core.speculative.calibra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -93,32 +92,6 @@ def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
     return sorted(standing)
 
 
-# Rules for single tokens, from the path's probability, depth and α to the score.
-RULES: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
-    "depth": lambda probability, depth, alpha: probability * (1 + alpha * depth),
-    "depth-exp": lambda probability, depth, alpha: probability * np.exp(0.5 * alpha * depth),
-    "probability": lambda probability, _, __: probability,
-}
-
-
-def ranked(tree: TokenTree, count: int, by: str, alpha: float, noise: bool = True) -> list[int]:
-    """Returns the indices that a rule for single tokens keeps, for the comparison with `kept` (Table 8): the best
-    `count` by a score of probability and depth, without those whose parents are dropped.
-
-    Args:
-        by: a name of RULES.
-        alpha: α, the weight of the depth.
-        noise: as in `Pruning`.
-    """
-    scores = RULES[by](tree.mass(noise), np.array(tree.depths), alpha)
-    best = set(np.argsort(-scores, kind="stable")[:count].tolist())
-    standing: set[int] = set()
-    for node in sorted(best):
-        if tree.parents[node] < 0 or tree.parents[node] in standing:
-            standing.add(node)
-    return sorted(standing)
-
-
 def _threshold(scores: np.ndarray, epsilon: float) -> float:
     """Returns the largest θ with Σ_{q̃ ≥ θ} q̃ ≥ (1 - ε) Σ q̃ (eq. 3)."""
     ordered = np.sort(scores)[::-1]
@@ -168,18 +141,15 @@ def risk(p: np.ndarray, model: LanguageModel, calibration: Calibration, t_d: int
     return Risk(constants.bound(emb, logit), constants.tau)
 
 
-def local_tolerance_score(
-    p: np.ndarray, model: LanguageModel, calibration: Calibration, t_d: int, depth: int, every: bool = False
-) -> float:
+def local_tolerance_score(p: np.ndarray, model: LanguageModel, calibration: Calibration, t_d: int, depth: int) -> float:
     """Returns LTS = 1 - U / τ_δ (eq. 15): 1 for the target's most probable token, below 0 beyond the tolerated risk,
     -∞ for tokens that may not replace another (`exact_only`).
 
     Args:
         model: the target. The other arguments are those of `risk`.
-        every: whether every token may replace any other, as in the paper.
     """
     t_m = int(p.argmax())
-    if not every and t_d != t_m and not {t_d, t_m}.isdisjoint(exact_only(model.tokenizer)):
+    if t_d != t_m and not {t_d, t_m}.isdisjoint(exact_only(model.tokenizer)):
         return -math.inf
     bounded = risk(p, model, calibration, t_d, depth)
     return 1.0 - bounded.bound / bounded.tolerance

@@ -77,9 +77,10 @@ class Levels:
 
     PRIOR, FIRST, MEMORY = 4.0, 0.5, 100.0
     FADING = 0.97
+    DEEPEST = 8
 
-    def __init__(self, deepest: int = 8) -> None:
-        self._tried, self._accepted = np.zeros(deepest), np.zeros(deepest)
+    def __init__(self) -> None:
+        self._tried, self._accepted = np.zeros(self.DEEPEST), np.zeros(self.DEEPEST)
         # Running mean of the time that drafting one level takes for each of n texts that are drafted together, by n.
         self._ms: dict[int, float] = {}
 

@@ -96,10 +96,6 @@ class Calibration:
         of n positions."""
         return self.delta if self.positions is None else self.delta / (2 * self.positions)
 
-    def text_bound(self, positions: int) -> float:
-        """Returns that bound, at most 1."""
-        return min(1.0, 2 * positions * self.each_delta)
-
     def constants(self, normalised_entropy: float, depth: int, emb: float = 0.0) -> Constants:
         """Returns the constants of the first bucket that fits."""
         for bucket in self.buckets:
@@ -243,28 +239,6 @@ def for_model(model: LanguageModel, sampling: TargetSampling | None = None) -> C
     raise CalibrationError(
         f"{model.name} is not calibrated; {_how_to(sampling.overall_temperature, ' --model …')} once."
     )
-
-
-def published(model: LanguageModel, sampling: TargetSampling | None = None) -> dict[str, Calibration]:
-    """Returns by name the calibrations of a model by the paper's Algorithm 1 that were made on this machine for a way
-    of sampling: that of the paper's main text, and those whose δ is that of a text of n positions (corollary ii).
-
-    Args:
-        sampling: as for `Calibration.check`.
-    Raises: CalibrationError if there is none.
-    """
-    sampling = sampling or TargetSampling()
-    first = user_file(model, sampling.overall_temperature, paper=True)
-    calibrations: dict[str, Calibration] = {}
-    for file in sorted(first.parent.glob(f"{first.stem}*.json"), key=lambda file: (len(file.stem), file.stem)):
-        calibration = Calibration.load(file).check(model, sampling)
-        share = "" if calibration.positions is None else f", δ over {calibration.positions} positions"
-        calibrations["as published" + share] = calibration
-    if not calibrations:
-        raise CalibrationError(
-            f"{model.name} is not calibrated by the paper; {_how_to(sampling.overall_temperature, ' --paper')} once."
-        )
-    return calibrations
 
 
 def _how_to(temperature: float, model: str = "") -> str:

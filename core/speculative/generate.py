@@ -53,13 +53,11 @@ def generate(
             sampler is not that of plain decoding for each seed.
         tree_size: "auto", or the highest number of verified proposals; a fixed size disables automatic switching off.
         depth: the highest number of drafted levels.
-        tolerance: of mode "arc": "lts" (needs a `calibration` for this temperature, and no rule), "published" (the same
-            as its paper has it; see `PUBLISHED` in `core.speculative.options`), "typical" (Medusa), "none", or "fsd"
-            (with `threshold`, for drafters with a distribution).
-        theta: the lowest accepted LTS. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
-            rule of `core.speculative.arc.RULES` that keeps the same number of proposals, for comparison; prune_alpha is
-            its weight of the depth. prune_noise: whether pruning knows the noise of the samples, as the drafter does;
-            False with lam=0 is the paper's equations.
+        tolerance: of mode "arc": "lts" (needs a `calibration` for this temperature, and no rule), "none", or another
+            rule, as `Tolerate` in `core.speculative.options` is called.
+        theta: the lowest accepted LTS. prune, lam, epsilon: pruning before verification (eqs. 1-4); `prune` may be
+            another rule, as `Prune` is called. distributions: whether a rule given for either reads the drafter's own
+            distributions.
     Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
     """
     o = SpeculationOptions(mode=mode, **options)

@@ -18,10 +18,10 @@ from core.noise import SeededNoise
 from core.speculative import Drafter
 from core.speculative.cycles import Statistics, Text, cycles
 from core.speculative.options import SpeculationOptions
+from research import texts as text
 from research.drafters import accept_length, best_drafter
 from research.options import BackendOptions, Head, PrecisionOptions, Rounds, TextOptions
 from research.report import Progress, Report, ReportRow
-from training import texts as text
 
 BATCHES = (1, 2, 3, 4, 8, 16)  # the page has three drafts by default
 PROPOSALS = (2, 4, 8)  # γ, of each text in a pass

@@ -35,9 +35,9 @@ from core.options import LIBRARY, Backend
 from core.phrases import LONGEST, MOST, Phrases
 from core.present import Presentation, present
 from core.superposed import superpose
+from research import texts as text
 from research.options import MixedOptions, TextOptions
 from research.report import Report, ReportRow, Timings, interleaved
-from training import texts as text
 
 LENGTH = 10
 PREFIX = 32

@@ -15,9 +15,9 @@ from core.ask import Ask
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import InputError
 from core.session import Session
+from research import texts as text
 from research.options import MixedOptions, TextOptions
 from research.report import Progress, Report, counted
-from training import texts as text
 
 CUTS = {1: ">= 65", 2: ">= 75", 3: ">= 85", 4: ">= 95"}  # letters typed -> target, %
 K = 3

@@ -23,10 +23,10 @@ import psutil
 
 from app.web.browser import chromium, open_editor
 from core.errors import InputError
+from research import texts as text
 from research.bench.child import free_port, running, running_app
 from research.options import BackendOptions, Passages, TextOptions
 from research.report import Progress, Report, counted, percentile
-from training import texts as text
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

@@ -17,8 +17,8 @@ from core.ngram.interpolation import Linear
 from core.ngram.shelf import interpolation
 from core.ngram.store import CandidateIds, Contexts
 from core.superposed import superpose
+from research import texts as text
 from research.report import Report
-from training import texts as text
 
 K, PAGES_K, LENGTH, PREFIXES = 8, 3, 10, 40
 LOGP = -2.0  # of each token of a text; the time of learning from it does not depend on it

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.web.browser import chromium, open_editor
+from research import texts as text
 from research.bench import keystroke
 from research.bench.child import running_app
 from research.options import BackendOptions, Passages, TextOptions
 from research.report import Progress, Report, percentile
-from training import texts as text
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -21,9 +21,9 @@ from core.models import LanguageModel
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.speculative import generate
+from research import texts as text
 from research.options import BackendOptions, TextOptions
 from research.report import Progress, Report, ReportRow, counted, number_in, turned
-from training import texts as text
 
 TEMPERATURES = (1.0, 2.0)  # of the paper's table
 TOKENS = 32  # after each prefix

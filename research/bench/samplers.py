@@ -25,9 +25,9 @@ from core.models import LanguageModel
 from core.samplers import Eta, Geometry, Greedy, MinP, Mirostat, Rule, Temperature, TopH, TopK, TopNSigma, TopP, Typical
 from core.samplers.catalog import sampler
 from core.samplers.view import look, sweep, top_w_map
+from research import texts as text
 from research.options import BackendOptions, TextOptions
 from research.report import Progress, Report, ReportRow, interleaved, number_in, one_thread
-from training import texts as text
 
 VOCABULARIES = (32_000, 49_152, 128_256)
 BATCHES = (1, 8)

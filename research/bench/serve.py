@@ -29,12 +29,12 @@ import typer
 
 from core.errors import InputError, PolydraftError, last_line
 from core.models.located import default_model_path, locate
+from research import texts as text
 from research.bench.child import Child, free_port, running, running_app
 from research.bench.editors import Answered, Bodies, Editor
 from research.bench.typists import Server
 from research.options import BackendOptions, TextOptions
 from research.report import Progress, Report, ReportRow, number_in, percentile
-from training import texts as text
 
 CLIENTS = (1, 4, 16, 64)
 SECONDS = 20.0

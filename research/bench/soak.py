@@ -17,11 +17,11 @@ from typing import Annotated
 import psutil
 import typer
 
+from research import texts as text
 from research.bench.child import Child, running_app
 from research.bench.typists import Habits, Outcomes, Server, Typist, foreign
 from research.options import BackendOptions, TextOptions
 from research.report import Progress, Report, percentile
-from training import texts as text
 
 ALONE = 60  # keys
 FEW = 10  # keys of the warm-up

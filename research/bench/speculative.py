@@ -27,7 +27,6 @@ import typer
 
 from core.errors import InputError
 from core.models import LanguageModel, load_model
-from core.models.chat import chat_template
 from core.speculative import (
     Memory,
     NgramDrafter,
@@ -37,13 +36,13 @@ from core.speculative import (
     Token,
     generate,
 )
-from core.speculative.arc import RULES
 from core.speculative.cost import CostCurve
 from core.speculative.cost import measure as measure_curve
 from core.speculative.cycles import Statistics
 from core.speculative.drafters import Drafter
 from core.speculative.options import SpeculationMode
 from research import plots
+from research.chat import chat_template
 from research.drafters import ARC, AS_PUBLISHED, accept_length, arcs, base_stores, eagle3
 from research.evals.verified import logprobs
 from research.options import Head, MixedOptions, PrecisionOptions, TextOptions, chosen, numbers
@@ -51,6 +50,7 @@ from research.prompts import prompts
 from research.report import Progress, Report, ReportRow, counted, turned
 from research.scores import half_interval, ratio_interval
 from research.scores import mean as mean_of
+from research.tolerance import SCORES, fuzzy, pruned_as_published, pruned_by, typical
 
 T = TypeVar("T")
 
@@ -152,12 +152,13 @@ def methods(model: LanguageModel, options: SpeculativeOptions, progress: Progres
         compared.append(SpeculativeMethod(EAGLE, drafter, "lossless", fixed))
     best = compared[-1] if compared[-1].name == EAGLE else compared[1]
     assert best.drafter is not None
-    ways = {"{} + typical": {"tolerance": "typical", "prune": False}, **_pruned_only(options.pruning)}
+    ways = {"{} + typical": {"tolerance": typical(), "prune": False}, **_pruned_only(options.pruning)}
     if best.drafter.has_distribution:
-        fsd: dict[str, Any] = {"tolerance": "fsd", "prune": False}
-        ways |= {"{} + FSD": fsd} | {f"{{}} + FSD, {bound:g} nats": fsd | {"threshold": bound} for bound in BOUNDS}
+        fsd = {"{} + FSD": fuzzy()} | {f"{{}} + FSD, {bound:g} nats": fuzzy(bound) for bound in BOUNDS}
+        ways |= {name: {"tolerance": rule, "prune": False, "distributions": True} for name, rule in fsd.items()}
     if options.pruning:
-        ways["{}, pruned by the paper's equations"] = {"tolerance": "none", "lam": 0.0, "prune_noise": False}
+        paper = {"tolerance": "none", "prune": pruned_as_published, "distributions": True}
+        ways["{}, pruned by the paper's equations"] = paper
         ways["{}, pruned at λ = 0"] = {"tolerance": "none", "lam": 0.0}
     compared += [*_after(best, ways), *with_arc(model, best, options, progress)]
     wanted = chosen("--methods", options.methods, {method.name: method for method in compared})
@@ -204,11 +205,9 @@ def _pruned_only(others_too: bool) -> dict[str, dict[str, Any]]:
     """Returns the ways of pruning without tolerance: ARC's, and others."""
     ways: dict[str, dict[str, Any]] = {"{}, ARC prune-only": {"tolerance": "none"}}
     if others_too:
-        others = [(by, f"{{}}, pruned by {by}", 1.0) for by in RULES if by != "depth"]
-        depth = [("depth", f"{{}}, {BY_DEPTH}, α = {alpha:g}", alpha) for alpha in ALPHAS]
-        ways |= {
-            name: {"tolerance": "none", "prune_by": by, "prune_alpha": alpha} for by, name, alpha in [*depth, *others]
-        }
+        rules = {f"{{}}, {BY_DEPTH}, α = {alpha:g}": pruned_by("depth", alpha) for alpha in ALPHAS}
+        rules |= {f"{{}}, pruned by {by}": pruned_by(by) for by in SCORES if by != "depth"}
+        ways |= {name: {"tolerance": "none", "prune": rule} for name, rule in rules.items()}
     return ways
 
 

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.web.browser import chromium, open_editor
+from research import texts as text
 from research.bench.child import running_app
 from research.bench.keystroke import SETTLE, passages, press_at_rate
 from research.options import BackendOptions, Passages, TextOptions
 from research.report import Progress, Report, counted
-from training import texts as text
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

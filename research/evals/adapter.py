@@ -40,7 +40,7 @@ from research.options import (
 from research.places import places
 from research.report import Progress, Report, counted
 from research.scores import half_interval
-from training.texts import sample
+from research.texts import sample
 
 if TYPE_CHECKING:
     from core.ngram.interpolation import Store

@@ -46,7 +46,7 @@ from research.plots import heat_map, lines, page, series
 from research.questions import Question, read
 from research.report import Progress, Report, ReportRow, counted, number_in, one_thread, text_in
 from research.scores import half_interval
-from training.texts import load, prefixes
+from research.texts import load, prefixes
 
 QUESTIONS = 16  # per kind
 N = 8
@@ -152,7 +152,7 @@ def measure(options: AnswersOptions, progress: Progress) -> Report:
     )
     chat = None
     if any(question.asked for of_kind in asked.values() for question in of_kind):
-        from core.models.chat import chat_template
+        from research.chat import chat_template
 
         chat = chat_template(options.model)
     autocomplete = load_autocomplete(options.model, options.backend, None)

@@ -30,17 +30,18 @@ import torch
 from core.controls import THETA
 from core.models import LanguageModel, load_model
 from core.models.base import Row
-from core.models.chat import chat_template
 from core.noise import SeededNoise
 from core.speculative import Drafter, TargetSampling, generate
 from core.speculative.arc import local_tolerance_score
 from core.speculative.drafters import Moment
 from core.speculative.options import DEPTH
+from research.chat import chat_template
 from research.drafters import Arc, arcs, base_stores, best_drafter
 from research.options import MixedOptions, TextOptions, amount
 from research.prompts import prompts
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval, mean
+from research.tolerance import published_score
 
 PLACES = 4  # places of each text
 APART = 8  # tokens from one place to the next
@@ -127,7 +128,8 @@ def continued(
 
 def tolerates(model: LanguageModel, arc: Arc, p: np.ndarray, x: int) -> bool:
     """Whether ARC would accept a proposal of the first level; p (V,) is the target's distribution there."""
-    return local_tolerance_score(p, model, arc.calibration, x, 0, every=arc.published) >= THETA
+    score = published_score if arc.published else local_tolerance_score
+    return score(p, model, arc.calibration, x, 0) >= THETA
 
 
 def continuations(

@@ -23,6 +23,7 @@ from research.options import MixedOptions, amount
 from research.questions import Question
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval
+from research.tolerance import typical
 
 N = 4  # answers to each
 LENGTH = 4  # tokens of an answer
@@ -34,7 +35,7 @@ def ways(model: LanguageModel, progress: Progress) -> dict[str, tuple[Speculatio
     """Returns the mode and the options of `generate` by the names in the table."""
     by_name: dict[str, tuple[SpeculationMode, dict[str, Any]]] = {
         LOSSLESS: ("lossless", {}),
-        "typical": ("arc", {"tolerance": "typical", "prune": False}),
+        "typical": ("arc", {"tolerance": typical(), "prune": False}),
     }
     for name, arc in arcs(model, progress).items():
         by_name |= {name: ("arc", arc.how), f"{name}, LTS-only": ("arc", arc.how | {"prune": False})}

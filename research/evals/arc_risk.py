@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from core.models import LanguageModel, load_model
-from core.models.chat import chat_template
 from core.speculative import Calibration, Drafter, Statistics, TargetSampling, Token, generate
 from core.speculative.arc import risk
+from research.chat import chat_template
 from research.drafters import ARC, Arc, accept_length, arcs, base_stores, best_drafter
 from research.options import MixedOptions, Temperatures, TextOptions, amount, numbers
 from research.prompts import prompts
@@ -199,7 +199,7 @@ def row(calibration: Calibration, texts: list[AuditedText]) -> ReportRow:
         "texts beyond tau": beyond / n,
         "beyond low": low,
         "beyond high": high,
-        "corollary ii": calibration.text_bound(LENGTH),
+        "corollary ii": min(1.0, 2 * LENGTH * calibration.each_delta),
         "tau": calibration.overall.tau,
         "accept length": accept_length([arc for arc, _ in pairs]),
         "lossless accept length": accept_length([plain for _, plain in pairs]),

@@ -18,12 +18,12 @@ import numpy as np
 
 from core.errors import InputError
 from core.models import LanguageModel, load_model
-from core.models.chat import chat_template
 from core.noise import SeededNoise
 from core.speculative import Drafter, TargetSampling
 from core.speculative.acceptance import rejection
 from core.speculative.drafters import Moment
 from core.speculative.drafters.eagle3_tree import SHARPER
+from research.chat import chat_template
 from research.drafters import eagle3
 from research.options import BackendOptions, TextOptions, amount
 from research.prompts import prompts

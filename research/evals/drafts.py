@@ -25,6 +25,7 @@ from core.models.base import common
 from core.modes.start import Mode
 from core.ngram.shelf import interpolation
 from core.options import DRAFTING
+from research import texts as text
 from research.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, NamedMethod, Wanted, methods
 from research.evals.perplexity import perplexity
 from research.options import (
@@ -43,8 +44,7 @@ from research.places import LENGTH, PREFIX, places, texts
 from research.plots import PlotPoint, lines, page, scatter, series
 from research.report import Progress, Report, ReportRow, counted, number_in, text_in, turned
 from research.scores import Score, half_interval, scored, summary
-from training import texts as text
-from training.texts import words as places_of
+from research.texts import words as places_of
 
 # Drawn by perplexity against k: the paper's peers, its method, and ours
 PLOTTED = {(NUCLEUS_OF_TOP_K, "no"), ("beam", "no"), *((name, "yes") for name in (*PAPERS, AS_SHIPPED))}

@@ -36,10 +36,10 @@ from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.session import Session
 from core.time_saved import END_BELOW, Costs, RowPath, rows_that_pay
+from research import texts as own_text
 from research.options import AutocompleteOptions, DraftCountOptions, DraftCounts, amount, loaded
 from research.report import Progress, Report, ReportRow, counted
 from research.scores import half_interval, mean
-from training import texts as own_text
 
 SILENT = 0.3  # the score of no text if an insertion is expected
 SURE = 0.3  # the lowest branch probability at which the cautious row shows its best draft

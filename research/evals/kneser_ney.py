@@ -31,7 +31,7 @@ from research.options import BackendOptions, SourceOptions, amount
 from research.places import texts
 from research.predicted import Window, gain, mixed, windows
 from research.report import Progress, Report, counted
-from training.texts import read
+from research.texts import read
 
 ORDER = 6
 GATED = [f"order {n}" for n in DEFAULT_ORDERS]  # of our store

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from core.models import LanguageModel, load_model
-from core.models.chat import chat_template
 from core.noise import SeededNoise
 from core.speculative import NgramDrafter, SuffixDrafter, generate
 from core.speculative.drafters import Drafter
+from research.chat import chat_template
 from research.drafters import base_stores, eagle3
 from research.options import MixedOptions, PrecisionOptions, TextOptions, amount
 from research.prompts import prompts

@@ -57,9 +57,9 @@ from research.options import (
 from research.places import Place, places, texts
 from research.report import Progress, Report
 from research.scores import half_interval, scored
+from research.texts import named
 from research.training.prose import by_name, names_in
 from training.held_out import CONTEXT, WINDOW, held_out_windows, mixed, spaced
-from training.texts import named
 
 RESULTS = "prose.json"
 MADE_OF = "adapter, text, store or number of places"

@@ -35,13 +35,13 @@ from core.modes.start import draft
 from core.options import Value
 from core.samplers import DRY, XTC, Mirostat, Rule, Temperature
 from core.samplers.chain import parts
+from research import texts as text
 from research.evals.matched import DRAWS, PEER, REACHED, Strength, solved
 from research.options import BackendOptions, PlotOptions, Temperatures, TextOptions, amount, numbers
 from research.plots import lines, page, series
 from research.positions import along, runs
 from research.report import Progress, Report, ReportRow, counted, number_in, one_thread
 from research.scores import half_interval, median_interval
-from training import texts as text
 
 LENGTH = 6  # tokens of a draft
 DRAWN_OF = 4  # whole drafts are sampled at one place of every fourth text

@@ -31,8 +31,8 @@ from app.options.sampling import drafting
 from app.options.settings import DraftSettings
 from app.options.typist import Passage, passages
 from core.autocomplete import Autocomplete
-from core.calibration import UNCHANGED, Making, calibration_of, fitted
 from core.time_saved import END_BELOW, FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends
+from research.cut_calibration import Making, fitted
 from research.options import (
     AutocompleteOptions,
     DraftCountOptions,
@@ -76,15 +76,15 @@ class RowsAt:
         rows: as they are if all are shown.
         p_branch: of each one.
         best: the number of the row with the longest expected match.
-        farther: as they are if only those that save time are shown, with calibrated probabilities.
-        made: the same with the probabilities that drafting gave them, and how each one was made.
+        farther: as they are if only those that save time are shown.
+        made: how each of these was made.
     """
 
     rows: tuple[RowPath, ...]
     p_branch: tuple[float, ...]
     best: int | None
     farther: tuple[RowPath, ...]
-    made: tuple[tuple[Making, RowPath], ...] = ()
+    made: tuple[Making, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,8 @@ def answers(autocomplete: Autocomplete, passage: Passage, settings: DraftSetting
         usual = session.complete(drafting(settings, before=before)).finish(autocomplete.model)
         farther = session.complete(drafting(settings, before=before, end_below=END_BELOW)).finish(autocomplete.model)
         p_branch = tuple(draft.probability for draft in usual.drafts)
-        pairs = tuple((farther.making(draft), RowPath.of(draft)) for draft in farther.drafts)
-        shown.append(RowsAt(tuple(usual.paths), p_branch, usual.best, tuple(farther.paths), pairs))
+        ways = (Making(farther.inside, draft.tail == "superposed") for draft in farther.drafts)
+        shown.append(RowsAt(tuple(usual.paths), p_branch, usual.best, tuple(farther.paths), tuple(ways)))
     session.close()
     return shown
 
@@ -333,21 +333,20 @@ def _tenths(outcomes: Sequence[CutOutcome]) -> list[list[CutOutcome]]:
     return bins
 
 
-def cut_outcomes(drafted: Drafted, calibrated: bool = True) -> dict[Making, list[CutOutcome]]:
+def cut_outcomes(drafted: Drafted) -> dict[Making, list[CutOutcome]]:
     """Returns every cut of the rows at each position once, by how its row was made: its probability, and whether the
     text goes on like that. Cuts behind the passage's end are left out."""
     outcomes: dict[Making, list[CutOutcome]] = {}
     for passage, answers in drafted:
         for at, answer in enumerate(answers):
             rest, known = passage.rest[at:], set[str]()
-            for making, row in answer.made:
-                calibration = calibration_of(making) if calibrated else UNCHANGED
+            for making, row in zip(answer.made, answer.farther, strict=True):
                 for cut in row.cuts:
                     text = row.text[: cut.end]
                     if text not in known and len(text) <= len(rest):
                         known.add(text)
                         right = rest.startswith(text) and word_ends(rest, len(text))
-                        outcomes.setdefault(making, []).append((calibration(math.exp(cut.log_chance)), right))
+                        outcomes.setdefault(making, []).append((math.exp(cut.log_chance), right))
     return outcomes
 
 
@@ -372,6 +371,6 @@ def fits(k: int, drafted: Drafted) -> list[ReportRow]:
         typical = each[50.0, 700.0, TYPICAL_MS]
         row: ReportRow = {"looks": constants.looks, "k": k, "mean_saved_percent": mean}
         rows.append(row | {"new_rows_157": _counts(typical)["new_rows"]})
-    for making, cuts in cut_outcomes(drafted, calibrated=False).items():
+    for making, cuts in cut_outcomes(drafted).items():
         rows.append({"fitted": str(making), "k": k, "points": str(fitted(cuts).points), "cuts": len(cuts)})
     return rows

@@ -16,12 +16,12 @@ from typing import Annotated
 from torch import Tensor
 
 from core.models import load_model
+from research import texts as text
 from research.options import BackendOptions, PlotOptions, TextOptions, amount
 from research.plots import lines, page, points
 from research.positions import RUN, positions
 from research.report import Progress, Report, ReportRow
 from research.scores import half_interval
-from training import texts as text
 
 MASSES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # p of top-p
 BOUNDS = ("z inside", "z outside", "distance inside", "distance outside")

@@ -23,11 +23,11 @@ from torch import Tensor
 from core.autocomplete import load_autocomplete
 from core.samplers import Geometry, Temperature, TopW
 from core.samplers.top_w import Potential
+from research import texts as text
 from research.options import BackendOptions, Temperatures, TextOptions, amount, numbers
 from research.positions import positions
 from research.report import Progress, Report, ReportRow, one_thread
 from research.scores import half_interval
-from training import texts as text
 
 DRAWS = 3
 TEMPERATURES = (1.0, 2.0)

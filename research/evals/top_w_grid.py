@@ -19,12 +19,12 @@ from core.autocomplete import load_autocomplete
 from core.controls import CATALOG
 from core.samplers import Geometry, Temperature, TopW
 from core.samplers.catalog import cuts
+from research import texts as text
 from research.evals.top_w import gains, mass_cuts, match_and_variety
 from research.options import BackendOptions, PlotOptions, TextOptions, amount
 from research.plots import heat_map, page
 from research.positions import positions
 from research.report import Progress, Report, ReportRow, number_in, one_thread, text_in
-from training import texts as text
 
 TEMPERATURES = (1.0, 2.0)
 # λ and β of the grid, as in the paper

@@ -30,8 +30,8 @@ from core.samplers.catalog import cuts
 from research.options import BackendOptions, TextOptions, amount
 from research.report import Progress, Report, ReportRow, one_thread
 from research.scores import half_interval
+from research.texts import load, prefixes
 from research.transport import transport
-from training.texts import load, prefixes
 
 _PAPERS = next(preset for preset in PRESETS if preset.name == "Top-W, the paper's")
 SETTINGS: dict[str, Mapping[str, Value]] = {

@@ -20,12 +20,12 @@ import torch
 
 from core.autocomplete import load_autocomplete
 from core.models import LanguageModel, Sequence, load_model
-from core.modes.checked import verified
 from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
 from research.evals.methods import NEVER, superposed
 from research.options import Checker, MixedOptions, PlacesOptions, amount
 from research.places import LENGTH, places, texts
+from research.refined import verified
 from research.report import Progress, Report, counted, turned
 from research.scores import Score, scored, summary
 

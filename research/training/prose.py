@@ -47,11 +47,12 @@ from core.models.llama import why_not
 from core.models.torch_model import TorchModel
 from core.ngram.interpolation import Store
 from core.ngram.shelf import interpolation
+from research.texts import NamedText
+from research.training.given import mean_adapter, set_matrices
 from research.training.instructions import beginnings_of_messages, instructions
 from research.training.teacher import CompiledTeacher, ModuleTeacher
-from training.adapter import AdapterRecipe, State, Student, Trainer, mean_adapter, saving
+from training.adapter import AdapterRecipe, State, Student, Trainer, saving
 from training.held_out import held_out_windows, mean_and_error, mean_of, mixed, spaced
-from training.texts import NamedText
 
 RUN, PIECES, STATE, CURVE = "run.json", "pieces.npz", "state.safetensors", "curve.jsonl"
 PROVENANCE = "provenance.json"
@@ -441,7 +442,7 @@ def _train(
         dtype = getattr(torch, run["dtype"].removeprefix("torch."))
         student = Student(model.layers.module, recipe.adapter, dtype)
     if begin_with is not None:
-        student.begin_with(begin_with)
+        set_matrices(student, begin_with)
     student.check_memory(recipe.adapter.length, memory, "polydraft train prose")
     with np.load(work / PIECES) as stored:
         ids, counted = stored["ids"], stored["counted"]
@@ -496,7 +497,7 @@ def average(
 
     Args:
         model: with transformers' layers, see `load_module`; this function changes them.
-        parts: adapters with their weights, see `training.adapter.mean_adapter`.
+        parts: adapters with their weights, see `mean_adapter`.
         held: the files of the held-out text, and the text.
     Raises: InputError, AdapterError.
     """
@@ -504,7 +505,7 @@ def average(
     mean.check({model.fingerprint}, model.layers.projections)
     places = tuple(name for name in PROJECTIONS if any(name == of for _, of in mean.maps))
     student = Student(model.layers.module, AdapterRecipe(mean.rank, mean.alpha, places))
-    student.begin_with(mean)
+    set_matrices(student, mean)
     tokens = max(adapter.result.tokens for adapter, _ in parts)
     rows, result = _evaluate(student, _windows(held[1], model.tokenizer), base, tokens)
     provenance = {

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.calibration import CutCalibration
 from core.errors import InputError
 from core.present import TextDraft
-from core.time_saved import Costs, Cut, Fitted, PayingRows, RowPath, branch_chances, expected_ms, is_new
+from core.time_saved import Costs, Cut, Fitted, PayingRows, RowPath, branch_chances, expected_ms, is_new, with_offset
 from core.time_saved import rows_that_pay as chosen
 from tests.shared_cases import cases
 
@@ -255,11 +254,6 @@ def test_the_cuts_of_a_draft_are_the_tokens_that_end_words() -> None:
         (" the ending, so", -2.0),
     ]
     assert RowPath.of(TextDraft(0, "", 1.0, 1.0, True)).cuts == ()
-    halved = CutCalibration(((0, 0), (0.9, 0.45), (1, 1)))
-    of_half = RowPath.of(TextDraft(4, text, 0.5, 0.1, False, path=path), halved)
-    assert [cut.log_chance for cut in of_half.cuts] == pytest.approx(
-        [cut.log_chance - math.log(2) for cut in made.cuts]
-    )
 
 
 @settings(max_examples=200)
@@ -282,3 +276,18 @@ def test_wrong_values_are_named() -> None:
     ):
         with pytest.raises(InputError, match=words):
             made()
+
+
+@given(st.floats(-40, 0, exclude_max=True), st.floats(-2, 2))
+def test_an_offset_is_added_to_the_log_odds_and_taken_off_again(logprob: float, offset: float) -> None:
+    moved = with_offset(logprob, offset)
+    assert (moved > logprob) == (offset > 0) or abs(offset) < 1e-6 or moved == pytest.approx(logprob)
+    assert with_offset(moved, -offset) == pytest.approx(logprob, rel=1e-6, abs=1e-9)
+    assert [with_offset(fixed, offset) for fixed in (0.0, -math.inf)] == [0.0, -math.inf]
+
+
+@pytest.mark.parametrize("case", cases("offsets"))
+def test_an_offset_corrects_a_chance(case: dict[str, float]) -> None:
+    chance = case["chance"]
+    moved = with_offset(math.log(chance) if chance else -math.inf, case["offset"])
+    assert math.exp(moved) == pytest.approx(case["corrected"])

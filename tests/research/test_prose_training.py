@@ -23,13 +23,14 @@ from app.cli.main import app
 from core.errors import InputError
 from core.healing import Healer
 from core.models import gguf_file, hf, hf_tokenizer, load_model
-from core.models.adapter import PROJECTIONS, load
+from core.models.adapter import PROJECTIONS, Adapter, Result, load
 from core.models.tokenizer import Tokenizer
+from research.texts import NamedText
 from research.training import prose
+from research.training.given import mean_adapter
 from research.training.prose import ProseOutcome, ProseRecipe, ProseStage
 from tests.paths import ROOT
-from training.adapter import AdapterRecipe
-from training.texts import NamedText
+from training.adapter import AdapterRecipe, Student
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 QUICK = AdapterRecipe(rank=2, places=tuple(PROJECTIONS), length=64, batch=2, rate=1e-2)
@@ -216,3 +217,16 @@ def test_the_command_trains_sets_aside_and_says_where_it_stopped(
         assert (drafting.open().feed([3, 4, 5]) - before).abs().max() > 0.1
     aside.write_text("[]")
     assert "an object with a list of `names` expected" in run(status=1).stderr
+
+
+def test_adapters_of_other_shapes_or_models_have_no_mean(tiny_folder: Callable[[str], Path]) -> None:
+    model = hf.load(tiny_folder("compiled llama"), "tiny", plain=True)
+    student = Student(model.layers.module, QUICK)
+    adapter = Adapter(student.maps(), 16, "one", Result(1, 1, 0.0, 0.0))
+    some = dict(list(adapter.maps.items())[1:])
+    for other in (replace(adapter, model="two"), replace(adapter, alpha=8), replace(adapter, maps=some)):
+        with pytest.raises(InputError, match="the same of one model expected"):
+            mean_adapter([(adapter, 1), (other, 1)])
+    for weights in ([], [0.0], [1.0, -1.0]):
+        with pytest.raises(InputError, match="positive ones expected"):
+            mean_adapter([(adapter, weight) for weight in weights])

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from app.options.typist import Passage
-from core.calibration import Making, calibration_of
 from core.time_saved import Costs, Cut, RowPath
+from research.cut_calibration import Making
 from research.evals.time import (
     RowsAt,
     always,
@@ -31,8 +31,8 @@ def row(number: int, *words: str, probability: float = 0.5) -> RowPath:
 
 def answer(*rows: RowPath) -> RowsAt:
     branches = tuple(math.exp(one.cuts[0].log_chance) for one in rows)
-    making = Making(inside=False, ngrams=True, mixed=False)
-    return RowsAt(rows, branches, rows[0].id if rows else None, rows, tuple((making, one) for one in rows))
+    made = (Making(inside=False, mixed=False),) * len(rows)
+    return RowsAt(rows, branches, rows[0].id if rows else None, rows, made)
 
 
 def test_a_passage_costs_its_keys_the_new_rows_and_the_takings() -> None:
@@ -62,9 +62,8 @@ def test_reliability_counts_each_cut_once_and_its_error_weights_the_tenths_by_th
     rest = " wonderful day"
     rows = [row(0, " wonderful", " day", probability=0.8), row(1, " wonderful", " night", probability=0.8)]
     found = reliability(3, [(Passage("a", "", rest), [answer(*rows)])])
-    map_of = calibration_of(Making(inside=False, ngrams=True, mixed=False))
     assert [one["cuts"] for one in found] == [1, 1, 2, 2, 2]  # " wonderful night" is longer than the passage
     assert [one.get("true") for one in found] == [1, 1, None, None, None]
-    assert found[-1]["error"] == pytest.approx(((1 - map_of(0.8)) + (1 - map_of(0.64))) / 2)
+    assert found[-1]["error"] == pytest.approx(((1 - 0.8) + (1 - 0.64)) / 2)
     assert calibration_error([(0.5, True), (0.5, False), (0.91, True), (0.99, True)]) == pytest.approx(0.1 / 4)
     assert math.isnan(calibration_error([]))

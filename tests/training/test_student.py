@@ -1,20 +1,18 @@
-"""What an adapter is trained by: gradients of every family, counted tokens alone, and means of adapters."""
+"""What an adapter is trained by: gradients of every family, and counted tokens alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from tiny_families import FAMILIES, VOCAB, file_of, module_of
 
-from core.errors import InputError
 from core.models import hf, load_model
 from core.models.adapter import PROJECTIONS, Adapter, Result
-from training.adapter import AdapterRecipe, Student, mean_adapter
+from training.adapter import AdapterRecipe, Student
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 QUICK = AdapterRecipe(rank=2, places=tuple(PROJECTIONS), length=64, batch=2, rate=1e-2)
@@ -56,16 +54,3 @@ def test_only_counted_tokens_are_trained(tiny_folder: Callable[[str], Path]) -> 
     counted[0, [3, 9]] = True
     expected = -student.logprobs(ids[0])[[2, 8]].mean()
     assert float(student.loss(ids, counted).detach()) == pytest.approx(float(expected), abs=1e-5)
-
-
-def test_adapters_of_other_shapes_or_models_have_no_mean(tiny_folder: Callable[[str], Path]) -> None:
-    model = hf.load(tiny_folder("compiled llama"), "tiny", plain=True)
-    student = Student(model.layers.module, QUICK)
-    adapter = Adapter(student.maps(), 16, "one", Result(1, 1, 0.0, 0.0))
-    some = dict(list(adapter.maps.items())[1:])
-    for other in (replace(adapter, model="two"), replace(adapter, alpha=8), replace(adapter, maps=some)):
-        with pytest.raises(InputError, match="the same of one model expected"):
-            mean_adapter([(adapter, 1), (other, 1)])
-    for weights in ([], [0.0], [1.0, -1.0]):
-        with pytest.raises(InputError, match="positive ones expected"):
-            mean_adapter([(adapter, weight) for weight in weights])

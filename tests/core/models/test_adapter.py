@@ -61,6 +61,15 @@ def adapter_for(
     return Adapter(maps, 2.0 * rank, "a model", RESULT)
 
 
+def rounded(adapter: Adapter) -> Adapter:
+    """The same with numbers that bfloat16 can represent, as files have them."""
+    maps = {
+        projection: LowRank(*(x.to(torch.bfloat16).to(torch.float32) for x in (low.a, low.b)))
+        for projection, low in adapter.maps.items()
+    }
+    return replace(adapter, maps=maps)
+
+
 def merged(module: PreTrainedModel, adapters: Sequence[tuple[Adapter, float]]) -> Any:
     """A copy of the module with the changes added to its weights."""
     changed: Any = copy.deepcopy(module)
@@ -80,7 +89,7 @@ def test_compiled_logits_are_those_of_merged_weights(name: str) -> None:
     made = NativeLlama.of(module, torch.float32)
     adapter = adapter_for(made.projections, list(PROJECTIONS))
     if name == "qwen2":  # as files have it
-        adapter = adapter.rounded()
+        adapter = rounded(adapter)
     ids = torch.randint(0, 101, (3, 17))
     plain = computed(made, ids)
     made.adapt([(adapter, 0.5)])
@@ -151,7 +160,7 @@ def test_torch_layers_and_a_static_cache_use_adapters_too(tiny_folder: Callable[
 def test_weights_in_a_few_bits_and_an_adapter_give_the_logits_of_merged_weights(tmp_path: Path) -> None:
     for kind in ("Q4_1", "mixed"):
         module, made = module_and_compiled(kind, tmp_path / f"{kind}.gguf")
-        adapter = adapter_for(made.projections, ["q_proj", "v_proj", "o_proj", "down_proj"], 8, 0.1).rounded()
+        adapter = rounded(adapter_for(made.projections, ["q_proj", "v_proj", "o_proj", "down_proj"], 8, 0.1))
         ids = torch.randint(0, 101, (2, 30))
         expected = merged(module, [(adapter, 1.0)])(input_ids=ids, use_cache=False).logits
         scale = float(expected.abs().max())
@@ -250,7 +259,7 @@ def same(a: Adapter, b: Adapter) -> bool:
 
 def test_what_is_written_is_read_and_only_the_owner_can_read_it(tmp_path: Path) -> None:
     folder = tmp_path / "me.adapter"
-    adapter = adapter_for(SHAPES, ["q_proj", "down_proj"]).rounded()
+    adapter = rounded(adapter_for(SHAPES, ["q_proj", "down_proj"]))
     for made in (adapter, replace(adapter, alpha=1.0)):
         save(made, folder)
         assert same(load(folder), made)
@@ -266,7 +275,7 @@ def test_peft_reads_the_files(tmp_path: Path, tiny_folder: Callable[[str], Path]
     plain = hf.load(tiny_folder("compiled llama"), "tiny", plain=True)
     module = plain.layers.module
     names = ["q_proj", "v_proj", "down_proj"]
-    adapter = of_model(plain, adapter_for(plain.layers.projections, names, size=0.1)).rounded()
+    adapter = rounded(of_model(plain, adapter_for(plain.layers.projections, names, size=0.1)))
     save(adapter, tmp_path)
     ids = torch.tensor([[5, 6, 7, 8]])
     with torch.inference_mode():

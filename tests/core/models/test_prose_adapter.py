@@ -20,7 +20,7 @@ from core.models.load import load_module
 from core.speculative import calibration
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, head_of
 from core.speculative.eagle3 import Eagle3Head
-from tests.core.models.test_adapter import adapter_for
+from tests.core.models.test_adapter import adapter_for, rounded
 from training.adapter import merge
 
 IDS = [5, 6, 7, 8]
@@ -42,7 +42,7 @@ def model(name: str) -> Iterator[LanguageModel]:
 def some_adapter(model: LanguageModel, on: str, seed: int) -> Adapter:
     """Changes the model, or the model with the adapter of that identity."""
     made = adapter_for(model.layers.projections, ["q_proj", "down_proj"], size=0.1, seed=seed)  # pyright: ignore[reportAttributeAccessIssue]
-    return replace(made, model=on).rounded()
+    return rounded(replace(made, model=on))
 
 
 @pytest.fixture

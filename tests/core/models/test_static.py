@@ -212,24 +212,6 @@ def test_a_closed_sequence_is_refused(llama: StaticModel) -> None:
         llama.forward([Row(a, [1])])
 
 
-def test_a_compiled_step_gives_the_same() -> None:
-    """With a compiler that only traces: a GPU's compiler receives the same trace."""
-    plain = plain_model("llama")
-    traced = StaticModel(plain, lines=2, capacity=CONTEXT, compiler="aot_eager")
-    a, b = traced.open(), traced.open()
-    traced.forward([Row(a, [1, 2, 3]), Row(b, [4, 5])])
-    mixed = torch.tensor([[0.25, 0.75]]) @ plain.embeddings[[7, 8]]
-    found = traced.forward([Row(a, mixed), Row(b, [9])])
-    vectors = torch.cat([plain.embeddings[[1, 2, 3]], mixed])
-    assert close_to(found[0], reference(plain, vectors)[-1])
-    assert close_to(found[1], reference(plain, plain.embeddings[[4, 5, 9]])[-1])
-    traced.watch((0, 1, 1))
-    a.rewind(0)
-    for token in (1, 2):
-        a.feed([token])
-    torch.testing.assert_close(a.features[:, : plain.dim], plain.embeddings[[1, 2]])  # type: ignore[index]
-
-
 # --- drafts
 
 
@@ -274,9 +256,8 @@ def test_stopping_early_leaves_the_prefix_and_frees_the_lines(llama: StaticModel
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
-@pytest.mark.parametrize("compiler", [None, "inductor"])
-def test_a_captured_step_gives_what_the_plain_path_gives(torch_model: TorchModel, compiler: str | None) -> None:
-    model = StaticModel(torch_model, lines=8, capacity=128, compiler=compiler)
+def test_a_captured_step_gives_what_the_plain_path_gives(torch_model: TorchModel) -> None:
+    model = StaticModel(torch_model, lines=8, capacity=128)
     prefixes = [case["prefix_ids"] for case in GOLDEN["cases"][:6]]
     held = [model.open() for _ in prefixes]
     model.forward([Row(s, p) for s, p in zip(held, prefixes, strict=True)])
@@ -293,13 +274,10 @@ def test_a_captured_step_gives_what_the_plain_path_gives(torch_model: TorchModel
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
-@pytest.mark.parametrize("compiler", [None, "inductor"])
-def test_a_captured_step_is_as_near_to_float32_as_the_plain_path(
-    torch_model: TorchModel, default_gguf: Path, compiler: str | None
-) -> None:
+def test_a_captured_step_is_as_near_to_float32_as_the_plain_path(torch_model: TorchModel, default_gguf: Path) -> None:
     """Both round to 16 bits, in other orders; so neither is a reference for the other."""
     exact = hf.load(default_gguf, "default", torch.float32, plain=True)
-    captured = StaticModel(torch_model, lines=8, capacity=128, compiler=compiler)
+    captured = StaticModel(torch_model, lines=8, capacity=128)
     prefixes = [case["prefix_ids"] for case in GOLDEN["cases"][:6]]
     vectors = [exact.embeddings[[token, token + 1]].mean(0, keepdim=True) for token in (100, 200, 300)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import InputError
-from core.ngram import Geometric, Linear, NgramStore
+from core.ngram import PRUNED, Geometric, Linear, Mixed, NgramStore
 from tests.ngram_tools import store_of
 from tests.paths import DATA
 
@@ -115,7 +116,7 @@ def phrases(tmp_path_factory) -> NgramStore:
 @settings(max_examples=60)
 def test_linear_gives_a_distribution_and_forbids_nothing(phrases, contexts, logits, alpha, floor):
     logq = np.array(logits) - np.log(np.exp(logits).sum())
-    rule = Linear(phrases, alpha=alpha, floor=floor)
+    rule = Linear([Mixed(phrases, alpha, replace(PRUNED, floor=floor))])
     p = np.exp(rule.scores(np.tile(logq, (len(contexts), 1)), contexts, np.arange(13)))
     np.testing.assert_allclose(p.sum(axis=1), 1)
     if alpha < 1:
@@ -148,9 +149,11 @@ def test_the_drafts_words_count_for_no_familiarity_however_many_drafts_there_are
 
 
 def test_arguments_out_of_range_are_refused(phrases):
-    for wrong in ({"alpha": 1.5}, {"floor": -1}, {"shares": []}, {"shares": [2]}):
+    with pytest.raises(InputError, match="alpha"):
+        Linear(phrases, 1.5)
+    for wrong in ({"floor": -1}, {"shares": ()}, {"shares": (2,)}):
         with pytest.raises(InputError):
-            Linear(phrases, **wrong)
+            replace(PRUNED, **wrong)
     with pytest.raises(InputError, match="alpha"):
         Geometric(phrases, alpha=-0.1)
     with pytest.raises(InputError, match="shape"):

@@ -30,10 +30,6 @@ from core.samplers import (
     TopP,
     TopW,
     Typical,
-    radix,
-    top_h,
-    top_p,
-    typical,
 )
 from core.samplers.catalog import sampler
 from core.samplers.dry import breakers
@@ -216,16 +212,14 @@ def test_rows_of_a_batch_are_cropped_as_alone(rule):
         assert torch.equal(rule(None, row[None])[0], out)
 
 
-def test_all_rows_at_once_are_cut_as_one_by_one(monkeypatch):
-    """The search that a GPU takes against the CPU's, with ties, dropped tokens and flat rows."""
-    logits = torch.randn(32, 200, generator=torch.Generator().manual_seed(2)) * 2
-    logits[1], logits[2, :150], logits[3, 10:40] = 1.0, -INF, 3.0
-    rules = (TopP(0.5), TopP(1.0), TopH(0.4), TopH(1.0), Typical(0.3))
-    alone = [rule(None, logits) for rule in rules]
-    for module in (top_p, top_h, typical):
-        monkeypatch.setattr(module, "boundary", radix._all_rows)
-    for rule, expected in zip(rules, alone, strict=True):
-        assert torch.equal(rule(None, logits), expected), rule.title
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
+@every_rule
+def test_rows_on_a_gpu_are_cropped_as_on_the_cpu(rule):
+    logits = torch.randn(6, 60, generator=torch.Generator().manual_seed(2)) * 3
+    out = rule(None, logits.to("cuda"))
+    assert out.device.type == "cuda"
+    assert torch.equal(out.cpu() > -INF, rule(None, logits) > -INF)
 
 
 @every_rule

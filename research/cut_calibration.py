@@ -2,12 +2,12 @@
 
 Drafting gives the beginning of a draft, up to the end of a word, the product of its tokens' probabilities. How often
 it comes true may depend on how the draft was made, so each `Making` may have a map. `polydraft eval time` fits them on
-the validation half of the held-out text; research/docs/evaluation.md has the diagram and says why none is in use.
+the validation half of the held-out text; research/docs/evaluation.md has the diagram and says why none is in use:
+cross-validated on that half, no map is better than the probabilities as they are.
 """
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,23 +37,6 @@ class CutCalibration:
         (a, b), (c, d) = self.points[i - 1], self.points[i]
         return min(b + (d - b) * (probability - a) / (c - a), 1.0)
 
-    def log(self, logprob: float) -> float:
-        """The same for ln p; -inf where it is 0."""
-        probability = self(math.exp(logprob))
-        return math.log(probability) if probability > 0 else -math.inf
-
-
-UNCHANGED = CutCalibration()
-
-
-def with_offset(logprob: float, offset: float) -> float:
-    """Returns ln p after log-odds of `offset` are added: ln σ(logit p + offset). A writer's own offset follows from how
-    many of the rows that were shown came true."""
-    if offset == 0 or logprob in (0.0, -math.inf):
-        return logprob
-    logit = logprob - math.log(-math.expm1(logprob))
-    return -math.log1p(math.exp(-logit - offset))
-
 
 @dataclass(frozen=True)
 class Making:
@@ -61,12 +44,10 @@ class Making:
 
     Attributes:
         inside: whether it continues a half-typed word.
-        ngrams: whether n-grams were mixed in.
         mixed: whether its later tokens come from a row that it shared with other drafts, and no pass checked them.
     """
 
     inside: bool
-    ngrams: bool
     mixed: bool
 
 
@@ -94,12 +75,3 @@ def fitted(cuts: Sequence[tuple[float, bool]], points: int = 8, least: int = 50)
         if (inner[-1][0] if inner else 0.0) < at < 1:
             inner.append((at, true))
     return CutCalibration(((0.0, 0.0), *inner, (1.0, 1.0)))
-
-
-# None: cross-validated on the validation half, no map is better than the probabilities as they are.
-FITTED: dict[Making, CutCalibration] = {}
-
-
-def calibration_of(way: Making) -> CutCalibration:
-    """The map of drafts that were made this way."""
-    return FITTED.get(way, UNCHANGED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from core.models.chat import chat_template
+from research.chat import chat_template
 
 
 def test_an_instruction_model_has_a_chat_template_and_another_has_none(tiny_folder: Callable[[str], Path]) -> None:
