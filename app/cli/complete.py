@@ -249,9 +249,9 @@ class _Equipment:
 
 def _complete(autocomplete: Autocomplete, settings: DraftSettings, text: str, **more: Any) -> tuple[Completion, float]:
     """Makes the drafts; `more` are fields of `Ask`. Returns them, and the ms that they took."""
-    from app.options import sampling
+    from app.service.requests import asked
 
-    ask = sampling.asked(autocomplete, settings, before=text, tails=not settings.chooses_exact_steps, **more)
+    ask = asked(autocomplete, settings, before=text, tails=not settings.chooses_exact_steps, **more)
     if ask.tails or ask.explain:
         for _ in autocomplete.time_rows():
             pass

@@ -1,4 +1,4 @@
-"""Turns the sampling settings into options of the drafts; and `sample-view`: all rules side by side."""
+"""Settings as options of drafts, notes on their rules, and `sample-view`: all rules side by side."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from rich.text import Text
 
 from core import chains
 from core.controls import entries_of
-from core.errors import InputError, PolydraftError
-from core.ngram.errors import StoreError
 
 if TYPE_CHECKING:
     from app.options.settings import DraftSettings
@@ -24,45 +22,8 @@ if TYPE_CHECKING:
 SHOWN = 8  # tokens listed in the table per rule
 
 
-class SettingRefused(InputError):
-    """A setting cannot be used with the others, or with this model. The page takes it back, and says why beside it.
-
-    Attributes:
-        setting: its name in `sampling` of a request.
-    """
-
-    def __init__(self, setting: str, reason: str) -> None:
-        self.setting = setting
-        super().__init__(reason)
-
-
-def asked(autocomplete: Autocomplete, settings: DraftSettings, **request: Any) -> Ask:
-    """What a request asks with these settings. Raises InputError, SettingRefused for a speculation that these settings
-    or this model cannot have."""
-    if settings.plain:
-        return drafting(settings, **request)
-    from core.modes.start import Mode
-
-    chosen = settings.sampling
-    rule = autocomplete.sampler(
-        chosen.rule, chosen.values, settings.temperature, settings.select_at, chosen.breakers, chosen.more
-    )
-    speculation = None
-    if settings.speculates:
-        from app.options.speculation import chosen_by
-
-        try:
-            speculation = chosen_by(autocomplete, settings, request.get("stores"))
-        except StoreError:  # a request names the store, no setting
-            raise
-        except PolydraftError as error:
-            raise SettingRefused("speculation", str(error)) from error
-    mode = Mode(chosen.mode, **chosen.mode_values, speculation=speculation)
-    return drafting(settings, mode=mode, rule=rule, **request)
-
-
 def drafting(settings: DraftSettings, **more: Any) -> Ask:
-    """As `asked`, with the method and the rule that `more` has, instead of those of the settings."""
+    """What is asked with these options, and with the method, the rule and the other fields that `more` has."""
     from core.ask import READ, Ask
 
     values: dict[str, Any] = {name: getattr(settings, name) for name in READ if name != "seed"}

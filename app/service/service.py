@@ -1,8 +1,8 @@
 """The draft service: passes requests from asyncio loops to the engine thread, the only thread that uses the model.
 
-Requests come from an asyncio loop (`DraftService.stream`), and their events return to it. A separate thread loads a
-model, while another one may still draft. The engine thread runs a loop: stop cancelled requests, begin new ones, run
-one pass for all.
+Requests come from an asyncio loop (`DraftService.stream`; the last function has the page's routes), and their events
+return to it. A separate thread loads a model, while another one may still draft. The engine thread runs a loop: stop
+cancelled requests, begin new ones, run one pass for all.
 """
 
 from __future__ import annotations
@@ -15,13 +15,20 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
 from app.learning.base_stores import BaseStores
 from app.learning.personal import PersonalStores
+from app.options.settings import Strict
 from app.service.engine import Engine
 from app.service.jobs import Event, Job, Pending, Position, Query, Result
-from app.service.recovery import named_line, request_failure
+from app.service.recovery import load_failure, request_failure
 from app.service.requests import DraftRequest
 from app.service.threads import leave_cores_to
+from app.wire.bounds import Id
+from app.wire.refusals import taking
+from app.wire.streaming import Streamed, as_line
 from core.errors import InputError, PolydraftError, traced
 
 if TYPE_CHECKING:
@@ -406,8 +413,32 @@ class DraftService:
             engine.begin(job.request.tab, job)
 
 
-def load_failure(error: Exception) -> tuple[str, str]:
-    """The message and the remedy for a model that could not be loaded."""
-    if isinstance(error, PolydraftError):
-        return str(error), ""
-    return f"The model could not be loaded: {named_line(error)}", "Run `polydraft doctor` for the cause and a remedy."
+class LeaveRequest(Strict):
+    tab: Id
+
+
+def add_draft_routes(app: FastAPI, service: DraftService, left: Callable[[str], None] = lambda _: None) -> None:
+    """The routes of the editor.
+
+    Args:
+        left: called with the tab when one is closed.
+    """
+
+    # A route of Starlette: every key of every tab sends a request, and FastAPI's handling of a route would be a large
+    # part of its cost.
+    @taking(DraftRequest)
+    async def drafts(_: Request, body: DraftRequest) -> Response:
+        return Streamed(service.stream(body), as_line, "application/x-ndjson")
+
+    app.add_route("/api/drafts", drafts, ["POST"])
+
+    @app.post("/api/leave")
+    @taking(LeaveRequest)
+    async def leave(_: Request, body: LeaveRequest) -> dict[str, bool]:
+        service.leave(body.tab)
+        left(body.tab)
+        return {"ok": True}
+
+    @app.get("/api/status")
+    async def status() -> dict[str, object]:
+        return service.status()
