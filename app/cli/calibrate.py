@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.controls import THETA
@@ -21,56 +22,76 @@ SHORTEST, LONGEST = 32, 128  # tokens of a prompt
 PAPER_LONGEST = 256  # the paper's, which takes twice the time
 
 
+@dataclass(frozen=True)
+class CalibrationRun:
+    """What is calibrated, as `polydraft calibrate` takes it; a budget of None is its `--paper`."""
+
+    model: str
+    backend: Backend
+    text: Path | None
+    prompts: int
+    delta: float
+    temperature: float
+    budget: float | None
+    buckets: int
+    positions: int | None
+    prose: bool
+
+
 def run(
-    model_name: str,
-    backend: Backend,
-    text: Path | None,
-    prompts: int,
-    out: Path | None,
-    delta: float,
-    temperature: float,
-    budget: float | None,
-    buckets: int,
-    positions: int | None,
-    with_prose: bool,
-    progress: Callable[[str], None],
+    wanted: CalibrationRun, out: Path | None, progress: Callable[[str], None]
 ) -> tuple[Calibration, Coverage, Path]:
-    """Calibrates and saves; returns the result, what it says of its own pairs, and its path. For the arguments see
-    `polydraft calibrate`; a budget of None is its `--paper`."""
-    if not 0 < delta < 1:
-        raise InputError(f"delta {delta} given; between 0 and 1 expected.")
-    progress("loading the model")
-    model = load_model(model_name, backend)
-    if with_prose and (adapter := prose_of(model)) is not None:
-        model.adapt([(adapter, 1.0)])
-    paper = budget is None
-    if not paper and (buckets or positions is not None):
+    """Calibrates and saves; returns the result, what it says of its own pairs, and its path."""
+    if not 0 < wanted.delta < 1:
+        raise InputError(f"delta {wanted.delta} given; between 0 and 1 expected.")
+    paper = wanted.budget is None
+    if not paper and (wanted.buckets or wanted.positions is not None):
         raise InputError("--buckets and --positions change nothing without --paper; add it, or leave them out.")
-    passages = cut(model.tokenizer, text, prompts, longest=PAPER_LONGEST if paper else LONGEST)
+    progress("loading the model")
+    model = load_model(wanted.model, wanted.backend)
+    if wanted.prose and (adapter := prose_of(model)) is not None:
+        model.adapt([(adapter, 1.0)])
+    passages = cut(model.tokenizer, wanted.text, wanted.prompts, longest=PAPER_LONGEST if paper else LONGEST)
     store, _ = base_store(model.tokenizer.fingerprint, BASE_STORE)
     samples = collect(
         model,
         passages,
         drafter=NgramDrafter([store] if store else []),
-        temperature=temperature,
+        temperature=wanted.temperature,
         published=paper,
         progress=lambda n: progress(f"prompt {n} of {len(passages)}"),
     )
     calibration = calibrate(
         model,
         samples,
-        delta=delta,
-        budget=budget,
-        buckets=buckets,
+        delta=wanted.delta,
+        budget=wanted.budget,
+        buckets=wanted.buckets,
         prompts=len(passages),
-        temperature=temperature,
-        positions=positions,
+        temperature=wanted.temperature,
+        positions=wanted.positions,
     )
-    file = out or user_file(model, temperature, paper, positions)
+    file = out or user_file(model, wanted.temperature, paper, wanted.positions)
     file.parent.mkdir(parents=True, exist_ok=True)
     calibration.save(file)
     model.close()
     return calibration, coverage(samples, calibration, THETA), file
+
+
+def sentences(calibration: Calibration, held: Coverage) -> list[str]:
+    """The constants, and what they say of the pairs that they were measured on."""
+    c = calibration.overall
+    accepted = (
+        f"it accepts {held.accepted:.1%}, of which JS ≤ U for {held.held_accepted:.1%} and JS ≤ τ_δ for "
+        f"{held.tolerable:.1%}; their mean JS is {held.mean_js:.3f} nats."
+        if held.accepted
+        else "it accepts none of them."
+    )
+    return [
+        f"{calibration.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from "
+        f"{calibration.samples} pairs",
+        f"JS ≤ U for {held.held:.1%} of them. At θ = {THETA:g} {accepted}",
+    ]
 
 
 def is_calibration(path: Path) -> bool:
@@ -82,9 +103,9 @@ def is_calibration(path: Path) -> bool:
     return True
 
 
-def cut(tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0, longest: int = LONGEST) -> list[list[int]]:
+def cut(tokenizer: Tokenizer, text: Path | None, count: int, longest: int = LONGEST) -> list[list[int]]:
     """`count` passages of 32 to `longest` tokens, spread over the documents as evenly as possible."""
-    rng = random.Random(seed)
+    rng = random.Random(0)
     documents = [document for file in load_text(text) for document in file]
     rng.shuffle(documents)
     prefixes: list[list[int]] = []

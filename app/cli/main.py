@@ -41,7 +41,6 @@ from app.machine.offline import stay_offline
 from app.machine.output import say, visible
 from app.machine.running import PORT
 from app.options.given import ALL_FLAGS, RULE_FLAGS
-from core.controls import THETA
 from core.errors import InputError, PolydraftError
 from core.options import DRAFTING
 
@@ -211,34 +210,14 @@ def calibrate(
 
     if out is not None:
         refuse_to_replace(out, yes, calibrate.is_calibration)
+    tolerated = None if paper else budget
+    wanted = calibrate.CalibrationRun(
+        model, backend, text, prompts, delta, temperature, tolerated, buckets, positions, prose
+    )
     with Console(stderr=True).status("calibrating …") as status:
-        calibration, held, file = calibrate.run(
-            model,
-            backend,
-            text,
-            prompts,
-            out,
-            delta,
-            temperature,
-            None if paper else budget,
-            buckets,
-            positions,
-            prose,
-            lambda what: status.update(f"{what} …"),
-        )
-    c = calibration.overall
-    say(
-        f"{calibration.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from "
-        f"{calibration.samples} pairs"
-    )
-    accepted = (
-        f"it accepts {held.accepted:.1%}, of which JS ≤ U for {held.held_accepted:.1%} and JS ≤ τ_δ for "
-        f"{held.tolerable:.1%}; their mean JS is {held.mean_js:.3f} nats."
-        if held.accepted
-        else "it accepts none of them."
-    )
-    say(f"JS ≤ U for {held.held:.1%} of them. At θ = {THETA:g} {accepted}")
-    say(str(file))
+        calibration, held, file = calibrate.run(wanted, out, lambda what: status.update(f"{what} …"))
+    for line in (*calibrate.sentences(calibration, held), file):
+        say(line)
 
 
 @app.command()
