@@ -22,7 +22,7 @@ import { ConnectionLost } from "../shared/transport.js";
 export class StoredDocuments {
   /**
    * @param {HTMLElement} root
-   * @param {{readonly incognito: boolean, notices: import("../editor/notices.js").Notices}} editor
+   * @param {import("../editor/start.js").Editor} editor
    */
   constructor(root, editor) {
     this.root = root;
@@ -134,13 +134,20 @@ export class StoredDocuments {
     return unsaved.find((document) => document.id === id) ?? this.opened().read(id);
   }
 
+  /** The same; throws if there is none. @param {string} id */
+  async found(id) {
+    const document = await this.find(id);
+    if (!document) throw new Error("This document is no longer there.");
+    return document;
+  }
+
   refusedDocuments() {
     return recallUnsaved(false).filter(({ id }) => this.refused.has(id));
   }
 
   /** Store a new document. @param {Document} document @returns {Promise<Entry>} */
   async keep(document) {
-    if (!this.editor.incognito) return this.opened().write(document, "");
+    if (!this.editor.incognito.on) return this.opened().write(document, "");
     if (!keepUnsaved(document, true)) throw new Error("This text is too long to be kept for this tab alone.");
     return document;
   }
@@ -157,7 +164,7 @@ export class StoredDocuments {
       for (const document of documents) kept.push(await this.keep(document));
     } catch (error) {
       for (const { id } of kept) {
-        if (this.editor.incognito) forgetUnsaved(id, true);
+        if (this.editor.incognito.on) forgetUnsaved(id, true);
         else await this.opened().remove(id);
       }
       throw error;

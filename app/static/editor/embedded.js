@@ -50,9 +50,7 @@ export async function mount({ element, props, trigger, watch, early }) {
     notices.notice("options", message ? { message } : null);
     if (message) return;
     setting.setAll(given);
-    editor.map.reset();
-    editor.layout.reserveRoom();
-    drafts.settingsChanged();
+    editor.settingsChanged();
   };
   const open = () => {
     const text = props.value ?? "";

@@ -7,7 +7,7 @@
 import { setText } from "../shared/dom.js";
 import { getLarger } from "../shared/downloads.js";
 import { LARGER, keep, recall } from "../shared/memory.js";
-import { ConnectionLost, ServerError } from "../shared/transport.js";
+import { RequestFailed } from "../shared/transport.js";
 import { size } from "../shared/wording.js";
 
 const DEFAULT = "default"; // the name of the default model
@@ -27,7 +27,7 @@ export function setUpLarger(root) {
       setText(text, words[0]);
       setText(open, words[1]);
     } catch (error) {
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof RequestFailed)) throw error;
     }
   }
 

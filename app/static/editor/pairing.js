@@ -5,7 +5,7 @@
  */
 
 import { finder, setText } from "../shared/dom.js";
-import { ConnectionLost, ServerError, postJson } from "../shared/transport.js";
+import { RequestFailed, postJson } from "../shared/transport.js";
 
 /**
  * Returns a function that opens the dialog.
@@ -46,8 +46,8 @@ export function setUpPairing(root) {
       ticking = setInterval(tick, 1000);
       tick();
     } catch (error) {
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
-      withoutCode([error.message, error instanceof ServerError ? error.fix : ""].join(" ").trim());
+      if (!(error instanceof RequestFailed)) throw error;
+      withoutCode(`${error.message} ${error.fix}`.trim());
     }
   }
 

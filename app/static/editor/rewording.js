@@ -10,7 +10,7 @@ import { READABLE_AFTER } from "./seen.js";
 import { wordsAt } from "./words.js";
 import { dialogIsOpen, newElement, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
-import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.js";
+import { streamDrafts } from "../shared/transport.js";
 
 const BUSY_AFTER = 2000; // ms without an answer
 const MARGIN = 4; // px between the words and the box
@@ -100,14 +100,10 @@ export class Rewording {
     this.controller = new AbortController();
     const { signal } = this.controller;
     const request = {
-      n: drafts.requests.number(), before: cropped(text.slice(0, start)), words, after: following(text.slice(end)),
+      n: drafts.number(), before: cropped(text.slice(0, start)), words, after: following(text.slice(end)),
       settings: { prose: drafts.setting.request().prose }, ...drafts.documentFields(),
     };
-    streamDrafts(request, (line) => signal.aborted || this.receive(line), signal).catch((error) => {
-      if (signal.aborted) return;
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
-      this.fail(error);
-    });
+    streamDrafts(request, (line) => signal.aborted || this.receive(line), signal).then((failed) => failed && this.fail(failed));
   }
 
   /** @param {any} line of the answer */

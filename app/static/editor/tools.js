@@ -4,23 +4,16 @@
 import { finder } from "../shared/dom.js";
 
 /**
- * What the buttons do.
- * @typedef {{toast: (message: string) => void, insert: (text: string) => void,
- *            requestHere: () => void}} Actions
- */
-
-/**
  * @param {HTMLElement} root
- * @param {HTMLTextAreaElement} textarea
- * @param {import("./privacy.js").PrivateText} privacy
- * @param {Actions} actions
+ * @param {import("./start.js").Editor} editor
  */
-export function setUpTools(root, textarea, privacy, actions) {
+export function setUpTools(root, editor) {
+  const { textarea, field } = editor;
   const find = finder(root);
-  find("[data-do=copy]").addEventListener("click", () => copy(textarea, privacy, actions));
+  find("[data-do=copy]").addEventListener("click", () => copy(editor));
   find("[data-do=keys]").addEventListener("click", () => /** @type {HTMLDialogElement} */ (find("#pd-keys")).showModal());
   for (const button of root.querySelectorAll(".pd-invite button")) {
-    button.addEventListener("click", () => actions.insert(button.textContent ?? ""));
+    button.addEventListener("click", () => field.insert(button.textContent ?? ""));
   }
   // After a click on a tool the text keeps the focus, and a phone its keyboard. A tool reached by Tab keeps the focus.
   const tools = ".pd-tools button, .pd-band button, .pd-line button, .pd-toast button";
@@ -45,17 +38,13 @@ export function setUpTools(root, textarea, privacy, actions) {
   });
 }
 
-/**
- * @param {HTMLTextAreaElement} textarea
- * @param {import("./privacy.js").PrivateText} privacy
- * @param {Pick<Actions, "toast">} actions
- */
-async function copy(textarea, privacy, { toast }) {
-  if (!textarea.textLength) return toast("There is nothing to copy yet.");
+/** @param {import("./start.js").Editor} editor */
+async function copy({ textarea, privacy, notices }) {
+  if (!textarea.textLength) return notices.toast("There is nothing to copy yet.");
   // The clipboard interface cannot include private ranges, so it is not used for private text.
   const isPrivate = privacy.ranges.length > 0;
   const copied = (!isPrivate && (await copiedByApi(textarea.value))) || copiedByCommand(textarea);
-  return toast(copied ? "Copied." : "The browser did not allow copying. Select the text and copy it by hand.");
+  return notices.toast(copied ? "Copied." : "The browser did not allow copying. Select the text and copy it by hand.");
 }
 
 /**

@@ -6,7 +6,7 @@
 
 import { newElement, setText } from "./dom.js";
 import { Timers } from "./timers.js";
-import { ConnectionLost, ServerError, getJson, postJson } from "./transport.js";
+import { RequestFailed, ServerError, getJson, postJson } from "./transport.js";
 import { aKey, factsOf, messageOf, plural, size } from "./wording.js";
 
 /**
@@ -218,7 +218,7 @@ export class Downloads {
       await action();
       return true;
     } catch (error) {
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof RequestFailed)) throw error;
       setText(this.said, messageOf(error));
       return error instanceof ServerError;
     }

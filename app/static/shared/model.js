@@ -7,7 +7,7 @@
 
 import { newElement, setText } from "./dom.js";
 import { Downloads } from "./downloads.js";
-import { ConnectionLost, ServerError, getJson, postJson, streamLines } from "./transport.js";
+import { RequestFailed, getJson, postJson, streamLines } from "./transport.js";
 import { aKey, factsOf, size } from "./wording.js";
 
 /** @typedef {{model: string, name: string, bytes: number, serving: boolean, program?: string}} Offered */
@@ -56,7 +56,7 @@ async function load(model, place, loaded) {
     setText(said, "");
     loaded();
   } catch (error) {
-    if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+    if (!(error instanceof RequestFailed)) throw error;
     setText(said, error.message);
   } finally {
     for (const button of buttons) button.disabled = false;
@@ -111,7 +111,7 @@ export function setUpModels(root, loaded, toast) {
       }, signal);
     } catch (error) {
       if (signal.aborted) return;
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof RequestFailed)) throw error;
       setText(form.querySelector("span"), error.message);
     }
   }
