@@ -150,7 +150,7 @@ def _is_set(key: str, value: Any) -> bool:
     """Whether a field that Polydraft does not have would change the text in the other program."""
     if value in (None, "", False, 0) or isinstance(value, list | dict):
         return False
-    return key not in HARMLESS or not HARMLESS[key].accepts(value)
+    return key not in HARMLESS or not HARMLESS[key](value)
 
 
 def _place(rule: str, fields: Mapping[str, Any]) -> int:

@@ -1,7 +1,7 @@
 // @ts-check
 /** The section *Background* of a document: text that the model reads before the document, and that is no part of it. */
 
-import { setText } from "../shared/dom.js";
+import { part, setText } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
 
 export const MOST_BACKGROUND = 1 << 18; // UTF-16 units: the limit of app/documents/notes.py
@@ -13,9 +13,9 @@ export const MOST_BACKGROUND = 1 << 18; // UTF-16 units: the limit of app/docume
  */
 export function setUpBackground(root, documents, drafts) {
   const section = /** @type {HTMLDetailsElement} */ (root.querySelector(".dc-background"));
-  const box = /** @type {HTMLTextAreaElement} */ (section.querySelector("textarea"));
-  const size = /** @type {HTMLElement} */ (section.querySelector("summary small"));
-  const problem = /** @type {HTMLElement} */ (section.querySelector("[role=alert]"));
+  const box = part(section, "textarea");
+  const size = part(section, "summary small");
+  const problem = part(section, "[role=alert]");
   let shown = "";
   let skipped = 0; // characters that the model does not read
   let tooLong = false; // then the box has a text that is not the document's

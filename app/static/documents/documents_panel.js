@@ -9,7 +9,7 @@ import { DocumentRows, textButton, twoClicks } from "./document_rows.js";
 import { setAside, whereKept } from "./file_documents.js";
 import { exportAll, exportText } from "./files.js";
 import { setUpOpeningFiles } from "./opening_files.js";
-import { dialogIsOpen, disclose, finder, keepFocus } from "../shared/dom.js";
+import { dialogIsOpen, disclose, finder, keepFocus, part } from "../shared/dom.js";
 
 /** @typedef {import("./documents.js").Documents} Documents */
 
@@ -193,7 +193,7 @@ export class DocumentsPanel {
       this.#root.toggleAttribute("data-elsewhere", Boolean(detail)); // an empty text is not an invitation to write then
       if (!detail) return;
       elsewhere.dataset.id = detail.id;
-      /** @type {HTMLElement} */ (elsewhere.querySelector("b")).textContent = `“${titleOf(detail)}” is open in another tab.`;
+      part(elsewhere, "b").textContent = `“${titleOf(detail)}” is open in another tab.`;
       this.#close();
     });
   }

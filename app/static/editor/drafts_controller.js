@@ -22,7 +22,7 @@ import { Others } from "./others.js";
 import { Outcomes } from "./outcomes.js";
 import { paying } from "./rows.js";
 import { Slow } from "./slow.js";
-import { emit } from "../shared/dom.js";
+import { emit, part } from "../shared/dom.js";
 import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
 import { ConnectionLost, beginAnew, streamDrafts } from "../shared/transport.js";
@@ -442,7 +442,7 @@ export class DraftsController {
     this.view.draw({ decides: this.decides });
     const before = this.before();
     if (before !== null && this.rows.open) this.others.note(before, this.rows.all);
-    /** @type {HTMLElement} */ (this.root.querySelector("[data-do=earlier]")).hidden = !this.others.at;
+    part(this.root, "[data-do=earlier]").hidden = !this.others.at;
     emit(this.root, "pd-rows");
   }
 

@@ -11,6 +11,7 @@
  */
 
 import { startEditor } from "./start.js";
+import { part } from "../shared/dom.js";
 import { storeNothing } from "../shared/memory.js";
 import { Timers } from "../shared/timers.js";
 import { getJson, useKey } from "../shared/transport.js";
@@ -28,7 +29,7 @@ const TOLD_AFTER = 150; // ms without a change until Gradio has the text
 
 /** Start the editor, once. @param {Component} component */
 export async function mount({ element, props, trigger, watch, early }) {
-  const root = /** @type {HTMLElement} */ (element.querySelector(".polydraft"));
+  const root = part(element, ".polydraft");
   if (root.dataset.mounted) return;
   root.dataset.mounted = "true";
   useKey(props.access);

@@ -5,7 +5,7 @@
  */
 
 import { caps, comboOf, matches, problemOf } from "./combos.js";
-import { dialogIsOpen, finder, newElement } from "../shared/dom.js";
+import { dialogIsOpen, finder, newElement, part } from "../shared/dom.js";
 import { KEYS, TAKES, attempt, keep, recall } from "../shared/memory.js";
 import { MAC } from "../shared/platform.js";
 
@@ -164,7 +164,7 @@ export class Keys {
     const awaited = key === this.changing;
     const line = newElement("div", awaited ? "ky-awaited" : "", "<dt></dt><dd><span></span></dd>");
     /** @type {HTMLElement} */ (line.firstElementChild).innerHTML = awaited ? "Press the key…" : caps(this.comboOf(key));
-    /** @type {HTMLElement} */ (line.querySelector("dd span")).textContent = key.does;
+    part(line, "dd span").textContent = key.does;
     if (!key.id) return line;
     const button = newElement("button", "", awaited ? "Cancel" : "Change");
     button.setAttribute("type", "button");

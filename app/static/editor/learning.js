@@ -9,7 +9,7 @@
  */
 
 import { wellFormed } from "./drafting.js";
-import { setText } from "../shared/dom.js";
+import { part, setText } from "../shared/dom.js";
 import { setIncognito } from "../shared/memory.js";
 import { getJson, postJson } from "../shared/transport.js";
 
@@ -49,7 +49,7 @@ export class Learning {
 
     this.button = /** @type {HTMLButtonElement} */ (root.querySelector(".pd-incognito"));
     this.lasts = root.querySelector(".pd-lasts");
-    this.sign = /** @type {HTMLElement} */ (root.querySelector(".pd-learns"));
+    this.sign = part(root, ".pd-learns");
     this.button.addEventListener("click", () => this.switchIncognito(!incognito.on));
     root.addEventListener("pd-taken", (event) => this.taken(/** @type {CustomEvent} */ (event).detail));
     root.addEventListener("pd-dropped", () => this.drop());

@@ -44,7 +44,7 @@ import { setUpPairing } from "./pairing.js";
 import { setUpPrint } from "./print.js";
 import { startEditor } from "./start.js";
 import { setUpTools } from "./tools.js";
-import { emit } from "../shared/dom.js";
+import { emit, part } from "../shared/dom.js";
 import { setUpModels } from "../shared/model.js";
 import { Panel } from "../panel/panel.js";
 import { setUpTabs } from "../shared/tabs.js";
@@ -57,7 +57,7 @@ import { setUpTabs } from "../shared/tabs.js";
  * @param {() => void} redraw lets Gradio ask for the panel's fields: see panel.js
  */
 export function mount(element, redraw) {
-  const root = /** @type {HTMLElement} */ (element.querySelector(".polydraft"));
+  const root = part(element, ".polydraft");
   if (root.dataset.mounted) return;
   root.dataset.mounted = "true";
   // Let a phone's keyboard shrink the page instead of covering the drafts.
@@ -147,7 +147,7 @@ function setUpRowMenu(root, { textarea, notices, rowMenu, keys, view }, never) {
     },
     look: (part) => emit(root, "pd-word", part),
     open: () => {
-      /** @type {HTMLElement} */ (root.querySelector("[data-do=documents]")).click();
+      part(root, "[data-do=documents]").click();
       never.section.open = true;
       never.section.scrollIntoView({ block: "nearest" });
       never.boxes[0].focus();

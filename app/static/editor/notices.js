@@ -4,7 +4,7 @@
  * beside the drafts.
  */
 
-import { newElement, setText } from "../shared/dom.js";
+import { newElement, part, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 
 const FOREIGN = "This model writes English. In the panel, under This page, Model, you find others, for more languages.";
@@ -16,11 +16,11 @@ export class Notices {
    */
   constructor(root, textarea) {
     this.timers = new Timers();
-    this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-notice"));
-    this.toastBox = /** @type {HTMLElement} */ (root.querySelector(".pd-toast"));
-    this.documents = /** @type {HTMLElement} */ (root.querySelector("#pd-documents"));
-    this.live = /** @type {HTMLElement} */ (root.querySelector(".pd-live"));
-    this.changed = /** @type {HTMLElement} */ (root.querySelector(".pd-changed"));
+    this.box = part(root, ".pd-notice");
+    this.toastBox = part(root, ".pd-toast");
+    this.documents = part(root, "#pd-documents");
+    this.live = part(root, ".pd-live");
+    this.changed = part(root, ".pd-changed");
     /** Whether this document's writer knows that the model writes another language. */
     this.saidForeign = false;
     root.addEventListener("pd-text", (event) => {

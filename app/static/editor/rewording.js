@@ -8,7 +8,7 @@ import { comboOf, matches } from "./combos.js";
 import { cropped, following, percent } from "./drafting.js";
 import { READABLE_AFTER } from "./seen.js";
 import { wordsAt } from "./words.js";
-import { dialogIsOpen, newElement, setText } from "../shared/dom.js";
+import { dialogIsOpen, newElement, part, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 import { streamDrafts } from "../shared/transport.js";
 
@@ -28,7 +28,7 @@ export class Rewording {
     this.drafts = drafts;
     this.notices = notices;
     this.timers = new Timers();
-    this.desk = /** @type {HTMLElement} */ (root.querySelector(".pd-desk"));
+    this.desk = part(root, ".pd-desk");
     this.box = newElement("div", "pd-rewording", `<p role="status"></p><div role="listbox" aria-label="Other words"></div>`);
     this.box.hidden = true;
     this.said = /** @type {HTMLElement} */ (this.box.firstElementChild);

@@ -22,6 +22,7 @@ import { Rows } from "./rows.js";
 import { Showing } from "./showing.js";
 import { Taking } from "./taking.js";
 import { TextField } from "./text_field.js";
+import { part } from "../shared/dom.js";
 import { SETTINGS, isIncognito, recall } from "../shared/memory.js";
 import { Setting } from "../panel/setting.js";
 import { leave } from "../shared/transport.js";
@@ -32,8 +33,8 @@ import { leave } from "../shared/transport.js";
  */
 export function startEditor(root) {
   const textarea = /** @type {HTMLTextAreaElement} */ (root.querySelector("#pd-text"));
-  const map = new CaretMap(textarea, /** @type {HTMLElement} */ (root.querySelector(".pd-mirror")));
-  const ghost = new Ghost(textarea, /** @type {HTMLElement} */ (root.querySelector(".pd-ghost")), map);
+  const map = new CaretMap(textarea, part(root, ".pd-mirror"));
+  const ghost = new Ghost(textarea, part(root, ".pd-ghost"), map);
   const incognito = { on: isIncognito() };
   const privacy = new PrivateText(textarea, () => incognito.on);
   const notices = new Notices(root, textarea);

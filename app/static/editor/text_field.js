@@ -11,7 +11,7 @@
 import { MOST_EDITED, inLines } from "../documents/document.js";
 import { following, hasHugeParagraph, isWritingPlace } from "./drafting.js";
 import { insertAsTyped } from "./inserting.js";
-import { emit } from "../shared/dom.js";
+import { emit, part } from "../shared/dom.js";
 import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
 
@@ -152,7 +152,7 @@ export class TextField {
     this.map.oneDirection = hasHugeParagraph(this.text);
     textarea.classList.toggle("pd-one-direction", this.map.oneDirection);
     this.limit();
-    /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "";
+    part(this.root, ".pd-invite").hidden = this.text !== "";
   }
 
   /** A text that is too long is read-only, once no input method writes into it. */

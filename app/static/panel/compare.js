@@ -6,7 +6,7 @@
  */
 
 import { cropped } from "../editor/drafting.js";
-import { newElement, setText } from "../shared/dom.js";
+import { newElement, part, setText } from "../shared/dom.js";
 import { ServerError, freshId, leaveAs, streamDrafts } from "../shared/transport.js";
 import { PINNED } from "./presets.js";
 import { Setting } from "./setting.js";
@@ -164,7 +164,7 @@ export class Compare {
       const column = /** @type {HTMLElement} */ (this.box.children[i]);
       setText(column.querySelector("span"), name);
       setText(column.querySelector("p"), problem || (cost ? `First draft after ${cost.first_ms.toFixed(0)} ms, all after ${cost.all_ms.toFixed(0)} ms` : ""));
-      const list = /** @type {HTMLElement} */ (column.querySelector("ol"));
+      const list = part(column, "ol");
       while (list.children.length > k) list.lastElementChild?.remove();
       while (list.children.length < k) list.append(newElement("li", "", `<button type="button"><span></span><b></b></button>`));
       [...list.children].forEach((item, row) => drawDraft(item, drafts[row] ?? "", others));

@@ -2,13 +2,18 @@
 /** Helpers for elements, shared by several parts of the page. */
 
 /**
- * Returns a function that finds elements inside `root` by their selector.
+ * The first element inside `root` that matches a selector and is known to be there.
+ * @type {{<Tag extends keyof HTMLElementTagNameMap>(root: ParentNode, selector: Tag): HTMLElementTagNameMap[Tag],
+ *         <T extends HTMLElement>(root: ParentNode, selector: string): T}}
+ */
+export const part = (/** @type {ParentNode} */ root, /** @type {string} */ selector) => /** @type {any} */ (root.querySelector(selector));
+
+/**
+ * Returns a function that finds elements inside `root` so.
  * @param {ParentNode} root
  * @returns {<T extends HTMLElement>(selector: string) => T}
  */
-export function finder(root) {
-  return (selector) => /** @type {any} */ (root.querySelector(selector));
-}
+export const finder = (root) => (selector) => part(root, selector);
 
 /**
  * Call a function at the next frame. `requestAnimationFrame` itself is slow in this page: see `FRAMES` in page.py.

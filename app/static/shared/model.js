@@ -5,7 +5,7 @@
  * is loaded.
  */
 
-import { newElement, setText } from "./dom.js";
+import { newElement, part, setText } from "./dom.js";
 import { Downloads } from "./downloads.js";
 import { RequestFailed, getJson, postJson, streamLines } from "./transport.js";
 import { aKey, factsOf, size } from "./wording.js";
@@ -30,7 +30,7 @@ function newField(loaded) {
   const form = newElement("form", "pd-other-model", `
     <label>Model file <input type="text" required maxlength="4096" spellcheck="false"></label>
     <button>Load</button> <span role="status"></span>`);
-  const input = /** @type {HTMLInputElement} */ (form.querySelector("input"));
+  const input = part(form, "input");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     load(input.value, form, loaded);
@@ -71,8 +71,8 @@ async function load(model, place, loaded) {
  */
 export function setUpModels(root, loaded, toast) {
   const dialog = /** @type {HTMLDialogElement} */ (root.querySelector(".pd-models"));
-  const list = /** @type {HTMLElement} */ (dialog.querySelector(".md-list"));
-  const worth = /** @type {HTMLElement} */ (dialog.querySelector(".md-worth"));
+  const list = part(dialog, ".md-list");
+  const worth = part(dialog, ".md-worth");
   const downloads = new Downloads(worth, {
     use: (path, title) => load(path, worth, () => {
       changed();
@@ -122,7 +122,7 @@ export function setUpModels(root, loaded, toast) {
     const item = newElement("li", serving ? "md-serving" : "", `<span><b></b> <small></small> <small class="md-reason"></small></span> <button type="button" class="md-load">Load</button>`);
     setText(item.querySelector("b"), name);
     describe(item, offered);
-    const button = /** @type {HTMLButtonElement} */ (item.querySelector("button"));
+    const button = part(item, "button");
     button.hidden = serving;
     button.setAttribute("aria-label", `Load ${name}`);
     button.addEventListener("click", () => load(model, form, changed));

@@ -2,6 +2,7 @@
 /** Formats numbers, dates, origins and errors, and shows errors in the tab of personal stores. */
 
 import { ServerError } from "./transport.js";
+import { part } from "./dom.js";
 
 const TYPED = "typed"; // the origin of text written in the editor, and of phrases
 const SHOWN = 3; // origins that a search result lists by name
@@ -20,7 +21,7 @@ export function field(form, name) {
  * @param {string} message
  */
 export function showError(place, message) {
-  const error = /** @type {HTMLElement} */ (place.querySelector(".ps-error"));
+  const error = part(place, ".ps-error");
   error.textContent = message;
   error.hidden = false;
   const input = place instanceof HTMLFormElement ? place.querySelector("input") : null;
@@ -34,7 +35,7 @@ export function showError(place, message) {
  * @param {HTMLElement} place
  */
 export function clearError(place) {
-  const error = /** @type {HTMLElement} */ (place.querySelector(".ps-error"));
+  const error = part(place, ".ps-error");
   error.hidden = true;
   error.textContent = "";
   place.querySelector("[aria-invalid]")?.removeAttribute("aria-invalid");
