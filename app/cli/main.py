@@ -22,6 +22,7 @@ from app.cli import flags
 from app.cli import learn as learn_cli
 from app.cli import models as models_cli
 from app.cli import ngram as ngram_cli
+from app.cli.sample_view import sample_view
 from app.cli.shared import (
     AllowHost,
     AllowOrigin,
@@ -158,7 +159,7 @@ def lsp() -> None:
 
 
 app.command(cls=flags.command_of(ALL_FLAGS))(complete_cli.complete)
-app.command(name="sample-view", cls=flags.command_of(RULE_FLAGS))(complete_cli.sample_view)
+app.command(name="sample-view", cls=flags.command_of(RULE_FLAGS))(sample_view)
 
 
 @app.command()

@@ -16,8 +16,7 @@ from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, cast
 
-from app.options.sampling import drafting
-from app.options.settings import DraftSettings
+from app.options.settings import DraftSettings, drafting
 from core.ask import KeptRow
 from core.autocomplete import Autocomplete
 from core.models import load_model

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
-from app.options.sampling import drafting
-from app.options.settings import DraftSettings, Strict
+from app.options.settings import DraftSettings, Strict, drafting
 from app.service.showing import Showing
 from app.wire.bounds import MOST_TOKENS, Avoided, Biases, Count, Files, Id, Line, Names, Phrases, Text, Token
 from core.errors import InputError, PolydraftError
