@@ -25,10 +25,7 @@ const MOST_STORES = 64; // that one document uses
 const READ = 1 << 15; // UTF-16 units of a background's end that requests send: more than the model reads
 
 export class Documents {
-  /**
-   * @param {HTMLElement} root
-   * @param {import("../editor/start.js").Editor} editor
-   */
+  /** @param {HTMLElement} root @param {import("../editor/start.js").Editor} editor */
   constructor(root, editor) {
     this.root = root;
     this.editor = editor;
@@ -239,10 +236,7 @@ export class Documents {
     }
   }
 
-  /**
-   * Another tab has this document open: open it here once that tab releases its lock.
-   * @param {Document} document
-   */
+  /** Another tab has this document open: open it here once that tab releases its lock. @param {Document} document */
   waitFor(document) {
     this.lock.waitFor(document, (release, signal) => {
       this.stored.inTurn(async () => {
@@ -308,10 +302,7 @@ export class Documents {
     return this.amend(id, { privateRanges: [], unsure: false });
   }
 
-  /**
-   * @param {string} id
-   * @param {Partial<Document>} change
-   */
+  /** @param {string} id @param {Partial<Document>} change */
   amend(id, change) {
     return this.stored.inTurn(async () => {
       if (id === this.current.id) {
@@ -348,10 +339,7 @@ export class Documents {
     });
   }
 
-  /**
-   * Move all documents to the other store. New documents are stored there too.
-   * @param {"browser" | "files"} where
-   */
+  /** Move all documents to the other store. New documents are stored there too. @param {"browser" | "files"} where */
   moveTo(where) {
     return this.stored.inTurn(async () => {
       await this.saving.save();

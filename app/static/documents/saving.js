@@ -189,10 +189,7 @@ export class Saving {
   }
 }
 
-/**
- * @param {string} text
- * @param {string} before
- */
+/** @param {string} text @param {string} before */
 function isMuchLess(text, before) {
   return text ? before.length > MUCH && text.length < before.length / 2 : before.length >= WORTH_KEEPING;
 }

@@ -20,10 +20,7 @@ import { ConnectionLost } from "../shared/transport.js";
 /** @typedef {import("./document.js").Store} Store */
 
 export class StoredDocuments {
-  /**
-   * @param {HTMLElement} root
-   * @param {import("../editor/start.js").Editor} editor
-   */
+  /** @param {HTMLElement} root @param {import("../editor/start.js").Editor} editor */
   constructor(root, editor) {
     this.root = root;
     this.editor = editor;

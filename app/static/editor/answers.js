@@ -12,10 +12,7 @@ import { cropped } from "./drafting.js";
 
 const MOST = 16;
 
-/**
- * @param {string} before
- * @param {string} after
- */
+/** @param {string} before @param {string} after */
 const keyOf = (before, after) => `${cropped(before)}\0${after}`;
 
 export class Answers {
@@ -24,18 +21,12 @@ export class Answers {
     this.kept = new Map();
   }
 
-  /**
-   * @param {string} before
-   * @param {string} after
-   */
+  /** @param {string} before @param {string} after */
   recall(before, after) {
     return this.kept.get(keyOf(before, after));
   }
 
-  /**
-   * @param {{before: string, after: string}} request
-   * @param {Answer} answer
-   */
+  /** @param {{before: string, after: string}} request @param {Answer} answer */
   keep({ before, after }, { drafts, pays, ghost }) {
     const key = keyOf(before, after);
     this.kept.delete(key);

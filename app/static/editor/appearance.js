@@ -10,10 +10,7 @@ import { VIEW, attempt, keep, recall } from "../shared/memory.js";
 const FOCUS = "polydraft.focus"; // in sessionStorage: one value per tab
 
 export class Appearance {
-  /**
-   * @param {HTMLElement} root
-   * @param {import("./start.js").Editor} editor
-   */
+  /** @param {HTMLElement} root @param {import("./start.js").Editor} editor */
   constructor(root, editor) {
     this.root = root;
     this.find = finder(root);

@@ -170,10 +170,7 @@ export class DraftList {
     return option;
   }
 
-  /**
-   * Mark the words that a click at the pointer would take.
-   * @param {PointerEvent} event
-   */
+  /** Mark the words that a click at the pointer would take. @param {PointerEvent} event */
   showWords(event) {
     const text = event.pointerType === "mouse" && event.target instanceof Element && event.target.closest(".pd-draft");
     const at = text instanceof HTMLElement ? offsetAt(text, event) : null;

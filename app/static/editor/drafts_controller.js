@@ -511,10 +511,7 @@ export class DraftsController {
     this.requestDrafts({});
   }
 
-  /**
-   * Stop or resume drafting; on demand there are drafts in any case.
-   * @param {boolean} on
-   */
+  /** Stop or resume drafting; on demand there are drafts in any case. @param {boolean} on */
   pause(on) {
     this.showing.paused = on;
     this.showingChanged();

@@ -76,10 +76,7 @@ export function setUpFind(root, text, addKey) {
     mark(start, end);
   }
 
-  /**
-   * @param {number} start
-   * @param {number} end
-   */
+  /** @param {number} start @param {number} end */
   function mark(start, end) {
     const from = map.locate(textarea.value, start);
     const to = map.locate(textarea.value, end);

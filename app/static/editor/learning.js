@@ -168,10 +168,7 @@ export class Learning {
 
   // ---------------------------------------------------------------- sending
 
-  /**
-   * @param {string} text
-   * @param {boolean} finished
-   */
+  /** @param {string} text @param {boolean} finished */
   learn(text, finished) {
     this.queue.push({ text: wellFormed(text.slice(-LONGEST)), finished });
     if (this.queue.length > WAITING) this.queue.shift();

@@ -5,10 +5,7 @@ import { isNew, restOf } from "./drafting.js";
 import { Timers } from "../shared/timers.js";
 
 export class Looks {
-  /**
-   * @param {import("./rows.js").Rows} rows
-   * @param {import("./pace.js").Pace} pace
-   */
+  /** @param {import("./rows.js").Rows} rows @param {import("./pace.js").Pace} pace */
   constructor(rows, pace) {
     this.rows = rows;
     this.pace = pace;

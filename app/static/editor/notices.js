@@ -10,10 +10,7 @@ import { Timers } from "../shared/timers.js";
 const FOREIGN = "This model writes English. In the panel, under This page, Model, you find others, for more languages.";
 
 export class Notices {
-  /**
-   * @param {HTMLElement} root
-   * @param {HTMLTextAreaElement} textarea
-   */
+  /** @param {HTMLElement} root @param {HTMLTextAreaElement} textarea */
   constructor(root, textarea) {
     this.timers = new Timers();
     this.box = part(root, ".pd-notice");
@@ -85,10 +82,7 @@ export class Notices {
     this.toast(FOREIGN, { long: true });
   }
 
-  /**
-   * Announce a message to screen readers only.
-   * @param {string} message
-   */
+  /** Announce a message to screen readers only. @param {string} message */
   announce(message) {
     this.live.textContent = message;
   }

@@ -7,10 +7,7 @@
 import { finder, setText } from "../shared/dom.js";
 import { RequestFailed, postJson } from "../shared/transport.js";
 
-/**
- * Returns a function that opens the dialog.
- * @param {HTMLElement} root
- */
+/** Returns a function that opens the dialog. @param {HTMLElement} root */
 export function setUpPairing(root) {
   const find = finder(root);
   const dialog = /** @type {HTMLDialogElement} */ (find(".pd-pairing"));

@@ -67,10 +67,7 @@ export class Rewording {
     addEventListener("resize", () => this.move());
   }
 
-  /**
-   * Look for other words, or say why that cannot be.
-   * @returns {boolean} whether the key is used
-   */
+  /** Look for other words, or say why that cannot be. @returns {boolean} whether the key is used */
   open() {
     const { field, notices, drafts } = this;
     const { textarea, text } = field;
@@ -124,10 +121,7 @@ export class Rewording {
     this.show([], `${message} ${fix}`.trim());
   }
 
-  /**
-   * @param {Choice[]} choices
-   * @param {string} said
-   */
+  /** @param {Choice[]} choices @param {string} said */
   show(choices, said) {
     this.choices = choices;
     this.waits = false;

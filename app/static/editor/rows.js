@@ -80,19 +80,13 @@ export class Rows {
     this.all = [];
   }
 
-  /**
-   * Set the number of rows.
-   * @param {number} k
-   */
+  /** Set the number of rows. @param {number} k */
   resize(k) {
     this.all.length = Math.min(this.all.length, k);
     while (this.all.length < k) this.all.push(empty());
   }
 
-  /**
-   * Shorten or free the rows after the text before the caret has changed.
-   * @param {string} before
-   */
+  /** Shorten or free the rows after the text before the caret has changed. @param {string} before */
   follow(before) {
     this.all = this.all.map((row) => {
       const rest = row.draft && restOf(row.draft, before);
@@ -129,10 +123,7 @@ export class Rows {
     this.all = decided;
   }
 
-  /**
-   * Mark the row that Tab takes: the one that is expected to save most time.
-   * @param {number | null} id
-   */
+  /** Mark the row that Tab takes: the one that is expected to save most time. @param {number | null} id */
   prefer(id) {
     this.all = this.all.map((row, i) => (row.draft ? { ...row, draft: { ...row.draft, best: i === id } } : row));
   }

@@ -27,10 +27,7 @@ import { SETTINGS, isIncognito, recall } from "../shared/memory.js";
 import { Setting } from "../panel/setting.js";
 import { leave } from "../shared/transport.js";
 
-/**
- * The text and its drafts.
- * @param {HTMLElement} root
- */
+/** The text and its drafts. @param {HTMLElement} root */
 export function startEditor(root) {
   const textarea = /** @type {HTMLTextAreaElement} */ (root.querySelector("#pd-text"));
   const map = new CaretMap(textarea, part(root, ".pd-mirror"));
@@ -103,10 +100,7 @@ export function startEditor(root) {
 
 /** @typedef {ReturnType<typeof startEditor>} Editor */
 
-/**
- * Why an insertion was refused.
- * @param {HTMLTextAreaElement} textarea
- */
+/** Why an insertion was refused. @param {HTMLTextAreaElement} textarea */
 function tooMuch({ readOnly }) {
   const most = MOST_EDITED.toLocaleString("en");
   if (readOnly) return `A text of more than ${most} characters cannot be edited. Divide this document first.`;

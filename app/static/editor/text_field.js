@@ -73,10 +73,7 @@ export class TextField {
     document.addEventListener("keydown", (event) => event.key === "Tab" && !event.defaultPrevented && this.engage(false));
   }
 
-  /**
-   * Set whether Tab takes a draft or moves the focus.
-   * @param {boolean} on
-   */
+  /** Set whether Tab takes a draft or moves the focus. @param {boolean} on */
   engage(on) {
     this.engaged = on;
     this.root.toggleAttribute("data-engaged", on);
@@ -107,10 +104,7 @@ export class TextField {
     else this.changed();
   }
 
-  /**
-   * Refuse an insertion that would make the text too long to be edited.
-   * @param {InputEvent} event
-   */
+  /** Refuse an insertion that would make the text too long to be edited. @param {InputEvent} event */
   refuseTooMuch(event) {
     const { data, dataTransfer, inputType, cancelable } = event;
     const inserted = data ?? dataTransfer?.getData("text/plain") ?? (/^insert(LineBreak|Paragraph)$/.test(inputType) ? "\n" : "");

@@ -3,10 +3,7 @@
 
 import { finder } from "../shared/dom.js";
 
-/**
- * @param {HTMLElement} root
- * @param {import("./start.js").Editor} editor
- */
+/** @param {HTMLElement} root @param {import("./start.js").Editor} editor */
 export function setUpTools(root, editor) {
   const { textarea, field } = editor;
   const find = finder(root);
@@ -47,10 +44,7 @@ async function copy({ textarea, privacy, notices }) {
   return notices.toast(copied ? "Copied." : "The browser did not allow copying. Select the text and copy it by hand.");
 }
 
-/**
- * Copy through the clipboard interface, which needs a permission.
- * @param {string} text
- */
+/** Copy through the clipboard interface, which needs a permission. @param {string} text */
 async function copiedByApi(text) {
   try {
     await navigator.clipboard.writeText(text);

@@ -15,10 +15,7 @@ import { newElement, part, setText } from "../shared/dom.js";
  * @typedef {{temperatures: number[], counts: Record<string, number[]>}} Sweep
  */
 
-/**
- * A token's text with visible signs for spaces and line ends.
- * @param {string} text
- */
+/** A token's text with visible signs for spaces and line ends. @param {string} text */
 export function visible(text) {
   return text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥") || "∅";
 }
@@ -98,10 +95,7 @@ function newBar() {
     <td class="pd-unseen"></td><td class="sm-rules"></td>`);
 }
 
-/**
- * @param {HTMLButtonElement} button
- * @param {string} text
- */
+/** @param {HTMLButtonElement} button @param {string} text */
 function drawToken(button, text) {
   if (button.dataset.token === text) return;
   button.dataset.token = text;

@@ -288,10 +288,7 @@ function geometryEffect({ gained, lost }) {
   return `Distances between tokens changed the choice here: ${parts.join(", ")}.`;
 }
 
-/**
- * Why there is no next word at the caret.
- * @param {HTMLTextAreaElement} textarea
- */
+/** Why there is no next word at the caret. @param {HTMLTextAreaElement} textarea */
 function nothingNext({ value, selectionStart, selectionEnd, readOnly }) {
   if (readOnly) return "This text is too long to be edited, so it has no drafts.";
   if (!value.trim()) return "Start writing, and the words that may come next appear here.";

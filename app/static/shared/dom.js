@@ -80,10 +80,7 @@ export function setText(element, text) {
   if (element && element.textContent !== text) element.textContent = text;
 }
 
-/**
- * Show or hide the element that a button controls.
- * @param {HTMLButtonElement} button
- */
+/** Show or hide the element that a button controls. @param {HTMLButtonElement} button */
 export function disclose(button, open = button.getAttribute("aria-expanded") !== "true") {
   button.setAttribute("aria-expanded", String(open));
   const controlled = document.getElementById(button.getAttribute("aria-controls") ?? "");

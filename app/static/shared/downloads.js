@@ -105,10 +105,7 @@ export class Downloads {
     this.rows.get(focused)?.querySelector("button")?.focus();
   }
 
-  /**
-   * @param {Recommended} model
-   * @param {boolean} first
-   */
+  /** @param {Recommended} model @param {boolean} first */
   newRow(model, first) {
     const row = newElement("li", "", `<span><b></b> <small class="md-facts"></small></span>
       <button type="button" class="md-load"></button> <small class="md-why"></small> <progress hidden></progress> <small class="md-state"></small>`);
@@ -186,10 +183,7 @@ export class Downloads {
     });
   }
 
-  /**
-   * Take the server's answer, and follow the download while it runs.
-   * @param {State | null} state
-   */
+  /** Take the server's answer, and follow the download while it runs. @param {State | null} state */
   take(state) {
     if (!this.larger) return;
     const before = this.larger.download;

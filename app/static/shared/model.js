@@ -130,10 +130,7 @@ export function setUpModels(root, loaded, toast) {
     return item;
   }
 
-  /**
-   * @param {HTMLElement} item
-   * @param {Offered} offered
-   */
+  /** @param {HTMLElement} item @param {Offered} offered */
   function describe(item, { model, bytes, serving, program }) {
     const { type = "", family = "", compiled = false, reason = "", ms = null } = known.get(model) ?? {};
     const facts = [serving && "drafting now", bytes && size(bytes), type, family, compiled && "compiled", ms !== null && aKey(ms), program && `of ${program}`];

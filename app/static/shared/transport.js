@@ -104,10 +104,7 @@ async function readLines(response, onLine, signal) {
   }
 }
 
-/**
- * @param {string} path
- * @returns {Promise<any>}
- */
+/** @param {string} path @returns {Promise<any>} */
 export async function getJson(path) {
   return (await reach(path, { cache: "no-store" })).json();
 }

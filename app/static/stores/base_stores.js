@@ -99,10 +99,7 @@ export class BaseStores {
     return { where, weight: part(item, "input") };
   }
 
-  /**
-   * @param {HTMLElement} item
-   * @param {BaseStore} store
-   */
+  /** @param {HTMLElement} item @param {BaseStore} store */
   change(item, store) {
     const { where, weight } = this.inputs(item);
     const here = where.value === "document";
@@ -121,10 +118,7 @@ export class BaseStores {
     );
   }
 
-  /**
-   * @param {HTMLElement} item
-   * @param {BaseStore} store
-   */
+  /** @param {HTMLElement} item @param {BaseStore} store */
   draw(item, store) {
     const { own, problem, bytes, tokenizer, tokens, documents, ngrams, orders, sources } = store;
     const { where, weight } = this.inputs(item);
@@ -146,10 +140,7 @@ export class BaseStores {
   }
 }
 
-/**
- * @param {HTMLElement} item
- * @param {number} weight
- */
+/** @param {HTMLElement} item @param {number} weight */
 function drawWeight(item, weight) {
   setText(item.querySelector("output"), weight.toFixed(2));
   drawSlider(/** @type {HTMLInputElement} */ (item.querySelector("[type=range]")), weight, weight.toFixed(2));

@@ -54,10 +54,7 @@ function styled(href) {
 }
 
 export class StoresTab {
-  /**
-   * @param {HTMLElement} root
-   * @param {Page} page
-   */
+  /** @param {HTMLElement} root @param {Page} page */
   constructor(root, { learning, pace, documents }) {
     this.root = root;
     this.pace = pace;
@@ -111,10 +108,7 @@ export class StoresTab {
     return this.find("#ps-into");
   }
 
-  /**
-   * @param {string} selector
-   * @param {(form: HTMLFormElement) => Promise<void>} action
-   */
+  /** @param {string} selector @param {(form: HTMLFormElement) => Promise<void>} action */
   onSubmit(selector, action) {
     const form = /** @type {HTMLFormElement} */ (this.find(selector));
     form.addEventListener("input", () => clearError(form));
@@ -238,10 +232,7 @@ export class StoresTab {
     return item;
   }
 
-  /**
-   * @param {HTMLElement} item
-   * @param {Store} row
-   */
+  /** @param {HTMLElement} item @param {Store} row */
   draw(item, row) {
     const { store, enabled, learning, changed, tokens, origins, unlisted, folders, senders } = row;
     const facts = part(item, ".ps-facts");
