@@ -59,8 +59,7 @@ def add(
         bool, typer.Option("--watch", metavar="", help="Go on: learn what changes in the folders, until Ctrl+C.")
     ] = False,
     yes: Annotated[
-        bool,
-        typer.Option("--yes", "-y", metavar="", help="Forget the text of files that are gone unasked."),
+        bool, typer.Option("--yes", "-y", metavar="", help="Forget the text of files that are gone unasked.")
     ] = False,
     tokenizer: ModelName = "default",
     as_json: Json = False,

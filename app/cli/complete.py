@@ -16,13 +16,7 @@ from app.cli import flags
 from app.cli.explained import print_explained
 from app.cli.shared import Backend, BaseStores, DraftModel, Json, Model, Precision
 from app.machine.output import say, say_json, visible
-from app.options.given import (
-    ALL_FLAGS,
-    refuse_base_store,
-    refuse_draft_model,
-    refuse_stores,
-    settings_of,
-)
+from app.options.given import ALL_FLAGS, refuse_base_store, refuse_draft_model, refuse_stores, settings_of
 from app.service.events import explained_of, made_of
 from app.service.threads import leave_cores_to
 from core.chains import joined, notes
@@ -112,8 +106,7 @@ def complete(
         typer.Option(help="The text so far is that of this file, without its last line end.", metavar="FILE"),
     ] = None,
     store: Annotated[
-        list[str] | None,
-        typer.Option(help="Use these personal stores, instead of those that are on.", metavar="NAME"),
+        list[str] | None, typer.Option(help="Use these personal stores, instead of those that are on.", metavar="NAME")
     ] = None,
     mode: ModeName = None,
     rule: RuleNames = None,
@@ -222,11 +215,7 @@ class _Equipment:
         from core.autocomplete import load_autocomplete
 
         autocomplete = load_autocomplete(
-            self.model,
-            self.backend,
-            precision=self.precision,
-            bases=shelf_of(self.base_store),
-            prose=settings.prose,
+            self.model, self.backend, precision=self.precision, bases=shelf_of(self.base_store), prose=settings.prose
         )
         if needs_prose and not autocomplete.has_prose:
             raise InputError(

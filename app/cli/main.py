@@ -78,8 +78,7 @@ def start(
     base_store: BaseStores = None,
     draft_model: DraftModel = None,
     port: Annotated[
-        int | None,
-        typer.Option(help="The port of the page; 7893 by default.", min=1, max=65535, metavar="N"),
+        int | None, typer.Option(help="The port of the page; 7893 by default.", min=1, max=65535, metavar="N")
     ] = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", metavar="", help="Only print the page's address.")

@@ -33,10 +33,7 @@ from app.wire.refusals import format_errors
 
 
 def create_app(
-    service: DraftService,
-    access: Access | None = None,
-    learner: Learner | None = None,
-    allowed: Allowed = NONE_ALLOWED,
+    service: DraftService, access: Access | None = None, learner: Learner | None = None, allowed: Allowed = NONE_ALLOWED
 ) -> FastAPI:
     """The whole site for a draft service, which the caller starts and closes.
 

@@ -91,9 +91,4 @@ def theme() -> Base:
     made = Base(font=SANS, font_mono=MONO, spacing_size=sizes.spacing_sm, radius_size=sizes.radius_md)
     known = inspect.signature(made.set).parameters
     both = {name + half: value for name, value in _COLOURS.items() for half in ("", "_dark") if name + half in known}
-    return made.set(
-        body_background_fill=PAPER,
-        body_background_fill_dark=PAPER_DARK,
-        **both,
-        **_SIZES,
-    )
+    return made.set(body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK, **both, **_SIZES)
