@@ -37,7 +37,7 @@ import { Documents } from "../documents/documents.js";
 import { DocumentsPanel } from "../documents/documents_panel.js";
 import { Never } from "../documents/never.js";
 import { RowMenu } from "./row_menu.js";
-import { setUpFind } from "./find.js";
+import { Find } from "./find.js";
 import { setUpLarger } from "./larger.js";
 import { Learning } from "./learning.js";
 import { setUpPairing } from "./pairing.js";
@@ -83,7 +83,6 @@ export function mount(element, redraw) {
 function startPanels(root, editor, documents, redraw) {
   const { textarea, notices, connection, keys, field, drafts } = editor;
   const toast = notices.toast.bind(notices);
-  const addKeys = keys.add.bind(keys);
 
   setUpTools(root, editor);
   const learning = new Learning(root, editor, drafts);
@@ -106,7 +105,7 @@ function startPanels(root, editor, documents, redraw) {
   Object.assign(window, { polydraftPanel: panel });
   root.querySelector("[data-do=panel]")?.addEventListener("click", () => panel.toggle());
   root.querySelector("[data-do=view]")?.addEventListener("click", () => panel.openView());
-  addKeys({
+  keys.add({
     id: "panel", usual: "Alt+P", does: "Show or hide the panel", everywhere: true,
     run() {
       panel.toggle();
@@ -118,7 +117,7 @@ function startPanels(root, editor, documents, redraw) {
   new DocumentsPanel(root, documents, editor);
   setUpDocumentBand(root, documents, editor);
   setUpBackground(root, documents, drafts);
-  setUpFind(root, field, addKeys);
+  new Find(root, field, keys);
   root.querySelector("[data-do=reword]")?.addEventListener("click", () => editor.rewording.open());
   setUpPrint(root, () => textarea.value);
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
