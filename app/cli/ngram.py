@@ -254,10 +254,16 @@ def stats(
         else:
             personal_cli.print_stats(row)
         return
-    opened = NgramStore.open(store, verify=verify)
-    manifest = opened.manifest
-    size = opened.path.stat().st_size
-    statistics: dict[str, Any] = {
+    row = _statistics(NgramStore.open(store, verify=verify), store, verify)
+    if as_json:
+        say_json({"name": "ngram stats", "rows": [row]})
+    else:
+        _print_statistics(row)
+
+
+def _statistics(opened: NgramStore, store: Path, verify: bool) -> dict[str, Any]:
+    manifest, size = opened.manifest, opened.path.stat().st_size
+    return {
         "store": str(store),
         "verified": verify,
         "bytes": size,
@@ -273,23 +279,20 @@ def stats(
         "tokens": manifest["tokens"],
         "sources": manifest["sources"],
     }
-    if as_json:
-        say_json({"name": "ngram stats", "rows": [statistics]})
-        return
-    table = Table(
-        title=plain(f"{store} · {statistics['bytes']:,} bytes, {statistics['bytes_per_ngram']:.2f} per n-gram")
-    )
+
+
+def _print_statistics(row: dict[str, Any]) -> None:
+    table = Table(title=plain(f"{row['store']} · {row['bytes']:,} bytes, {row['bytes_per_ngram']:.2f} per n-gram"))
     for column in ("order", "n-grams", "contexts", "at least"):
         table.add_column(column, justify="right")
-    for n, ngrams in statistics["per_order"].items():
-        contexts = statistics["contexts"].get(n, 0)
-        table.add_row(n, f"{ngrams:,}", f"{contexts:,}", str(statistics["min_count"].get(n, "")))
+    for n, ngrams in row["per_order"].items():
+        table.add_row(n, f"{ngrams:,}", f"{row['contexts'].get(n, 0):,}", str(row["min_count"].get(n, "")))
     Console().print(table)
-    say(f"Tokenizer of {statistics['tokenizer']['name']}, {statistics['tokenizer']['fingerprint'][:12]}…")
-    names = ", ".join(source["name"] for source in statistics["sources"])
-    say(f"From {statistics['documents']:,} documents, {statistics['tokens']:,} tokens: {names}")
-    say(f"Largest error of a count: {statistics['max_relative_error']:.1%}")
-    if verify:
+    say(f"Tokenizer of {row['tokenizer']['name']}, {row['tokenizer']['fingerprint'][:12]}…")
+    names = ", ".join(source["name"] for source in row["sources"])
+    say(f"From {row['documents']:,} documents, {row['tokens']:,} tokens: {names}")
+    say(f"Largest error of a count: {row['max_relative_error']:.1%}")
+    if row["verified"]:
         say("Checksums agree.")
 
 

@@ -18,6 +18,19 @@ const STILL_AFTER = 2000; // ms without a change until the tokens that it added 
 const EMPTY_AFTER = 300; // ms without drafts until the drawings follow the caret, or are removed
 const WIDE = { wide: 940, high: 500 }; // the wide view of the temperatures
 const DRAWINGS = [["bars", "Tokens"], ["rules", "All rules"], ["sweep", "Temperatures"], ["map", "Map"]];
+const SWEEP = `<div class="sm-sweep-here"></div><button type="button" class="sm-widen">Wide view</button>`;
+const MARKUP = `
+  <h2 id="sm-see-title">The next word</h2>
+  <p class="sm-after" hidden><span></span> <button type="button">Back to the caret</button></p>
+  <p class="sm-summary"></p>
+  <p class="sm-geometry" hidden></p>
+  <div class="sm-tabs" role="tablist" aria-label="Drawings">
+    ${DRAWINGS.map(([name, title]) => `<button type="button" role="tab" id="sm-tab-${name}" data-shown="${name}" aria-controls="sm-${name}">${title}</button>`).join("")}
+  </div>
+  ${DRAWINGS.map(([name]) => `<div class="sm-drawing" id="sm-${name}" role="tabpanel" aria-labelledby="sm-tab-${name}" hidden>${name === "sweep" ? SWEEP : ""}</div>`).join("")}
+  <dialog class="sm-wide" aria-labelledby="sm-wide-title"><h2 id="sm-wide-title">Temperatures</h2>
+    <div></div><form method="dialog"><button>Close</button></form></dialog>
+  <p class="sm-live pd-unseen" aria-live="polite"></p>`;
 
 export class NextToken {
   /** @param {import("./panel.js").Panel} panel */
@@ -50,19 +63,12 @@ export class NextToken {
      */
     this.counters = { views: 0, sweeps: 0, viewMs: [] };
 
-    box.innerHTML = `
-      <h2 id="sm-see-title">The next word</h2>
-      <p class="sm-after" hidden><span></span> <button type="button">Back to the caret</button></p>
-      <p class="sm-summary"></p>
-      <p class="sm-geometry" hidden></p>
-      <div class="sm-tabs" role="tablist" aria-label="Drawings">
-        ${DRAWINGS.map(([name, title]) => `<button type="button" role="tab" id="sm-tab-${name}" data-shown="${name}" aria-controls="sm-${name}">${title}</button>`).join("")}
-      </div>
-      ${DRAWINGS.map(([name]) => `<div class="sm-drawing" id="sm-${name}" role="tabpanel" aria-labelledby="sm-tab-${name}" hidden></div>`).join("")}
-      <dialog class="sm-wide" aria-labelledby="sm-wide-title"><h2 id="sm-wide-title">Temperatures</h2>
-        <div></div><form method="dialog"><button>Close</button></form></dialog>
-      <p class="sm-live pd-unseen" aria-live="polite"></p>`;
-    this.find("#sm-sweep").innerHTML = `<div class="sm-sweep-here"></div><button type="button" class="sm-widen">Wide view</button>`;
+    box.innerHTML = MARKUP;
+    this.listen();
+  }
+
+  listen() {
+    const { box, panel } = this;
     const dialog = /** @type {HTMLDialogElement} */ (this.find(".sm-wide"));
     this.find(".sm-widen").addEventListener("click", () => {
       this.drawWide();
