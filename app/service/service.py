@@ -12,7 +12,6 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
@@ -22,7 +21,7 @@ from app.learning.base_stores import BaseStores
 from app.learning.personal import PersonalStores
 from app.options.settings import Strict
 from app.service.engine import Engine
-from app.service.jobs import Event, Job, Pending, Position, Query, Result
+from app.service.jobs import Event, Inbox, Job, Loaded, Pending, Position, Query, Result
 from app.service.recovery import load_failure, request_failure
 from app.service.requests import DraftRequest
 from app.service.threads import leave_cores_to
@@ -43,36 +42,6 @@ CLOSING = ("Polydraft is closing.", "")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    """A loaded model, the name by which it was loaded, and `done`, which ends once the model drafts."""
-
-    autocomplete: Autocomplete
-    name: str
-    done: Pending[None]
-
-
-@dataclass
-class _Inbox:
-    """Everything that arrived since the engine thread last emptied it."""
-
-    jobs: OrderedDict[str, Job] = field(default_factory=OrderedDict)  # by tab: its newest request
-    left: set[str] = field(default_factory=set)  # tabs that were closed
-    queries: list[Query[Any]] = field(default_factory=list)
-    timing: bool = False  # whether the speed of this machine is wanted
-    model: _Loaded | None = None  # replaces the present model
-
-    def refuse(self, reason: tuple[str, str]) -> None:
-        """Ends everything in it with an error."""
-        for job in self.jobs.values():
-            job.fail(*reason)
-        error = InputError(" ".join(reason).strip())
-        for query in self.queries:
-            query.fail(error)
-        if self.model:
-            self.model.done.fail(error)
-
-
 class DraftService:
     """Serves requests for drafts with one model.
 
@@ -89,7 +58,7 @@ class DraftService:
         self._open = 0  # requests whose events are being read; only the loop that serves them counts
         self._wake = threading.Condition()
         # Guarded by _wake:
-        self._inbox = _Inbox()
+        self._inbox = Inbox()
         self._newest: OrderedDict[str, int] = OrderedDict()
         self._stopping = self._closing = False
         self._name = name
@@ -322,7 +291,7 @@ class DraftService:
             self._loading = None
             late = self._closing
             if not late:
-                self._inbox.model = _Loaded(loaded, name, done)
+                self._inbox.model = Loaded(loaded, name, done)
                 self._wake.notify()
         if late:
             done.fail(InputError(CLOSING[0]))
@@ -332,10 +301,10 @@ class DraftService:
         """Reports the reason; if there is no other model, every waiting request ends with it too."""
         with self._wake:
             self._loading = None
-            waiting = _Inbox()
+            waiting = Inbox()
             if self._engine is None:
                 self._name, self._failure = name, reason
-                waiting, self._inbox = self._inbox, _Inbox()
+                waiting, self._inbox = self._inbox, Inbox()
         waiting.refuse(reason)
         done.fail(InputError(" ".join(reason).strip()))
 
@@ -365,13 +334,13 @@ class DraftService:
             late.done.fail(InputError(CLOSING[0]))
             late.autocomplete.close()
 
-    def _take(self) -> _Inbox | None:
+    def _take(self) -> Inbox | None:
         """Waits for work, and returns it; None when Polydraft closes."""
         with self._wake:
             self._wake.wait_for(self._has_work)
             if self._stopping:
                 return None
-            inbox, self._inbox = self._inbox, _Inbox()
+            inbox, self._inbox = self._inbox, Inbox()
             return inbox
 
     def _has_work(self) -> bool:
@@ -382,7 +351,7 @@ class DraftService:
             arrived.jobs or arrived.left or arrived.queries or arrived.timing or engine.busy
         )
 
-    def _work(self, inbox: _Inbox) -> None:
+    def _work(self, inbox: Inbox) -> None:
         if inbox.model is not None:
             self._adopt(inbox.model)
         engine = self._engine
@@ -400,7 +369,7 @@ class DraftService:
             engine.time_rows()
         engine.step()
 
-    def _adopt(self, loaded: _Loaded) -> None:
+    def _adopt(self, loaded: Loaded) -> None:
         """Replaces the model; running requests begin again with the new one."""
         jobs = self._engine.close() if self._engine is not None else []
         leave_cores_to(loaded.autocomplete.model)
