@@ -9,7 +9,7 @@ import { DocumentRows, textButton, twoClicks } from "./document_rows.js";
 import { setAside, whereKept } from "./file_documents.js";
 import { exportAll, exportText } from "./files.js";
 import { setUpOpeningFiles } from "./opening_files.js";
-import { dialogIsOpen, disclose, finder, keepFocus, part } from "../shared/dom.js";
+import { dialogIsOpen, disclose, finder, keepFocus, onDo, part } from "../shared/dom.js";
 
 /** @typedef {import("./documents.js").Documents} Documents */
 
@@ -107,11 +107,8 @@ export class DocumentsPanel {
       "copy-elsewhere": () => documents.openCopy(this.#find(".pd-elsewhere").dataset.id ?? ""),
       "list-elsewhere": () => this.#open(),
     };
-    for (const [name, action] of Object.entries(actions)) {
-      for (const button of this.#root.querySelectorAll(`[data-do=${name}]`)) {
-        button.addEventListener("click", () => this.#run(async () => action()));
-      }
-    }
+    const run = (/** @type {() => Promise<unknown> | void} */ action) => () => this.#run(async () => action());
+    onDo(this.#root, Object.fromEntries(Object.entries(actions).map(([name, action]) => [name, run(action)])));
     twoClicks(this.#find("[data-do=empty-bin]"), (action) => this.#run(action), async () => {
       const rows = await documents.list();
       await documents.stored.remove(rows.filter(({ binned }) => binned !== null).map(({ id }) => id));

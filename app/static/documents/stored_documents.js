@@ -77,7 +77,7 @@ export class StoredDocuments {
 
   /** Move documents that are still in the browser's database to files, if documents are kept as files. */
   async moveFromBrowser() {
-    const databases = (await indexedDB.databases?.()) ?? [];
+    const databases = await indexedDB.databases();
     if (!databases.some(({ name }) => name === "polydraft")) return;
     try {
       const browser = await BrowserDocuments.open();

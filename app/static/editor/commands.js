@@ -4,6 +4,8 @@
  * beginning, those from which one was taken, or none.
  */
 
+import { onDo } from "../shared/dom.js";
+
 /** @typedef {import("./drafts_controller.js").DraftsController} DraftsController */
 
 /** Request drafts, also where none appear automatically. @param {DraftsController} drafts */
@@ -60,12 +62,11 @@ export function nothingElse(drafts) {
  * @param {DraftsController} drafts
  */
 export function setUpOthers(root, drafts) {
-  for (const [name, by] of /** @type {[string, 1 | -1][]} */ ([["others", 1], ["earlier", -1]])) {
-    root.querySelector(`[data-do=${name}]`)?.addEventListener("click", () => {
-      showOthers(drafts, by);
-      drafts.field.textarea.focus();
-    });
-  }
+  const show = (/** @type {1 | -1} */ by) => {
+    showOthers(drafts, by);
+    drafts.field.textarea.focus();
+  };
+  onDo(root, { others: () => show(1), earlier: () => show(-1) });
 }
 
 /**

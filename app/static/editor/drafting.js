@@ -130,7 +130,7 @@ const PIECE = /^\s*(?:["'\p{Ps}\p{Pi}]*[\p{L}\p{M}\p{N}]+(?:['’_.-][\p{L}\p{M}
  */
 export function firstWord(rest) {
   const word = rest.match(PIECE)?.[0] ?? rest;
-  if (!UNSPACED.test(word) || !("Segmenter" in Intl)) return word;
+  if (!UNSPACED.test(word)) return word;
   let length = 0;
   for (const { segment, isWordLike } of new Intl.Segmenter(undefined, { granularity: "word" }).segment(word)) {
     if (isWordLike && length > 0 && word.slice(0, length).trim()) break;

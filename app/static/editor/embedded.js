@@ -77,7 +77,6 @@ export async function mount({ element, props, trigger, watch, early }) {
     if (drafts.request?.done) trigger("drafts", { drafts: rows.all.flatMap(asEvent) });
   });
   root.addEventListener("pd-refused", (event) => notices.notice("server", /** @type {CustomEvent} */ (event).detail));
-  root.querySelector("[data-do=keys]")?.addEventListener("click", () => editor.keys.dialog.showModal());
   watch("value", open);
   watch("placeholder", () => (textarea.placeholder = props.placeholder));
   watch("options", () => {

@@ -4,7 +4,7 @@
  * shows the match while the search field has the focus.
  */
 
-import { finder } from "../shared/dom.js";
+import { finder, onDo } from "../shared/dom.js";
 import { insertAsTyped } from "./inserting.js";
 import { inside, joined } from "./privacy.js";
 
@@ -33,16 +33,14 @@ export class Find {
     this.what.addEventListener("input", () => this.search(textarea.selectionStart));
     this.bar.addEventListener("submit", (event) => event.preventDefault());
     this.bar.addEventListener("keydown", (event) => this.pressed(event));
-    /** @type {Record<string, () => void>} */
-    const actions = {
+    onDo(root, {
       find: () => (this.bar.hidden ? this.open() : this.close()),
       "find-next": () => this.step(1),
       "find-previous": () => this.step(-1),
       replace: () => this.replace(),
       "replace-all": () => this.replaceAll(),
       "find-close": () => this.close(),
-    };
-    for (const [name, action] of Object.entries(actions)) find(`[data-do=${name}]`).addEventListener("click", action);
+    });
     // The mark scrolls with the text. Changing the text or focusing it removes the mark.
     textarea.addEventListener("scroll", () => this.follow(), { passive: true });
     textarea.addEventListener("focus", () => document.hasFocus() && this.layer.replaceChildren());

@@ -34,7 +34,7 @@ export class Layout {
     this.desk = part(root, ".pd-desk");
     // The border box, because padding changes move the column without resizing it.
     new ResizeObserver(() => this.measure()).observe(textarea, { box: "border-box" });
-    document.fonts?.addEventListener("loadingdone", () => map.reset());
+    document.fonts.addEventListener("loadingdone", () => map.reset());
     textarea.addEventListener("scroll", () => {
       this.followText();
       if (this.notes.querySelector("span:not([hidden])")) this.placeNotes();
@@ -42,9 +42,9 @@ export class Layout {
     root.addEventListener("pd-text", () => this.growToContent());
 
     // The part of the window that a phone's keyboard leaves free.
-    const viewport = window.visualViewport;
-    const fit = () => root.style.setProperty("--height", `${viewport?.height ?? innerHeight}px`);
-    viewport?.addEventListener("resize", fit);
+    const viewport = /** @type {VisualViewport} */ (window.visualViewport);
+    const fit = () => root.style.setProperty("--height", `${viewport.height}px`);
+    viewport.addEventListener("resize", fit);
     fit();
   }
 

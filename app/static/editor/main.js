@@ -44,7 +44,7 @@ import { setUpPairing } from "./pairing.js";
 import { setUpPrint } from "./print.js";
 import { startEditor } from "./start.js";
 import { setUpTools } from "./tools.js";
-import { emit, part } from "../shared/dom.js";
+import { emit, onDo, part } from "../shared/dom.js";
 import { setUpModels } from "../shared/model.js";
 import { Panel } from "../panel/panel.js";
 import { setUpTabs } from "../shared/tabs.js";
@@ -103,8 +103,7 @@ function startPanels(root, editor, documents, redraw) {
   setUpLarger(root);
   const panel = new Panel(root, editor, new Appearance(root, editor), { models, pair: setUpPairing(root) }, redraw);
   Object.assign(window, { polydraftPanel: panel });
-  root.querySelector("[data-do=panel]")?.addEventListener("click", () => panel.toggle());
-  root.querySelector("[data-do=view]")?.addEventListener("click", () => panel.openView());
+  onDo(root, { panel: () => panel.toggle(), view: () => panel.openView(), reword: () => editor.rewording.open() });
   keys.add({
     id: "panel", usual: "Alt+P", does: "Show or hide the panel", everywhere: true,
     run() {
@@ -118,7 +117,6 @@ function startPanels(root, editor, documents, redraw) {
   setUpDocumentBand(root, documents, editor);
   setUpBackground(root, documents, drafts);
   new Find(root, field, keys);
-  root.querySelector("[data-do=reword]")?.addEventListener("click", () => editor.rewording.open());
   setUpPrint(root, () => textarea.value);
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;

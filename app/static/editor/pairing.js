@@ -4,7 +4,7 @@
  * code; a code is no longer shown once it is not valid, or the dialog is closed.
  */
 
-import { finder, setText } from "../shared/dom.js";
+import { finder, onDo, setText } from "../shared/dom.js";
 import { RequestFailed, postJson } from "../shared/transport.js";
 
 /** Returns a function that opens the dialog. @param {HTMLElement} root */
@@ -48,7 +48,7 @@ export function setUpPairing(root) {
     }
   }
 
-  find("[data-do=new-code]").addEventListener("click", show);
+  onDo(root, { "new-code": show });
   dialog.addEventListener("close", () => {
     newest += 1;
     withoutCode("");

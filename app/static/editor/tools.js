@@ -1,14 +1,13 @@
 // @ts-check
 /** Simple buttons of the page: copy and keys; the examples below an empty page; and closing dialogs. */
 
-import { finder } from "../shared/dom.js";
+import { finder, onDo } from "../shared/dom.js";
 
 /** @param {HTMLElement} root @param {import("./start.js").Editor} editor */
 export function setUpTools(root, editor) {
   const { textarea, field } = editor;
   const find = finder(root);
-  find("[data-do=copy]").addEventListener("click", () => copy(editor));
-  find("[data-do=keys]").addEventListener("click", () => /** @type {HTMLDialogElement} */ (find("#pd-keys")).showModal());
+  onDo(root, { copy: () => copy(editor) });
   for (const button of root.querySelectorAll(".pd-invite button")) {
     button.addEventListener("click", () => field.insert(button.textContent ?? ""));
   }

@@ -16,6 +16,18 @@ export const part = (/** @type {ParentNode} */ root, /** @type {string} */ selec
 export const finder = (root) => (selector) => part(root, selector);
 
 /**
+ * Run the action of a button with the attribute `data-do` when it is clicked, now or later in the page.
+ * @param {HTMLElement} root
+ * @param {Record<string, () => unknown>} actions by the attribute
+ */
+export function onDo(root, actions) {
+  root.addEventListener("click", ({ target }) => {
+    const button = target instanceof Element ? target.closest("[data-do]") : null;
+    if (button) actions[button.getAttribute("data-do") ?? ""]?.();
+  });
+}
+
+/**
  * Call a function at the next frame. `requestAnimationFrame` itself is slow in this page: see `FRAMES` in page.py.
  * @param {FrameRequestCallback} draw
  */
