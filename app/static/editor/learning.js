@@ -9,7 +9,7 @@
  */
 
 import { wellFormed } from "./drafting.js";
-import { part, setText } from "../shared/dom.js";
+import { onDo, part, setText } from "../shared/dom.js";
 import { setIncognito } from "../shared/memory.js";
 import { getJson, postJson } from "../shared/transport.js";
 
@@ -55,9 +55,7 @@ export class Learning {
     root.addEventListener("pd-dropped", () => this.drop());
     removals.addEventListener("message", () => drafts.forgetDrafts());
     this.textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
-    for (const name of ["copy", "download"]) {
-      root.querySelector(`[data-do=${name}]`)?.addEventListener("click", () => this.finishAll());
-    }
+    onDo(root, { copy: () => this.finishAll(), download: () => this.finishAll() });
     // Another tab may have removed text, and have been closed before it could tell.
     addEventListener("focus", () => this.stores && this.refresh({ anew: true }));
     this.draw();
