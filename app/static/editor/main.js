@@ -1,12 +1,12 @@
 // @ts-check
 /**
- * Starts the page: makes its parts and gives each the few functions of others that it needs. The browser has all state;
- * the server only receives requests for drafts.
+ * Starts the page: makes its parts and joins them, those of the text in start.js. The browser has all state; the server
+ * only receives requests for drafts.
  *
  *   text_field.js ── the text and the caret have changed ─► drafts_controller.js ── request ─► server
  *        ▲                                                   rows │ ▲ ◄── response ──────┘
  *        │                                                        ▼ │
- *   taking.js ◄── keys.js, a click or a tap            drafts_view.js ─► ghost.js, draft_list.js, layout.js
+ *   taking.js, commands.js ◄── keys.js, a click        drafts_view.js ─► ghost.js, draft_list.js, layout.js
  *
  * Parts of the page that only follow others listen to events of `root`:
  *
