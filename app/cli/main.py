@@ -9,12 +9,10 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from click import UsageError
-from rich.console import Console
 from typer.core import TyperGroup
 
 from app.cli import complete as complete_cli
@@ -33,9 +31,7 @@ from app.cli.shared import (
     Json,
     Model,
     Precision,
-    Yes,
     bytes_of,
-    refuse_to_replace,
 )
 from app.machine.ending import end_on_signals
 from app.machine.offline import stay_offline
@@ -43,7 +39,6 @@ from app.machine.output import say, visible
 from app.machine.running import PORT
 from app.options.given import ALL_FLAGS, RULE_FLAGS
 from core.errors import InputError, PolydraftError
-from core.options import DRAFTING
 
 
 class Sentences(TyperGroup):
@@ -161,63 +156,18 @@ app.command(cls=flags.command_of(ALL_FLAGS))(complete_cli.complete)
 app.command(name="sample-view", cls=flags.command_of(RULE_FLAGS))(sample_view)
 
 
-@app.command()
-def calibrate(
-    text: Annotated[
-        Path | None, typer.Option(help="A file or folder of text to cut prompts from; .txt or .jsonl.zst.")
-    ] = None,
-    prompts: Annotated[int, typer.Option(min=1, help="How many prompts.", metavar="N")] = 200,
-    out: Annotated[Path | None, typer.Option(help="The file to write; by default in the user's data folder.")] = None,
-    delta: Annotated[float, typer.Option(help="The share of positions where the bound may fail.", metavar="N")] = 0.05,
-    temperature: Annotated[
-        float, typer.Option(min=0.05, help="The temperature at which texts will be sampled.", metavar="N")
-    ] = 1.0,
-    budget: Annotated[
-        float,
-        typer.Option(min=0.01, max=1, help="The divergence to tolerate, in bits; 1 tolerates everything.", metavar="N"),
-    ] = 0.5,
-    paper: Annotated[
-        bool,
-        typer.Option(
-            "--paper", help="Measure the paper's constants, for evaluations and benchmarks; the app does not use them."
-        ),
-    ] = False,
-    buckets: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="With --paper: the number of entropy classes with separate constants; 0 for one set.",
-            metavar="N",
-        ),
-    ] = 0,
-    positions: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="With --paper: the number of positions of a text that share the risk delta; by default each has it.",
-            metavar="N",
-        ),
-    ] = None,
-    prose: Annotated[
-        bool, typer.Option("--prose/--no-prose", help="With the adapter to prose, if the model has one, or without.")
-    ] = bool(DRAFTING["prose"].default),
-    yes: Yes = False,
-    model: Model = "default",
-    backend: Backend = "auto",
-) -> None:
-    """Measure the constants of ARC's tolerance, once per model."""
-    from app.cli import calibrate
+def _of_calibrate() -> type[Any]:
+    from app.cli.calibrate import CalibrationRun  # imports torch
 
-    if out is not None:
-        refuse_to_replace(out, yes, calibrate.is_calibration)
-    tolerated = None if paper else budget
-    wanted = calibrate.CalibrationRun(
-        model, backend, text, prompts, delta, temperature, tolerated, buckets, positions, prose
-    )
-    with Console(stderr=True).status("calibrating …") as status:
-        calibration, held, file = calibrate.run(wanted, out, lambda what: status.update(f"{what} …"))
-    for line in (*calibrate.sentences(calibration, held), file):
-        say(line)
+    return CalibrationRun
+
+
+@app.command(cls=flags.command_for(_of_calibrate))
+def calibrate(ctx: typer.Context) -> None:
+    """Measure the constants of ARC's tolerance, once per model."""
+    from app.cli.calibrate import CalibrationRun, run
+
+    run(flags.chosen(ctx, CalibrationRun))
 
 
 @app.command()
