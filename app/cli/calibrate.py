@@ -77,8 +77,8 @@ class CalibrationRun:
     def check(self) -> None:
         """Raises InputError for a value out of range, for an option that would have no effect, and for another file
         at `--out`."""
-        if self.out is not None:
-            refuse_to_replace(self.out, self.yes, is_calibration)
+        if (out := self.out) is not None:
+            refuse_to_replace(out, self.yes, is_calibration)
         if not 0 < self.delta < 1:
             raise InputError(f"delta {self.delta} given; between 0 and 1 expected.")
         if not self.paper and (self.buckets or self.positions is not None):
