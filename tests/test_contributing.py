@@ -115,14 +115,13 @@ FLAG: list[Edit] = [
 SHOUTING = """
 from types import SimpleNamespace
 
-from app.service.asking import asked
 from app.service.requests import DraftRequest
 from core.drafting.drafts import Draft, Drafts
 from core.present import Presentation, present
 
 
 def test_a_client_that_wants_it_gets_drafts_in_capitals():
-    ask = asked(None, DraftRequest(tab="a", n=0, before="", shouts=True), [])
+    ask = DraftRequest(tab="a", n=0, before="", shouts=True).ask(None, [])
     draft = Draft([0], [-1.0], 0, own=1, rests=True, personal=[False])
     (row,) = present(Drafts([draft], 1), Presentation(SimpleNamespace(pieces=[b" sea"]), ask))
     assert row.text == " SEA"

@@ -59,8 +59,7 @@ def add(
         bool, typer.Option("--watch", metavar="", help="Go on: learn what changes in the folders, until Ctrl+C.")
     ] = False,
     yes: Annotated[
-        bool,
-        typer.Option("--yes", "-y", metavar="", help="Forget the text of files that are gone unasked."),
+        bool, typer.Option("--yes", "-y", metavar="", help="Forget the text of files that are gone unasked.")
     ] = False,
     tokenizer: ModelName = "default",
     as_json: Json = False,
@@ -83,23 +82,16 @@ def add(
         return
     with personal_cli.filled(store, tokenizer) as opened:
         from ngram_builder import personal
-        from ngram_builder.folders import changes, moved_from, step
+        from ngram_builder.folders import step
         from ngram_builder.readers import Senders
 
         names = _names(opened.senders, senders)
         own, others = Senders.of(names), names != opened.senders
         adapted, added = opened.learned.exists(), personal.Added(senders=own)
-        made: list[Changes] = []
-        for folder in folders:
-            found = changes(opened, folder, exclude or (), anew=others, again=True)
-            if before := moved_from(opened, found):
-                opened.folders.move(before, found.root)
-                say(f"Note: {before} is now {found.root}.", err=True)
-                found = changes(opened, folder, exclude or (), anew=others)
-            if not found.found.files and not found.vanished and len(paths or ()) == 1:
-                unread = found.found.about_unread()
-                raise InputError(f"Nothing to read in {folder}: no file of a supported kind. {unread}".strip())
-            made.append(found)
+        made = [_changes(opened, folder, exclude or (), anew=others) for folder in folders]
+        if len(paths or ()) == len(made) == 1 and not made[0].found.files and not made[0].vanished:
+            unread = made[0].found.about_unread()
+            raise InputError(f"Nothing to read in {folders[0]}: no file of a supported kind. {unread}".strip())
         gone = [origin for found in made for origin in found.vanished]
         forgets = bool(gone) and _asked(gone, yes)
         with _bar() as progress:
@@ -117,6 +109,18 @@ def add(
         _report(store, added, made, forgets, adapted and not opened.learned.exists(), as_json)
         if watch:
             _watch(opened, folders, own, yes)
+
+
+def _changes(store: PersonalStore, folder: Path, excluded: Sequence[str], anew: bool) -> Changes:
+    """What has changed in a folder, which is told if it was moved."""
+    from ngram_builder.folders import changes, moved_from
+
+    found = changes(store, folder, excluded, anew=anew, again=True)
+    if before := moved_from(store, found):
+        store.folders.move(before, found.root)
+        say(f"Note: {before} is now {found.root}.", err=True)
+        found = changes(store, folder, excluded, anew=anew)
+    return found
 
 
 def _settle(store: PersonalStore, alive: Callable[[], None] = lambda: None) -> None:

@@ -1,4 +1,4 @@
-"""`polydraft complete` and `polydraft sample-view`: drafts, and what each sampling rule keeps, in the terminal."""
+"""`polydraft complete`: drafts in the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,18 +16,10 @@ from app.cli import flags
 from app.cli.explained import print_explained
 from app.cli.shared import Backend, BaseStores, DraftModel, Json, Model, Precision
 from app.machine.output import say, say_json, visible
-from app.options.given import (
-    ALL_FLAGS,
-    RULE_FLAGS,
-    of_rules,
-    refuse_base_store,
-    refuse_draft_model,
-    refuse_stores,
-    settings_of,
-)
+from app.options.given import ALL_FLAGS, refuse_base_store, refuse_draft_model, refuse_stores, settings_of
 from app.service.events import explained_of, made_of
 from app.service.threads import leave_cores_to
-from core.chains import joined
+from core.chains import joined, notes
 from core.controls import (
     CATALOG,
     DEFAULT_DRAFTER,
@@ -37,10 +29,11 @@ from core.controls import (
     DRAFTERS,
     MODES,
     SPECULATIONS,
+    entries_of,
 )
 from core.errors import InputError
 from core.files import check_regular
-from core.options import DRAFTING, SelectAt
+from core.options import DRAFTING
 from core.phrases import LONGEST, MOST, checked, phrases_of
 
 if TYPE_CHECKING:
@@ -49,7 +42,6 @@ if TYPE_CHECKING:
     from core.completion import Completion
     from core.present import TextDraft
 
-_TEMPERATURE = DRAFTING["temperature"]
 MOST_BYTES = 4 * MOST * LONGEST  # of a file of phrases
 _MOST_READ = 64 << 20  # bytes of a text
 _CONTEXT = 28  # characters of the text shown before each draft
@@ -114,8 +106,7 @@ def complete(
         typer.Option(help="The text so far is that of this file, without its last line end.", metavar="FILE"),
     ] = None,
     store: Annotated[
-        list[str] | None,
-        typer.Option(help="Use these personal stores, instead of those that are on.", metavar="NAME"),
+        list[str] | None, typer.Option(help="Use these personal stores, instead of those that are on.", metavar="NAME")
     ] = None,
     mode: ModeName = None,
     rule: RuleNames = None,
@@ -220,15 +211,11 @@ class _Equipment:
     def load(self, settings: DraftSettings, needs_prose: bool) -> Autocomplete:
         """Loads all of it, and prints the notices. Raises InputError if `needs_prose` and there is no such adapter."""
         from app.learning.base_stores import shelf_of
-        from app.options import sampling, speculation
+        from app.options import speculation
         from core.autocomplete import load_autocomplete
 
         autocomplete = load_autocomplete(
-            self.model,
-            self.backend,
-            precision=self.precision,
-            bases=shelf_of(self.base_store),
-            prose=settings.prose,
+            self.model, self.backend, precision=self.precision, bases=shelf_of(self.base_store), prose=settings.prose
         )
         if needs_prose and not autocomplete.has_prose:
             raise InputError(
@@ -237,7 +224,8 @@ class _Equipment:
         if self.store:
             autocomplete.adapt(self.store)
         leave_cores_to(autocomplete.model)
-        for notice in [autocomplete.notice, *sampling.notes(settings)]:
+        titles = [entry.title for entry in entries_of(settings.sampling.rule)]
+        for notice in [autocomplete.notice, *notes(titles)]:
             if notice:
                 say(notice, err=True)
         if self.draft_model is not None:
@@ -249,9 +237,9 @@ class _Equipment:
 
 def _complete(autocomplete: Autocomplete, settings: DraftSettings, text: str, **more: Any) -> tuple[Completion, float]:
     """Makes the drafts; `more` are fields of `Ask`. Returns them, and the ms that they took."""
-    from app.options import sampling
+    from app.service.requests import asked
 
-    ask = sampling.asked(autocomplete, settings, before=text, tails=not settings.chooses_exact_steps, **more)
+    ask = asked(autocomplete, settings, before=text, tails=not settings.chooses_exact_steps, **more)
     if ask.tails or ask.explain:
         for _ in autocomplete.time_rows():
             pass
@@ -291,47 +279,6 @@ def _as_json(draft: TextDraft, tokens: bool, explain: bool) -> dict[str, object]
     return written | ({"tokens": _tokens(draft)} if tokens else {})
 
 
-def sample_view(
-    ctx: typer.Context,
-    text: Annotated[
-        str, typer.Argument(help="The text so far, in quotation marks.", metavar="TEXT", show_default=False)
-    ],
-    temperature: Annotated[
-        float,
-        typer.Option(
-            help="Divides the logits before the rules.", metavar="N", min=_TEMPERATURE.low, max=_TEMPERATURE.high
-        ),
-    ] = float(_TEMPERATURE.default),
-    rule: Annotated[
-        list[str] | None,
-        typer.Option("--rule", help="Given several times: print this chain of rules, too.", metavar="NAME"),
-    ] = None,
-    select_at: Annotated[
-        SelectAt, typer.Option(help=DRAFTING["select_at"].explain, metavar="|".join(get_args(SelectAt)))
-    ] = "temperature",
-    model: Model = "default",
-    backend: Backend = "auto",
-    as_json: Json = False,
-) -> None:
-    """Print the tokens that each rule would keep, side by side.
-
-    Example: [bold]polydraft sample-view "The capital of" --temperature 2[/]
-    """
-    text = _without_surrogates(text)
-    if rule is not None and len(rule) < 2:
-        raise InputError("--rule given once, and all rules are printed alone already; give a chain of two or more.")
-    together = of_rules(flags.given(ctx, RULE_FLAGS), temperature, joined(rule or [DEFAULT_RULE]))
-    from app.options import sampling
-    from core.autocomplete import load_autocomplete
-
-    autocomplete = load_autocomplete(model, backend, None)
-    view = sampling.view(autocomplete, text, temperature, together, select_at)
-    if as_json:
-        say_json({"text": text} | view.as_dict())
-    else:
-        Console(highlight=False).print(*sampling.table(view, visible))
-
-
 def _text(given: str | None, file: Path | None) -> str:
     """The text to continue. Raises InputError if there is none, or more than one."""
     if file is not None:
@@ -339,7 +286,7 @@ def _text(given: str | None, file: Path | None) -> str:
             raise InputError("TEXT and --file given; leave one of them out.")
         return _without_line_end(_text_of(file, "--file"))
     if given not in (None, "-"):
-        return _without_surrogates(given)
+        return without_surrogates(given)
     if sys.stdin.isatty():
         raise InputError("No text given; give it in quotation marks, with --file, or on standard input.")
     return _without_line_end(_decoded(sys.stdin.buffer.read(_MOST_READ + 1), "Standard input", "a text"))
@@ -388,7 +335,7 @@ def _never(given: list[str], path: Path | None) -> tuple[str, ...]:
     return checked([*given, *listed])
 
 
-def _without_surrogates(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Replaces lone surrogates, which represent bytes that the terminal's encoding cannot decode; no tokenizer accepts
     them."""
     clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

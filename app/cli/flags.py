@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, make_dataclass
-from typing import Annotated, Any
+from dataclasses import field, fields, make_dataclass
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -13,6 +13,7 @@ from typer.main import get_command
 from app.options.given import Flag, Given
 from core.errors import Mention, OptionError
 
+Chosen = TypeVar("Chosen")
 _VALUES = "polydraft.values"  # of the generated options, in the context of a command
 
 
@@ -69,6 +70,22 @@ def command_with(last: Callable[[], Sequence[Any]], first: Callable[[], Sequence
             return self.params
 
     return Generated
+
+
+def command_for(options: Callable[[], type[Any]]) -> type[TyperCommand]:
+    """The class of a command whose options are the fields of a dataclass, which `chosen` returns."""
+
+    def of_its_fields() -> list[Any]:
+        kind = options()
+        hints = get_type_hints(kind, include_extras=True)
+        return options_of((each.name, hints[each.name], each.default) for each in fields(kind))
+
+    return command_with(of_its_fields)
+
+
+def chosen(ctx: typer.Context, options: type[Chosen]) -> Chosen:
+    """The values of a command's options as their dataclass."""
+    return options(**values_of(ctx))
 
 
 def command_of(flags: Mapping[str, Flag]) -> type[TyperCommand]:

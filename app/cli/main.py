@@ -9,12 +9,10 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from click import UsageError
-from rich.console import Console
 from typer.core import TyperGroup
 
 from app.cli import complete as complete_cli
@@ -22,6 +20,7 @@ from app.cli import flags
 from app.cli import learn as learn_cli
 from app.cli import models as models_cli
 from app.cli import ngram as ngram_cli
+from app.cli.sample_view import sample_view
 from app.cli.shared import (
     AllowHost,
     AllowOrigin,
@@ -32,18 +31,14 @@ from app.cli.shared import (
     Json,
     Model,
     Precision,
-    Yes,
     bytes_of,
-    refuse_to_replace,
 )
 from app.machine.ending import end_on_signals
 from app.machine.offline import stay_offline
 from app.machine.output import say, visible
 from app.machine.running import PORT
 from app.options.given import ALL_FLAGS, RULE_FLAGS
-from core.controls import THETA
 from core.errors import InputError, PolydraftError
-from core.options import DRAFTING
 
 
 class Sentences(TyperGroup):
@@ -78,8 +73,7 @@ def start(
     base_store: BaseStores = None,
     draft_model: DraftModel = None,
     port: Annotated[
-        int | None,
-        typer.Option(help="The port of the page; 7893 by default.", min=1, max=65535, metavar="N"),
+        int | None, typer.Option(help="The port of the page; 7893 by default.", min=1, max=65535, metavar="N")
     ] = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", metavar="", help="Only print the page's address.")
@@ -159,86 +153,21 @@ def lsp() -> None:
 
 
 app.command(cls=flags.command_of(ALL_FLAGS))(complete_cli.complete)
-app.command(name="sample-view", cls=flags.command_of(RULE_FLAGS))(complete_cli.sample_view)
+app.command(name="sample-view", cls=flags.command_of(RULE_FLAGS))(sample_view)
 
 
-@app.command()
-def calibrate(
-    text: Annotated[
-        Path | None, typer.Option(help="A file or folder of text to cut prompts from; .txt or .jsonl.zst.")
-    ] = None,
-    prompts: Annotated[int, typer.Option(min=1, help="How many prompts.", metavar="N")] = 200,
-    out: Annotated[Path | None, typer.Option(help="The file to write; by default in the user's data folder.")] = None,
-    delta: Annotated[float, typer.Option(help="The share of positions where the bound may fail.", metavar="N")] = 0.05,
-    temperature: Annotated[
-        float, typer.Option(min=0.05, help="The temperature at which texts will be sampled.", metavar="N")
-    ] = 1.0,
-    budget: Annotated[
-        float,
-        typer.Option(min=0.01, max=1, help="The divergence to tolerate, in bits; 1 tolerates everything.", metavar="N"),
-    ] = 0.5,
-    paper: Annotated[
-        bool,
-        typer.Option(
-            "--paper", help="Measure the paper's constants, for evaluations and benchmarks; the app does not use them."
-        ),
-    ] = False,
-    buckets: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="With --paper: the number of entropy classes with separate constants; 0 for one set.",
-            metavar="N",
-        ),
-    ] = 0,
-    positions: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="With --paper: the number of positions of a text that share the risk delta; by default each has it.",
-            metavar="N",
-        ),
-    ] = None,
-    prose: Annotated[
-        bool, typer.Option("--prose/--no-prose", help="With the adapter to prose, if the model has one, or without.")
-    ] = bool(DRAFTING["prose"].default),
-    yes: Yes = False,
-    model: Model = "default",
-    backend: Backend = "auto",
-) -> None:
+def _of_calibrate() -> type[Any]:
+    from app.cli.calibrate import CalibrationRun  # imports torch
+
+    return CalibrationRun
+
+
+@app.command(cls=flags.command_for(_of_calibrate))
+def calibrate(ctx: typer.Context) -> None:
     """Measure the constants of ARC's tolerance, once per model."""
-    from app.cli import calibrate
+    from app.cli.calibrate import CalibrationRun, run
 
-    if out is not None:
-        refuse_to_replace(out, yes, calibrate.is_calibration)
-    with Console(stderr=True).status("calibrating …") as status:
-        calibration, held, file = calibrate.run(
-            model,
-            backend,
-            text,
-            prompts,
-            out,
-            delta,
-            temperature,
-            None if paper else budget,
-            buckets,
-            positions,
-            prose,
-            lambda what: status.update(f"{what} …"),
-        )
-    c = calibration.overall
-    say(
-        f"{calibration.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from "
-        f"{calibration.samples} pairs"
-    )
-    accepted = (
-        f"it accepts {held.accepted:.1%}, of which JS ≤ U for {held.held_accepted:.1%} and JS ≤ τ_δ for "
-        f"{held.tolerable:.1%}; their mean JS is {held.mean_js:.3f} nats."
-        if held.accepted
-        else "it accepts none of them."
-    )
-    say(f"JS ≤ U for {held.held:.1%} of them. At θ = {THETA:g} {accepted}")
-    say(str(file))
+    run(flags.chosen(ctx, CalibrationRun))
 
 
 @app.command()

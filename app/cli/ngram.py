@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +20,7 @@ from rich.table import Table
 
 from app.cli import adding
 from app.cli import personal as personal_cli
-from app.cli.flags import was_given
+from app.cli.flags import chosen, command_for, was_given
 from app.cli.personal import Json, ModelName, load_tokenizer
 from app.cli.shared import Yes, begins_with, bytes_of, refuse_in_dry_run, refuse_to_replace
 from app.machine.offline import allow_network
@@ -56,57 +56,66 @@ _SHOWN = 20  # damaged places that are listed individually
 _EVERY = 30.0  # seconds between lines of progress
 
 
-@app.command()
-def build(
-    ctx: typer.Context,
-    sources: Sources,
-    out: Out,
-    tokenizer: ModelName = "default",
-    orders: Orders = "2-6",
-    min_count: MinCount = "2",
+@dataclass(frozen=True)
+class BuildOptions:
+    """The options of `polydraft ngram build`."""
+
+    tokenizer: ModelName = "default"
+    orders: Orders = "2-6"
+    min_count: MinCount = "2"
     fit: Annotated[
         str | None,
         typer.Option(
             help="The largest size of the store, such as 200MB: the least pruning that fits is chosen.", metavar="SIZE"
         ),
-    ] = None,
-    memory: Memory = "2G",
-    exact: Exact = False,
-    max_bad: Annotated[str, typer.Option(help="Write nothing when more of the input than this is damaged.")] = "1%",
+    ] = None
+    memory: Memory = "2G"
+    exact: Exact = False
+    max_bad: Annotated[str, typer.Option(help="Write nothing when more of the input than this is damaged.")] = "1%"
     quality_signals: Annotated[
         list[str] | None,
         typer.Option(
             help="Selects documents of RedPajama-V2 by the signals beside them: language=en,de, "
             "bucket=head,middle, words=50-100000, perplexity=-500, or any signal by name. May be given several times."
         ),
-    ] = None,
+    ] = None
     rules: Annotated[
         list[str] | None,
         typer.Option(
             help="Leave out documents that break these rules for prose: gopher (all), or some, as in words,stop-words."
         ),
-    ] = None,
-    sample: Annotated[str, typer.Option(help="Read this share of the documents, the same ones every time.")] = "100%",
+    ] = None
+    sample: Annotated[str, typer.Option(help="Read this share of the documents, the same ones every time.")] = "100%"
     dedup: Annotated[
         str | None, typer.Option(help="Count only the first of equal documents or paragraphs: documents, paragraphs.")
-    ] = None,
-    workers: Annotated[int, typer.Option(help="Cores to use; 0 is all.", min=0)] = 0,
+    ] = None
+    workers: Annotated[int, typer.Option(help="Cores to use; 0 is all.", min=0)] = 0
     work: Annotated[
         Path | None, typer.Option(help="A folder for intermediate files; by default one beside the store.")
-    ] = None,
+    ] = None
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the intermediate files, so that more sources can be added later.")
-    ] = False,
+    ] = False
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing: estimate sizes and time from a hundredth of the input.")
-    ] = False,
+    ] = False
     scheduler: Annotated[
         str | None, typer.Option(help="Count on the Dask cluster of the scheduler at this address, tcp://…:8786.")
-    ] = None,
-    dask: Annotated[str | None, typer.Option(help="local: count on a Dask cluster of this machine's cores.")] = None,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
+    ] = None
+    dask: Annotated[str | None, typer.Option(help="local: count on a Dask cluster of this machine's cores.")] = None
+    yes: Yes = False
+    as_json: Json = False
+
+    def refuse_in_dry_run(self, ctx: typer.Context) -> None:
+        """Raises InputError for what would have no effect in a dry run."""
+        usual = {"--memory": was_given(ctx, "memory"), "--max-bad": was_given(ctx, "max_bad")}
+        kept = {"--work": self.work, "--keep": self.keep, "--yes": self.yes}
+        placed = {"--fit": self.fit, "--exact": self.exact, "--scheduler": self.scheduler, "--dask": self.dask}
+        refuse_in_dry_run({**placed, **usual, **kept})
+
+
+@app.command(cls=command_for(lambda: BuildOptions))
+def build(ctx: typer.Context, sources: Sources, out: Out) -> None:
     """Count the n-grams of documents and write a store.
 
     Reads RedPajama shards (.jsonl, .json, .parquet), text (.txt, .md), mail (.eml, .emlx, .mbox), pages (.html) and
@@ -114,60 +123,73 @@ def build(
     hf:// and s3://.
     To resume after an interruption, run the same command again.
     """
-    if dry_run:
-        usual = {"--memory": was_given(ctx, "memory"), "--max-bad": was_given(ctx, "max_bad")}
-        kept = {"--work": work, "--keep": keep, "--yes": yes}
-        refuse_in_dry_run({"--fit": fit, "--exact": exact, "--scheduler": scheduler, "--dask": dask, **usual, **kept})
+    wanted = chosen(ctx, BuildOptions)
+    if wanted.dry_run:
+        wanted.refuse_in_dry_run(ctx)
     else:
-        refuse_to_replace(out, yes, begins_with(MAGIC))
+        refuse_to_replace(out, wanted.yes, begins_with(MAGIC))
     import ngram_builder  # its readers' imports take as long as all others of the command line
-    from ngram_builder.cluster import cluster
 
-    wanted = _range(orders)
-    at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), bytes_of(memory)
-    chosen = ngram_builder.Signals.parse(quality_signals) if quality_signals else None
-    if dask not in (None, "local") or (dask and scheduler):
-        raise InputError(f"--dask {dask} given; --dask local, or --scheduler ADDRESS, expected.")
-    words, name = _tokenizer(tokenizer)
+    orders = _range(wanted.orders)
+    counts: dict[str, Any] = {
+        "orders": orders,
+        "min_count": _per_order(wanted.min_count, orders),
+        "max_bad": _share(wanted.max_bad),
+        "memory": bytes_of(wanted.memory),
+        "signals": ngram_builder.Signals.parse(wanted.quality_signals) if wanted.quality_signals else None,
+        "rules": wanted.rules or (),
+        "dedup": wanted.dedup,
+    }
+    if wanted.dask not in (None, "local") or (wanted.dask and wanted.scheduler):
+        raise InputError(f"--dask {wanted.dask} given; --dask local, or --scheduler ADDRESS, expected.")
+    words, name = _tokenizer(wanted.tokenizer)
     if any("://" in source for source in sources):
         allow_network()  # after the tokenizer, whose name is none of these addresses
-    if dry_run:
-        from ngram_builder.survey import survey
+    counts["sample"] = _share(wanted.sample)
+    if wanted.dry_run:
+        _survey(sources, words, wanted, counts)
+    else:
+        _print_report(_built(sources, out, words, name, wanted, counts), out, wanted.as_json)
 
-        selection = ngram_builder.DocumentSelection.of(chosen, rules or (), _share(sample), dedup)
-        cores = workers or os.cpu_count() or 1
-        _print_survey(survey(sources, words, wanted, at_least, selection, cores), as_json)
-        return
-    address = dask or scheduler
-    there = cluster(address, partial(load_tokenizer, tokenizer), workers or None) if address else nullcontext()
+
+def _survey(sources: list[str], words: Tokenizer, wanted: BuildOptions, counts: dict[str, Any]) -> None:
+    from ngram_builder import DocumentSelection
+    from ngram_builder.survey import survey
+
+    selection = DocumentSelection.of(*(counts[name] for name in ("signals", "rules", "sample", "dedup")))
+    cores = wanted.workers or os.cpu_count() or 1
+    found = survey(sources, words, counts["orders"], counts["min_count"], selection, cores)
+    _print_survey(found, wanted.as_json)
+
+
+def _built(
+    sources: list[str], out: Path, words: Tokenizer, name: str, wanted: BuildOptions, counts: dict[str, Any]
+) -> BuildReport:
+    import ngram_builder
+    from ngram_builder.cluster import cluster
+
+    workers, address = wanted.workers or None, wanted.dask or wanted.scheduler
+    there = cluster(address, partial(load_tokenizer, wanted.tokenizer), workers) if address else nullcontext()
     try:
         with there as machines, _bar() as bar:
-            report = ngram_builder.build(
+            return ngram_builder.build(
                 sources,
                 out,
                 words,
                 name=name,
-                orders=wanted,
-                min_count=at_least,
-                fit=_file_size(fit) if fit else None,
-                memory=taken,
-                exact=exact,
-                max_bad=allowed,
-                signals=chosen,
-                rules=rules or (),
-                sample=_share(sample),
-                dedup=dedup,
-                workers=workers or None,
-                work=work,
-                keep=keep,
+                fit=_file_size(wanted.fit) if wanted.fit else None,
+                exact=wanted.exact,
+                workers=workers,
+                work=wanted.work,
+                keep=wanted.keep,
                 machines=machines,
                 progress=_Shown(bar),
                 notify=partial(say, err=True),
+                **counts,
             )
     except ngram_builder.TooMuchDamage as error:
         _print_damage(error.damage)
         raise
-    _print_report(report, out, as_json)
 
 
 @app.command()
@@ -255,10 +277,16 @@ def stats(
         else:
             personal_cli.print_stats(row)
         return
-    opened = NgramStore.open(store, verify=verify)
-    manifest = opened.manifest
-    size = opened.path.stat().st_size
-    statistics: dict[str, Any] = {
+    row = _statistics(NgramStore.open(store, verify=verify), store, verify)
+    if as_json:
+        say_json({"name": "ngram stats", "rows": [row]})
+    else:
+        _print_statistics(row)
+
+
+def _statistics(opened: NgramStore, store: Path, verify: bool) -> dict[str, Any]:
+    manifest, size = opened.manifest, opened.path.stat().st_size
+    return {
         "store": str(store),
         "verified": verify,
         "bytes": size,
@@ -274,23 +302,20 @@ def stats(
         "tokens": manifest["tokens"],
         "sources": manifest["sources"],
     }
-    if as_json:
-        say_json({"name": "ngram stats", "rows": [statistics]})
-        return
-    table = Table(
-        title=plain(f"{store} · {statistics['bytes']:,} bytes, {statistics['bytes_per_ngram']:.2f} per n-gram")
-    )
+
+
+def _print_statistics(row: dict[str, Any]) -> None:
+    table = Table(title=plain(f"{row['store']} · {row['bytes']:,} bytes, {row['bytes_per_ngram']:.2f} per n-gram"))
     for column in ("order", "n-grams", "contexts", "at least"):
         table.add_column(column, justify="right")
-    for n, ngrams in statistics["per_order"].items():
-        contexts = statistics["contexts"].get(n, 0)
-        table.add_row(n, f"{ngrams:,}", f"{contexts:,}", str(statistics["min_count"].get(n, "")))
+    for n, ngrams in row["per_order"].items():
+        table.add_row(n, f"{ngrams:,}", f"{row['contexts'].get(n, 0):,}", str(row["min_count"].get(n, "")))
     Console().print(table)
-    say(f"Tokenizer of {statistics['tokenizer']['name']}, {statistics['tokenizer']['fingerprint'][:12]}…")
-    names = ", ".join(source["name"] for source in statistics["sources"])
-    say(f"From {statistics['documents']:,} documents, {statistics['tokens']:,} tokens: {names}")
-    say(f"Largest error of a count: {statistics['max_relative_error']:.1%}")
-    if verify:
+    say(f"Tokenizer of {row['tokenizer']['name']}, {row['tokenizer']['fingerprint'][:12]}…")
+    names = ", ".join(source["name"] for source in row["sources"])
+    say(f"From {row['documents']:,} documents, {row['tokens']:,} tokens: {names}")
+    say(f"Largest error of a count: {row['max_relative_error']:.1%}")
+    if row["verified"]:
         say("Checksums agree.")
 
 

@@ -13,8 +13,7 @@ from core import options
 from core.errors import InputError
 
 Model = Annotated[
-    str,
-    typer.Option(help="[bold]default[/], a .gguf file, a model's folder, or a Hugging Face id.", metavar="NAME"),
+    str, typer.Option(help="[bold]default[/], a .gguf file, a model's folder, or a Hugging Face id.", metavar="NAME")
 ]
 Backend = Annotated[
     options.Backend,

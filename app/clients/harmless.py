@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from app.wire.bounds import LABEL, LARGEST, MOST_NAMES
@@ -53,163 +52,89 @@ def only(*expected: Any) -> Test:
     )
 
 
-@dataclass(frozen=True)
-class Harmless:
-    """A field.
-
-    Attributes:
-        accepts: whether a value changes nothing; null never does.
-        why: the reason.
-    """
-
-    accepts: Test
-    why: str
+def each(accepts: Test, *names: str) -> dict[str, Test]:
+    """Fields with the same test."""
+    return dict.fromkeys(names, accepts)
 
 
-_STORED = "Polydraft stores no request and no response."
-_CACHE = "All texts share the cache, which finds their common beginnings itself."
-_PENALTY = "The value switches this penalty off; another would change the text."
-_SAMPLER = "The value switches this sampler off; another would change the text."
-_OFF = "It belongs to a sampler or a penalty that is off."
-_LINE = "A draft ends with its line."
-_TUNES = "It tunes the engine of another server; the options of `polydraft serve` choose Polydraft's."
-_SHOWN = "It adds details to the response that Polydraft does not have, and programs read them if they are there."
-_LIMIT = "Drafts are short, and their text is as long as the model reads."
-_TOOLS = "Polydraft continues a text, and calls no tools."
-_FORM = "The response is a text."
-
-HARMLESS: Mapping[str, Harmless] = {
-    # OpenAI's interface
-    "store": Harmless(only(False), _STORED),
-    "metadata": Harmless(some, _STORED),
-    "service_tier": Harmless(words, "There is one tier, this machine."),
-    "safety_identifier": Harmless(words, _STORED),
-    "prompt_cache_key": Harmless(words, _CACHE),
-    "prompt_cache_retention": Harmless(words, _CACHE),
-    "frequency_penalty": Harmless(only(0), _PENALTY),
-    "presence_penalty": Harmless(only(0), _PENALTY),
-    "tools": Harmless(only([]), _TOOLS),
-    "functions": Harmless(only([]), _TOOLS),
-    "tool_choice": Harmless(only("none", "auto"), _TOOLS),
-    "parallel_tool_calls": Harmless(switch, _TOOLS),
-    "response_format": Harmless(only({"type": "text"}), _FORM),
-    "modalities": Harmless(only(["text"]), _FORM),
-    "verbosity": Harmless(words, "Drafts are short."),
-    "reasoning_effort": Harmless(words, "The model drafts without reasoning."),
-    # llama-server
-    "cache_prompt": Harmless(switch, _CACHE),
-    "n_keep": Harmless(number, _LIMIT),
-    "n_discard": Harmless(number, _LIMIT),
-    "n_indent": Harmless(number, "A draft ends with its line, so the indentation of a next one is irrelevant."),
-    "t_max_prompt_ms": Harmless(
-        number, "llama-server does not apply it, and an empty response would be cached by the editor."
-    ),
-    "t_max_predict_ms": Harmless(number, f"llama-server applies it after a line break only. {_LINE}"),
-    "repeat_penalty": Harmless(only(1), _PENALTY),
-    "repeat_last_n": Harmless(number, _OFF),
-    "penalize_nl": Harmless(switch, _OFF),
-    "dry_multiplier": Harmless(only(0), "The value switches this penalty off."),
-    "dry_base": Harmless(number, _OFF),
-    "dry_allowed_length": Harmless(number, _OFF),
-    **dict.fromkeys(("dry_penalty_last_n", "dry_range"), Harmless(number, _OFF)),
-    "dry_sequence_breakers": Harmless(some, _OFF),
-    "xtc_probability": Harmless(only(0), "The value switches this sampler off."),
-    "xtc_threshold": Harmless(number, _OFF),
-    "typical_p": Harmless(only(1), _SAMPLER),
-    "typ_p": Harmless(only(1), _SAMPLER),
-    **dict.fromkeys(("top_n_sigma", "nsigma"), Harmless(only(-1, 0), _SAMPLER)),
-    "tfs_z": Harmless(only(1), _SAMPLER),
-    "mirostat": Harmless(only(0), _SAMPLER),
-    "mirostat_tau": Harmless(number, _OFF),
-    "mirostat_eta": Harmless(number, _OFF),
-    "dynatemp_range": Harmless(only(0), _SAMPLER),
-    "dynatemp_exponent": Harmless(number, _OFF),
-    "adaptive_target": Harmless(lambda value: number(value) and value < 0, _SAMPLER),
-    "adaptive_decay": Harmless(number, _OFF),
-    "min_keep": Harmless(number, "A rule keeps at least one token."),
-    "n_probs": Harmless(number, _SHOWN),
-    "post_sampling_probs": Harmless(switch, _SHOWN),
-    "return_tokens": Harmless(switch, _SHOWN),
-    "return_progress": Harmless(switch, _SHOWN),
-    "timings_per_token": Harmless(switch, _SHOWN),
-    "grammar": Harmless(only(""), "An empty grammar allows every text."),
-    "json_schema": Harmless(only({}), "An empty schema allows every text."),
-    "lora": Harmless(only([]), "No adapter is asked for."),
-    "ignore_eos": Harmless(only(False), "A draft may end with the text."),
-    # Ollama
-    "num_keep": Harmless(number, _LIMIT),
-    **dict.fromkeys(("num_batch", "num_gpu", "main_gpu", "num_thread"), Harmless(number, _TUNES)),
-    **dict.fromkeys(("low_vram", "use_mmap", "use_mlock", "vocab_only", "numa", "f16_kv"), Harmless(switch, _TUNES)),
-    "keep_alive": Harmless(some, "The model stays loaded."),
-    "think": Harmless(only(False), "The model drafts without reasoning."),
-    "format": Harmless(only(""), _FORM),
-    "images": Harmless(only([]), "Polydraft continues texts alone."),
-    "context": Harmless(only([]), "The text is the prompt."),
-    "system": Harmless(instruction, "It instructs a model of a chat; Polydraft continues the prompt."),
-    "template": Harmless(instruction, "It instructs a model of a chat; Polydraft continues the prompt."),
-    # text-generation-webui, vLLM, TabbyAPI and the programs that send the fields of all of them, such as SillyTavern
-    "repetition_penalty": Harmless(only(1), _PENALTY),
-    "rep_pen": Harmless(only(1), _PENALTY),
-    "rep_pen_range": Harmless(number, _OFF),
-    "rep_pen_slope": Harmless(number, _OFF),
-    "repetition_penalty_range": Harmless(number, _OFF),
-    "repetition_decay": Harmless(number, _OFF),
-    "encoder_repetition_penalty": Harmless(only(1), _PENALTY),
-    "no_repeat_ngram_size": Harmless(only(0), _PENALTY),
-    "penalty_alpha": Harmless(only(0), _PENALTY),
-    "typical": Harmless(only(1), _SAMPLER),
-    "tfs": Harmless(only(1), _SAMPLER),
-    "top_a": Harmless(only(0), _SAMPLER),
-    "skew": Harmless(only(0), _SAMPLER),
-    "smoothing_factor": Harmless(only(0), _SAMPLER),
-    "smoothing_curve": Harmless(number, _OFF),
-    "epsilon_cutoff": Harmless(only(0), _SAMPLER),
-    "eta_cutoff": Harmless(only(0), _SAMPLER),
-    "dynamic_temperature": Harmless(only(False), _SAMPLER),
-    "guidance_scale": Harmless(only(1), "The value switches guidance off; another would change the text."),
-    "negative_prompt": Harmless(only(""), "It belongs to guidance, which is off."),
-    "grammar_string": Harmless(only(""), "An empty grammar allows every text."),
-    "ban_eos_token": Harmless(only(False), "A draft may end with the text."),
-    "add_bos_token": Harmless(switch, "The model's own file says whether a text begins with a token."),
-    "skip_special_tokens": Harmless(only(True), "Drafts contain no special tokens."),
-    "spaces_between_special_tokens": Harmless(switch, "Drafts contain no special tokens."),
-    "include_stop_str_in_output": Harmless(only(False), "A draft ends before a stop."),
-    "min_length": Harmless(only(0), "Drafts may be short."),
-    "min_tokens": Harmless(only(0), "Drafts may be short."),
-    "max_tokens_second": Harmless(number, "Drafts are sent as fast as the machine computes them."),
-    "num_beams": Harmless(only(1), "One beam is no search."),
-    "length_penalty": Harmless(number, "It belongs to beam search, which is off."),
-    "early_stopping": Harmless(switch, "It belongs to beam search, which is off."),
-    "truncation_length": Harmless(number, _LIMIT),
-    "num_ctx": Harmless(number, _LIMIT),
-    "n_ctx": Harmless(number, _LIMIT),
-    "api_type": Harmless(words, "It is meant for the program between the page and the server."),
-    "api_server": Harmless(words, "It is meant for the program between the page and the server."),
-    "legacy_api": Harmless(only(False), "It is meant for the program between the page and the server."),
+# For each field, whether a value changes nothing; null never does. Below each reason come the fields that have it.
+HARMLESS: Mapping[str, Test] = {
+    # Polydraft stores no request and no response.
+    "store": only(False),
+    "metadata": some,
+    "safety_identifier": words,
+    # All texts share the cache, which finds their common beginnings itself; and the model stays loaded.
+    **each(words, "prompt_cache_key", "prompt_cache_retention"),
+    "cache_prompt": switch,
+    "keep_alive": some,
+    # The value switches a penalty off; another would change the text. What belongs to one that is off has no effect.
+    **each(only(0), "frequency_penalty", "presence_penalty", "no_repeat_ngram_size", "penalty_alpha", "dry_multiplier"),
+    **each(only(1), "repeat_penalty", "repetition_penalty", "rep_pen", "encoder_repetition_penalty"),
+    **each(number, "repeat_last_n", "rep_pen_range", "rep_pen_slope", "repetition_penalty_range", "repetition_decay"),
+    **each(number, "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_range"),
+    "dry_sequence_breakers": some,
+    "penalize_nl": switch,
+    # The same of samplers.
+    **each(only(0), "xtc_probability", "mirostat", "dynatemp_range", "top_a", "skew", "smoothing_factor"),
+    **each(only(0), "epsilon_cutoff", "eta_cutoff"),
+    **each(only(1), "typical_p", "typ_p", "typical", "tfs_z", "tfs"),
+    **each(only(-1, 0), "top_n_sigma", "nsigma"),
+    **each(number, "xtc_threshold", "mirostat_tau", "mirostat_eta", "dynatemp_exponent", "adaptive_decay"),
+    "smoothing_curve": number,
+    "adaptive_target": lambda value: number(value) and value < 0,
+    "dynamic_temperature": only(False),
+    "min_keep": number,  # a rule keeps at least one token
+    # The same of guidance, of beam search, and of grammars, of which an empty one allows every text.
+    "guidance_scale": only(1),
+    **each(only(""), "negative_prompt", "grammar", "grammar_string"),
+    "json_schema": only({}),
+    "num_beams": only(1),
+    "length_penalty": number,
+    "early_stopping": switch,
+    # Polydraft continues a text: it calls no tools, follows no instructions, and answers with a text.
+    **each(only([]), "tools", "functions", "images", "context", "lora"),
+    "tool_choice": only("none", "auto"),
+    "parallel_tool_calls": switch,
+    "response_format": only({"type": "text"}),
+    "modalities": only(["text"]),
+    "format": only(""),
+    **each(instruction, "system", "template"),
+    "reasoning_effort": words,
+    "think": only(False),
+    # Drafts are short, may end with the text, and their text is as long as the model reads.
+    "verbosity": words,
+    **each(number, "n_keep", "n_discard", "num_keep", "truncation_length", "num_ctx", "n_ctx"),
+    **each(only(0), "min_length", "min_tokens"),
+    **each(only(False), "ignore_eos", "ban_eos_token"),
+    # A draft ends with its line: llama-server applies the second only after a line break. It does not apply the third,
+    # and an empty response would be cached by the editor.
+    **each(number, "n_indent", "t_max_predict_ms", "t_max_prompt_ms"),
+    # Drafts contain no special tokens and no stop; the model's file says with which token a text begins.
+    "skip_special_tokens": only(True),
+    "include_stop_str_in_output": only(False),
+    **each(switch, "spaces_between_special_tokens", "add_bos_token"),
+    # Programs read these details of the response if they are there, and Polydraft does not have them.
+    **each(number, "n_probs"),
+    **each(switch, "post_sampling_probs", "return_tokens", "return_progress", "timings_per_token"),
+    # They tune the engine of another server; the options of `polydraft serve` choose Polydraft's.
+    **each(number, "num_batch", "num_gpu", "main_gpu", "num_thread", "max_tokens_second"),
+    **each(switch, "low_vram", "use_mmap", "use_mlock", "vocab_only", "numa", "f16_kv"),
+    # They are meant for whatever is between the program and the server.
+    **each(words, "service_tier", "api_type", "api_server"),
+    "legacy_api": only(False),
 }
 
-# Values of known fields that stand for a field that is left out
-ABSENT: Mapping[str, Harmless] = {
-    "seed": Harmless(only(-1, 2**32 - 1), "llama-server's values for a seed that differs each time."),
-    "stop": Harmless(only("", []), "An empty text ends no draft."),
-}
+# Values of known fields that stand for a field that is left out: a seed that differs each time, and a text that ends no
+# draft.
+ABSENT: Mapping[str, Test] = {"seed": only(-1, 2**32 - 1), "stop": only("", [])}
 
 # The field that switches the rule of another field on.
-SWITCHES = (
-    dict.fromkeys(
-        (
-            "dry_multiplier",
-            "dry_base",
-            "dry_allowed_length",
-            "dry_penalty_last_n",
-            "dry_range",
-            "dry_sequence_breakers",
-        ),
-        "dry_multiplier",
-    )
-    | dict.fromkeys(("xtc_probability", "xtc_threshold"), "xtc_probability")
-    | dict.fromkeys(("mirostat", "mirostat_tau", "mirostat_eta"), "mirostat")
-)
+SWITCHES = {
+    **dict.fromkeys(("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"), "dry_multiplier"),
+    **dict.fromkeys(("dry_range", "dry_sequence_breakers"), "dry_multiplier"),
+    **dict.fromkeys(("xtc_probability", "xtc_threshold"), "xtc_probability"),
+    **dict.fromkeys(("mirostat", "mirostat_tau", "mirostat_eta"), "mirostat"),
+}
 
 # Those that are options of ours, where the rule is on.
 OURS = {"dry_multiplier", "dry_base", "xtc_probability", "xtc_threshold"}
@@ -223,17 +148,10 @@ RENAMED = {
     "mirostat_eta": "rate",
 }
 
-WITHOUT_MIROSTAT = {
-    "dry_breakers",
-    "dry_last_n",
-    "top_k",
-    "top_p",
-    "min_p",
-    "xtc_probability",
-    "xtc_threshold",
-    "dry_multiplier",
-    "dry_base",
-} | {own for name, own in RENAMED.items() if not name.startswith("mirostat")}
+# The other samplers, which llama-server ignores with mirostat.
+WITHOUT_MIROSTAT = {*OURS, "dry_breakers", "dry_last_n", "top_k", "top_p", "min_p"} | {
+    own for name, own in RENAMED.items() if not name.startswith("mirostat")
+}
 
 # How many of the last tokens DRY reads, by the name of the field: the values that stand for the whole text. In
 # llama-server 0 switches DRY off; TabbyAPI has both names, and 0 is the whole text.
@@ -260,7 +178,7 @@ def translated(body: Any, known: Collection[str]) -> Any:
     body = _with_one_mirostat(body)
     fields = dict(body)
     for name in [name for name in body if name in HARMLESS and name not in known]:  # a chain has their order
-        if (switch := SWITCHES.get(name)) and number(body.get(switch)) and not HARMLESS[switch].accepts(body[switch]):
+        if (switch := SWITCHES.get(name)) and number(body.get(switch)) and not HARMLESS[switch](body[switch]):
             if name in OURS:
                 continue
             value = body[name]
@@ -284,7 +202,7 @@ def translated(body: Any, known: Collection[str]) -> Any:
             elif value is not None:
                 raise Refused(422, f"{name} is not supported where {switch} is on.", "Leave it out.", name)
             continue
-        if body[name] is None or HARMLESS[name].accepts(body[name]):
+        if body[name] is None or HARMLESS[name](body[name]):
             del fields[name]
         elif name in RENAMED:
             _rename(fields, name)
@@ -305,7 +223,7 @@ def translated(body: Any, known: Collection[str]) -> Any:
     return {
         name: value
         for name, value in fields.items()
-        if not (value is None and name in known) and not (name in ABSENT and ABSENT[name].accepts(value))
+        if not (value is None and name in known) and not (name in ABSENT and ABSENT[name](value))
     }
 
 

@@ -17,7 +17,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.clients.choices import Choice, Choices, Finish, only_grows
+from app.clients.choices import Choice, Choices, Finish
 from app.clients.options import ClientOptions
 from app.clients.prompts import around_gap
 from app.clients.requests import (
@@ -35,7 +35,6 @@ from app.wire.bounds import MOST_PARTS, WHOLE, Label, LongText, Names, Real, Sto
 from app.wire.refusals import error_of, taking
 from app.wire.refused import Refused
 from app.wire.streaming import Streamed
-from core.text import following
 
 if TYPE_CHECKING:
     from app.options.settings import DraftSettings
@@ -138,10 +137,7 @@ class Infilled:
         self._model = answered_by(service, body.model)
         self._before, self._after = body.texts()
         self._settings = body.drafting()
-        at_the_end = (
-            body.show != "all" or body.never or body.n_probs or following(self._after)
-        )  # drafts may change until then
-        growing = body.stream and not at_the_end and only_grows(self._settings)
+        growing = body.stream and body.only_grow(self._settings, self._after, body.n_probs or None)
         length = self._settings.length if body.n_predict else 0
         self._choices = Choices(body.n_cmpl, length, body.stop, growing, self._after)
         self._began, self._first, self._stats = time.perf_counter(), None, {"reused": 0, "fed": 0}
@@ -171,9 +167,8 @@ class Infilled:
     async def _events(self) -> AsyncGenerator[None]:
         """Runs the request; yields after each change of the texts."""
         body = self._body
-        more = {"after": self._after, "heal": body.heal, "stores": body.stores, "show": body.showing}
-        more |= {"background": body.parts(), "likeliest": body.n_probs or None, **body.left_out}
-        more |= {"after_rule": body.post_sampling_probs}
+        more = body.requested(self._after, body.parts(), body.n_probs or None)
+        more["after_rule"] = body.post_sampling_probs
         async with aclosing(events(self._service, draft_request(self._before, self._settings, **more))) as stream:
             async for event in stream:
                 if event["type"] == "stats":

@@ -20,7 +20,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field, model_validator
 
-from app.clients.choices import Choice, Choices, only_grows
+from app.clients.choices import Choice, Choices
 from app.clients.options import ClientOptions
 from app.clients.prompts import around_gap
 from app.clients.requests import (
@@ -42,7 +42,6 @@ from app.wire.refusals import error_of, taking
 from app.wire.refused import Refused
 from app.wire.streaming import Streamed
 from core.options import LIBRARY
-from core.text import following
 
 if TYPE_CHECKING:
     from app.options.settings import DraftSettings
@@ -220,13 +219,9 @@ class Answer:
     def _prompt(self, i: int, prompt: str) -> Prompt:
         body, settings, n = self._body, self._settings, self._body.n or 1
         before, after = (body.suffix is None and around_gap(prompt)) or (prompt, body.suffix or "")
-        compared = bool(following(after))  # the order of the drafts is known at the end
-        growing = self.streamed and body.logprobs is None and not compared and only_grows(settings)
-        # Which drafts save time is known at the end; and where one steps back from a phrase, others may change.
-        growing = growing and body.show == "all" and not body.never
         after = after[:MOST_AFTER]
-        more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs, "after": after}
-        more |= {"show": body.showing, "background": cropped(body.background), **body.left_out}
+        growing = self.streamed and body.only_grow(settings, after, body.logprobs)
+        more = body.requested(after, cropped(body.background), body.logprobs)
         choices = Choices(n, settings.length if self._tokens else 0, body.stop or (), growing, after)
         return Prompt(prompt, draft_request(before, settings, body.user, **more), choices, n * i)
 

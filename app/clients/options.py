@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from app.clients.bans import biases, with_bans
+from app.clients.choices import only_grows
 from app.clients.harmless import translated
 from app.options import given as options
 from app.options.settings import DraftSettings
@@ -37,6 +38,7 @@ from core.controls import CATALOG, DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, D
 from core.errors import InputError, Mention, OptionError, plainly
 from core.options import DRAFTING, LONGEST, OPTIONS, SEED
 from core.options import Value as Option
+from core.text import following
 
 COMMON = ("k", "length", "temperature", "seed")  # flags for which the interfaces have their own names
 FIELDS = {flag.replace("-", "_"): flag for flag in options.ALL_FLAGS if flag not in COMMON}
@@ -137,16 +139,28 @@ class ClientOptions(BaseModel):
     def _translated(cls, body: Any) -> Any:
         return translated(with_bans(body) if isinstance(body, dict) else body, cls.model_fields.keys())
 
-    @property
-    def showing(self) -> Showing | None:
-        """The costs of a writer of whom nothing is known, if only drafts that save time are wanted."""
-        return Showing(only=True) if self.show == "time" else None
+    def requested(self, after: str, background: str, likeliest: int | None) -> dict[str, Any]:
+        """What is requested beside the text and the settings, as fields of `DraftRequest`. Where only drafts that save
+        time are wanted, they are those of a writer of whom nothing is known."""
+        return {
+            "after": after,
+            "background": background,
+            "likeliest": likeliest,
+            "heal": self.heal,
+            "stores": self.stores,
+            "show": Showing(only=True) if self.show == "time" else None,
+            "never": self.never,
+            "avoid": self.avoid,
+            "no_slurs": self.no_slurs,
+            "token_bias": self.logit_bias,
+        }
 
-    @property
-    def left_out(self) -> dict[str, Any]:
-        """What drafts leave out, as fields of `DraftRequest`."""
-        left_out = {"never": self.never, "avoid": self.avoid, "no_slurs": self.no_slurs}
-        return {**left_out, "token_bias": self.logit_bias}
+    def only_grow(self, settings: DraftSettings, after: str, likeliest: int | None) -> bool:
+        """Whether the texts of a response only grow, so that they can be sent meanwhile: which drafts save time, which
+        one leads to the text after the caret, and how likely each token was is known at the end; and where a draft
+        steps back from a phrase, others may change."""
+        known_at_the_end = self.show != "all" or self.never or likeliest is not None or following(after)
+        return not known_at_the_end and only_grows(settings)
 
     @property
     def most_tokens(self) -> int:

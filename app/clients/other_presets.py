@@ -72,15 +72,7 @@ _ELSEWHERE = frozenset(
     | {"dynatemp_range_exponent", "num_beams", "length_penalty", "early_stopping", "add_bos_token"}
 )
 _ORDERS = ("samplers", "sampler_priority", "sampler_order", "enabled_samplers")  # the first that a file has counts
-_NUMBERS = {
-    6: "repetition_penalty",
-    0: "top_k",
-    1: "top_a",
-    2: "top_p",
-    3: "tfs",
-    4: "typical_p",
-    5: "temperature",
-}
+_NUMBERS = {6: "repetition_penalty", 0: "top_k", 1: "top_a", 2: "top_p", 3: "tfs", 4: "typical_p", 5: "temperature"}
 
 
 @dataclass
@@ -150,7 +142,7 @@ def _is_set(key: str, value: Any) -> bool:
     """Whether a field that Polydraft does not have would change the text in the other program."""
     if value in (None, "", False, 0) or isinstance(value, list | dict):
         return False
-    return key not in HARMLESS or not HARMLESS[key].accepts(value)
+    return key not in HARMLESS or not HARMLESS[key](value)
 
 
 def _place(rule: str, fields: Mapping[str, Any]) -> int:

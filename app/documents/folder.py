@@ -40,11 +40,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 import threading
 import time
-import unicodedata
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -55,16 +53,12 @@ from secrets import token_hex
 import filelock
 import platformdirs
 
-from app.documents.notes import ID, OPENING, VERSION, Damaged, Entry, as_note, joined, read_note, units
+from app.documents.notes import ID, VERSION, Damaged, Entry, as_note, joined, read_note, units
+from app.documents.texts import decoded, digest_of, encoded, file_name, folded, in_lines, is_numbered, opening_of
 from core.errors import InputError
 from core.files import read_regular, write_whole
 
 ENDINGS = (".txt", ".md")
-NAME = 60  # characters of a file's name
-KEPT_MARKS = "_,.'’()&+-"  # in a file's name
-JOINERS = "\u200c\u200d"  # of letters, in Persian and in Indian scripts
-RESERVED = re.compile(r"(con|prn|aux|nul|(com|lpt)[\d¹²³])\s*(\..*)?", re.IGNORECASE)  # names of devices on Windows
-MARK = b"\xef\xbb\xbf"  # the byte order mark, with which some programs begin a text in UTF-8
 WAIT = 10  # s to wait for another server that works in the folder
 DAY = 86_400_000  # ms
 KEPT = 90  # days for which the note of a missing file is kept
@@ -187,7 +181,7 @@ class DocumentFolder:
         """
         with self._alone():
             entry = self._known(id)
-            return entry, _decoded(self._read(entry))
+            return entry, decoded(self._read(entry))
 
     def write(self, entry: Entry, text: str, base: str | None) -> Entry:
         """Writes a document's text and metadata.
@@ -203,9 +197,9 @@ class DocumentFolder:
             try:
                 noted = read_note(self._note_file(entry.id))
             except Damaged as error:
-                raise Changed(f"The note of “{entry.title or _opening(text) or 'Untitled'}” is damaged.") from error
+                raise Changed(f"The note of “{entry.title or opening_of(text) or 'Untitled'}” is damaged.") from error
             as_note(entry)  # checks the fields
-            text, entry.private = _in_lines(text, joined(entry.private))
+            text, entry.private = in_lines(text, joined(entry.private))
             if entry.unsure or (noted and noted.unsure and entry.private):
                 entry.private, entry.unsure = [[0, units(text)]], True
             if noted and not self._path(noted).is_file():
@@ -213,11 +207,11 @@ class DocumentFolder:
             old = self._read(noted) if noted else b""
             if (noted.digest if noted else None) != base:
                 state = "has been changed elsewhere" if noted else "is no longer there"
-                raise Changed(f"The file of “{entry.title or _opening(text) or 'Untitled'}” {state}.")
-            data = _encoded(text, old)
+                raise Changed(f"The file of “{entry.title or opening_of(text) or 'Untitled'}” {state}.")
+            data = encoded(text, old)
             if len(data) > MOST_TEXT:
                 raise InputError(f"The text has {len(data):,} bytes; a document has at most {MOST_TEXT:,}.")
-            entry.opening, entry.words, entry.digest = _opening(text), len(text.split()), _digest(data)
+            entry.opening, entry.words, entry.digest = opening_of(text), len(text.split()), digest_of(data)
             if noted:
                 entry.version, entry.unknown = noted.version, noted.unknown
             entry.binned = noted.binned if noted else entry.binned
@@ -231,7 +225,7 @@ class DocumentFolder:
             # The name follows the title. It changes last, so that after a crash in between the note still points to the
             # text. A name that another program gave is the title, and stays.
             stem = Path(entry.file).stem
-            if noted and stem not in (name := _file_name(entry), entry.title) and not _numbered(stem, name):
+            if noted and stem not in (name := file_name(entry), entry.title) and not is_numbered(stem, name):
                 self._move(entry, entry.binned, self._free_name(entry, path))
             return entry
 
@@ -338,9 +332,9 @@ class DocumentFolder:
         claimed = {self._path(entry): entry for entry in present.values()}
         others = [path for path in files if path not in claimed]
         # Another program changed the case of a name, where the file system ignores case.
-        unlisted = {(path.parent, _folded(path.name)): path for path in claimed.keys() - set(files)}
+        unlisted = {(path.parent, folded(path.name)): path for path in claimed.keys() - set(files)}
         for path in [*others] if unlisted else []:
-            old = unlisted.get((path.parent, _folded(path.name)))
+            old = unlisted.get((path.parent, folded(path.name)))
             if old and old.samefile(path):
                 entry = claimed[old]
                 entry.title, entry.file, entry.stamp = path.stem, path.name, []
@@ -384,7 +378,7 @@ class DocumentFolder:
     def _read(self, entry: Entry) -> bytes:
         """The bytes of a document's text, with which its metadata agrees afterwards."""
         data = self._refresh(entry)
-        return _bytes_of(self._path(entry)) if data is None else data
+        return read_regular(self._path(entry), MOST_TEXT) if data is None else data
 
     def _refresh(self, entry: Entry, known: _Known | None = None) -> bytes | None:
         """Updates the metadata of a text that another program has changed; returns its bytes if they were read."""
@@ -392,26 +386,26 @@ class DocumentFolder:
         state = path.stat()
         if entry.stamp == [state.st_size, state.st_mtime_ns]:
             return None
-        data = _bytes_of(path)
-        text, digest = _decoded(data), _digest(data)
+        data = read_regular(path, MOST_TEXT)
+        text, digest = decoded(data), digest_of(data)
         if entry.coming and entry.coming[0] == digest:  # our own, noted before it was written
             entry.digest, entry.private = entry.coming
         if digest != entry.digest:
             entry.changed = state.st_mtime_ns // 1_000_000
             self._take_in(entry, data, text, known or _Known(*self._all_notes()))
-        entry.opening, entry.words, entry.coming = _opening(text), len(text.split()), None
+        entry.opening, entry.words, entry.coming = opening_of(text), len(text.split()), None
         self._stamp(entry, path)
         self._note(entry)
         return data
 
     def _take_in(self, entry: Entry, data: bytes, text: str, known: _Known) -> None:
         """Fills in what follows from a text that another program has written."""
-        entry.digest, entry.opening, entry.words = _digest(data), _opening(text), len(text.split())
+        entry.digest, entry.opening, entry.words = digest_of(data), opening_of(text), len(text.split())
         entry.private, entry.unsure = known.ranges(entry, text)
 
     def _recognized(self, path: Path, missing: dict[str, Entry]) -> Entry | None:
         """The document of a file that was renamed, or moved into the bin or out of it, and not changed."""
-        digest = _digest(_bytes_of(path)) if missing else ""
+        digest = digest_of(read_regular(path, MOST_TEXT)) if missing else ""
         same = [entry for entry in missing.values() if entry.digest == digest]
         if not same:
             return None
@@ -424,8 +418,8 @@ class DocumentFolder:
 
     def _adopted(self, path: Path, known: _Known) -> Entry:
         """Creates an entry for a text file that no note names."""
-        data = _bytes_of(path)
-        text, changed = _decoded(data), path.stat().st_mtime_ns // 1_000_000
+        data = read_regular(path, MOST_TEXT)
+        text, changed = decoded(data), path.stat().st_mtime_ns // 1_000_000
         entry = Entry(str(uuid.uuid4()), path.stem, created=changed, changed=changed, file=path.name)
         entry.binned = _now() if path.parent == self.bin else None
         self._take_in(entry, data, text, known)
@@ -452,10 +446,10 @@ class DocumentFolder:
     def _free_name(self, entry: Entry, own: Path | None = None) -> str:
         """A name for a document's file that no file of its folder has, but for `own`, whatever its case."""
         folder = self.folder if entry.binned is None else self.bin
-        taken = {_folded(path.name) for path in folder.iterdir() if path != own}
-        base, ending = _file_name(entry), Path(entry.file).suffix or ENDINGS[0]
+        taken = {folded(path.name) for path in folder.iterdir() if path != own}
+        base, ending = file_name(entry), Path(entry.file).suffix or ENDINGS[0]
         name, number = f"{base}{ending}", 1
-        while _folded(name) in taken:
+        while folded(name) in taken:
             number += 1
             name = f"{base} ({number}){ending}"
         return name
@@ -485,85 +479,9 @@ def _hidden(name: str) -> str:
     return hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
-def _file_name(entry: Entry) -> str:
-    """A file name, without its ending, that every system can store."""
-    name = ""
-    for letter in unicodedata.normalize("NFC", entry.title or entry.opening):
-        kind = unicodedata.category(letter)[0]
-        # A mark belongs to the letter before it; a joiner stands between the letters of one word.
-        joins = (kind == "M" or letter in JOINERS) and name[-1:] not in ("", " ")
-        name += letter if kind in "LN" or letter in KEPT_MARKS or joins else " "
-    cut = NAME
-    while cut < len(name) and unicodedata.category(name[cut])[0] == "M":
-        cut -= 1  # so that no letter loses its marks
-    name = " ".join(name[: cut or NAME].split()).strip(" ." + JOINERS)
-    return "Untitled" if not name or RESERVED.fullmatch(name) else name
-
-
-def _folded(name: str) -> str:
-    """What a file system that ignores case, and forms of a letter, compares."""
-    return unicodedata.normalize("NFKC", name).casefold()
-
-
-def _numbered(stem: str, name: str) -> bool:
-    return re.fullmatch(re.escape(name) + r" \(\d+\)", stem) is not None
-
-
 def _newer(entry: Entry) -> str:
     name = entry.title or entry.opening or "Untitled"
     return f"“{name}” was saved by a newer Polydraft. What this one does not know stays in its note; update to use it."
-
-
-def _opening(text: str) -> str:
-    return next((line.strip()[:OPENING] for line in text[:10_000].splitlines() if line.strip()), "")
-
-
-def _bytes_of(path: Path) -> bytes:
-    """The bytes of a text. Raises OSError if it has too many, and as `read_regular` does."""
-    return read_regular(path, MOST_TEXT)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _decoded(data: bytes) -> str:
-    """Decodes text as other programs write it: UTF-8, UTF-16 with a byte order mark, or else a Western single-byte
-    code. Lines end with "\\n"."""
-    return _in_lines(_text_of(data))[0]
-
-
-def _text_of(data: bytes) -> str:
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return data.decode("utf-16", "replace")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("cp1252", "replace")
-
-
-def _encoded(text: str, old: bytes) -> bytes:
-    """The bytes of a text that takes the place of another one: the old ones if the text is the same."""
-    before = _text_of(old)
-    if old and _in_lines(before)[0] == text:
-        return old
-    ends = before.count("\n"), before.count("\r")
-    if ends[0] and ends == (before.count("\r\n"),) * 2:
-        text = text.replace("\n", "\r\n")
-    elif ends[1] and not ends[0]:
-        text = text.replace("\n", "\r")
-    # Of two marks, reading drops the first: a text may itself begin with this character.
-    mark = MARK if old.startswith(MARK) or text.startswith("\ufeff") else b""
-    return mark + text.encode("utf-8", "replace")
-
-
-def _in_lines(text: str, ranges: list[list[int]] | None = None) -> tuple[str, list[list[int]]]:
-    """A text whose lines end with "\\n", as in the page's field, and these ranges of it in UTF-16 units."""
-    if "\r" not in text:
-        return text, ranges or []
-    data = text.encode("utf-16-le", "surrogatepass")
-    places = [[at - data[: 2 * at].decode("utf-16-le", "replace").count("\r\n") for at in one] for one in ranges or []]
-    return text.replace("\r\n", "\n").replace("\r", "\n"), places
 
 
 def _now() -> int:

@@ -119,9 +119,7 @@ class Entry:
     binned: _Time | None = None
     file: Annotated[str, Field(max_length=300), AfterValidator(_plain)] = ""
     digest: _Digest = ""
-    stamp: Annotated[list[Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]], Field(max_length=2)] = field(
-        default_factory=list
-    )
+    stamp: Annotated[list[_Stamp], Field(max_length=2)] = field(default_factory=list)
     coming: tuple[_Digest, Annotated[list[_Range], Field(max_length=10_000)]] | None = None
     missing: _Time | None = None
     version: Annotated[int, Field(ge=1, le=1 << 53)] = VERSION

@@ -125,6 +125,7 @@ _FIELDS: dict[str, Any] = {
 }
 
 if TYPE_CHECKING:
+    from core.ask import Ask
 
     class _Drafting(Strict, DraftOptions): ...  # pyright: ignore[reportGeneralTypeIssues] frozen, as its configuration says
 else:
@@ -162,3 +163,16 @@ class DraftSettings(_Drafting):
     def speculates(self) -> bool:
         """Whether drafts are made several tokens per pass."""
         return self.sampling.speculation.mode != "off" and self.sampling.mode in SPECULATING
+
+
+def drafting(settings: DraftSettings, **more: Any) -> Ask:
+    """What is asked with these options, and with the method, the rule and the other fields that `more` has."""
+    from core.ask import READ, Ask
+
+    values: dict[str, Any] = {name: getattr(settings, name) for name in READ if name != "seed"}
+    values["seed"] = settings.sampling.seed
+    if not values.pop("ngrams"):
+        values |= {"alpha": 0.0, "personal_weight": 0.0, "mixing": "linear"}
+    if settings.reset_every:  # texts with resets have their whole length, over several lines
+        values |= {"end_below": 0.0, "one_line": False}
+    return Ask(**values | more)

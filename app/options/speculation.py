@@ -147,30 +147,54 @@ def chosen_by(
     Raises: CalibrationError where ARC has no calibration for these settings; InputError for a drafter that this model
         does not support; StoreError for a named store that cannot be used.
     """
-    from core.modes.speculated import Speculation, Speculator
-    from core.speculative import SuffixDrafter, TargetSampling
-    from core.speculative.calibration import CalibrationError, for_model
+    from core.modes.speculated import Speculation
     from core.speculative.cost import known_curve, measuring
 
     wanted, model = settings.sampling.speculation, autocomplete.model
     learnt = _learnt.setdefault(autocomplete, _Learnt())
-    calibration = None
-    if wanted.mode == "arc":
-        if autocomplete.adapted:
-            raise CalibrationError(NOT_ADAPTED)
-        chosen = settings.sampling
-        rule = autocomplete.sampler(
-            chosen.rule, chosen.values, settings.temperature, settings.select_at, chosen.breakers, chosen.more
-        )
-        sampling = TargetSampling(settings.tau, rule)
-        known = autocomplete.with_prose, sampling.overall_temperature
-        calibration = learnt.calibrations.get(known) or for_model(model, sampling)
-        learnt.calibrations[known] = calibration.check(model, sampling)
+    calibration = _calibration(autocomplete, settings, learnt) if wanted.mode == "arc" else None
     if learnt.curve is None:
         learnt.curve = known_curve(model)
     if learnt.curve is None:
         learnt.measuring = learnt.measuring or measuring(model)
         return None
+    values = dict(wanted.values)
+    return Speculation(
+        _speculator(autocomplete, settings, learnt, learnt.curve, stores),
+        wanted.mode,  # pyright: ignore[reportArgumentType]
+        tree_size=int(values.pop("tree_size")) or "auto",
+        calibration=calibration,
+        **values,
+    )
+
+
+def _calibration(autocomplete: Autocomplete, settings: DraftSettings, learnt: _Learnt) -> Calibration:
+    """ARC's constants for these settings. Raises CalibrationError where there are none."""
+    from core.speculative import TargetSampling
+    from core.speculative.calibration import CalibrationError, for_model
+
+    if autocomplete.adapted:
+        raise CalibrationError(NOT_ADAPTED)
+    chosen = settings.sampling
+    rule = autocomplete.sampler(
+        chosen.rule, chosen.values, settings.temperature, settings.select_at, chosen.breakers, chosen.more
+    )
+    sampling = TargetSampling(settings.tau, rule)
+    known = autocomplete.with_prose, sampling.overall_temperature
+    calibration = learnt.calibrations.get(known) or for_model(autocomplete.model, sampling)
+    learnt.calibrations[known] = calibration.check(autocomplete.model, sampling)
+    return learnt.calibrations[known]
+
+
+def _speculator(
+    autocomplete: Autocomplete, settings: DraftSettings, learnt: _Learnt, curve: CostCurve, stores: list[str] | None
+) -> Speculator:
+    """The drafter of these settings with its estimates; one for each choice of settings and adapters, as acceptance
+    depends on them."""
+    from core.modes.speculated import Speculator
+    from core.speculative import SuffixDrafter
+
+    wanted = settings.sampling.speculation
     reads = wanted.drafter == "suffix" and settings.ngrams and settings.personal_weight
     personal = autocomplete.personal(stores) if reads else []
     bases, removed = autocomplete.base_stores, autocomplete.removed
@@ -179,7 +203,7 @@ def chosen_by(
         learnt.bases, learnt.removed = bases, removed
     name = (wanted.drafter, *(store.name for store in personal))
     head = caution = None
-    if wanted.drafter == "eagle3" and model.backend == "torch":
+    if wanted.drafter == "eagle3" and autocomplete.model.backend == "torch":
         from core.speculative.drafters.eagle3 import DEFAULT_HEAD, head_of
 
         head = learnt.head or head_of(autocomplete.prose)
@@ -198,22 +222,14 @@ def chosen_by(
     drafter = learnt.drafters[name]
     if isinstance(drafter, SuffixDrafter):
         drafter.read(personal)
-    # Acceptance depends on the settings and adapters, so estimates, and having been switched off, are kept for each.
     key = settings.model_dump_json(include={"k", "temperature", "select_at", "tau", "sampling"})
     key = f"{autocomplete.adapted} {autocomplete.with_prose} {name} {key}"
     if key not in learnt.speculators:
-        learnt.speculators[key] = Speculator(drafter, learnt.curve, caution)
+        learnt.speculators[key] = Speculator(drafter, curve, caution)
         if len(learnt.speculators) > LEARNT:
             learnt.speculators.popitem(last=False)
     learnt.speculators.move_to_end(key)
-    values = dict(wanted.values)
-    return Speculation(
-        learnt.speculators[key],
-        wanted.mode,  # pyright: ignore[reportArgumentType]
-        tree_size=int(values.pop("tree_size")) or "auto",
-        calibration=calibration,
-        **values,
-    )
+    return learnt.speculators[key]
 
 
 def chore(autocomplete: Autocomplete) -> Iterator[None]:

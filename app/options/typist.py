@@ -18,8 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from app.options.sampling import drafting
-from app.options.settings import DraftSettings
+from app.options.settings import DraftSettings, drafting
 from core.ask import KeptRow
 from core.autocomplete import Autocomplete
 from core.models import load_model

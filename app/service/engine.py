@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from app.machine.output import visible
 from app.options import speculation
-from app.service.asking import asked
 from app.service.events import drafts_event, drafts_of, stats_event
 from app.service.jobs import Job, Position, Query
 from app.service.recovery import Recovery, close_drafting, request_failure
@@ -278,7 +277,7 @@ class Engine:
         tab.running = True
         session = self._tabs.open(tab, request)
         current = request.removed in (None, self._removed)  # otherwise the kept rows may contain removed text
-        ask = asked(self.autocomplete, request, request.kept if current else [])
+        ask = request.ask(self.autocomplete, request.kept if current else [])
         job.seen = request.all
         job.drafting = session.complete(ask)
         if settings.speculates and ask.mode.speculation is None:

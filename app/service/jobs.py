@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from core.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,3 +105,33 @@ class Query(Pending[Result]):
     def __init__(self, tab: str, compute: Callable[[Position], Result]) -> None:
         super().__init__()
         self.tab, self.compute = tab, compute
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A loaded model, the name by which it was loaded, and `done`, which ends once the model drafts."""
+
+    autocomplete: Autocomplete
+    name: str
+    done: Pending[None]
+
+
+@dataclass
+class Inbox:
+    """Everything that arrived since the engine thread last emptied it."""
+
+    jobs: OrderedDict[str, Job] = field(default_factory=OrderedDict)  # by tab: its newest request
+    left: set[str] = field(default_factory=set)  # tabs that were closed
+    queries: list[Query[Any]] = field(default_factory=list)
+    timing: bool = False  # whether the speed of this machine is wanted
+    model: Loaded | None = None  # replaces the present model
+
+    def refuse(self, reason: tuple[str, str]) -> None:
+        """Ends everything in it with an error."""
+        for job in self.jobs.values():
+            job.fail(*reason)
+        error = InputError(" ".join(reason).strip())
+        for query in self.queries:
+            query.fail(error)
+        if self.model:
+            self.model.done.fail(error)

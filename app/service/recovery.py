@@ -81,6 +81,13 @@ def request_failure(error: Exception) -> tuple[str, str]:
     )
 
 
+def load_failure(error: Exception) -> tuple[str, str]:
+    """The message and the remedy for a model that could not be loaded."""
+    if isinstance(error, PolydraftError):
+        return str(error), ""
+    return f"The model could not be loaded: {named_line(error)}", "Run `polydraft doctor` for the cause and a remedy."
+
+
 def named_line(error: Exception) -> str:
     """The error in one line, with its type unless the text suffices."""
     text = (str(error).strip().splitlines() or [""])[0]

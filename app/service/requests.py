@@ -1,13 +1,24 @@
-"""The bodies of requests for drafts, as the page posts them."""
+"""The bodies of requests for drafts, as the page posts them, and what the model is asked for each (`core.ask.Ask`)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
 from pydantic import Field, field_validator
 
-from app.options.settings import DraftSettings, Strict
+from app.options.settings import DraftSettings, Strict, drafting
 from app.service.showing import Showing
 from app.wire.bounds import MOST_TOKENS, Avoided, Biases, Count, Files, Id, Line, Names, Phrases, Text, Token
+from core.errors import InputError, PolydraftError
+from core.ngram.errors import StoreError
 from core.options import DRAFTING
+
+if TYPE_CHECKING:
+    from core.ask import Ask
+    from core.autocomplete import Autocomplete
 
 MOST_AFTER = 1024  # characters
 MOST_REPLACED = 512  # characters of the words that are replaced
@@ -82,23 +93,68 @@ class DraftRequest(Strict):
         """What the model reads: the background and the text."""
         return f"{self.background}\0{self.before}" if self.background else self.before
 
-    @property
-    def end_below(self) -> float:
-        """Where drafts end; see `DraftOptions`."""
-        from core.time_saved import END_BELOW
-
-        chosen = self.settings.end_below
-        return min(chosen, END_BELOW) if self.show is not None and self.show.only else chosen
-
-    @property
-    def holds_tails(self) -> bool:
-        """Whether Polydraft chooses the exact steps, so that long drafts hold. The page sends all its settings, so its
-        default counts as not chosen."""
-        return self.tails or (self.grow and self.settings.exact_steps == _SHIPPED.exact_steps)
-
     @field_validator("kept")
     @classmethod
     def _each_row_once(cls, kept: list[KeptDraft]) -> list[KeptDraft]:
         if len({row.id for row in kept}) < len(kept):
             raise ValueError("the same row given twice; each id once expected")
         return kept
+
+    def ask(self, autocomplete: Autocomplete, kept: Sequence[KeptDraft]) -> Ask:
+        """What the request asks, with these of its kept rows. A field that an `Ask` has, too, is passed on as it is.
+        Raises as `asked`."""
+        from core.ask import KeptRow  # torch comes with it
+        from core.time_saved import END_BELOW
+
+        settings = self.settings
+        own = {name: getattr(self, name) for name in _shared()}
+        own |= {"kept": [KeptRow(row.id, row.text, row.chosen) for row in kept], "repeats": self.detailed}
+        # The page sends all its settings, so its default counts as not chosen.
+        own["tails"] = self.tails or (self.grow and settings.exact_steps == _SHIPPED.exact_steps)
+        if self.show is not None and self.show.only and not settings.reset_every:
+            own["end_below"] = min(settings.end_below, END_BELOW)
+        return asked(autocomplete, settings, **own)
+
+
+@cache
+def _shared() -> list[str]:
+    from core.ask import Ask
+
+    return [field.name for field in fields(Ask) if field.name in DraftRequest.model_fields]
+
+
+class SettingRefused(InputError):
+    """A setting cannot be used with the others, or with this model. The page takes it back, and says why beside it.
+
+    Attributes:
+        setting: its name in `sampling` of a request.
+    """
+
+    def __init__(self, setting: str, reason: str) -> None:
+        self.setting = setting
+        super().__init__(reason)
+
+
+def asked(autocomplete: Autocomplete, settings: DraftSettings, **more: Any) -> Ask:
+    """What is asked with these settings, their rule and their method, and these fields of an `Ask`. Raises InputError,
+    SettingRefused for a speculation that these settings or this model cannot have."""
+    if settings.plain:
+        return drafting(settings, **more)
+    from core.modes.start import Mode
+
+    chosen = settings.sampling
+    rule = autocomplete.sampler(
+        chosen.rule, chosen.values, settings.temperature, settings.select_at, chosen.breakers, chosen.more
+    )
+    speculation = None
+    if settings.speculates:
+        from app.options.speculation import chosen_by
+
+        try:
+            speculation = chosen_by(autocomplete, settings, more.get("stores"))
+        except StoreError:  # a request names the store, no setting
+            raise
+        except PolydraftError as error:
+            raise SettingRefused("speculation", str(error)) from error
+    mode = Mode(chosen.mode, **chosen.mode_values, speculation=speculation)
+    return drafting(settings, mode=mode, rule=rule, **more)

@@ -1,8 +1,8 @@
 """The draft service: passes requests from asyncio loops to the engine thread, the only thread that uses the model.
 
-Requests come from an asyncio loop (`DraftService.stream`), and their events return to it. A separate thread loads a
-model, while another one may still draft. The engine thread runs a loop: stop cancelled requests, begin new ones, run
-one pass for all.
+Requests come from an asyncio loop (`DraftService.stream`; the last function has the page's routes), and their events
+return to it. A separate thread loads a model, while another one may still draft. The engine thread runs a loop: stop
+cancelled requests, begin new ones, run one pass for all.
 """
 
 from __future__ import annotations
@@ -12,16 +12,22 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
 
 from app.learning.base_stores import BaseStores
 from app.learning.personal import PersonalStores
+from app.options.settings import Strict
 from app.service.engine import Engine
-from app.service.jobs import Event, Job, Pending, Position, Query, Result
-from app.service.recovery import named_line, request_failure
+from app.service.jobs import Event, Inbox, Job, Loaded, Pending, Position, Query, Result
+from app.service.recovery import load_failure, request_failure
 from app.service.requests import DraftRequest
 from app.service.threads import leave_cores_to
+from app.wire.bounds import Id
+from app.wire.refusals import taking
+from app.wire.streaming import Streamed, as_line
 from core.errors import InputError, PolydraftError, traced
 
 if TYPE_CHECKING:
@@ -34,36 +40,6 @@ REMEMBERED = 1024  # tabs whose newest request number is stored, to detect older
 CLOSING = ("Polydraft is closing.", "")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    """A loaded model, the name by which it was loaded, and `done`, which ends once the model drafts."""
-
-    autocomplete: Autocomplete
-    name: str
-    done: Pending[None]
-
-
-@dataclass
-class _Inbox:
-    """Everything that arrived since the engine thread last emptied it."""
-
-    jobs: OrderedDict[str, Job] = field(default_factory=OrderedDict)  # by tab: its newest request
-    left: set[str] = field(default_factory=set)  # tabs that were closed
-    queries: list[Query[Any]] = field(default_factory=list)
-    timing: bool = False  # whether the speed of this machine is wanted
-    model: _Loaded | None = None  # replaces the present model
-
-    def refuse(self, reason: tuple[str, str]) -> None:
-        """Ends everything in it with an error."""
-        for job in self.jobs.values():
-            job.fail(*reason)
-        error = InputError(" ".join(reason).strip())
-        for query in self.queries:
-            query.fail(error)
-        if self.model:
-            self.model.done.fail(error)
 
 
 class DraftService:
@@ -82,7 +58,7 @@ class DraftService:
         self._open = 0  # requests whose events are being read; only the loop that serves them counts
         self._wake = threading.Condition()
         # Guarded by _wake:
-        self._inbox = _Inbox()
+        self._inbox = Inbox()
         self._newest: OrderedDict[str, int] = OrderedDict()
         self._stopping = self._closing = False
         self._name = name
@@ -315,7 +291,7 @@ class DraftService:
             self._loading = None
             late = self._closing
             if not late:
-                self._inbox.model = _Loaded(loaded, name, done)
+                self._inbox.model = Loaded(loaded, name, done)
                 self._wake.notify()
         if late:
             done.fail(InputError(CLOSING[0]))
@@ -325,10 +301,10 @@ class DraftService:
         """Reports the reason; if there is no other model, every waiting request ends with it too."""
         with self._wake:
             self._loading = None
-            waiting = _Inbox()
+            waiting = Inbox()
             if self._engine is None:
                 self._name, self._failure = name, reason
-                waiting, self._inbox = self._inbox, _Inbox()
+                waiting, self._inbox = self._inbox, Inbox()
         waiting.refuse(reason)
         done.fail(InputError(" ".join(reason).strip()))
 
@@ -358,13 +334,13 @@ class DraftService:
             late.done.fail(InputError(CLOSING[0]))
             late.autocomplete.close()
 
-    def _take(self) -> _Inbox | None:
+    def _take(self) -> Inbox | None:
         """Waits for work, and returns it; None when Polydraft closes."""
         with self._wake:
             self._wake.wait_for(self._has_work)
             if self._stopping:
                 return None
-            inbox, self._inbox = self._inbox, _Inbox()
+            inbox, self._inbox = self._inbox, Inbox()
             return inbox
 
     def _has_work(self) -> bool:
@@ -375,7 +351,7 @@ class DraftService:
             arrived.jobs or arrived.left or arrived.queries or arrived.timing or engine.busy
         )
 
-    def _work(self, inbox: _Inbox) -> None:
+    def _work(self, inbox: Inbox) -> None:
         if inbox.model is not None:
             self._adopt(inbox.model)
         engine = self._engine
@@ -393,7 +369,7 @@ class DraftService:
             engine.time_rows()
         engine.step()
 
-    def _adopt(self, loaded: _Loaded) -> None:
+    def _adopt(self, loaded: Loaded) -> None:
         """Replaces the model; running requests begin again with the new one."""
         jobs = self._engine.close() if self._engine is not None else []
         leave_cores_to(loaded.autocomplete.model)
@@ -406,8 +382,32 @@ class DraftService:
             engine.begin(job.request.tab, job)
 
 
-def load_failure(error: Exception) -> tuple[str, str]:
-    """The message and the remedy for a model that could not be loaded."""
-    if isinstance(error, PolydraftError):
-        return str(error), ""
-    return f"The model could not be loaded: {named_line(error)}", "Run `polydraft doctor` for the cause and a remedy."
+class LeaveRequest(Strict):
+    tab: Id
+
+
+def add_draft_routes(app: FastAPI, service: DraftService, left: Callable[[str], None] = lambda _: None) -> None:
+    """The routes of the editor.
+
+    Args:
+        left: called with the tab when one is closed.
+    """
+
+    # A route of Starlette: every key of every tab sends a request, and FastAPI's handling of a route would be a large
+    # part of its cost.
+    @taking(DraftRequest)
+    async def drafts(_: Request, body: DraftRequest) -> Response:
+        return Streamed(service.stream(body), as_line, "application/x-ndjson")
+
+    app.add_route("/api/drafts", drafts, ["POST"])
+
+    @app.post("/api/leave")
+    @taking(LeaveRequest)
+    async def leave(_: Request, body: LeaveRequest) -> dict[str, bool]:
+        service.leave(body.tab)
+        left(body.tab)
+        return {"ok": True}
+
+    @app.get("/api/status")
+    async def status() -> dict[str, object]:
+        return service.status()

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.service.closest import closest
 from app.service.schedule import PAUSE, Queued, comes_too_late
 from core.errors import ContextFull, traced
 from core.options import LONGEST
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from core.session import Session
 
 ROOM = 64  # positions that drafts need after a text
+WORTH = 64  # characters that must agree at least, unless they are half of the shorter text
 KNOWN = 1024  # tabs without a session whose place in the queue is stored
 RESTED = 24  # sessions used since a session's last use after which its logits are freed: about 5 MB each
 
@@ -207,3 +207,24 @@ def close_logged(close: Callable[[], None]) -> bool:
         log.warning("A session could not be closed:\n%s", traced(error))
         return False
     return True
+
+
+def closest(text: str, cached: Mapping[str, str], busy: Container[str] = ()) -> tuple[str, int] | None:
+    """The name of the cached text with the longest common prefix, and the prefix's length in characters; among equal
+    ones, one that is idle. None if the prefix is too short."""
+    agreements = [(agreement(text, other), name not in busy, name) for name, other in cached.items()]
+    common, _, name = max(agreements, default=(0, True, ""))
+    shorter = min(len(text), len(cached.get(name, "")))
+    return (name, common) if common and (common >= WORTH or 2 * common >= shorter) else None
+
+
+def agreement(a: str, b: str) -> int:
+    """The length of the common prefix of two texts."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

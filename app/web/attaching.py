@@ -30,13 +30,13 @@ from app.learning.base_stores import shelf_of
 from app.machine.offline import stay_offline
 from app.machine.token import token as users_token
 from app.options.catalogue import catalogue
-from app.service.service import DraftService
+from app.service.service import DraftService, add_draft_routes
 from app.web.draft_editor import PATH, DraftEditor, settings_from
 from app.web.markup import STATIC
 from app.web.security.access import Access
 from app.web.security.allowed import Allowed, allowed
 from app.web.security.guard import Guard
-from app.web.site import PageFiles, add_draft_routes
+from app.web.site import PageFiles
 from app.wire.refusals import format_errors
 from app.wire.refused import Refused
 from core.errors import InputError

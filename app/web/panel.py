@@ -114,8 +114,7 @@ def _add_presets(fields: Fields) -> None:
         fields.add("preset", preset)
         fields.button("compare", "Compare", scale=1, min_width=90)
     fields.add(
-        "against",
-        gr.Dropdown([], value=None, label="A is", visible=False, filterable=False, elem_id=_id("against")),
+        "against", gr.Dropdown([], value=None, label="A is", visible=False, filterable=False, elem_id=_id("against"))
     )
     fields.show("notice", gr.Markdown(visible=False, elem_id=_id("notice")))
 

@@ -24,7 +24,8 @@ from app.machine.running import PORT
 from app.machine.token import token
 from app.options.speculation import offer_draft_model
 from app.service.background import learner_for, resume_learning
-from app.service.service import DraftService, load_failure
+from app.service.recovery import load_failure
+from app.service.service import DraftService
 from app.service.threads import take_turns_quickly
 from app.web.security.access import Access
 from app.web.security.allowed import allowed
@@ -35,6 +36,7 @@ from core.errors import InputError, traced
 from core.options import Backend, Precision
 
 if TYPE_CHECKING:
+    from app.learning.learner import Learner
     from core.autocomplete import Autocomplete
 
 # A command to run once the model is loaded: `make run` compiles llama.cpp this way.
@@ -112,24 +114,17 @@ def serve(
 
     def load(name: str, chosen: Precision = precision) -> Autocomplete:
         from core.autocomplete import load_autocomplete
-        from core.memory import return_freed
 
         try:
             loaded = load_autocomplete(name, backend, precision=chosen, in_background=True, bases=bases, prose=True)
-            if cache is not None and not loaded.model.cache_grows:
-                where = f"{loaded.model.backend} on {loaded.model.device}"
-                loaded.remark(f"--cache-memory changes nothing for {where}, whose cache has a fixed size.")
-            loaded.model.most_cache = cache
             if draft_model is not None:
                 offer_draft_model(loaded, draft_model, backend, precision)
-            return_freed()
-            if loaded.notice:
-                say(loaded.notice, err=True)
-            once_loaded()
-            return loaded
+            _settle(loaded, cache)
         except Exception as error:
             say(" ".join(load_failure(error)).strip(), err=True)
             raise
+        once_loaded()
+        return loaded
 
     def ready() -> None:
         if page:
@@ -153,16 +148,12 @@ def serve(
             find_model(name)  # a mistyped name ends the start; after later failures the page stays up
         service = DraftService(load, model_name)
         at_end.callback(service.close, GRACE)
-        learner = learner_for(service) if page else None
-        if learner:
+        if page:
+            learner = _learning(service)
             at_end.callback(learner.close)
-            go_on = partial(resume_learning, learner, service)
-            service.adopted = lambda: threading.Thread(target=go_on, daemon=True).start()
-        app = (
-            create_app(service, access, learner, also)
-            if page
-            else create_service_app(service, access, _is_elsewhere(host), also)
-        )
+            app = create_app(service, access, learner, also)
+        else:
+            app = create_service_app(service, access, _is_elsewhere(host), also)
         # After the page: two threads that import at the same time share one interpreter lock, and the page would answer
         # later. Torch is imported and the model loaded while the server starts and the browser loads the page.
         service.start()
@@ -173,6 +164,27 @@ def serve(
         server = _Server(config, ready, service.stop)
         with suppress(KeyboardInterrupt), ending.noted(server.stop):
             server.run(sockets=[listener])
+
+
+def _settle(loaded: Autocomplete, cache: int | None) -> None:
+    """Bounds the cache of a model that was loaded, frees what loading it took, and says what there is to say of it."""
+    from core.memory import return_freed
+
+    if cache is not None and not loaded.model.cache_grows:
+        where = f"{loaded.model.backend} on {loaded.model.device}"
+        loaded.remark(f"--cache-memory changes nothing for {where}, whose cache has a fixed size.")
+    loaded.model.most_cache = cache
+    return_freed()
+    if loaded.notice:
+        say(loaded.notice, err=True)
+
+
+def _learning(service: DraftService) -> Learner:
+    """What trains adapters for the service. It goes on with what an earlier server has left once a model is there."""
+    learner = learner_for(service)
+    go_on = partial(resume_learning, learner, service)
+    service.adopted = lambda: threading.Thread(target=go_on, daemon=True).start()
+    return learner
 
 
 def _is_elsewhere(host: str) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 
@@ -18,10 +17,8 @@ from app.learning.forgotten import HeldTexts
 from app.learning.learner import Learner
 from app.machine.offline import stay_offline
 from app.machine.private import gradio_folder
-from app.options.settings import Strict
 from app.service.background import learner_for
-from app.service.requests import DraftRequest
-from app.service.service import DraftService
+from app.service.service import DraftService, add_draft_routes
 from app.web.gradio_import import import_gradio
 from app.web.routes import base_stores as base_routes
 from app.web.routes import documents as documents_routes
@@ -32,20 +29,11 @@ from app.web.security import pairing
 from app.web.security.access import Access
 from app.web.security.allowed import Allowed
 from app.web.security.guard import NONE_ALLOWED, Guard
-from app.wire.bounds import Id
-from app.wire.refusals import format_errors, taking
-from app.wire.streaming import Streamed, as_line
-
-
-class LeaveRequest(Strict):
-    tab: Id
+from app.wire.refusals import format_errors
 
 
 def create_app(
-    service: DraftService,
-    access: Access | None = None,
-    learner: Learner | None = None,
-    allowed: Allowed = NONE_ALLOWED,
+    service: DraftService, access: Access | None = None, learner: Learner | None = None, allowed: Allowed = NONE_ALLOWED
 ) -> FastAPI:
     """The whole site for a draft service, which the caller starts and closes.
 
@@ -80,33 +68,6 @@ def create_app(
     mounted = mount(app)
     mounted.add_middleware(Guard, access=access, allowed=allowed)
     return mounted
-
-
-def add_draft_routes(app: FastAPI, service: DraftService, left: Callable[[str], None] = lambda _: None) -> None:
-    """What the editor requests.
-
-    Args:
-        left: called with the tab when one is closed.
-    """
-
-    # A route of Starlette: every key of every tab sends a request, and FastAPI's handling of a route would be a large
-    # part of its cost.
-    @taking(DraftRequest)
-    async def drafts(_: Request, body: DraftRequest) -> Response:
-        return Streamed(service.stream(body), as_line, "application/x-ndjson")
-
-    app.add_route("/api/drafts", drafts, ["POST"])
-
-    @app.post("/api/leave")
-    @taking(LeaveRequest)
-    async def leave(_: Request, body: LeaveRequest) -> dict[str, bool]:
-        service.leave(body.tab)
-        left(body.tab)
-        return {"ok": True}
-
-    @app.get("/api/status")
-    async def status() -> dict[str, object]:
-        return service.status()
 
 
 def add_program_routes(app: FastAPI, service: DraftService) -> None:

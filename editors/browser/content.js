@@ -91,10 +91,7 @@ class Drafting {
     this.composed = "";
   }
 
-  /**
-   * Before the user's key, or what is pasted, changes the text.
-   * @param {InputEvent} event
-   */
+  /** Before the user's key, or what is pasted, changes the text. @param {InputEvent} event */
   write({ inputType, data, dataTransfer, isComposing }) {
     if (!this.on) return;
     if (this.composing || isComposing) {
@@ -220,10 +217,7 @@ class Drafting {
     }
   }
 
-  /**
-   * Does what a key is for; returns whether it is one of ours.
-   * @param {KeyboardEvent} event
-   */
+  /** Does what a key is for; returns whether it is one of ours. @param {KeyboardEvent} event */
   command(event) {
     const { key, code, altKey: alt, ctrlKey: ctrl, metaKey: meta, shiftKey: shift } = event;
     if (meta || shift) return false;

@@ -55,10 +55,7 @@ const LEAST = 20; // characters that fit into a field for prose
 const FILLED = /\b(cc-[\w-]+|[\w-]*password|one-time-code|username|email|tel[\w-]*|transaction-[\w-]+|bday[\w-]*)\b/;
 const SMALLEST = { width: 40, height: 12 }; // pixels; smaller ones are helpers of editors that draw their text themselves
 
-/**
- * @param {Element} element
- * @returns {element is PlainField}
- */
+/** @param {Element} element @returns {element is PlainField} */
 function isPlain(element) {
   return element instanceof HTMLTextAreaElement || element instanceof HTMLInputElement;
 }
@@ -135,10 +132,7 @@ function wordsOf(...patterns) {
   return new RegExp(`(?<!\\p{L})(${patterns.join("|")})(?!\\p{L})`, "u");
 }
 
-/**
- * Whether the page shows a list of its own at this field, which needs Tab and the arrow keys.
- * @param {Field} field
- */
+/** Whether the page shows a list of its own at this field, which needs Tab and the arrow keys. @param {Field} field */
 function hasOwnList(field) {
   return field.getAttribute("aria-expanded") === "true" || field.hasAttribute("aria-activedescendant");
 }

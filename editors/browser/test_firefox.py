@@ -100,10 +100,7 @@ async def firefox(folder: Path) -> AsyncIterator[Firefox]:
             line = (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
             assert line, "Firefox ended before it could be driven."
             found = re.search(r"WebDriver BiDi listening on (ws://\S+)", line)
-        async with (
-            aiohttp.ClientSession() as http,
-            http.ws_connect(f"{found[1]}/session", max_msg_size=0) as socket,
-        ):
+        async with aiohttp.ClientSession() as http, http.ws_connect(f"{found[1]}/session", max_msg_size=0) as socket:
             driven = Firefox(socket)
             await driven.send("session.new", capabilities={})
             yield driven

@@ -45,18 +45,12 @@ function fitting(field, draft) {
   return draft.length <= room ? draft : /^[^]*\S(?=\s)/.exec(draft.slice(0, Math.max(room, 0) + 1))?.[0] ?? "";
 }
 
-/**
- * Where the text begins that Polydraft reads for a caret at an offset.
- * @param {number} offset
- */
+/** Where the text begins that Polydraft reads for a caret at an offset. @param {number} offset */
 function beginning(offset) {
   return Math.max(Math.ceil((offset - BEFORE) / STRIDE) * STRIDE, 0);
 }
 
-/**
- * The caret as a collapsed range in an edited element.
- * @param {Field} field
- */
+/** The caret as a collapsed range in an edited element. @param {Field} field */
 function caretOf(field) {
   const selection = getSelection();
   if (!selection?.rangeCount || !selection.isCollapsed) return null;

@@ -218,19 +218,13 @@ class View {
     style.color = `color(srgb ${painted.join(" ")})`;
   }
 
-  /**
-   * Red, green and blue from 0 to 1, and the opacity if it is below 1.
-   * @param {string} color as CSS
-   */
+  /** Red, green and blue from 0 to 1, and the opacity if it is below 1. @param {string} color as CSS */
   channels(color) {
     this.ghost.style.color = `color-mix(in srgb, ${color}, ${color})`;
     return (getComputedStyle(this.ghost).color.match(/-?[\d.]+(e-?\d+)?/g) ?? []).map(Number);
   }
 
-  /**
-   * @param {readonly string[]} drafts
-   * @param {Place} place
-   */
+  /** @param {readonly string[]} drafts @param {Place} place */
   showList(drafts, place) {
     this.list.replaceChildren(...drafts.map((draft, i) => {
       const row = element("li", "");
@@ -252,30 +246,21 @@ class View {
   }
 }
 
-/**
- * @param {string} name
- * @param {string} kind
- */
+/** @param {string} name @param {string} kind */
 function element(name, kind) {
   const made = document.createElement(name);
   made.className = kind;
   return made;
 }
 
-/**
- * The element whose style the letters at the caret have.
- * @param {Field} field
- */
+/** The element whose style the letters at the caret have. @param {Field} field */
 function caretElement(field) {
   if (isPlain(field)) return field;
   const at = caretOf(field)?.startContainer;
   return at instanceof Element ? at : at?.parentElement ?? field;
 }
 
-/**
- * The colour behind a field's letters, of the innermost element around them that paints one.
- * @param {Field} field
- */
+/** The colour behind a field's letters, of the innermost element around them that paints one. @param {Field} field */
 function backgroundOf(field) {
   for (let at = /** @type {Element | null} */ (caretElement(field)); at; at = at.parentElement ?? hostOf(at)) {
     const { backgroundColor } = getComputedStyle(at);

@@ -21,10 +21,7 @@ async function kept() {
   return chrome.storage.local.get(["sites", "key", "port"]);
 }
 
-/**
- * The origin of an address if pages there may have drafts; else "".
- * @param {string | undefined} address
- */
+/** The origin of an address if pages there may have drafts; else "". @param {string | undefined} address */
 function siteOf(address) {
   if (!address || !URL.canParse(address)) return "";
   const { protocol, origin } = new URL(address);
@@ -122,10 +119,7 @@ chrome.runtime.onMessage.addListener((message, sender, respond) => {
   return true; // the response follows
 });
 
-/**
- * @param {any} message
- * @param {chrome.runtime.MessageSender} sender
- */
+/** @param {any} message @param {chrome.runtime.MessageSender} sender */
 async function answer(message, sender) {
   const own = sender.url?.startsWith(chrome.runtime.getURL(""));
   if (own && message.kind === "pair") return pair(message.code, message.port);

@@ -33,15 +33,15 @@ MOVE = """([flag, moves, pause]) => new Promise((done) => {
     new MutationObserver(() => { if (!drawn) { chart.push(performance.now() - at); drawn = true; } })
         .observe(summary, { childList: true, subtree: true, characterData: true });
     root.addEventListener("pd-drafts", () => {
-        if (editor.requests.n > before) requestAnimationFrame.soon(() => { drafts.push(performance.now() - at); });
-        before = editor.requests.n;
+        if (editor.requests > before) requestAnimationFrame.soon(() => { drafts.push(performance.now() - at); });
+        before = editor.requests;
     });
     const low = Number(slider.min), span = Number(slider.max) - low;
     let n = 0;
     const timer = setInterval(() => {
         if (n++ === moves) { clearInterval(timer); setTimeout(() => done([chart, drafts]), 500); return; }
         slider.value = String(low + span * (0.35 + 0.3 * Math.abs(((n * 7) % 20) / 10 - 1)));
-        at = performance.now(); before = editor.requests.n; drawn = false;
+        at = performance.now(); before = editor.requests; drawn = false;
         slider.dispatchEvent(new Event("input", { bubbles: true }));
     }, pause);
 })"""

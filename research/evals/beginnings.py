@@ -26,8 +26,7 @@ from typing import Annotated
 
 import regex
 
-from app.options.sampling import drafting
-from app.options.settings import DraftSettings
+from app.options.settings import DraftSettings, drafting
 from app.options.typist import PIECE, Passage, Way, typed
 from core.autocomplete import Autocomplete
 from core.time_saved import word_ends

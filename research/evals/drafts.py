@@ -18,8 +18,7 @@ from typing import Annotated
 
 import typer
 
-from app.options.sampling import drafting
-from app.options.settings import DraftSettings
+from app.options.settings import DraftSettings, drafting
 from core.autocomplete import Autocomplete
 from core.models.base import common
 from core.modes.start import Mode

@@ -30,8 +30,7 @@ from typing import Annotated, Any
 
 import typer
 
-from app.options.sampling import drafting
-from app.options.settings import DraftSettings
+from app.options.settings import DraftSettings, drafting
 from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.session import Session

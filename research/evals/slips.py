@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from app.options.sampling import drafting
-from app.options.settings import DraftSettings
+from app.options.settings import DraftSettings, drafting
 from app.options.typist import PIECE, Passage
 from core.ask import KeptRow
 from core.autocomplete import Autocomplete

@@ -27,8 +27,7 @@ from itertools import product
 from statistics import fmean
 from typing import Annotated
 
-from app.options.sampling import drafting
-from app.options.settings import DraftSettings
+from app.options.settings import DraftSettings, drafting
 from app.options.typist import Passage, passages
 from core.autocomplete import Autocomplete
 from core.time_saved import END_BELOW, FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.clients.options import ClientOptions
-from app.options import sampling
 from app.options.given import settings_of
 from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete
@@ -132,7 +131,6 @@ def test_a_preset_carries_a_chain() -> None:
     assert Preset.from_json(preset.as_json()) == preset
     settings = DraftSettings.model_validate({"sampling": {"rule": preset.rule, "values": preset.values}})
     assert settings.sampling.values == {"n": 1.3, "top_p": 0.95}
-    assert sampling.notes(settings)
 
 
 def test_views_and_sweeps_show_a_chain() -> None:

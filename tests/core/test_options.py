@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from app.cli.flags import sentence_of
 from app.clients.choices import only_grows
 from app.clients.options import in_fields
-from app.options import sampling
 from app.options.catalogue import catalogue
 from app.options.given import DRAFT_FLAGS, settings_of
 from app.options.labels import OF_THE_PAGE
-from app.options.settings import DraftSettings
+from app.options.settings import DraftSettings, drafting
+from app.service.requests import asked
 from core.ask import Ask
 from core.autocomplete import Autocomplete
 from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
@@ -141,7 +141,7 @@ def test_a_keystroke_builds_its_options_as_set_and_with_its_stores_and_no_more(m
     check = Options.__post_init__
     monkeypatch.setattr(Options, "__post_init__", lambda self: (built.append(self), check(self))[1])
     autocomplete, settings = Autocomplete(TableModel()), DraftSettings(length=4)
-    autocomplete.open().complete(sampling.asked(autocomplete, settings, before="abc")).finish(autocomplete.model)
+    autocomplete.open().complete(asked(autocomplete, settings, before="abc")).finish(autocomplete.model)
     assert [(options.k, options.length, options.exact_steps) for options in built] == [(3, 4, 2), (3, 5, 2)]
 
 
@@ -203,7 +203,7 @@ def test_the_papers_preset_is_the_papers_method() -> None:
     settings = DraftSettings(k=3, length=6, **paper.drafting)
     store: Any = Counts.of(6, [([0, 1, 2, 3, 4, 5, 0, 2, 4, 1, 3, 5] * 3, 1)], 3)
     autocomplete = Autocomplete(TableModel(seed=2), ngrams=store)
-    completion = complete(autocomplete.open(), "abc", sampling.drafting(settings, heal=False, one_line=False))
+    completion = complete(autocomplete.open(), "abc", drafting(settings, heal=False, one_line=False))
     completion.finish()
     arguments = {"distinct": False, "exact_steps": 0, "forks": 0, "mixing": "geometric", "alpha": 0.54, "tau": 0.06}
     *_, by_hand = superpose(autocomplete.model, [0, 1, 2], 3, 6, ngrams=store, **arguments)
@@ -216,9 +216,9 @@ def test_a_long_text_needs_resets() -> None:
     said = "length 200 given; at most 32 is accepted without reset_every. Add reset_every 10"
     with pytest.raises(ValidationError, match=said):
         DraftSettings(length=200)
-    long = sampling.drafting(DraftSettings(length=200, reset_every=10))
+    long = drafting(DraftSettings(length=200, reset_every=10))
     assert (long.length, long.reset_every, long.end_below, long.one_line) == (200, 10, 0.0, False)
-    assert not sampling.drafting(DraftSettings()).reset_every
+    assert not drafting(DraftSettings()).reset_every
     words: Any = SimpleNamespace(pieces=[b"one", b"\n", b" two"])
     assert [ShownText(words, lines)([0, 1, 2])[0] for lines in (False, True)] == ["one", "one\n two"]
     assert not only_grows(DraftSettings(length=40, reset_every=10))  # a reset replaces the other drafts

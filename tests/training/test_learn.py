@@ -28,11 +28,12 @@ from app.cli import learn as learn_cli
 from app.cli import personal as personal_cli
 from app.cli.main import app
 from app.learning.personal import PersonalStores
-from app.options import sampling, speculation, typist
+from app.options import speculation, typist
 from app.options.settings import DraftSettings
 from app.options.typist import keys_saved
 from app.service.engine import Engine
 from app.service.jobs import Job
+from app.service.requests import asked
 from core.adapters import Adapters
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import BackendUnavailable, ContextFull, InputError
@@ -776,7 +777,7 @@ def test_an_eagle3_head_says_that_it_was_trained_for_the_model_alone(
 
     def notice(drafter: str) -> str | None:
         settings = speculating("lossless", drafter)
-        drafts = complete(autocomplete.open(), "abc", sampling.asked(autocomplete, settings))
+        drafts = complete(autocomplete.open(), "abc", asked(autocomplete, settings))
         drafts.finish()
         assert drafts.figures is not None
         return drafts.figures.notice

@@ -1,27 +1,27 @@
 // @ts-check
 /** The section *Background* of a document: text that the model reads before the document, and that is no part of it. */
 
-import { setText } from "../shared/dom.js";
+import { part, setText } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
 
 export const MOST_BACKGROUND = 1 << 18; // UTF-16 units: the limit of app/documents/notes.py
 
 /**
  * @param {HTMLElement} root
- * @param {{current: () => {id: string, background: string}, set: (text: string) => void, written: () => void}} page
- *   `current`: the open document; `set`: called with its background at every key; `written`: called once that is over
+ * @param {import("./documents.js").Documents} documents
+ * @param {import("../editor/drafts_controller.js").DraftsController} drafts
  */
-export function setUpBackground(root, { current, set, written }) {
+export function setUpBackground(root, documents, drafts) {
   const section = /** @type {HTMLDetailsElement} */ (root.querySelector(".dc-background"));
-  const box = /** @type {HTMLTextAreaElement} */ (section.querySelector("textarea"));
-  const size = /** @type {HTMLElement} */ (section.querySelector("summary small"));
-  const problem = /** @type {HTMLElement} */ (section.querySelector("[role=alert]"));
+  const box = part(section, "textarea");
+  const size = part(section, "summary small");
+  const problem = part(section, "[role=alert]");
   let shown = "";
   let skipped = 0; // characters that the model does not read
   let tooLong = false; // then the box has a text that is not the document's
 
   function draw() {
-    const { id, background } = current();
+    const { id, background } = documents.current;
     if (id !== shown) {
       section.open = false;
       skipped = 0;
@@ -39,10 +39,13 @@ export function setUpBackground(root, { current, set, written }) {
 
   box.addEventListener("input", () => {
     tooLong = box.value.length > MOST_BACKGROUND;
-    if (!tooLong) set(box.value);
+    if (!tooLong) {
+      documents.change({ background: box.value });
+      drafts.forgetAnswers();
+    }
     draw();
   });
-  box.addEventListener("change", written);
+  box.addEventListener("change", () => drafts.settingsChanged()); // the model reads all of it
   root.addEventListener("pd-document", draw);
   root.addEventListener("pd-stats", (event) => {
     const { background_skipped: now = 0 } = /** @type {CustomEvent} */ (event).detail;

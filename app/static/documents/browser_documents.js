@@ -36,10 +36,7 @@ export class BrowserDocuments {
     return entries.sort((a, b) => b.changed - a.changed);
   }
 
-  /**
-   * @param {string} id
-   * @returns {Promise<Document | null>}
-   */
+  /** @param {string} id @returns {Promise<Document | null>} */
   async read(id) {
     const transaction = this.database.transaction(["entries", "texts"]);
     const [entry, text] = await Promise.all([
@@ -64,10 +61,7 @@ export class BrowserDocuments {
     return written;
   }
 
-  /**
-   * @param {string} id
-   * @param {boolean} on
-   */
+  /** @param {string} id @param {boolean} on */
   async putInBin(id, on) {
     await this.change(id, (previous, entries) => {
       if (previous) entries.put({ ...previous, binned: on ? Date.now() : null });

@@ -34,10 +34,7 @@ const SLICE = 100_000; // characters counted at once: about 2 ms
 /** The stored text is not the one that was edited: another window or program has changed it. */
 export class Changed extends Error {}
 
-/**
- * @param {Partial<Document>} known
- * @returns {Document}
- */
+/** @param {Partial<Document>} known @returns {Document} */
 export function newDocument(known = {}) {
   const now = Date.now();
   return {
@@ -53,10 +50,7 @@ export function titleOf({ title, opening }) {
   return title || opening || "Untitled";
 }
 
-/**
- * The beginning of the first line that is not empty.
- * @param {string} text
- */
+/** The beginning of the first line that is not empty. @param {string} text */
 export function openingOf(text) {
   const line = text.slice(0, 10_000).split("\n").find((line) => line.trim()) ?? "";
   return [...line.trim().slice(0, 2 * OPENING)].slice(0, OPENING).join("");
@@ -67,10 +61,7 @@ export function inLines(text) {
   return text.replace(/\r\n?/g, "\n");
 }
 
-/**
- * A file name for a document, without extension.
- * @param {{title: string, opening: string}} entry
- */
+/** A file name for a document, without extension. @param {{title: string, opening: string}} entry */
 export function fileNameOf(entry) {
   const letters = titleOf(entry).replace(/[^\p{L}\p{M}\p{N} ,.'’()&+_-]+/gu, " ").replace(/(?<= |^)\p{M}+/gu, "");
   const name = [...letters.replace(/\s+/g, " ")].slice(0, 60).join("");

@@ -7,9 +7,9 @@ import { finder } from "../shared/dom.js";
 /**
  * @param {HTMLElement} root
  * @param {import("./documents.js").Documents} documents
- * @param {{textarea: HTMLTextAreaElement, toast: import("../editor/notices.js").Notices["toast"]}} page
+ * @param {import("../editor/start.js").Editor} editor
  */
-export function setUpDocumentBand(root, documents, { textarea, toast }) {
+export function setUpDocumentBand(root, documents, { textarea, notices }) {
   const find = finder(root);
   const long = find(".bd-long");
   const unsure = find(".bd-unsure");
@@ -31,9 +31,9 @@ export function setUpDocumentBand(root, documents, { textarea, toast }) {
     button.addEventListener("click", async () => {
       button.disabled = true; // a second click would divide the first part, too
       try {
-        toast(await action(), { long: true });
+        notices.toast(await action(), { long: true });
       } catch (error) {
-        toast(error instanceof Error ? error.message : String(error), { long: true });
+        notices.toast(error instanceof Error ? error.message : String(error), { long: true });
       } finally {
         button.disabled = false;
       }

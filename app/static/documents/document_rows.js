@@ -24,27 +24,18 @@ export class DocumentRows {
   #documents;
   #panel;
 
-  /**
-   * @param {Documents} documents
-   * @param {Panel} panel
-   */
+  /** @param {Documents} documents @param {Panel} panel */
   constructor(documents, panel) {
     this.#documents = documents;
     this.#panel = panel;
   }
 
-  /**
-   * @param {HTMLElement} list
-   * @param {Row[]} rows
-   */
+  /** @param {HTMLElement} list @param {Row[]} rows */
   showDocuments(list, rows) {
     this.#show(list, rows, (row) => [...this.#publicButton(row), this.#renameButton(row), this.#binButton(row)]);
   }
 
-  /**
-   * @param {HTMLElement} list
-   * @param {Row[]} rows
-   */
+  /** @param {HTMLElement} list @param {Row[]} rows */
   showBin(list, rows) {
     this.#show(list, rows, (row) => [this.#restoreButton(row), this.#deleteButton(row)]);
   }
@@ -70,10 +61,7 @@ export class DocumentRows {
     }
   }
 
-  /**
-   * @param {Row} row
-   * @param {HTMLElement[]} buttons
-   */
+  /** @param {Row} row @param {HTMLElement[]} buttons */
   #item(row, buttons) {
     const li = document.createElement("li");
     const name = newElement(row.binned === null ? "a" : "span", "dc-name", "<b></b><small></small>");

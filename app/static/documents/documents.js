@@ -25,10 +25,7 @@ const MOST_STORES = 64; // that one document uses
 const READ = 1 << 15; // UTF-16 units of a background's end that requests send: more than the model reads
 
 export class Documents {
-  /**
-   * @param {HTMLElement} root
-   * @param {import("./saving.js").Editor} editor
-   */
+  /** @param {HTMLElement} root @param {import("../editor/start.js").Editor} editor */
   constructor(root, editor) {
     this.root = root;
     this.editor = editor;
@@ -109,8 +106,8 @@ export class Documents {
     const text = document.text + typed;
     const [start, end] = typed ? [text.length, text.length] : place?.caret ?? document.caret;
     /** @type {number[][]} */
-    const typedPrivately = editor.incognito ? [[document.text.length, text.length]] : [];
-    editor.setText(text, start, [...document.privateRanges, ...typedPrivately]);
+    const typedPrivately = editor.incognito.on ? [[document.text.length, text.length]] : [];
+    editor.drafts.openText(text, start, [...document.privateRanges, ...typedPrivately]);
     if (document.unsure) editor.privacy.hideAll();
     if (end !== start) editor.textarea.setSelectionRange(start, end);
     // The browser scrolls to the caret by itself only if the text has the focus.
@@ -128,8 +125,7 @@ export class Documents {
       if (id === this.current.id) return;
       const release = await lockDocument(id);
       await orRelease(release, async () => {
-        const document = await this.stored.find(id);
-        if (!document) throw new Error("This document is no longer there.");
+        const document = await this.stored.found(id);
         if (!release) return this.waitFor(document);
         await this.replaceBy(document, release);
       });
@@ -183,7 +179,7 @@ export class Documents {
     for (let tries = 0; this.saving.dirty() && tries < 3; tries++) await this.saving.save(); // typing may continue meanwhile
     if (this.saving.dirty() && this.editor.textarea.textLength) {
       const { failure } = this.saving;
-      const left = failure && !this.editor.incognito && this.stored.leaveRefused(this.saving.written(), failure);
+      const left = failure && !this.editor.incognito.on && this.stored.leaveRefused(this.saving.written(), failure);
       if (!left) throw new Error("The text here could not be saved. It stays open.");
     }
     const { id, revision, title } = this.current;
@@ -212,7 +208,7 @@ export class Documents {
       await this.saving.save();
       if (this.saving.dirty()) throw new Error(`This text could not be saved, so it is not divided. ${this.saving.failure}`);
       const { id } = this.current;
-      const { incognito } = this.editor;
+      const { on: incognito } = this.editor.incognito;
       const parts = divided(this.saving.written());
       const entry = await this.stored.keepAll(parts);
       await this.replaceBy({ ...parts[0], ...entry }, await lockDocument(parts[0].id));
@@ -225,11 +221,7 @@ export class Documents {
 
   /** @param {string} id */
   openCopy(id) {
-    return this.stored.inTurn(async () => {
-      const document = await this.stored.find(id);
-      if (!document) throw new Error("This document is no longer there.");
-      await this.showNew(copyOf(document));
-    });
+    return this.stored.inTurn(async () => this.showNew(copyOf(await this.stored.found(id))));
   }
 
   /** @param {Document} document that is not stored yet */
@@ -244,10 +236,7 @@ export class Documents {
     }
   }
 
-  /**
-   * Another tab has this document open: open it here once that tab releases its lock.
-   * @param {Document} document
-   */
+  /** Another tab has this document open: open it here once that tab releases its lock. @param {Document} document */
   waitFor(document) {
     this.lock.waitFor(document, (release, signal) => {
       this.stored.inTurn(async () => {
@@ -276,21 +265,12 @@ export class Documents {
   }
 
   /**
-   * Change the text that the model reads before this document. It is saved with the document.
-   * @param {string} text
+   * Change what this document has beside its text: the text that the model reads before it, what no draft of it contains.
+   * It is saved with the document.
+   * @param {{background: string} | {never: string}} change
    */
-  setBackground(text) {
-    this.current.background = text;
-    this.saving.amended = true;
-    this.saving.textChanged({ opened: false });
-  }
-
-  /**
-   * Change what no draft of this document contains. It is saved with the document.
-   * @param {string} text one phrase a line
-   */
-  setNever(text) {
-    this.current.never = text;
+  change(change) {
+    Object.assign(this.current, change);
     this.saving.amended = true;
     this.saving.textChanged({ opened: false });
   }
@@ -314,34 +294,25 @@ export class Documents {
    * @param {string} title empty: the first line is shown as title again
    */
   rename(id, title) {
-    return this.stored.inTurn(async () => {
-      if (id === this.current.id) {
-        this.current.title = title;
-        this.saving.amended = true;
-        return this.saving.save();
-      }
-      await withLock(id, async () => {
-        const document = await this.stored.find(id);
-        if (!document) throw new Error("This document is no longer there.");
-        await this.stored.writeOrCopy({ ...document, title });
-      });
-      this.stored.listChanged();
-    });
+    return this.amend(id, { title });
   }
 
   /** The writer says that nothing in a document is private. @param {string} id */
   makePublic(id) {
+    return this.amend(id, { privateRanges: [], unsure: false });
+  }
+
+  /** @param {string} id @param {Partial<Document>} change */
+  amend(id, change) {
     return this.stored.inTurn(async () => {
       if (id === this.current.id) {
-        this.editor.privacy.open([]);
-        this.current.unsure = false;
+        if (change.privateRanges) this.editor.privacy.open(change.privateRanges);
+        Object.assign(this.current, change);
         this.saving.amended = true;
         return this.saving.save();
       }
       await withLock(id, async () => {
-        const document = await this.stored.find(id);
-        if (!document) throw new Error("This document is no longer there.");
-        await this.stored.writeOrCopy({ ...document, privateRanges: [], unsure: false });
+        await this.stored.writeOrCopy({ ...(await this.stored.found(id)), ...change });
       });
       this.stored.listChanged();
     });
@@ -368,10 +339,7 @@ export class Documents {
     });
   }
 
-  /**
-   * Move all documents to the other store. New documents are stored there too.
-   * @param {"browser" | "files"} where
-   */
+  /** Move all documents to the other store. New documents are stored there too. @param {"browser" | "files"} where */
   moveTo(where) {
     return this.stored.inTurn(async () => {
       await this.saving.save();

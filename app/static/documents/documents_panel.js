@@ -1,49 +1,51 @@
 // @ts-check
-/** The panel of the button “Documents”: the list of documents, the bin, files, and where documents are kept. */
+/**
+ * The panel of the button “Documents”: the list of documents, the bin, files, and where documents are kept. Esc, a click
+ * outside, and the button close it.
+ */
 
 import { titleOf } from "./document.js";
 import { DocumentRows, textButton, twoClicks } from "./document_rows.js";
 import { setAside, whereKept } from "./file_documents.js";
 import { exportAll, exportText } from "./files.js";
 import { setUpOpeningFiles } from "./opening_files.js";
-import { finder, keepFocus } from "../shared/dom.js";
-import { Popup } from "../shared/popup.js";
+import { dialogIsOpen, disclose, finder, keepFocus, onDo, part } from "../shared/dom.js";
 
 /** @typedef {import("./documents.js").Documents} Documents */
 
 export class DocumentsPanel {
   #root;
   #documents;
-  #page;
+  #textarea;
+  #toast;
   #find;
   #panel;
-  #popup;
+  #button;
   #rows;
 
   /**
    * @param {HTMLElement} root
    * @param {Documents} documents
-   * @param {{text: () => string, focusText: () => void, toast: import("../editor/notices.js").Notices["toast"]}} page
+   * @param {import("../editor/start.js").Editor} editor
    */
-  constructor(root, documents, page) {
+  constructor(root, documents, { textarea, notices }) {
     this.#root = root;
     this.#documents = documents;
-    this.#page = page;
+    this.#textarea = textarea;
+    this.#toast = notices.toast.bind(notices);
     this.#find = finder(root);
     this.#panel = this.#find("#pd-documents");
-    this.#popup = new Popup(this.#find("[data-do=documents]"), this.#panel, {
-      opened: () => this.#run(() => this.#draw()),
-      back: page.focusText,
-    });
+    this.#button = /** @type {HTMLButtonElement} */ (this.#find("[data-do=documents]"));
     const shared = {
       run: (/** @type {() => Promise<unknown>} */ action) => this.#run(action),
-      toast: page.toast,
-      close: () => this.#popup.close(),
+      toast: this.#toast,
+      close: () => this.#close(),
       draw: () => this.#draw(),
     };
     this.#rows = new DocumentRows(documents, shared);
     setUpMenu(this.#find);
     setUpOpeningFiles(root, documents, shared);
+    this.#connectPanel();
     this.#connectButtons();
     this.#connectPlaces();
     this.#followTab();
@@ -55,33 +57,58 @@ export class DocumentsPanel {
     try {
       await action();
     } catch (error) {
-      this.#page.toast(error instanceof Error ? error.message : String(error), { long: true });
+      this.#toast(error instanceof Error ? error.message : String(error), { long: true });
     }
   }
 
+  #open() {
+    disclose(this.#button, true);
+    return this.#run(() => this.#draw());
+  }
+
+  #close({ focus = true } = {}) {
+    disclose(this.#button, false);
+    if (focus) this.#textarea.focus();
+  }
+
+  #connectPanel() {
+    const panel = this.#panel;
+    // In the capture phase, before the text uses Esc to dismiss drafts. A text field in the panel handles Esc itself.
+    addEventListener("keydown", (event) => {
+      const { key, target } = event;
+      const inField = target instanceof HTMLInputElement && target.type === "text" && panel.contains(target);
+      if (key !== "Escape" || panel.hidden || inField || dialogIsOpen()) return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.#close();
+    }, true);
+    document.addEventListener("pointerdown", ({ target }) => {
+      const inside = target instanceof Node && (panel.contains(target) || this.#button.contains(target));
+      if (!inside && !panel.hidden) this.#close({ focus: false });
+    });
+  }
+
   #connectButtons() {
-    const documents = this.#documents, popup = this.#popup;
+    const documents = this.#documents;
     /** @type {Record<string, () => Promise<unknown> | void>} */
     const actions = {
+      documents: () => (this.#panel.hidden ? this.#open() : this.#close()),
       new: async () => {
         await documents.create();
-        popup.close();
+        this.#close();
       },
-      "close-documents": () => popup.close(),
+      "close-documents": () => this.#close(),
       download: () => this.#save("txt"),
       "download-md": () => this.#save("md"),
       "export-all": async () => {
         const { documents: all, problems } = await documents.all();
-        this.#page.toast([`Saved as “${exportAll(all)}”.`, ...problems].join(" "), { long: problems.length > 0 });
+        this.#toast([`Saved as “${exportAll(all)}”.`, ...problems].join(" "), { long: problems.length > 0 });
       },
       "copy-elsewhere": () => documents.openCopy(this.#find(".pd-elsewhere").dataset.id ?? ""),
-      "list-elsewhere": () => popup.open(),
+      "list-elsewhere": () => this.#open(),
     };
-    for (const [name, action] of Object.entries(actions)) {
-      for (const button of this.#root.querySelectorAll(`[data-do=${name}]`)) {
-        button.addEventListener("click", () => this.#run(async () => action()));
-      }
-    }
+    const run = (/** @type {() => Promise<unknown> | void} */ action) => () => this.#run(async () => action());
+    onDo(this.#root, Object.fromEntries(Object.entries(actions).map(([name, action]) => [name, run(action)])));
     twoClicks(this.#find("[data-do=empty-bin]"), (action) => this.#run(action), async () => {
       const rows = await documents.list();
       await documents.stored.remove(rows.filter(({ binned }) => binned !== null).map(({ id }) => id));
@@ -90,10 +117,9 @@ export class DocumentsPanel {
 
   /** @param {"txt" | "md"} kind */
   #save(kind) {
-    const { text, toast } = this.#page;
-    if (!text()) return toast("There is nothing to save yet.");
-    const { title } = this.#documents;
-    toast(`Saved as “${exportText({ title, opening: "" }, text(), kind)}”.`);
+    const { value } = this.#textarea;
+    if (!value) return this.#toast("There is nothing to save yet.");
+    return this.#toast(`Saved as “${exportText({ title: this.#documents.title, opening: "" }, value, kind)}”.`);
   }
 
   async #draw() {
@@ -144,7 +170,7 @@ export class DocumentsPanel {
           await this.#documents.moveTo(/** @type {"browser" | "files"} */ (radio.value));
           const { where, folder } = await whereKept();
           const said = where === "files" ? `Your documents are now files in ${folder}.` : "Your documents are now kept in this browser.";
-          this.#page.toast(said, { long: true });
+          this.#toast(said, { long: true });
         } finally {
           await this.#draw();
         }
@@ -156,7 +182,7 @@ export class DocumentsPanel {
   #followTab() {
     const documents = this.#documents, elsewhere = this.#find(".pd-elsewhere");
     this.#root.addEventListener("pd-document", () => {
-      document.title = this.#page.text() || documents.current.title ? `${documents.title} – Polydraft` : "Polydraft";
+      document.title = this.#textarea.value || documents.current.title ? `${documents.title} – Polydraft` : "Polydraft";
     });
     this.#root.addEventListener("pd-elsewhere", (event) => {
       const detail = /** @type {CustomEvent} */ (event).detail;
@@ -164,8 +190,8 @@ export class DocumentsPanel {
       this.#root.toggleAttribute("data-elsewhere", Boolean(detail)); // an empty text is not an invitation to write then
       if (!detail) return;
       elsewhere.dataset.id = detail.id;
-      /** @type {HTMLElement} */ (elsewhere.querySelector("b")).textContent = `“${titleOf(detail)}” is open in another tab.`;
-      this.#popup.close();
+      part(elsewhere, "b").textContent = `“${titleOf(detail)}” is open in another tab.`;
+      this.#close();
     });
   }
 }

@@ -21,10 +21,7 @@ export async function whereKept() {
   };
 }
 
-/**
- * Remove the note of a problem; no text is touched.
- * @param {string} note
- */
+/** Remove the note of a problem; no text is touched. @param {string} note */
 export async function setAside(note) {
   await postJson("/api/documents/set-aside", { note });
 }
@@ -78,10 +75,7 @@ export class FileDocuments {
     }
   }
 
-  /**
-   * @param {string} id
-   * @param {boolean} on
-   */
+  /** @param {string} id @param {boolean} on */
   async putInBin(id, on) {
     await postJson("/api/documents/bin", { id, on });
   }

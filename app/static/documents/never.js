@@ -33,12 +33,12 @@ export function problemOf(text) {
 export class Never {
   /**
    * @param {HTMLElement} root
-   * @param {{current: () => {id: string, never: string}, set: (text: string) => void, changed: () => void}} page
-   *   `current`: the open document; `set`: called with its list; `changed`: called when drafts may differ
+   * @param {import("./documents.js").Documents} documents
+   * @param {import("../editor/drafts_controller.js").DraftsController} drafts
    */
-  constructor(root, { current, set, changed }) {
-    this.current = current;
-    this.changed = changed;
+  constructor(root, documents, drafts) {
+    this.documents = documents;
+    this.drafts = drafts;
     this.section = /** @type {HTMLDetailsElement} */ (root.querySelector(".dc-never"));
     this.boxes = /** @type {HTMLTextAreaElement[]} */ ([...this.section.querySelectorAll("textarea")]);
     this.shown = "";
@@ -46,14 +46,14 @@ export class Never {
     this.all = "";
     this.lists = [
       { get: () => this.all, set: (/** @type {string} */ text) => keep(NEVER, { text: (this.all = text) }) },
-      { get: () => current().never ?? "", set }, // a document that an earlier version stored has none
+      { get: () => documents.current.never, set: (/** @type {string} */ never) => documents.change({ never }) },
     ];
     this.boxes.forEach((box, n) => {
       box.addEventListener("input", () => {
         if (!problemOf(box.value)) this.lists[n].set(box.value);
         this.draw();
       });
-      box.addEventListener("change", changed);
+      box.addEventListener("change", () => drafts.settingsChanged());
     });
     addEventListener("storage", ({ key }) => key === NEVER && this.recall()); // another tab has changed it
     root.addEventListener("pd-document", () => this.draw());
@@ -67,7 +67,7 @@ export class Never {
   }
 
   draw() {
-    const { id } = this.current();
+    const { id } = this.documents.current;
     const other = id !== this.shown;
     if (other) this.section.open = false;
     this.shown = id;
@@ -105,7 +105,7 @@ export class Never {
     const change = (/** @type {string} */ text) => {
       this.lists[0].set(text);
       this.draw();
-      this.changed();
+      this.drafts.settingsChanged();
     };
     change([...phrasesOf(before), phrase].join("\n"));
     return () => change(before);

@@ -2,7 +2,7 @@
 /** Files that become documents: those that the writer chooses, and those that are dropped on the page. */
 
 import { readFile } from "./files.js";
-import { finder } from "../shared/dom.js";
+import { finder, onDo } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
 
 /**
@@ -12,7 +12,7 @@ import { plural } from "../shared/wording.js";
  */
 export function setUpOpeningFiles(root, documents, { run, toast, close }) {
   const chooser = /** @type {HTMLInputElement} */ (finder(root)(".dc-file"));
-  for (const button of root.querySelectorAll("[data-do=open-file]")) button.addEventListener("click", () => chooser.click());
+  onDo(root, { "open-file": () => chooser.click() });
 
   /** @param {Iterable<File>} files */
   async function openFiles(files) {

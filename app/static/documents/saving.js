@@ -19,12 +19,7 @@ import { ConnectionLost } from "../shared/transport.js";
 /** @typedef {import("./document.js").Document} Document */
 /** @typedef {import("./document.js").Entry} Entry */
 
-/**
- * What documents need of the editor. `setText` shows another text.
- * @typedef {{textarea: HTMLTextAreaElement, privacy: import("../editor/privacy.js").PrivateText, readonly incognito: boolean,
- *            notices: import("../editor/notices.js").Notices, connection: {lost: () => void},
- *            setText: (text: string, caret: number, privateRanges: number[][]) => void}} Editor
- */
+/** @typedef {import("../editor/start.js").Editor} Editor */
 
 const SAVE_AFTER = 500; // ms without a change until the text is saved
 const SAVE_AT_LEAST = 3000; // ms from a change until it is saved even if typing continues
@@ -109,7 +104,7 @@ export class Saving {
     const { amended } = this;
     try {
       if (!this.stored.store) await this.stored.open();
-      const { incognito } = this.editor;
+      const { on: incognito } = this.editor.incognito;
       if (!incognito) await this.publish();
       if (!this.dirty()) return;
       const before = this.current;
@@ -163,7 +158,7 @@ export class Saving {
   /** The page is being closed: leave unsaved text for the next page. */
   leave() {
     this.keepPlace();
-    if (this.stored.store && this.dirty() && this.written().text) keepUnsaved(this.written(), this.editor.incognito);
+    if (this.stored.store && this.dirty() && this.written().text) keepUnsaved(this.written(), this.editor.incognito.on);
   }
 
   /**
@@ -172,7 +167,7 @@ export class Saving {
    */
   mayBeLost() {
     const unsaved = this.dirty();
-    const fits = !unsaved || (this.editor.textarea.textLength <= MOST_LEFT && keepUnsaved(this.written(), this.editor.incognito));
+    const fits = !unsaved || (this.editor.textarea.textLength <= MOST_LEFT && keepUnsaved(this.written(), this.editor.incognito.on));
     return !fits || recallUnsaved(true).some(({ text }) => text);
   }
 
@@ -194,10 +189,7 @@ export class Saving {
   }
 }
 
-/**
- * @param {string} text
- * @param {string} before
- */
+/** @param {string} text @param {string} before */
 function isMuchLess(text, before) {
   return text ? before.length > MUCH && text.length < before.length / 2 : before.length >= WORTH_KEEPING;
 }

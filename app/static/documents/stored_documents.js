@@ -20,10 +20,7 @@ import { ConnectionLost } from "../shared/transport.js";
 /** @typedef {import("./document.js").Store} Store */
 
 export class StoredDocuments {
-  /**
-   * @param {HTMLElement} root
-   * @param {{readonly incognito: boolean, notices: import("../editor/notices.js").Notices}} editor
-   */
+  /** @param {HTMLElement} root @param {import("../editor/start.js").Editor} editor */
   constructor(root, editor) {
     this.root = root;
     this.editor = editor;
@@ -80,7 +77,7 @@ export class StoredDocuments {
 
   /** Move documents that are still in the browser's database to files, if documents are kept as files. */
   async moveFromBrowser() {
-    const databases = (await indexedDB.databases?.()) ?? [];
+    const databases = await indexedDB.databases();
     if (!databases.some(({ name }) => name === "polydraft")) return;
     try {
       const browser = await BrowserDocuments.open();
@@ -134,13 +131,20 @@ export class StoredDocuments {
     return unsaved.find((document) => document.id === id) ?? this.opened().read(id);
   }
 
+  /** The same; throws if there is none. @param {string} id */
+  async found(id) {
+    const document = await this.find(id);
+    if (!document) throw new Error("This document is no longer there.");
+    return document;
+  }
+
   refusedDocuments() {
     return recallUnsaved(false).filter(({ id }) => this.refused.has(id));
   }
 
   /** Store a new document. @param {Document} document @returns {Promise<Entry>} */
   async keep(document) {
-    if (!this.editor.incognito) return this.opened().write(document, "");
+    if (!this.editor.incognito.on) return this.opened().write(document, "");
     if (!keepUnsaved(document, true)) throw new Error("This text is too long to be kept for this tab alone.");
     return document;
   }
@@ -157,7 +161,7 @@ export class StoredDocuments {
       for (const document of documents) kept.push(await this.keep(document));
     } catch (error) {
       for (const { id } of kept) {
-        if (this.editor.incognito) forgetUnsaved(id, true);
+        if (this.editor.incognito.on) forgetUnsaved(id, true);
         else await this.opened().remove(id);
       }
       throw error;

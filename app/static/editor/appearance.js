@@ -9,31 +9,21 @@ import { VIEW, attempt, keep, recall } from "../shared/memory.js";
 
 const FOCUS = "polydraft.focus"; // in sessionStorage: one value per tab
 
-/**
- * `measure`: the text's column or font has changed.
- * @typedef {{focusText: () => void, measure: () => void, pause: (on: boolean) => void}} Page
- */
-
 export class Appearance {
-  /**
-   * @param {HTMLElement} root
-   * @param {Record<string, string | number>} usual font, size, width and spacing, if the writer chooses none
-   * @param {import("./keys.js").Keys} keys
-   * @param {Page} page
-   */
-  constructor(root, usual, keys, page) {
+  /** @param {HTMLElement} root @param {import("./start.js").Editor} editor */
+  constructor(root, editor) {
     this.root = root;
     this.find = finder(root);
-    this.usual = usual;
-    this.keys = keys;
-    this.page = page;
+    this.editor = editor;
+    /** Font, size, width and spacing, if the writer chooses none. @type {Record<string, string | number>} */
+    this.usual = editor.setting.catalogue.look;
     /** Font, size, width and spacing. */
-    this.values = { ...usual };
+    this.values = { ...this.usual };
     /** Whether the writer has switched drafts off for now. */
     this.paused = false;
     this.loading = false;
     for (const [name, value] of Object.entries(recall(VIEW) ?? {})) {
-      if (typeof value === typeof usual[name]) this.values[name] = value;
+      if (typeof value === typeof this.usual[name]) this.values[name] = value;
     }
     this.apply();
     this.find(".pd-leave-focus").addEventListener("click", () => this.focus(false));
@@ -64,7 +54,7 @@ export class Appearance {
     this.root.style.setProperty("--size", String(Number(size) / 100));
     this.root.style.setProperty("--measure", `${Number(width) / 2}em`); // `width` is in letters of about half an em
     this.root.style.setProperty("--leading", String(spacing));
-    this.page.measure();
+    this.editor.layout.measure();
   }
 
   /** Focus mode. @param {boolean} on */
@@ -72,27 +62,27 @@ export class Appearance {
     this.root.toggleAttribute("data-focus", on);
     attempt(() => sessionStorage.setItem(FOCUS, on ? "on" : "off"));
     this.find(".pd-leave-focus").hidden = !on;
-    this.page.measure();
-    this.page.focusText();
+    this.editor.layout.measure();
+    this.editor.textarea.focus();
   }
 
   togglePause() {
     this.paused = !this.paused;
-    this.page.pause(this.paused);
+    this.editor.drafts.pause(this.paused);
     this.drawState();
-    this.page.focusText();
+    this.editor.textarea.focus();
     emit(this.root, "pd-appearance");
   }
 
   drawState() {
     const line = this.find(".pd-state");
     line.hidden = !this.paused && !this.loading;
-    if (this.paused) line.innerHTML = `Drafts are paused. ${this.keys.caps("pause")} brings them back.`;
+    if (this.paused) line.innerHTML = `Drafts are paused. ${this.editor.keys.caps("pause")} brings them back.`;
     else if (this.loading) line.textContent = "Starting…";
   }
 
   addKeys() {
-    this.keys.add(
+    this.editor.keys.add(
       {
         id: "pause", usual: "Alt+0", does: "Pause drafts, or bring them back", everywhere: true,
         run: () => {

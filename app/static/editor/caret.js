@@ -139,10 +139,7 @@ export class CaretMap {
     return y;
   }
 
-  /**
-   * @param {string} paragraphs
-   * @returns {number | null}
-   */
+  /** @param {string} paragraphs @returns {number | null} */
   height(paragraphs) {
     if (!paragraphs) return 0;
     if (paragraphs.length > 2 * TOO_LONG) return null;
@@ -188,10 +185,7 @@ export class CaretMap {
   }
 }
 
-/**
- * @param {number} a
- * @param {number | null} b
- */
+/** @param {number} a @param {number | null} b */
 function add(a, b, sign = 1) {
   return b === null ? null : a + sign * b;
 }

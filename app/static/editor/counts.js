@@ -11,7 +11,7 @@
 
 import { countWords } from "../documents/document.js";
 import { difference } from "./privacy.js";
-import { disclose } from "../shared/dom.js";
+import { disclose, part } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
 import { Timers } from "../shared/timers.js";
 
@@ -46,7 +46,7 @@ function wordsAdded(old, now, caret) {
 export function setUpCounts(root, field, keysPressed, typed) {
   const { textarea } = field;
   const line = /** @type {HTMLButtonElement} */ (root.querySelector(".pd-counts"));
-  const technical = /** @type {HTMLElement} */ (root.querySelector(".pd-technical"));
+  const technical = part(root, ".pd-technical");
   const timers = new Timers();
   let words = 0;
   let counted = ""; // the text of which `words` were counted

@@ -10,6 +10,7 @@
  * - Alt+← is "back" in browsers; the page uses it only after a draft was taken. On a Mac Option+← still moves by a word.
  */
 
+import { dismiss, requestHere, showOthers } from "./commands.js";
 import { goOnWithList, indentation } from "./lists.js";
 import { insertAsTyped } from "./inserting.js";
 
@@ -26,7 +27,7 @@ export function draftKeys({ field, drafts, view, taking, revisiting, rewording }
   /** @param {1 | -1} by */
   const move = (by) => {
     if (view.open && listed()) view.move(by);
-    else if (by > 0) drafts.requestHere();
+    else if (by > 0) requestHere(drafts);
     else return false;
     field.engage(true);
     return true;
@@ -76,12 +77,12 @@ export function draftKeys({ field, drafts, view, taking, revisiting, rewording }
     {
       id: "others", usual: "Alt+R", mac: "Ctrl+Meta+R",
       does: "Other drafts: those that begin differently from all that were shown here",
-      run: () => drafts.showOthers(1),
+      run: () => showOthers(drafts, 1),
     },
     {
       id: "earlier", usual: "Alt+Shift+R", mac: "Ctrl+Meta+Shift+R",
       does: "Go back to the drafts before",
-      run: () => drafts.showOthers(-1),
+      run: () => showOthers(drafts, -1),
     },
     {
       id: "reword", usual: "Alt+Up", shares: true,
@@ -104,7 +105,7 @@ export function draftKeys({ field, drafts, view, taking, revisiting, rewording }
       hint: "dismiss",
       run() {
         const { busy } = drafts;
-        if (busy) drafts.dismiss();
+        if (busy) dismiss(drafts);
         field.engage(false);
         return busy;
       },

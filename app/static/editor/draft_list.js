@@ -4,7 +4,7 @@
  * only elements that differ, because it runs for every row at every step while drafts grow.
  */
 
-import { newElement, setText } from "../shared/dom.js";
+import { newElement, part, setText } from "../shared/dom.js";
 import { branches, commonEnds, inkOf, isRightToLeft, percent, slipOf, upToWord } from "./drafting.js";
 import { drawMarked, marks, tokens } from "./marks.js";
 
@@ -32,10 +32,10 @@ export class DraftList {
     this.root = root;
     this.textarea = textarea;
     this.picked = picked;
-    this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-list"));
-    this.hints = /** @type {HTMLElement} */ (root.querySelector(".pd-hints"));
-    this.others = /** @type {HTMLElement} */ (root.querySelector(".pd-others"));
-    this.below = /** @type {HTMLElement} */ (root.querySelector(".pd-below"));
+    this.box = part(root, ".pd-list");
+    this.hints = part(root, ".pd-hints");
+    this.others = part(root, ".pd-others");
+    this.below = part(root, ".pd-below");
     /** When the pointer went down on the list. */
     this.pressed = 0;
     this.box.addEventListener("pointerdown", ({ timeStamp }) => (this.pressed = timeStamp));
@@ -75,7 +75,7 @@ export class DraftList {
       option.classList.toggle("pd-empty", !live);
       option.classList.toggle("pd-chosen", Boolean(draft?.chosen));
       if (draft && !live) return; // a freed row is invisible, and keeps the room of its text, so that nothing moves
-      const chance = /** @type {HTMLElement} */ (option.querySelector(".pd-chance"));
+      const chance = part(option, ".pd-chance");
       const mine = draft ? marks(draft, rest) : [];
       marked ||= mine.length > 0;
       this.drawText(option, rest, draft?.made && colour && colour !== "off" ? tokens(draft, rest, colour) : mine, parts, i, stem);
@@ -105,7 +105,7 @@ export class DraftList {
    */
   drawText(option, rest, drawn, parts, i, stem) {
     const { shared, parent, end } = parts[i];
-    const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
+    const text = part(option, ".pd-draft");
     // A draft that finishes a word is shown with the typed part of the word. The style sheet draws that part, so that the
     // row's text is exactly the text that taking it inserts.
     const spaced = rest === "" || /^\s/.test(rest);
@@ -128,7 +128,7 @@ export class DraftList {
    * @param {import("./drafting.js").PlacedDraft | null} draft
    */
   drawStruck(option, draft) {
-    const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
+    const text = part(option, ".pd-draft");
     const { word, stays } = draft?.replace ? slipOf(draft) : { word: null, stays: null };
     set(text, "data-struck", word);
     set(/** @type {HTMLElement} */ (text.firstElementChild), "data-stays", stays);
@@ -157,12 +157,12 @@ export class DraftList {
     option.id = `pd-draft-${i + 1}`;
     option.setAttribute("role", "option");
     option.addEventListener("click", (event) => {
-      const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
+      const text = part(option, ".pd-draft");
       // A program that clicks, such as a screen reader, presses no pointer.
       this.picked(i, offsetAt(text, event), event.detail ? this.pressed : event.timeStamp);
     });
     option.addEventListener("contextmenu", (event) => {
-      const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
+      const text = part(option, ".pd-draft");
       if (!text.textContent) return;
       event.preventDefault();
       this.opened(text.textContent, offsetAt(text, event) ?? ownStart(text), { x: event.clientX, y: event.clientY });
@@ -170,10 +170,7 @@ export class DraftList {
     return option;
   }
 
-  /**
-   * Mark the words that a click at the pointer would take.
-   * @param {PointerEvent} event
-   */
+  /** Mark the words that a click at the pointer would take. @param {PointerEvent} event */
   showWords(event) {
     const text = event.pointerType === "mouse" && event.target instanceof Element && event.target.closest(".pd-draft");
     const at = text instanceof HTMLElement ? offsetAt(text, event) : null;

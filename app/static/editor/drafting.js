@@ -89,10 +89,7 @@ function overlap(part, after) {
   return 0;
 }
 
-/**
- * Whether drafts belong here: only spaces follow on the line.
- * @param {string} after
- */
+/** Whether drafts belong here: only spaces follow on the line. @param {string} after */
 export function isWritingPlace(after) {
   return /^[^\S\n]*(?:\n|$)/u.test(after.slice(0, 2000));
 }
@@ -133,7 +130,7 @@ const PIECE = /^\s*(?:["'\p{Ps}\p{Pi}]*[\p{L}\p{M}\p{N}]+(?:['’_.-][\p{L}\p{M}
  */
 export function firstWord(rest) {
   const word = rest.match(PIECE)?.[0] ?? rest;
-  if (!UNSPACED.test(word) || !("Segmenter" in Intl)) return word;
+  if (!UNSPACED.test(word)) return word;
   let length = 0;
   for (const { segment, isWordLike } of new Intl.Segmenter(undefined, { granularity: "word" }).segment(word)) {
     if (isWordLike && length > 0 && word.slice(0, length).trim()) break;
@@ -150,10 +147,7 @@ export function wordStem(before) {
   return before.slice(-40).match(/\S+$/u)?.[0] ?? "";
 }
 
-/**
- * The word with a slip that a draft replaces, and the letters of it that stay.
- * @param {PlacedDraft} draft
- */
+/** The word with a slip that a draft replaces, and the letters of it that stay. @param {PlacedDraft} draft */
 export function slipOf({ anchor, replace = 0 }) {
   const word = anchor.slice(-40).match(/\S+\s?$/u)?.[0] ?? "";
   return { word: word.trimEnd(), stays: word.slice(0, Math.max(0, word.length - replace)) };
@@ -287,19 +281,13 @@ const HUGE = 20_000;
 /** The strengths of ink, and from which probability on a draft has them. @type {[string, number][]} */
 const INKS = [["dark", 0.5], ["grey", 0.2], ["faint", 0]];
 
-/**
- * The ink of a row with this chance; app/service/showing.py knows it, too.
- * @param {number} chance
- */
+/** The ink of a row with this chance; app/service/showing.py knows it, too. @param {number} chance */
 export function inkOf(chance) {
   const [ink] = INKS.find(([, least]) => chance >= least) ?? INKS[0];
   return ink;
 }
 
-/**
- * A probability as a rounded percentage.
- * @param {number} p
- */
+/** A probability as a rounded percentage. @param {number} p */
 export function percent(p) {
   if (p >= 0.995) return p >= 1 ? "100%" : ">99%";
   if (p > 0 && p < 0.005) return "<1%";

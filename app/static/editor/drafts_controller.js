@@ -4,6 +4,7 @@
  *
  *   key ── rows that agree are shortened at once; the others are hidden
  *      └── the running request is cancelled, and a new one lists the rows that stay and requests the others
+ *          └── each line of the answer fills rows
  *
  * While only drafts that save time are displayed (showing.js):
  *
@@ -13,18 +14,29 @@
  *   pause ── all drafts are displayed, with their full length, until the next key
  */
 
-import { hasEnoughLeft, isNew, mayAgree, restOf } from "./drafting.js";
+import { Answers } from "./answers.js";
+import { nothingElse } from "./commands.js";
+import { cropped, hasEnoughLeft, mayAgree } from "./drafting.js";
+import { Looks, counters, recordTimes } from "./looks.js";
 import { Others } from "./others.js";
 import { Outcomes } from "./outcomes.js";
-import { Requests } from "./requests.js";
+import { paying } from "./rows.js";
 import { Slow } from "./slow.js";
-import { emit } from "../shared/dom.js";
+import { emit, part } from "../shared/dom.js";
 import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
-import { beginAnew } from "../shared/transport.js";
+import { ConnectionLost, beginAnew, streamDrafts } from "../shared/transport.js";
 
-/** @typedef {import("./rows.js").Row} Row */
-/** @typedef {import("./requests.js").Request} Request */
+/**
+ * A request for drafts after `before`. `pressed`: when the key went down that caused it; `wanted`: whether the writer has
+ * asked for drafts; `unseen`: whether they are not displayed; `decides`: whether only the rows that save time are
+ * displayed, once they are complete; `freed`: how many rows it must fill, of `k`; `unasked`: whether its complete answer
+ * is kept for this text and the text `after` it; `answered`, `drafts`, `done`: what has arrived; `next`: the request that
+ * follows, because a key came after this one.
+ * @typedef {{n: number, before: string, after: string, pressed: number | null, forSettings: boolean, wanted: boolean, unseen: boolean,
+ *            unasked: boolean, decides: boolean, freed: number, k: number, answered: boolean, filled: boolean, done: boolean,
+ *            drafts: import("./drafting.js").Draft[], next: {pressed: number | null} | null, controller: AbortController}} Request
+ */
 
 const REFRESH_AFTER = 250; // ms without a key until freed rows are filled, if not every key sends a request
 const MOVED_AFTER = 120; // ms after the caret has moved until drafts are requested at its new position
@@ -59,8 +71,7 @@ export class DraftsController {
     this.timers = new Timers();
     /** Whether the drafts must grow as soon as the running request has ended. */
     this.growWaits = false;
-    /** The drafts of the rows when looks were last counted. @type {import("./drafting.js").PlacedDraft[]} */
-    this.appeared = [];
+    this.looks = new Looks(rows, this.pace);
     this.slow = new Slow(root, () => view.layout.placeNotes());
     /** The drafts that the latest request included, see `requestDrafts`; the request for their full length does too. */
     this.included = { wanted: false };
@@ -72,68 +83,21 @@ export class DraftsController {
      * @type {string | undefined}
      */
     this.removed = undefined;
+    /** The running request: a newer one cancels it. @type {Request | null} */
+    this.request = null;
+    /** The number of the newest request. */
+    this.n = 0;
     /** The newest request that has been answered. @type {{n: number, before: string} | null} */
     this.answered = null;
+    this.answers = new Answers();
     /** Whether answers say how drafts were made. */
     this.explains = false;
     /** When drafts were last requested for changed settings. */
     this.settingsSentAt = -1e9;
     /** Whether settings have changed since the running request was sent. */
     this.settingsWait = false;
-    /** For benchmarks; times in ms. */
-    this.counters = {
-      keystrokes: 0,
-      requests: 0,
-      avoided: 0,
-      /** Rows that had to be read: displayed, and not as far before. */
-      newRows: 0,
-      /** Key down to the first draft in the page, for keys that no draft agreed with. @type {number[]} */
-      firstMs: [],
-      /** Key down to the last freed row filled, for keys that some drafts agreed with. @type {number[]} */
-      fillMs: [],
-      /** Key down to all drafts complete. @type {number[]} */
-      doneMs: [],
-      /** Key down to the shortened drafts in the page. @type {number[]} */
-      alongMs: [],
-    };
+    this.counters = counters();
     field.textarea.addEventListener("input", () => this.counters.keystrokes++);
-    for (const [name, by] of /** @type {["others" | "earlier", 1 | -1][]} */ ([["others", 1], ["earlier", -1]])) {
-      root.querySelector(`[data-do=${name}]`)?.addEventListener("click", () => {
-        this.showOthers(by);
-        field.textarea.focus();
-      });
-    }
-    this.requests = new Requests({
-      drafts: (request, line) => this.receive(request, line),
-      figures: (line, { before }) => {
-        connection.showFigures(line);
-        emit(root, "pd-stats", { ...line, before });
-      },
-      problem: (problem) => {
-        this.settingsWait = false;
-        this.slow.ends();
-        if (problem.setting) emit(root, "pd-refused", problem);
-        else notices.notice("server", problem);
-        this.settle();
-      },
-      lost: () => {
-        this.settingsWait = false;
-        this.slow.ends();
-        connection.lost();
-      },
-      ended: (request) => {
-        this.slow.ends();
-        if (this.settingsWait) this.settingsChanged();
-        if (request.done && request.wanted) view.announceLater();
-        if (request.next) this.requestDrafts(request.next);
-        if (this.growWaits) this.grow();
-      },
-    });
-  }
-
-  /** The running request. */
-  get request() {
-    return this.requests.running;
   }
 
   /** The number of rows. */
@@ -175,7 +139,8 @@ export class DraftsController {
   textChanged(pressed) {
     this.dismissed = this.pausing = this.view.asked = false;
     this.revisiting.end();
-    this.timers.stop("moved", "refresh", "grow", "pause", "read");
+    this.timers.stop("moved", "refresh", "grow", "pause");
+    this.looks.stop();
     this.growWaits = false;
 
     const before = this.before();
@@ -190,7 +155,7 @@ export class DraftsController {
       this.rows.dropFreed();
       if (this.showing.when !== "demand") this.timers.later("pause", this.pace.pause, () => this.paused());
     }
-    const known = this.requestsAtKeys ? this.requests.recall(before, this.field.after()) : undefined;
+    const known = this.requestsAtKeys ? this.answers.recall(before, this.field.after()) : undefined;
     if (known) {
       this.abort();
       if (!this.waits) this.place(before, before, known, { settled: true });
@@ -307,92 +272,52 @@ export class DraftsController {
     const { refill } = this.setting.options;
     const stay = refill && (keep || grow) && !decides;
     const kept = stay ? { kept: this.rows.kept(), removed: this.removed } : {};
-    const show = { ...this.pace.costs, offset: this.pace.offset, only: decides, shown: this.rows.shown };
-    const freed = this.rows.all.filter(({ live }) => !live).length;
     const after = this.field.after();
-    const extra = {
-      show, ...this.documentFields(), ...this.others.requestFields(before), ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}),
-      ...(wanted ? {} : { unasked: true }), merge_alike: true, ...(this.explains ? { explain: true } : {}),
+    this.send(before, this.others.seeded(before, this.setting.request()), {
+      ...this.documentFields(),
+      ...this.others.requestFields(before),
+      ...kept,
+      show: { ...this.pace.costs, offset: this.pace.offset, only: decides, shown: this.rows.shown },
+      merge_alike: true,
+      ...(grow ? { grow } : {}),
+      ...(after ? { after } : {}),
+      ...(after && wanted ? { all: true } : {}),
+      ...(wanted ? {} : { unasked: true }),
+      ...(this.explains ? { explain: true } : {}),
       ...(ANDROID ? {} : { corrects: true }), // its keyboards correct slips themselves
-    };
-    const settings = this.others.seeded(before, this.setting.request());
-    this.requests.send(before, settings, extra, { pressed, forSettings, wanted, freed, decides, k: this.k });
+    }, { pressed, forSettings, wanted, decides, unasked: !wanted, after, freed: this.rows.freed, k: this.k });
     if (!this.waits) this.slow.waits();
   }
 
   /**
-   * Compute the next word for the charts, where the writer sees no drafts of it.
-   * @param {string} part of a draft, after which it stands; "" for the caret
+   * Request drafts after `before` from the server.
+   * @param {string} before
+   * @param {object} settings
+   * @param {object} fields the others of `DraftRequest` (app/service/requests.py)
+   * @param {Partial<Request>} how
    */
-  look(part) {
-    const caret = this.before();
-    if (caret === null) return;
-    const before = caret + part;
-    const settings = { ...this.setting.request(), k: 1, length: 1 };
-    const how = { pressed: null, forSettings: false, wanted: false, freed: 0, decides: false, k: 1, unseen: true };
-    this.requests.send(before, settings, this.documentFields(), how);
+  send(before, settings, fields, how) {
+    this.request?.controller.abort();
+    /** @type {Request} */
+    const request = {
+      pressed: null, forSettings: false, wanted: false, unseen: false, unasked: false, decides: false, after: "", freed: 0, k: 1,
+      ...how, n: this.number(), before, filled: !how.freed, answered: false, done: false, drafts: [], next: null,
+      controller: new AbortController(),
+    };
+    this.request = request;
+    const body = { n: request.n, before: cropped(before), settings, ...fields };
+    streamDrafts(body, (line) => this.receive(request, line), request.controller.signal).then((failed) => this.ended(request, failed));
   }
 
-  /** Let answers say how drafts were made, from now on. @param {boolean} on */
-  explain(on) {
-    if (on === this.explains) return;
-    this.explains = on;
-    if (on) this.settingsChanged();
+  /** The number of a request that is newer than all others of this tab. */
+  number() {
+    return ++this.n;
   }
 
-  /**
-   * Start a draft with a text that the writer chose: in a free row, or in the lowest one that was not chosen so. It stays
-   * until the next key.
-   * @param {string} chosen a token, which may begin with letters that are typed already, after a part of a draft
-   */
-  startWith(chosen) {
-    const before = this.before();
-    const text = before === null ? "" : withoutTyped(before, chosen);
-    if (before === null || !text) return;
-    this.dismissed = false;
-    this.rows.resize(this.k);
-    this.rows.begin(before, text);
-    this.draw();
-    this.requestDrafts({ wanted: true, keep: true });
-  }
-
-  /** Request drafts on the writer's command, also where none appear automatically. */
-  requestHere() {
-    this.field.readCaret();
-    this.view.asked = true;
-    this.timers.stop("moved"); // its request would replace this one, and keep what it has shown so far
-    this.dismissed = false;
-    this.requestDrafts({ wanted: true });
-    this.draw();
-  }
-
-  /**
-   * Show drafts that begin differently from all that were shown for this text, or with `by` -1 the ones before.
-   * @param {1 | -1} by
-   * @returns {boolean} whether there is a place for drafts
-   */
-  showOthers(by) {
-    this.field.readCaret();
-    const before = this.before();
-    if (before === null) return false;
-    if (!this.others.knows(before)) {
-      if (by > 0) this.requestHere();
-      return true;
-    }
-    this.timers.stop("moved", "refresh", "grow", "pause");
-    this.growWaits = this.dismissed = false;
-    this.pausing = this.view.asked = true;
-    const rows = by > 0 ? this.others.next() : this.others.back();
-    if (rows) {
-      this.abort();
-      this.rows.all = rows.map((row) => ({ ...row }));
-      this.draw();
-    } else if (by > 0) {
-      this.rows.clear();
-      this.requestDrafts({ wanted: true });
-      this.draw();
-    }
-    return true;
+  abort() {
+    this.slow.ends();
+    this.request?.controller.abort();
+    this.request = null;
   }
 
   /** The writer has paused: display all drafts with their full length. */
@@ -400,7 +325,7 @@ export class DraftsController {
     const before = this.before();
     if (this.dismissed || before === null) return;
     this.pausing = true;
-    const known = this.requests.recall(before, this.field.after());
+    const known = this.answers.recall(before, this.field.after());
     if (known && this.showing.when === "pause") {
       this.place(before, before, known, { settled: true });
       this.draw();
@@ -427,25 +352,40 @@ export class DraftsController {
     });
   }
 
-  abort() {
-    this.slow.ends();
-    this.requests.abort();
-  }
-
   /** Clear the cache of answers, because stores or settings have changed. */
   forgetAnswers() {
-    this.requests.remembered.clear();
+    this.answers.clear();
   }
 
   // ---------------------------------------------------------------- responses
 
   /**
-   * Show the drafts of one line of the answer.
+   * Handle one line of the answer.
    * @param {Request} request
-   * @param {import("./requests.js").Answer & {done: boolean, settled: boolean, hidden: number, removed?: string,
-   *          speculation?: object, foreign?: boolean, explained?: object}} line
+   * @param {any} line
    */
   receive(request, line) {
+    if (request !== this.request || line.n !== request.n) return;
+    if (line.type === "error") this.refused(line);
+    else if (line.type === "stats") {
+      this.connection.showFigures(line);
+      emit(this.root, "pd-stats", { ...line, before: request.before });
+    } else if (line.type === "drafts") {
+      request.done = line.done;
+      request.drafts = line.drafts;
+      if (line.done && request.unasked) this.answers.keep(request, line);
+      this.show(request, line);
+      request.answered = true;
+    }
+  }
+
+  /**
+   * Show the drafts of a line.
+   * @param {Request} request
+   * @param {import("./answers.js").Answer & {done: boolean, settled: boolean, removed?: string, speculation?: object,
+   *          foreign?: boolean, explained?: object}} line
+   */
+  show(request, line) {
     if (this.removed !== undefined && line.removed !== this.removed) this.dropDrafts();
     this.removed = line.removed;
     this.slow.ends();
@@ -470,10 +410,10 @@ export class DraftsController {
     const shortens = request.forSettings && line.done;
     if (line.done || !request.decides) this.place(request.before, before, line, { settled, shortens });
     this.draw();
-    if (line.done) this.countLooks(before);
-    if (line.done && this.others.at && !this.rows.open && before === this.others.before) this.nothingElse();
+    if (line.done) this.counters.newRows += this.looks.count(before);
+    if (line.done && this.others.at && !this.rows.open && before === this.others.before) nothingElse(this);
     if (line.explained) emit(this.root, "pd-made", line);
-    this.recordTimes(request, line.done, settled);
+    recordTimes(this.counters, request, this.rows, settled);
     if (settled) emit(this.root, "pd-settled", line.drafts.length);
   }
 
@@ -481,21 +421,14 @@ export class DraftsController {
    * Put an answer's drafts into the rows: only those that save time, if the others are not displayed.
    * @param {string} anchor the text before the caret in the request
    * @param {string} before
-   * @param {import("./requests.js").Answer} answer
+   * @param {import("./answers.js").Answer} answer
    * @param {{settled: boolean, shortens?: boolean}} how see `Rows.receive`
    */
-  place(anchor, before, { drafts, pays, ghost }, { settled, shortens = false }) {
+  place(anchor, before, answer, { settled, shortens = false }) {
+    const { drafts, pays, ghost } = answer;
     if (this.decides && pays) {
-      // After further keys, less of each row is left. Its chance has risen with each; at least the old one is left.
       const typed = (before.length - anchor.length) * this.pace.costs.key_ms;
-      const paying = pays.flatMap(({ id, text, chance, saved_ms }) => {
-        if (typed && saved_ms <= chance * typed) return [];
-        const draft = drafts.find((candidate) => candidate.id === id);
-        // A draft that appears unasked may end before it saves most time: at the next punctuation.
-        const shown = draft?.text.startsWith(text) ? text : draft?.text ?? "";
-        return draft ? [{ ...draft, text: shown, chance, best: pays[0].id === id }] : [];
-      });
-      this.rows.decide(anchor, before, paying);
+      this.rows.decide(anchor, before, paying(answer, typed));
       if (typed) return; // the chance of a row that already came true in part says too little
       for (const { draft } of this.rows.all) if (draft && !draft.replace) this.outcomes.displayed(draft);
       return;
@@ -505,52 +438,44 @@ export class DraftsController {
     if (ghost !== undefined) this.rows.prefer(this.showing.when === "time" && pays?.length ? pays[0].id : ghost);
   }
 
-  /** No other drafts are likely: say so, and show the earlier ones again. */
-  nothingElse() {
-    this.notices.toast("Nothing else is likely here. These are the drafts before.");
-    this.notices.announce("Nothing else is likely here.");
-    this.showOthers(-1);
-  }
-
   draw() {
     this.view.draw({ decides: this.decides });
     const before = this.before();
     if (before !== null && this.rows.open) this.others.note(before, this.rows.all);
-    /** @type {HTMLElement} */ (this.root.querySelector("[data-do=earlier]")).hidden = !this.others.at;
+    part(this.root, "[data-do=earlier]").hidden = !this.others.at;
     emit(this.root, "pd-rows");
   }
 
   /**
-   * Count the looks at rows that have appeared or grown, and later the rows that were probably read.
-   * @param {string} before
+   * @param {Request} request
+   * @param {import("../shared/transport.js").RequestFailed | null} failed why its answer is not complete
    */
-  countLooks(before) {
-    const seen = this.appeared.flatMap((draft) => restOf(draft, before) || []);
-    const looks = this.rows.shown.filter((rest) => isNew(rest, seen)).length;
-    const drafts = this.rows.all.flatMap(({ draft, live }) => (draft && live ? [draft] : []));
-    const fresh = drafts.filter(({ lineage }) => !this.appeared.some((other) => other.lineage === lineage)).length;
-    this.appeared = drafts;
-    this.pace.looked(looks);
-    this.counters.newRows += looks;
-    this.timers.later("read", this.pace.readAfter, () => this.pace.read(fresh));
+  ended(request, failed) {
+    if (request !== this.request) return;
+    this.request = null;
+    this.slow.ends();
+    if (failed instanceof ConnectionLost) {
+      this.settingsWait = false;
+      this.connection.lost();
+      return;
+    }
+    if (failed) {
+      this.refused(failed);
+      return;
+    }
+    if (this.settingsWait) this.settingsChanged();
+    if (request.done && request.wanted) this.view.announceLater();
+    if (request.next) this.requestDrafts(request.next);
+    if (this.growWaits) this.grow();
   }
 
-  /**
-   * Record the times in `counters`.
-   * @param {Request} request
-   * @param {boolean} done
-   * @param {boolean} settled
-   */
-  recordTimes(request, done, settled) {
-    if (request.pressed === null) return;
-    const elapsed = performance.now() - request.pressed;
-    const { firstMs, fillMs, doneMs } = this.counters;
-    if (!request.answered && request.freed === request.k && this.rows.open) firstMs.push(elapsed);
-    if (!request.filled && (settled || this.rows.all.every(({ live }) => live))) {
-      request.filled = true;
-      if (request.freed < request.k) fillMs.push(elapsed);
-    }
-    if (done) doneMs.push(elapsed);
+  /** @param {any} problem */
+  refused(problem) {
+    this.settingsWait = false;
+    this.slow.ends();
+    if (problem.setting) emit(this.root, "pd-refused", problem);
+    else this.notices.notice("server", problem);
+    this.settle();
   }
 
   /** Remove the freed rows, because no answer will fill them. */
@@ -565,7 +490,8 @@ export class DraftsController {
   /** Cancel the running request and remove all drafts. */
   clear() {
     this.abort();
-    this.timers.stop("refresh", "grow", "pause", "read");
+    this.timers.stop("refresh", "grow", "pause");
+    this.looks.stop();
     this.growWaits = false;
     this.close();
     emit(this.root, "pd-cleared");
@@ -574,7 +500,7 @@ export class DraftsController {
   /** Remove all drafts. */
   close() {
     this.rows.clear();
-    this.appeared = [];
+    this.looks.forget();
     this.view.seen.forget();
     this.draw();
   }
@@ -585,10 +511,7 @@ export class DraftsController {
     this.requestDrafts({});
   }
 
-  /**
-   * Stop or resume drafting; on demand there are drafts in any case.
-   * @param {boolean} on
-   */
+  /** Stop or resume drafting; on demand there are drafts in any case. @param {boolean} on */
   pause(on) {
     this.showing.paused = on;
     this.showingChanged();
@@ -628,43 +551,4 @@ export class DraftsController {
   forgetTab() {
     this.forgetDrafts(() => this.forgetText());
   }
-
-  dismiss() {
-    const { textarea } = this.field;
-    if (this.revisiting.here()) textarea.setSelectionRange(textarea.selectionEnd, textarea.selectionEnd);
-    this.clear();
-    this.timers.stop("moved");
-    this.dismissed = true;
-    this.notices.announce("Drafts dismissed.");
-  }
-
-  /**
-   * Show the rows from which a draft was taken, and select that draft in the text.
-   * @param {number} start
-   * @param {number} end
-   * @param {Row[]} rows
-   */
-  showAgain(start, end, rows) {
-    this.abort();
-    this.timers.stop("moved", "refresh", "grow");
-    this.field.textarea.setSelectionRange(start, end);
-    this.field.readCaret();
-    this.dismissed = false;
-    this.view.asked = true;
-    this.rows.all = rows.map((row) => ({ ...row }));
-    this.field.engage(true);
-    this.pausing = true;
-    this.view.draw({ decides: this.decides, since: -Infinity }); // the writer has read them when they stood here
-  }
-}
-
-/**
- * A text without its beginning that is typed already.
- * @param {string} before
- * @param {string} text
- */
-function withoutTyped(before, text) {
-  let typed = Math.min(before.length, text.length - 1);
-  while (typed > 0 && !before.endsWith(text.slice(0, typed))) typed--;
-  return text.slice(typed);
 }

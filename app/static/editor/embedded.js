@@ -11,6 +11,7 @@
  */
 
 import { startEditor } from "./start.js";
+import { part } from "../shared/dom.js";
 import { storeNothing } from "../shared/memory.js";
 import { Timers } from "../shared/timers.js";
 import { getJson, useKey } from "../shared/transport.js";
@@ -28,7 +29,7 @@ const TOLD_AFTER = 150; // ms without a change until Gradio has the text
 
 /** Start the editor, once. @param {Component} component */
 export async function mount({ element, props, trigger, watch, early }) {
-  const root = /** @type {HTMLElement} */ (element.querySelector(".polydraft"));
+  const root = part(element, ".polydraft");
   if (root.dataset.mounted) return;
   root.dataset.mounted = "true";
   useKey(props.access);
@@ -50,9 +51,7 @@ export async function mount({ element, props, trigger, watch, early }) {
     notices.notice("options", message ? { message } : null);
     if (message) return;
     setting.setAll(given);
-    editor.map.reset();
-    editor.layout.reserveRoom();
-    drafts.settingsChanged();
+    editor.settingsChanged();
   };
   const open = () => {
     const text = props.value ?? "";
@@ -78,7 +77,6 @@ export async function mount({ element, props, trigger, watch, early }) {
     if (drafts.request?.done) trigger("drafts", { drafts: rows.all.flatMap(asEvent) });
   });
   root.addEventListener("pd-refused", (event) => notices.notice("server", /** @type {CustomEvent} */ (event).detail));
-  root.querySelector("[data-do=keys]")?.addEventListener("click", () => editor.keys.dialog.showModal());
   watch("value", open);
   watch("placeholder", () => (textarea.placeholder = props.placeholder));
   watch("options", () => {

@@ -4,83 +4,123 @@
  * shows the match while the search field has the focus.
  */
 
-import { finder } from "../shared/dom.js";
+import { finder, onDo } from "../shared/dom.js";
 import { insertAsTyped } from "./inserting.js";
 import { inside, joined } from "./privacy.js";
 
 const MOST = 10_000; // matches that are counted
 
-/**
- * @param {HTMLElement} root
- * @param {import("./text_field.js").TextField} text
- * @param {(key: import("./keys.js").Key) => void} addKey
- */
-export function setUpFind(root, text, addKey) {
-  const { textarea, privacy, map } = text;
-  const find = finder(root);
-  const bar = find(".pd-find");
-  const field = /** @type {HTMLInputElement} */ (find("[name=fd-what]"));
-  const other = /** @type {HTMLInputElement} */ (find("[name=fd-with]"));
-  const status = find(".fd-matches");
-  const layer = find(".fd-layer");
-  /** Where each match begins. @type {number[]} */
-  let places = [];
-  let at = -1;
+export class Find {
+  /**
+   * @param {HTMLElement} root
+   * @param {import("./text_field.js").TextField} text
+   * @param {import("./keys.js").Keys} keys
+   */
+  constructor(root, text, keys) {
+    const find = finder(root);
+    this.text = text;
+    this.bar = find(".pd-find");
+    this.what = /** @type {HTMLInputElement} */ (find("[name=fd-what]"));
+    this.with = /** @type {HTMLInputElement} */ (find("[name=fd-with]"));
+    this.status = find(".fd-matches");
+    this.layer = find(".fd-layer");
+    /** Where each match begins. @type {number[]} */
+    this.places = [];
+    /** The index of the current match, or -1. */
+    this.at = -1;
 
-  function open() {
-    const { value, selectionStart, selectionEnd } = textarea;
+    const { textarea } = text;
+    this.what.addEventListener("input", () => this.search(textarea.selectionStart));
+    this.bar.addEventListener("submit", (event) => event.preventDefault());
+    this.bar.addEventListener("keydown", (event) => this.pressed(event));
+    onDo(root, {
+      find: () => (this.bar.hidden ? this.open() : this.close()),
+      "find-next": () => this.step(1),
+      "find-previous": () => this.step(-1),
+      replace: () => this.replace(),
+      "replace-all": () => this.replaceAll(),
+      "find-close": () => this.close(),
+    });
+    // The mark scrolls with the text. Changing the text or focusing it removes the mark.
+    textarea.addEventListener("scroll", () => this.follow(), { passive: true });
+    textarea.addEventListener("focus", () => document.hasFocus() && this.layer.replaceChildren());
+    root.addEventListener("pd-text", () => this.layer.replaceChildren());
+    keys.add({
+      id: "find", usual: "Ctrl+F", mac: "Meta+F", does: "Find and replace", everywhere: true,
+      run: () => {
+        this.open();
+        return true;
+      },
+    });
+  }
+
+  open() {
+    const { value, selectionStart, selectionEnd } = this.text.textarea;
     const selected = value.slice(selectionStart, selectionEnd);
-    bar.hidden = false;
-    if (selected && !selected.includes("\n") && selected.length < 200) field.value = selected;
-    field.focus();
-    field.select();
-    search(selectionStart);
+    this.bar.hidden = false;
+    if (selected && !selected.includes("\n") && selected.length < 200) this.what.value = selected;
+    this.what.focus();
+    this.what.select();
+    this.search(selectionStart);
   }
 
-  function close() {
-    bar.hidden = true;
-    layer.replaceChildren();
-    textarea.focus();
+  close() {
+    this.bar.hidden = true;
+    this.layer.replaceChildren();
+    this.text.textarea.focus();
   }
+
+  /** @param {KeyboardEvent} event */
+  pressed(event) {
+    const { key, shiftKey, target, isComposing } = event;
+    if (isComposing) return;
+    if (key === "Escape") this.close();
+    else if (key === "Enter" && target === this.what) this.step(shiftKey ? -1 : 1);
+    else if (key === "Enter" && target === this.with) this.replace();
+    else return;
+    event.preventDefault();
+  }
+
+  // ---------------------------------------------------------------- matches
 
   /** Find all matches; the first at or after `from` is the current one. @param {number} from */
-  function search(from) {
-    const what = field.value;
-    places = what ? matches(textarea.value, what) : [];
-    const next = places.findIndex((place) => place >= from);
-    at = places.length ? Math.max(0, next) : -1;
-    show();
+  search(from) {
+    const { value } = this.what;
+    this.places = value ? matches(this.text.textarea.value, value) : [];
+    const next = this.places.findIndex((place) => place >= from);
+    this.at = this.places.length ? Math.max(0, next) : -1;
+    this.show();
   }
 
   /** @param {number} by */
-  function step(by) {
-    if (!places.length) return;
-    at = (at + by + places.length) % places.length;
-    show();
+  step(by) {
+    const { length } = this.places;
+    if (!length) return;
+    this.at = (this.at + by + length) % length;
+    this.show();
   }
 
   /** Select the current match, scroll to it and mark it. */
-  function show() {
-    layer.replaceChildren();
+  show() {
+    const { what, places, at, bar, text: { textarea } } = this;
+    this.layer.replaceChildren();
     const many = places.length >= MOST ? `${MOST.toLocaleString("en")} or more` : places.length.toLocaleString("en");
-    status.textContent = !field.value ? "" : at < 0 ? "Not found" : `${(at + 1).toLocaleString("en")} of ${many}`;
+    this.status.textContent = !what.value ? "" : at < 0 ? "Not found" : `${(at + 1).toLocaleString("en")} of ${many}`;
     if (at < 0) return;
     const start = places[at];
-    const end = start + field.value.length;
+    const end = start + what.value.length;
     const focused = document.activeElement;
     textarea.setSelectionRange(start, end);
     // Taking the focus makes the browser scroll to the selection.
     textarea.blur();
     textarea.focus();
     if (focused instanceof HTMLElement && bar.contains(focused)) focused.focus({ preventScroll: true });
-    mark(start, end);
+    this.mark(start, end);
   }
 
-  /**
-   * @param {number} start
-   * @param {number} end
-   */
-  function mark(start, end) {
+  /** @param {number} start @param {number} end */
+  mark(start, end) {
+    const { textarea, map } = this.text;
     const from = map.locate(textarea.value, start);
     const to = map.locate(textarea.value, end);
     if (!from || !to) return; // a long text, too slow to measure: the selection itself shows the match
@@ -94,39 +134,46 @@ export function setUpFind(root, text, addKey) {
       const right = line === lines - 1 ? to.x : width;
       box.style.cssText = `left:${left + Math.min(x, right)}px; top:${top + from.y + line * lineHeight}px; ` +
         `width:${Math.abs(right - x)}px; height:${lineHeight}px`;
-      layer.append(box);
+      this.layer.append(box);
     }
-    layer.style.transform = `translateY(${-textarea.scrollTop}px)`;
+    this.follow();
   }
 
-  function replace() {
-    if (at < 0) return;
-    const place = places[at];
-    textarea.setSelectionRange(place, place + field.value.length);
-    if (!write(other.value)) return;
-    search(place + other.value.length);
+  follow() {
+    this.layer.style.transform = `translateY(${-this.text.textarea.scrollTop}px)`;
   }
 
-  function replaceAll() {
-    if (!places.length) return;
+  // ---------------------------------------------------------------- replacing
+
+  replace() {
+    if (this.at < 0) return;
+    const place = this.places[this.at];
+    this.text.textarea.setSelectionRange(place, place + this.what.value.length);
+    if (this.write(this.with.value)) this.search(place + this.with.value.length);
+  }
+
+  replaceAll() {
+    if (!this.places.length) return;
+    const { textarea, privacy } = this.text;
     const { value } = textarea;
-    const all = matches(value, field.value, Infinity);
+    const [what, other] = [this.what.value, this.with.value];
+    const all = matches(value, what, Infinity);
     let replaced = "";
     let from = 0;
     for (const place of all) {
-      replaced += value.slice(from, place) + other.value;
-      from = place + field.value.length;
+      replaced += value.slice(from, place) + other;
+      from = place + what.length;
     }
     replaced += value.slice(from);
-    const lengths = { removed: field.value.length, inserted: other.value.length, all: value.length };
+    const lengths = { removed: what.length, inserted: other.length, all: value.length };
     const ranges = rangesAfter(privacy.ranges, all, lengths, privacy.isOn());
     textarea.select();
-    const written = write(replaced);
+    const written = this.write(replaced);
     if (written) privacy.add(ranges); // the browser reports one edit, from the first match to the last
     textarea.setSelectionRange(0, 0);
     if (!written) return;
-    search(0);
-    status.textContent = `${all.length.toLocaleString("en")} replaced`;
+    this.search(0);
+    this.status.textContent = `${all.length.toLocaleString("en")} replaced`;
   }
 
   /**
@@ -134,8 +181,9 @@ export function setUpFind(root, text, addKey) {
    * @param {string} replacement
    * @returns {boolean} false if the text is too long to be edited, or would be
    */
-  function write(replacement) {
-    if (!text.hasRoomFor(replacement)) return false;
+  write(replacement) {
+    const { textarea } = this.text;
+    if (!this.text.hasRoomFor(replacement)) return false;
     const focused = /** @type {HTMLElement} */ (document.activeElement);
     if (replacement) insertAsTyped(textarea, replacement);
     else {
@@ -145,39 +193,6 @@ export function setUpFind(root, text, addKey) {
     focused.focus({ preventScroll: true });
     return true;
   }
-
-  field.addEventListener("input", () => search(textarea.selectionStart));
-  bar.addEventListener("submit", (event) => event.preventDefault());
-  bar.addEventListener("keydown", (event) => {
-    const { key, shiftKey, target, isComposing } = event;
-    if (isComposing) return;
-    if (key === "Escape") close();
-    else if (key === "Enter" && target === field) step(shiftKey ? -1 : 1);
-    else if (key === "Enter" && target === other) replace();
-    else return;
-    event.preventDefault();
-  });
-  /** @type {Record<string, () => void>} */
-  const actions = {
-    find: () => (bar.hidden ? open() : close()),
-    "find-next": () => step(1),
-    "find-previous": () => step(-1),
-    replace,
-    "replace-all": replaceAll,
-    "find-close": close,
-  };
-  for (const [name, action] of Object.entries(actions)) find(`[data-do=${name}]`).addEventListener("click", action);
-  // The mark scrolls with the text. Changing the text or focusing it removes the mark.
-  textarea.addEventListener("scroll", () => (layer.style.transform = `translateY(${-textarea.scrollTop}px)`), { passive: true });
-  textarea.addEventListener("focus", () => document.hasFocus() && layer.replaceChildren());
-  root.addEventListener("pd-text", () => layer.replaceChildren());
-  addKey({
-    id: "find", usual: "Ctrl+F", mac: "Meta+F", does: "Find and replace", everywhere: true,
-    run() {
-      open();
-      return true;
-    },
-  });
 }
 
 /**

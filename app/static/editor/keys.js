@@ -5,7 +5,7 @@
  */
 
 import { caps, comboOf, matches, problemOf } from "./combos.js";
-import { dialogIsOpen, finder, newElement } from "../shared/dom.js";
+import { dialogIsOpen, finder, newElement, onDo, part } from "../shared/dom.js";
 import { KEYS, TAKES, attempt, keep, recall } from "../shared/memory.js";
 import { MAC } from "../shared/platform.js";
 
@@ -46,7 +46,7 @@ export class Keys {
     });
     this.dialog.addEventListener("keydown", (event) => this.capture(event), true);
     this.dialog.addEventListener("close", () => this.await(null));
-    this.find("[data-do=usual-keys]").addEventListener("click", () => this.reset());
+    onDo(root, { keys: () => this.dialog.showModal(), "usual-keys": () => this.reset() });
     root.addEventListener("pd-reset", () => this.reset());
     root.addEventListener("pd-taken", () => {
       this.takes++;
@@ -164,7 +164,7 @@ export class Keys {
     const awaited = key === this.changing;
     const line = newElement("div", awaited ? "ky-awaited" : "", "<dt></dt><dd><span></span></dd>");
     /** @type {HTMLElement} */ (line.firstElementChild).innerHTML = awaited ? "Press the key…" : caps(this.comboOf(key));
-    /** @type {HTMLElement} */ (line.querySelector("dd span")).textContent = key.does;
+    part(line, "dd span").textContent = key.does;
     if (!key.id) return line;
     const button = newElement("button", "", awaited ? "Cancel" : "Change");
     button.setAttribute("type", "button");
@@ -186,8 +186,7 @@ export class Keys {
     if (this.takes >= LEARNED) {
       hints.innerHTML =
         `<span class="pd-few">${this.caps("take")} · ${this.caps("number")} · ` +
-        `<button type="button" tabindex="-1" title="All keys">?</button></span>${mine}`;
-      hints.querySelector("button")?.addEventListener("click", () => this.dialog.showModal());
+        `<button type="button" data-do="keys" tabindex="-1" title="All keys">?</button></span>${mine}`;
       return;
     }
     hints.innerHTML =

@@ -4,10 +4,10 @@
  * computer. Once it is closed it does not come back.
  */
 
-import { setText } from "../shared/dom.js";
+import { part, setText } from "../shared/dom.js";
 import { getLarger } from "../shared/downloads.js";
 import { LARGER, keep, recall } from "../shared/memory.js";
-import { ConnectionLost, ServerError } from "../shared/transport.js";
+import { RequestFailed } from "../shared/transport.js";
 import { size } from "../shared/wording.js";
 
 const DEFAULT = "default"; // the name of the default model
@@ -15,7 +15,7 @@ const CHANGE = "makes fewer mistakes and takes a little longer.";
 
 /** @param {HTMLElement} root */
 export function setUpLarger(root) {
-  const line = /** @type {HTMLElement} */ (root.querySelector(".pd-larger"));
+  const line = part(root, ".pd-larger");
   const [text, open, close] = line.children;
 
   async function refresh() {
@@ -27,7 +27,7 @@ export function setUpLarger(root) {
       setText(text, words[0]);
       setText(open, words[1]);
     } catch (error) {
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof RequestFailed)) throw error;
     }
   }
 
@@ -37,7 +37,7 @@ export function setUpLarger(root) {
   root.querySelector(".pd-models")?.addEventListener("close", refresh);
   close.addEventListener("click", (event) => {
     const byKey = /** @type {MouseEvent} */ (event).detail === 0;
-    if (byKey) /** @type {HTMLElement} */ (root.querySelector("#pd-text")).focus();
+    if (byKey) part(root, "#pd-text").focus();
     line.hidden = true;
     keep(LARGER, { closed: true });
   });

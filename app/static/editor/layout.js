@@ -5,6 +5,8 @@
  * after it are drawn below the list (ghost.js).
  */
 
+import { part } from "../shared/dom.js";
+
 const LETTERS_PER_TOKEN = 4.6; // English, with spaces
 const LETTER_WIDTH = 0.42; // average, as a fraction of the font size
 const ROW_SIZE = 0.9; // font size of a draft in the list, as a fraction of the text's
@@ -28,11 +30,11 @@ export class Layout {
     this.below = below;
     this.settings = settings;
     this.measured = measured;
-    this.notes = /** @type {HTMLElement} */ (root.querySelector(".pd-aside"));
-    this.desk = /** @type {HTMLElement} */ (root.querySelector(".pd-desk"));
+    this.notes = part(root, ".pd-aside");
+    this.desk = part(root, ".pd-desk");
     // The border box, because padding changes move the column without resizing it.
     new ResizeObserver(() => this.measure()).observe(textarea, { box: "border-box" });
-    document.fonts?.addEventListener("loadingdone", () => map.reset());
+    document.fonts.addEventListener("loadingdone", () => map.reset());
     textarea.addEventListener("scroll", () => {
       this.followText();
       if (this.notes.querySelector("span:not([hidden])")) this.placeNotes();
@@ -40,9 +42,9 @@ export class Layout {
     root.addEventListener("pd-text", () => this.growToContent());
 
     // The part of the window that a phone's keyboard leaves free.
-    const viewport = window.visualViewport;
-    const fit = () => root.style.setProperty("--height", `${viewport?.height ?? innerHeight}px`);
-    viewport?.addEventListener("resize", fit);
+    const viewport = /** @type {VisualViewport} */ (window.visualViewport);
+    const fit = () => root.style.setProperty("--height", `${viewport.height}px`);
+    viewport.addEventListener("resize", fit);
     fit();
   }
 

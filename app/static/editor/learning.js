@@ -9,12 +9,13 @@
  */
 
 import { wellFormed } from "./drafting.js";
-import { setText } from "../shared/dom.js";
+import { onDo, part, setText } from "../shared/dom.js";
 import { setIncognito } from "../shared/memory.js";
-import { tellOtherTabs, whenOthersRemove } from "../shared/removals.js";
 import { getJson, postJson } from "../shared/transport.js";
 
 const LASTS = "Incognito: what you write now is kept in this tab alone, and is gone when the tab closes. Switch incognito off to keep it.";
+// Tells the other tabs of this browser that text was removed from a personal store: their drafts may contain it.
+const removals = new BroadcastChannel("polydraft.removals");
 const KEPT_FOR = 10_000; // ms for which the list of stores that learn is cached
 const CONTEXT = 6; // words before a taken draft that are learned with it
 const LONGEST = 60_000; // characters of a paragraph that are sent
@@ -48,15 +49,13 @@ export class Learning {
 
     this.button = /** @type {HTMLButtonElement} */ (root.querySelector(".pd-incognito"));
     this.lasts = root.querySelector(".pd-lasts");
-    this.sign = /** @type {HTMLElement} */ (root.querySelector(".pd-learns"));
+    this.sign = part(root, ".pd-learns");
     this.button.addEventListener("click", () => this.switchIncognito(!incognito.on));
     root.addEventListener("pd-taken", (event) => this.taken(/** @type {CustomEvent} */ (event).detail));
     root.addEventListener("pd-dropped", () => this.drop());
-    whenOthersRemove(() => drafts.forgetDrafts());
+    removals.addEventListener("message", () => drafts.forgetDrafts());
     this.textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
-    for (const name of ["copy", "download"]) {
-      root.querySelector(`[data-do=${name}]`)?.addEventListener("click", () => this.finishAll());
-    }
+    onDo(root, { copy: () => this.finishAll(), download: () => this.finishAll() });
     // Another tab may have removed text, and have been closed before it could tell.
     addEventListener("focus", () => this.stores && this.refresh({ anew: true }));
     this.draw();
@@ -73,7 +72,7 @@ export class Learning {
   /** Text was removed from a store, in this tab. */
   removed() {
     this.drafts.forgetDrafts();
-    tellOtherTabs();
+    removals.postMessage(null);
   }
 
   /** Drop what waits to be learned: it may contain text that is now private or forgotten. */
@@ -167,10 +166,7 @@ export class Learning {
 
   // ---------------------------------------------------------------- sending
 
-  /**
-   * @param {string} text
-   * @param {boolean} finished
-   */
+  /** @param {string} text @param {boolean} finished */
   learn(text, finished) {
     this.queue.push({ text: wellFormed(text.slice(-LONGEST)), finished });
     if (this.queue.length > WAITING) this.queue.shift();

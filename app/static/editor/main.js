@@ -1,12 +1,12 @@
 // @ts-check
 /**
- * Starts the page: makes its parts and gives each the few functions of others that it needs. The browser has all state;
- * the server only receives requests for drafts.
+ * Starts the page: makes its parts and joins them, those of the text in start.js. The browser has all state; the server
+ * only receives requests for drafts.
  *
- *   text_field.js ── the text and the caret have changed ─► drafts_controller.js ── request ─► requests.js ─► server
- *        ▲                                                   rows │ ▲ ◄── response ───────────────┘
+ *   text_field.js ── the text and the caret have changed ─► drafts_controller.js ── request ─► server
+ *        ▲                                                   rows │ ▲ ◄── response ──────┘
  *        │                                                        ▼ │
- *   taking.js ◄── keys.js, a click or a tap            drafts_view.js ─► ghost.js, draft_list.js, layout.js
+ *   taking.js, commands.js ◄── keys.js, a click        drafts_view.js ─► ghost.js, draft_list.js, layout.js
  *
  * Parts of the page that only follow others listen to events of `root`:
  *
@@ -37,17 +37,19 @@ import { Documents } from "../documents/documents.js";
 import { DocumentsPanel } from "../documents/documents_panel.js";
 import { Never } from "../documents/never.js";
 import { RowMenu } from "./row_menu.js";
-import { setUpFind } from "./find.js";
+import { Find } from "./find.js";
 import { setUpLarger } from "./larger.js";
 import { Learning } from "./learning.js";
 import { setUpPairing } from "./pairing.js";
 import { setUpPrint } from "./print.js";
 import { startEditor } from "./start.js";
 import { setUpTools } from "./tools.js";
-import { emit } from "../shared/dom.js";
+import { emit, onDo, part } from "../shared/dom.js";
 import { setUpModels } from "../shared/model.js";
 import { Panel } from "../panel/panel.js";
 import { setUpTabs } from "../shared/tabs.js";
+
+/** @typedef {import("./start.js").Editor} Editor */
 
 /**
  * Start the page inside `element`, once.
@@ -55,7 +57,7 @@ import { setUpTabs } from "../shared/tabs.js";
  * @param {() => void} redraw lets Gradio ask for the panel's fields: see panel.js
  */
 export function mount(element, redraw) {
-  const root = /** @type {HTMLElement} */ (element.querySelector(".polydraft"));
+  const root = part(element, ".polydraft");
   if (root.dataset.mounted) return;
   root.dataset.mounted = "true";
   // Let a phone's keyboard shrink the page instead of covering the drafts.
@@ -63,12 +65,8 @@ export function mount(element, redraw) {
   viewport?.setAttribute("content", "width=device-width, initial-scale=1, interactive-widget=resizes-content");
 
   const editor = startEditor(root);
-  const documents = new Documents(root, editor.forDocuments);
-  const never = new Never(root, {
-    current: () => documents.current,
-    set: (text) => documents.setNever(text),
-    changed: () => editor.drafts.settingsChanged(), // and forgets the answers
-  });
+  const documents = new Documents(root, editor);
+  const never = new Never(root, documents, editor.drafts);
   editor.drafts.documentFields = () => ({ ...documents.requestFields(), ...never.requestFields() });
   const learning = startPanels(root, editor, documents, redraw);
   setUpRowMenu(root, editor, never);
@@ -78,26 +76,16 @@ export function mount(element, redraw) {
 /**
  * The parts around the text.
  * @param {HTMLElement} root
- * @param {ReturnType<typeof startEditor>} editor
+ * @param {Editor} editor
  * @param {Documents} documents
  * @param {() => void} redraw lets Gradio draw the panel's fields
  */
 function startPanels(root, editor, documents, redraw) {
-  const { textarea, map, incognito, privacy, notices, connection, setting, keys, field, layout, view, drafts } = editor;
+  const { textarea, notices, connection, keys, field, drafts } = editor;
   const toast = notices.toast.bind(notices);
-  const focusText = () => textarea.focus();
-  const addKeys = keys.add.bind(keys);
 
-  setUpTools(root, textarea, privacy, {
-    toast,
-    insert: (text) => field.insert(text),
-    requestHere: () => drafts.requestHere(),
-  });
-  const learning = new Learning(root, { textarea, privacy, incognito }, {
-    forgetAnswers: () => drafts.forgetAnswers(),
-    forgetDrafts: () => drafts.forgetDrafts(),
-    forgetTab: () => drafts.forgetTab(),
-  });
+  setUpTools(root, editor);
+  const learning = new Learning(root, editor, drafts);
   setUpTabs(root, async () => (await import("../stores/stores.js")).open(root, { learning, pace: editor.pace, documents }), {
     write: () => {
       drafts.forgetAnswers(); // the stores may have changed, so cached answers are outdated
@@ -108,44 +96,15 @@ function startPanels(root, editor, documents, redraw) {
     leave: () => drafts.abort(),
     toast,
   });
-  const openModels = setUpModels(root, () => {
+  const models = setUpModels(root, () => {
     connection.check();
     drafts.settingsChanged(); // requests drafts of the new model
   }, toast);
   setUpLarger(root);
-  const appearance = new Appearance(root, setting.catalogue.look, keys, {
-    focusText,
-    measure: () => layout.measure(),
-    pause: (on) => drafts.pause(on),
-  });
-  const panel = new Panel(root, {
-    appearance,
-    showing: editor.showing,
-    toast,
-    focusText: () => textarea.focus({ preventScroll: true }),
-    changed: () => {
-      map.reset();
-      layout.reserveRoom();
-      drafts.settingsChanged();
-    },
-    openModels,
-    openPairing: setUpPairing(root),
-    look: (part) => drafts.look(part),
-    startWith: (text) => drafts.startWith(text),
-    isWriting: () => drafts.before() !== null,
-    before: () => drafts.before(),
-    whyNothing: () => nothingNext(textarea),
-    requests: () => ({ running: drafts.request, answered: drafts.answered }),
-    drawList: () => view.drawList(),
-    explain: (on) => drafts.explain(on),
-    rows: () => editor.rows.all.map(({ rest, live }) => (live ? rest : "")),
-    insert: (text) => field.insert(text),
-    documentFields: () => drafts.documentFields(),
-  }, setting, redraw);
+  const panel = new Panel(root, editor, new Appearance(root, editor), { models, pair: setUpPairing(root) }, redraw);
   Object.assign(window, { polydraftPanel: panel });
-  root.querySelector("[data-do=panel]")?.addEventListener("click", () => panel.toggle());
-  root.querySelector("[data-do=view]")?.addEventListener("click", () => panel.openView());
-  addKeys({
+  onDo(root, { panel: () => panel.toggle(), view: () => panel.openView(), reword: () => editor.rewording.open() });
+  keys.add({
     id: "panel", usual: "Alt+P", does: "Show or hide the panel", everywhere: true,
     run() {
       panel.toggle();
@@ -154,18 +113,10 @@ function startPanels(root, editor, documents, redraw) {
   });
   addEventListener("hashchange", () => panel.followLink());
   panel.followLink();
-  new DocumentsPanel(root, documents, { text: () => textarea.value, focusText, toast });
-  setUpDocumentBand(root, documents, { textarea, toast });
-  setUpBackground(root, {
-    current: () => documents.current,
-    set: (text) => {
-      documents.setBackground(text);
-      drafts.forgetAnswers();
-    },
-    written: () => drafts.settingsChanged(), // the model reads all of it
-  });
-  setUpFind(root, field, addKeys);
-  root.querySelector("[data-do=reword]")?.addEventListener("click", () => editor.rewording.open());
+  new DocumentsPanel(root, documents, editor);
+  setUpDocumentBand(root, documents, editor);
+  setUpBackground(root, documents, drafts);
+  new Find(root, field, keys);
   setUpPrint(root, () => textarea.value);
   setUpCounts(root, field, () => documents.current.keys, (now) => editor.pace.typed(now));
   return learning;
@@ -173,7 +124,7 @@ function startPanels(root, editor, documents, redraw) {
 
 /**
  * @param {HTMLElement} root
- * @param {ReturnType<typeof startEditor>} editor
+ * @param {Editor} editor
  * @param {Never} never
  */
 function setUpRowMenu(root, { textarea, notices, rowMenu, keys, view }, never) {
@@ -193,7 +144,7 @@ function setUpRowMenu(root, { textarea, notices, rowMenu, keys, view }, never) {
     },
     look: (part) => emit(root, "pd-word", part),
     open: () => {
-      /** @type {HTMLElement} */ (root.querySelector("[data-do=documents]")).click();
+      part(root, "[data-do=documents]").click();
       never.section.open = true;
       never.section.scrollIntoView({ block: "nearest" });
       never.boxes[0].focus();
@@ -203,27 +154,15 @@ function setUpRowMenu(root, { textarea, notices, rowMenu, keys, view }, never) {
 }
 
 /**
- * Why there is no next word at the caret.
- * @param {HTMLTextAreaElement} textarea
- */
-function nothingNext({ value, selectionStart, selectionEnd, readOnly }) {
-  if (readOnly) return "This text is too long to be edited, so it has no drafts.";
-  if (!value.trim()) return "Start writing, and the words that may come next appear here.";
-  if (selectionStart !== selectionEnd) return "Text is selected. Put the caret behind a word, and its next words appear here.";
-  if (!value.slice(0, selectionStart).trim()) return "Put the caret behind a word, and its next words appear here.";
-  return "Drafts are paused. Bring them back, and the next words appear here.";
-}
-
-/**
  * Let tests and measurements read the page's state, as `window.polydraft`.
- * @param {ReturnType<typeof startEditor>} editor
+ * @param {Editor} editor
  * @param {Documents["saving"]} documents
  * @param {Learning} learning
  */
 function publish({ textarea, map, privacy, notices, field, rows, revisiting, drafts, pace, showing }, documents, learning) {
-  const { counters, requests, setting, timers } = drafts;
+  const { answers, counters, setting, timers } = drafts;
   const editor = {
-    textarea, map, privacy, notices, revisiting, requests, settings: setting.options, timers,
+    textarea, map, privacy, notices, revisiting, answers, settings: setting.options, timers,
     get text() {
       return textarea.value;
     },
@@ -235,6 +174,10 @@ function publish({ textarea, map, privacy, notices, field, rows, revisiting, dra
     },
     get request() {
       return drafts.request;
+    },
+    /** How many requests this tab has numbered. */
+    get requests() {
+      return drafts.n;
     },
     /** What Tab would insert now. */
     get readable() {

@@ -4,23 +4,20 @@
  * beside the drafts.
  */
 
-import { newElement, setText } from "../shared/dom.js";
+import { newElement, part, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 
 const FOREIGN = "This model writes English. In the panel, under This page, Model, you find others, for more languages.";
 
 export class Notices {
-  /**
-   * @param {HTMLElement} root
-   * @param {HTMLTextAreaElement} textarea
-   */
+  /** @param {HTMLElement} root @param {HTMLTextAreaElement} textarea */
   constructor(root, textarea) {
     this.timers = new Timers();
-    this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-notice"));
-    this.toastBox = /** @type {HTMLElement} */ (root.querySelector(".pd-toast"));
-    this.documents = /** @type {HTMLElement} */ (root.querySelector("#pd-documents"));
-    this.live = /** @type {HTMLElement} */ (root.querySelector(".pd-live"));
-    this.changed = /** @type {HTMLElement} */ (root.querySelector(".pd-changed"));
+    this.box = part(root, ".pd-notice");
+    this.toastBox = part(root, ".pd-toast");
+    this.documents = part(root, "#pd-documents");
+    this.live = part(root, ".pd-live");
+    this.changed = part(root, ".pd-changed");
     /** Whether this document's writer knows that the model writes another language. */
     this.saidForeign = false;
     root.addEventListener("pd-text", (event) => {
@@ -85,10 +82,7 @@ export class Notices {
     this.toast(FOREIGN, { long: true });
   }
 
-  /**
-   * Announce a message to screen readers only.
-   * @param {string} message
-   */
+  /** Announce a message to screen readers only. @param {string} message */
   announce(message) {
     this.live.textContent = message;
   }

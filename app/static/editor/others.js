@@ -44,10 +44,7 @@ export class Others {
     return before === this.before && this.shown.size > 0;
   }
 
-  /**
-   * Go to the drafts of the next time.
-   * @returns {Row[] | null} null if they must be requested
-   */
+  /** Go to the drafts of the next time. @returns {Row[] | null} null if they must be requested */
   next() {
     this.at++;
     if (this.at < this.times.length && this.times[this.at].rows.length) return this.times[this.at].rows;
@@ -55,10 +52,7 @@ export class Others {
     return null;
   }
 
-  /**
-   * Go back to the drafts of the time before.
-   * @returns {Row[] | null} null if there is none
-   */
+  /** Go back to the drafts of the time before. @returns {Row[] | null} null if there is none */
   back() {
     return this.at ? this.times[--this.at].rows : null;
   }

@@ -25,10 +25,7 @@ export class Outcomes {
     if (this.open.size > MOST) this.open.delete(this.open.keys().next().value ?? lineage);
   }
 
-  /**
-   * The text has changed.
-   * @param {string} before the text before the caret
-   */
+  /** The text has changed. @param {string} before the text before the caret */
   follow(before) {
     for (const [lineage, { origin, context, text, chance }] of this.open) {
       const same = before.length >= origin && before.slice(Math.max(0, origin - CONTEXT), origin) === context;

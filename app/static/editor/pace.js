@@ -93,18 +93,12 @@ export class Pace {
     this.keepLater();
   }
 
-  /**
-   * Rows have appeared or grown: each costs a look.
-   * @param {number} rows
-   */
+  /** Rows have appeared or grown: each costs a look. @param {number} rows */
   looked(rows) {
     if (rows) this.save(-rows * this.costs.look_ms);
   }
 
-  /**
-   * Rows have stood on the screen while the writer paused, long enough to be read.
-   * @param {number} rows
-   */
+  /** Rows have stood on the screen while the writer paused, long enough to be read. @param {number} rows */
   read(rows) {
     if (!this.isIncognito()) this.numbers.shown += rows;
   }

@@ -4,13 +4,10 @@
  * code; a code is no longer shown once it is not valid, or the dialog is closed.
  */
 
-import { finder, setText } from "../shared/dom.js";
-import { ConnectionLost, ServerError, postJson } from "../shared/transport.js";
+import { finder, onDo, setText } from "../shared/dom.js";
+import { RequestFailed, postJson } from "../shared/transport.js";
 
-/**
- * Returns a function that opens the dialog.
- * @param {HTMLElement} root
- */
+/** Returns a function that opens the dialog. @param {HTMLElement} root */
 export function setUpPairing(root) {
   const find = finder(root);
   const dialog = /** @type {HTMLDialogElement} */ (find(".pd-pairing"));
@@ -46,12 +43,12 @@ export function setUpPairing(root) {
       ticking = setInterval(tick, 1000);
       tick();
     } catch (error) {
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
-      withoutCode([error.message, error instanceof ServerError ? error.fix : ""].join(" ").trim());
+      if (!(error instanceof RequestFailed)) throw error;
+      withoutCode(`${error.message} ${error.fix}`.trim());
     }
   }
 
-  find("[data-do=new-code]").addEventListener("click", show);
+  onDo(root, { "new-code": show });
   dialog.addEventListener("close", () => {
     newest += 1;
     withoutCode("");

@@ -4,10 +4,7 @@
  * an element that page.css shows in print.
  */
 
-/**
- * @param {HTMLElement} root
- * @param {() => string} text
- */
+/** @param {HTMLElement} root @param {() => string} text */
 export function setUpPrint(root, text) {
   const printed = root.querySelector(".pd-printed");
   // Each paragraph has its own direction, as in the field.

@@ -104,10 +104,7 @@ export class PrivateText {
     for (const name of ["paste", "drop"]) textarea.addEventListener(name, (event) => this.pasting(event));
   }
 
-  /**
-   * Another text was opened.
-   * @param {number[][]} ranges
-   */
+  /** Another text was opened. @param {number[][]} ranges */
   open(ranges) {
     this.text = this.textarea.value;
     this.ranges = joined(inside(/** @type {Range[]} */ (ranges), 0, this.text.length));
@@ -185,10 +182,7 @@ export class PrivateText {
     return joined(ranges);
   }
 
-  /**
-   * The selection is copied, cut or dragged: add its private ranges to the clipboard.
-   * @param {Event} event
-   */
+  /** The selection is copied, cut or dragged: add its private ranges to the clipboard. @param {Event} event */
   copied(event) {
     const { selectionStart: start, selectionEnd: end } = this.textarea;
     const text = this.textarea.value.slice(start, end);
@@ -222,10 +216,7 @@ export class PrivateText {
     return inside(this.ranges, start, end).length > 0;
   }
 
-  /**
-   * The first position from which all characters up to `end` are public.
-   * @param {number} end
-   */
+  /** The first position from which all characters up to `end` are public. @param {number} end */
   publicFrom(end) {
     return Math.max(0, ...this.ranges.filter(([from]) => from < end).map(([, to]) => Math.min(to, end)));
   }
@@ -273,10 +264,7 @@ function placed({ text, ranges }, now, end, { at, inserted }) {
   return inside(ranges, 0, text.length).map(([from, to]) => [from + start, to + start]);
 }
 
-/**
- * A hash of a text.
- * @param {string} text
- */
+/** A hash of a text. @param {string} text */
 function stateOf(text) {
   let a = 0x811c9dc5;
   let b = 0x9e3779b9;

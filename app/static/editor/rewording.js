@@ -8,9 +8,9 @@ import { comboOf, matches } from "./combos.js";
 import { cropped, following, percent } from "./drafting.js";
 import { READABLE_AFTER } from "./seen.js";
 import { wordsAt } from "./words.js";
-import { dialogIsOpen, newElement, setText } from "../shared/dom.js";
+import { dialogIsOpen, newElement, part, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
-import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.js";
+import { streamDrafts } from "../shared/transport.js";
 
 const BUSY_AFTER = 2000; // ms without an answer
 const MARGIN = 4; // px between the words and the box
@@ -28,7 +28,7 @@ export class Rewording {
     this.drafts = drafts;
     this.notices = notices;
     this.timers = new Timers();
-    this.desk = /** @type {HTMLElement} */ (root.querySelector(".pd-desk"));
+    this.desk = part(root, ".pd-desk");
     this.box = newElement("div", "pd-rewording", `<p role="status"></p><div role="listbox" aria-label="Other words"></div>`);
     this.box.hidden = true;
     this.said = /** @type {HTMLElement} */ (this.box.firstElementChild);
@@ -67,10 +67,7 @@ export class Rewording {
     addEventListener("resize", () => this.move());
   }
 
-  /**
-   * Look for other words, or say why that cannot be.
-   * @returns {boolean} whether the key is used
-   */
+  /** Look for other words, or say why that cannot be. @returns {boolean} whether the key is used */
   open() {
     const { field, notices, drafts } = this;
     const { textarea, text } = field;
@@ -100,14 +97,10 @@ export class Rewording {
     this.controller = new AbortController();
     const { signal } = this.controller;
     const request = {
-      n: drafts.requests.number(), before: cropped(text.slice(0, start)), words, after: following(text.slice(end)),
+      n: drafts.number(), before: cropped(text.slice(0, start)), words, after: following(text.slice(end)),
       settings: { prose: drafts.setting.request().prose }, ...drafts.documentFields(),
     };
-    streamDrafts(request, (line) => signal.aborted || this.receive(line), signal).catch((error) => {
-      if (signal.aborted) return;
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
-      this.fail(error);
-    });
+    streamDrafts(request, (line) => signal.aborted || this.receive(line), signal).then((failed) => failed && this.fail(failed));
   }
 
   /** @param {any} line of the answer */
@@ -128,10 +121,7 @@ export class Rewording {
     this.show([], `${message} ${fix}`.trim());
   }
 
-  /**
-   * @param {Choice[]} choices
-   * @param {string} said
-   */
+  /** @param {Choice[]} choices @param {string} said */
   show(choices, said) {
     this.choices = choices;
     this.waits = false;

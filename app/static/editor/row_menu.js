@@ -63,10 +63,7 @@ export class RowMenu {
     /** @type {HTMLElement} */ (this.box.firstElementChild).focus({ preventScroll: true });
   }
 
-  /**
-   * @param {string} label
-   * @param {() => void} action
-   */
+  /** @param {string} label @param {() => void} action */
   item(label, action) {
     const button = newElement("button");
     button.type = "button";

@@ -45,6 +45,23 @@ function placed(anchor, draft, old, keepsEnd = true) {
   return { ...draft, chosen: old.chosen, text, anchor, origin: old.origin, lineage: old.lineage };
 }
 
+/**
+ * The drafts that still save time after further keys, up to where each is worth showing. Less of each is left, and its
+ * chance has risen with each key; at least the old one is left.
+ * @param {import("./answers.js").Answer} answer
+ * @param {number} typed ms of those keys
+ * @returns {Draft[]} best first
+ */
+export function paying({ drafts, pays = [] }, typed) {
+  return pays.flatMap(({ id, text, chance, saved_ms }) => {
+    const draft = drafts.find((candidate) => candidate.id === id);
+    if (!draft || (typed && saved_ms <= chance * typed)) return [];
+    // A draft that appears unasked may end before it saves most time: at the next punctuation.
+    const shown = draft.text.startsWith(text) ? text : draft.text;
+    return [{ ...draft, text: shown, chance, best: pays[0].id === id }];
+  });
+}
+
 /** @returns {Row} */
 const empty = () => ({ draft: null, rest: "", live: false });
 
@@ -63,19 +80,13 @@ export class Rows {
     this.all = [];
   }
 
-  /**
-   * Set the number of rows.
-   * @param {number} k
-   */
+  /** Set the number of rows. @param {number} k */
   resize(k) {
     this.all.length = Math.min(this.all.length, k);
     while (this.all.length < k) this.all.push(empty());
   }
 
-  /**
-   * Shorten or free the rows after the text before the caret has changed.
-   * @param {string} before
-   */
+  /** Shorten or free the rows after the text before the caret has changed. @param {string} before */
   follow(before) {
     this.all = this.all.map((row) => {
       const rest = row.draft && restOf(row.draft, before);
@@ -112,10 +123,7 @@ export class Rows {
     this.all = decided;
   }
 
-  /**
-   * Mark the row that Tab takes: the one that is expected to save most time.
-   * @param {number | null} id
-   */
+  /** Mark the row that Tab takes: the one that is expected to save most time. @param {number | null} id */
   prefer(id) {
     this.all = this.all.map((row, i) => (row.draft ? { ...row, draft: { ...row.draft, best: i === id } } : row));
   }
@@ -163,6 +171,11 @@ export class Rows {
   kept() {
     return this.all.flatMap(({ draft, rest, live }, id) =>
       live && !draft?.replace ? [{ id, text: rest, ...(draft?.chosen ? { chosen: true } : {}) }] : []);
+  }
+
+  /** How many rows an answer must fill. */
+  get freed() {
+    return this.all.filter(({ live }) => !live).length;
   }
 
   /** The rests of the rows that can be taken. */

@@ -5,6 +5,7 @@
  * new wait, so whoever types on learns it, too.
  */
 
+import { part } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 
 const SLOW_AFTER = 2000; // ms
@@ -17,7 +18,7 @@ export class Slow {
   constructor(root, shown) {
     this.root = root;
     this.shown = shown;
-    this.word = /** @type {HTMLElement} */ (root.querySelector(".pd-slow"));
+    this.word = part(root, ".pd-slow");
     this.timers = new Timers();
     this.waiting = false;
   }

@@ -2,6 +2,7 @@
 /** Starts the text and its drafts: what the page and the embedded editor have in common. */
 
 import { CaretMap } from "./caret.js";
+import { dismiss, setUpOthers, showAgain } from "./commands.js";
 import { Connection } from "./connection.js";
 import { MOST_EDITED } from "../documents/document.js";
 import { DraftList } from "./draft_list.js";
@@ -21,18 +22,16 @@ import { Rows } from "./rows.js";
 import { Showing } from "./showing.js";
 import { Taking } from "./taking.js";
 import { TextField } from "./text_field.js";
+import { part } from "../shared/dom.js";
 import { SETTINGS, isIncognito, recall } from "../shared/memory.js";
 import { Setting } from "../panel/setting.js";
 import { leave } from "../shared/transport.js";
 
-/**
- * The text and its drafts.
- * @param {HTMLElement} root
- */
+/** The text and its drafts. @param {HTMLElement} root */
 export function startEditor(root) {
   const textarea = /** @type {HTMLTextAreaElement} */ (root.querySelector("#pd-text"));
-  const map = new CaretMap(textarea, /** @type {HTMLElement} */ (root.querySelector(".pd-mirror")));
-  const ghost = new Ghost(textarea, /** @type {HTMLElement} */ (root.querySelector(".pd-ghost")), map);
+  const map = new CaretMap(textarea, part(root, ".pd-mirror"));
+  const ghost = new Ghost(textarea, part(root, ".pd-ghost"), map);
   const incognito = { on: isIncognito() };
   const privacy = new PrivateText(textarea, () => incognito.on);
   const notices = new Notices(root, textarea);
@@ -63,7 +62,7 @@ export function startEditor(root) {
     (text, at, place) => rowMenu.menu?.open(text, at, place),
   );
   const layout = new Layout(root, { textarea, map, ghost, below: list.below }, setting.options, () => view.fit());
-  const revisiting = new Revisiting(textarea, (start, end, taken) => drafts.showAgain(start, end, taken));
+  const revisiting = new Revisiting(textarea, (start, end, taken) => showAgain(drafts, start, end, taken));
   const view = new DraftsView(
     field, rows, { ghost, list, layout }, () => revisiting.here(), (message) => notices.announce(message),
   );
@@ -73,7 +72,8 @@ export function startEditor(root) {
   const drafts = new DraftsController(
     root, { field, rows, view, revisiting, notices, connection, showing }, setting,
   );
-  ghost.dismiss = () => drafts.dismiss();
+  ghost.dismiss = () => dismiss(drafts);
+  setUpOthers(root, drafts);
   const taking = new Taking(root, { field, view, revisiting, pace }, () => {
     layout.placeNotes();
     notices.justChanged();
@@ -86,23 +86,21 @@ export function startEditor(root) {
   addEventListener("pagehide", leave);
   connection.check();
   field.changed();
-  const forDocuments = {
-    textarea, privacy, notices, connection,
-    get incognito() {
-      return incognito.on;
-    },
-    setText: drafts.openText.bind(drafts),
+  /** The settings have changed: measure the room that drafts need, and request them. */
+  const settingsChanged = () => {
+    map.reset();
+    layout.reserveRoom();
+    drafts.settingsChanged();
   };
   return {
     textarea, map, incognito, privacy, notices, connection, setting, keys, field, rows, layout, revisiting, rewording, view,
-    drafts, pace, showing, forDocuments, rowMenu,
+    drafts, pace, showing, rowMenu, settingsChanged,
   };
 }
 
-/**
- * Why an insertion was refused.
- * @param {HTMLTextAreaElement} textarea
- */
+/** @typedef {ReturnType<typeof startEditor>} Editor */
+
+/** Why an insertion was refused. @param {HTMLTextAreaElement} textarea */
 function tooMuch({ readOnly }) {
   const most = MOST_EDITED.toLocaleString("en");
   if (readOnly) return `A text of more than ${most} characters cannot be edited. Divide this document first.`;

@@ -11,7 +11,7 @@
 import { MOST_EDITED, inLines } from "../documents/document.js";
 import { following, hasHugeParagraph, isWritingPlace } from "./drafting.js";
 import { insertAsTyped } from "./inserting.js";
-import { emit } from "../shared/dom.js";
+import { emit, part } from "../shared/dom.js";
 import { ANDROID } from "../shared/platform.js";
 import { Timers } from "../shared/timers.js";
 
@@ -73,10 +73,7 @@ export class TextField {
     document.addEventListener("keydown", (event) => event.key === "Tab" && !event.defaultPrevented && this.engage(false));
   }
 
-  /**
-   * Set whether Tab takes a draft or moves the focus.
-   * @param {boolean} on
-   */
+  /** Set whether Tab takes a draft or moves the focus. @param {boolean} on */
   engage(on) {
     this.engaged = on;
     this.root.toggleAttribute("data-engaged", on);
@@ -107,10 +104,7 @@ export class TextField {
     else this.changed();
   }
 
-  /**
-   * Refuse an insertion that would make the text too long to be edited.
-   * @param {InputEvent} event
-   */
+  /** Refuse an insertion that would make the text too long to be edited. @param {InputEvent} event */
   refuseTooMuch(event) {
     const { data, dataTransfer, inputType, cancelable } = event;
     const inserted = data ?? dataTransfer?.getData("text/plain") ?? (/^insert(LineBreak|Paragraph)$/.test(inputType) ? "\n" : "");
@@ -152,7 +146,7 @@ export class TextField {
     this.map.oneDirection = hasHugeParagraph(this.text);
     textarea.classList.toggle("pd-one-direction", this.map.oneDirection);
     this.limit();
-    /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "";
+    part(this.root, ".pd-invite").hidden = this.text !== "";
   }
 
   /** A text that is too long is read-only, once no input method writes into it. */

@@ -1,26 +1,15 @@
 // @ts-check
 /** Simple buttons of the page: copy and keys; the examples below an empty page; and closing dialogs. */
 
-import { finder } from "../shared/dom.js";
+import { finder, onDo } from "../shared/dom.js";
 
-/**
- * What the buttons do.
- * @typedef {{toast: (message: string) => void, insert: (text: string) => void,
- *            requestHere: () => void}} Actions
- */
-
-/**
- * @param {HTMLElement} root
- * @param {HTMLTextAreaElement} textarea
- * @param {import("./privacy.js").PrivateText} privacy
- * @param {Actions} actions
- */
-export function setUpTools(root, textarea, privacy, actions) {
+/** @param {HTMLElement} root @param {import("./start.js").Editor} editor */
+export function setUpTools(root, editor) {
+  const { textarea, field } = editor;
   const find = finder(root);
-  find("[data-do=copy]").addEventListener("click", () => copy(textarea, privacy, actions));
-  find("[data-do=keys]").addEventListener("click", () => /** @type {HTMLDialogElement} */ (find("#pd-keys")).showModal());
+  onDo(root, { copy: () => copy(editor) });
   for (const button of root.querySelectorAll(".pd-invite button")) {
-    button.addEventListener("click", () => actions.insert(button.textContent ?? ""));
+    button.addEventListener("click", () => field.insert(button.textContent ?? ""));
   }
   // After a click on a tool the text keeps the focus, and a phone its keyboard. A tool reached by Tab keeps the focus.
   const tools = ".pd-tools button, .pd-band button, .pd-line button, .pd-toast button";
@@ -45,23 +34,16 @@ export function setUpTools(root, textarea, privacy, actions) {
   });
 }
 
-/**
- * @param {HTMLTextAreaElement} textarea
- * @param {import("./privacy.js").PrivateText} privacy
- * @param {Pick<Actions, "toast">} actions
- */
-async function copy(textarea, privacy, { toast }) {
-  if (!textarea.textLength) return toast("There is nothing to copy yet.");
+/** @param {import("./start.js").Editor} editor */
+async function copy({ textarea, privacy, notices }) {
+  if (!textarea.textLength) return notices.toast("There is nothing to copy yet.");
   // The clipboard interface cannot include private ranges, so it is not used for private text.
   const isPrivate = privacy.ranges.length > 0;
   const copied = (!isPrivate && (await copiedByApi(textarea.value))) || copiedByCommand(textarea);
-  return toast(copied ? "Copied." : "The browser did not allow copying. Select the text and copy it by hand.");
+  return notices.toast(copied ? "Copied." : "The browser did not allow copying. Select the text and copy it by hand.");
 }
 
-/**
- * Copy through the clipboard interface, which needs a permission.
- * @param {string} text
- */
+/** Copy through the clipboard interface, which needs a permission. @param {string} text */
 async function copiedByApi(text) {
   try {
     await navigator.clipboard.writeText(text);

@@ -39,7 +39,7 @@ export function wordsAt(text, start, end) {
  */
 function* wordsOf(text) {
   for (const { 0: word, index } of text.matchAll(WORD)) {
-    if (!UNSPACED.test(word) || !("Segmenter" in Intl)) yield [index, index + word.length];
+    if (!UNSPACED.test(word)) yield [index, index + word.length];
     else {
       for (const part of new Intl.Segmenter(undefined, { granularity: "word" }).segment(word)) {
         yield [index + part.index, index + part.index + part.segment.length];

@@ -4,7 +4,7 @@
  * keeps, all rules side by side, kept tokens by temperature, and Top-W's candidates on a plane. HTML and SVG, no state.
  */
 
-import { newElement, setText } from "../shared/dom.js";
+import { newElement, part, setText } from "../shared/dom.js";
 
 /**
  * @typedef {{id: number, text: string, probability: number}} Token
@@ -15,10 +15,7 @@ import { newElement, setText } from "../shared/dom.js";
  * @typedef {{temperatures: number[], counts: Record<string, number[]>}} Sweep
  */
 
-/**
- * A token's text with visible signs for spaces and line ends.
- * @param {string} text
- */
+/** A token's text with visible signs for spaces and line ends. @param {string} text */
 export function visible(text) {
   return text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥") || "∅";
 }
@@ -56,7 +53,7 @@ export function drawBars(box, view, chosen, before, start) {
       `<table class="sm-bars"><caption class="pd-unseen">The likeliest next tokens, whole words or pieces of words</caption>` +
       `<thead class="pd-unseen"><tr><th>Token</th><th>Probability</th><th>Kept</th><th>Rules that stop here</th></tr></thead>` +
       `<tbody></tbody></table><p class="sm-beyond"></p>`;
-    table = /** @type {HTMLTableElement} */ (box.querySelector("table"));
+    table = part(box, "table");
     table.addEventListener("click", ({ target }) => {
       const button = target instanceof Element && target.closest("button");
       if (button) start(button.dataset.token ?? "");
@@ -98,10 +95,7 @@ function newBar() {
     <td class="pd-unseen"></td><td class="sm-rules"></td>`);
 }
 
-/**
- * @param {HTMLButtonElement} button
- * @param {string} text
- */
+/** @param {HTMLButtonElement} button @param {string} text */
 function drawToken(button, text) {
   if (button.dataset.token === text) return;
   button.dataset.token = text;

@@ -6,8 +6,8 @@
  */
 
 import { cropped } from "../editor/drafting.js";
-import { newElement, setText } from "../shared/dom.js";
-import { ConnectionLost, ServerError, freshId, leaveAs, streamDrafts } from "../shared/transport.js";
+import { newElement, part, setText } from "../shared/dom.js";
+import { ServerError, freshId, leaveAs, streamDrafts } from "../shared/transport.js";
 import { PINNED } from "./presets.js";
 import { Setting } from "./setting.js";
 
@@ -93,7 +93,7 @@ export class Compare {
     this.box.hidden = !this.on;
     this.panel.root.toggleAttribute("data-comparing", this.on);
     this.panel.render();
-    this.panel.page.drawList();
+    this.panel.editor.view.drawList();
     this.draw();
   }
 
@@ -112,29 +112,26 @@ export class Compare {
 
   /** Request A's drafts for the text of B's. */
   async request() {
-    const before = this.panel.page.before();
-    if (!this.a || before === null || this.panel.page.requests().running?.before !== before) return;
+    const { drafts } = this.panel.editor;
+    const before = drafts.before();
+    if (!this.a || before === null || drafts.request?.before !== before) return;
     this.running?.abort();
     const controller = (this.running = new AbortController());
     const settings = this.a.request();
-    const fields = { ...this.panel.page.documentFields(), tab: this.tab, unasked: true, merge_alike: true, grow: true };
-    try {
-      await streamDrafts({ n: ++this.n, before: cropped(before), settings, ...fields }, (line) => {
-        if (controller.signal.aborted) return;
-        if (line.type === "drafts") {
-          this.problem = "";
-          this.drafts = [];
-          for (const { id, text } of line.drafts) this.drafts[id] = text;
-        } else if (line.type === "stats") this.costs.a = line;
-        else if (line.type === "error") this.problem = line.message;
-        this.draw();
-      }, controller.signal);
-    } catch (error) {
-      if (controller.signal.aborted || error instanceof ConnectionLost) return;
-      if (!(error instanceof ServerError)) throw error;
-      this.problem = error.message;
+    const fields = { ...drafts.documentFields(), tab: this.tab, unasked: true, merge_alike: true, grow: true };
+    const failed = await streamDrafts({ n: ++this.n, before: cropped(before), settings, ...fields }, (line) => {
+      if (controller.signal.aborted) return;
+      if (line.type === "drafts") {
+        this.problem = "";
+        this.drafts = [];
+        for (const { id, text } of line.drafts) this.drafts[id] = text;
+      } else if (line.type === "stats") this.costs.a = line;
+      else if (line.type === "error") this.problem = line.message;
       this.draw();
-    }
+    }, controller.signal);
+    if (!(failed instanceof ServerError)) return; // the page says that the connection is lost
+    this.problem = failed.message;
+    this.draw();
   }
 
   /** Empty A's column. */
@@ -157,7 +154,7 @@ export class Compare {
   draw() {
     const { a, panel } = this;
     if (!a) return;
-    const rows = panel.page.rows();
+    const rows = panel.editor.rows.all.map(({ rest, live }) => (live ? rest : ""));
     const k = Math.max(Number(a.options.k), Number(panel.setting.options.k));
     const columns = [
       { name: panel.presets.named(this.against)?.name ?? a.inWords(), drafts: this.drafts, others: rows, cost: this.costs.a, problem: this.problem },
@@ -167,7 +164,7 @@ export class Compare {
       const column = /** @type {HTMLElement} */ (this.box.children[i]);
       setText(column.querySelector("span"), name);
       setText(column.querySelector("p"), problem || (cost ? `First draft after ${cost.first_ms.toFixed(0)} ms, all after ${cost.all_ms.toFixed(0)} ms` : ""));
-      const list = /** @type {HTMLElement} */ (column.querySelector("ol"));
+      const list = part(column, "ol");
       while (list.children.length > k) list.lastElementChild?.remove();
       while (list.children.length < k) list.append(newElement("li", "", `<button type="button"><span></span><b></b></button>`));
       [...list.children].forEach((item, row) => drawDraft(item, drafts[row] ?? "", others));
@@ -180,7 +177,7 @@ export class Compare {
     if (!button) return;
     const what = button.dataset.do;
     if (what === "swap" || what === "keep-a" || what === "keep-b") this.settle(what);
-    else this.panel.page.insert(button.textContent ?? "");
+    else this.panel.editor.field.insert(button.textContent ?? "");
   }
 }
 

@@ -60,10 +60,7 @@ export class Made {
   }
 }
 
-/**
- * @param {string} text
- * @param {Token[]} made
- */
+/** @param {string} text @param {Token[]} made */
 function newLine(text, made) {
   const line = document.createElement("li");
   const characters = [...text];

@@ -5,10 +5,11 @@
  */
 
 import { counted, drawBars, drawMap, drawMultiples, drawSweep, share, tokens } from "./chart.js";
+import { look, startWith } from "../editor/commands.js";
 import { finder, newElement, setText } from "../shared/dom.js";
 import { place } from "./place.js";
 import { Timers } from "../shared/timers.js";
-import { ConnectionLost, ServerError, TAB, postJson } from "../shared/transport.js";
+import { ConnectionLost, RequestFailed, ServerError, TAB, postJson } from "../shared/transport.js";
 
 const SWEEP_AFTER = 150; // ms without a change until the sweep over temperatures is requested
 const ANNOUNCE_AFTER = 700; // ms without a change until the summary is announced to screen readers
@@ -17,6 +18,19 @@ const STILL_AFTER = 2000; // ms without a change until the tokens that it added 
 const EMPTY_AFTER = 300; // ms without drafts until the drawings follow the caret, or are removed
 const WIDE = { wide: 940, high: 500 }; // the wide view of the temperatures
 const DRAWINGS = [["bars", "Tokens"], ["rules", "All rules"], ["sweep", "Temperatures"], ["map", "Map"]];
+const SWEEP = `<div class="sm-sweep-here"></div><button type="button" class="sm-widen">Wide view</button>`;
+const MARKUP = `
+  <h2 id="sm-see-title">The next word</h2>
+  <p class="sm-after" hidden><span></span> <button type="button">Back to the caret</button></p>
+  <p class="sm-summary"></p>
+  <p class="sm-geometry" hidden></p>
+  <div class="sm-tabs" role="tablist" aria-label="Drawings">
+    ${DRAWINGS.map(([name, title]) => `<button type="button" role="tab" id="sm-tab-${name}" data-shown="${name}" aria-controls="sm-${name}">${title}</button>`).join("")}
+  </div>
+  ${DRAWINGS.map(([name]) => `<div class="sm-drawing" id="sm-${name}" role="tabpanel" aria-labelledby="sm-tab-${name}" hidden>${name === "sweep" ? SWEEP : ""}</div>`).join("")}
+  <dialog class="sm-wide" aria-labelledby="sm-wide-title"><h2 id="sm-wide-title">Temperatures</h2>
+    <div></div><form method="dialog"><button>Close</button></form></dialog>
+  <p class="sm-live pd-unseen" aria-live="polite"></p>`;
 
 export class NextToken {
   /** @param {import("./panel.js").Panel} panel */
@@ -27,7 +41,7 @@ export class NextToken {
     const box = this.box;
     this.find = finder(box);
     this.panel = panel;
-    this.page = panel.page;
+    this.drafts = panel.editor.drafts;
     /** The name of the visible drawing. */
     this.shown = "bars";
     /** @type {import("./chart.js").View | null} */
@@ -49,19 +63,12 @@ export class NextToken {
      */
     this.counters = { views: 0, sweeps: 0, viewMs: [] };
 
-    box.innerHTML = `
-      <h2 id="sm-see-title">The next word</h2>
-      <p class="sm-after" hidden><span></span> <button type="button">Back to the caret</button></p>
-      <p class="sm-summary"></p>
-      <p class="sm-geometry" hidden></p>
-      <div class="sm-tabs" role="tablist" aria-label="Drawings">
-        ${DRAWINGS.map(([name, title]) => `<button type="button" role="tab" id="sm-tab-${name}" data-shown="${name}" aria-controls="sm-${name}">${title}</button>`).join("")}
-      </div>
-      ${DRAWINGS.map(([name]) => `<div class="sm-drawing" id="sm-${name}" role="tabpanel" aria-labelledby="sm-tab-${name}" hidden></div>`).join("")}
-      <dialog class="sm-wide" aria-labelledby="sm-wide-title"><h2 id="sm-wide-title">Temperatures</h2>
-        <div></div><form method="dialog"><button>Close</button></form></dialog>
-      <p class="sm-live pd-unseen" aria-live="polite"></p>`;
-    this.find("#sm-sweep").innerHTML = `<div class="sm-sweep-here"></div><button type="button" class="sm-widen">Wide view</button>`;
+    box.innerHTML = MARKUP;
+    this.listen();
+  }
+
+  listen() {
+    const { box, panel } = this;
     const dialog = /** @type {HTMLDialogElement} */ (this.find(".sm-wide"));
     this.find(".sm-widen").addEventListener("click", () => {
       this.drawWide();
@@ -129,7 +136,7 @@ export class NextToken {
   showAfter(part) {
     this.after = part;
     if (part && !this.panel.open) this.panel.toggle();
-    this.page.look(part);
+    look(this.drafts, part);
   }
 
   // ---------------------------------------------------------------- requests
@@ -145,10 +152,10 @@ export class NextToken {
     if (event === "pd-cleared") {
       // A key clears the drafts and requests new ones at once, so the drawings change only after a pause.
       this.timers.later("empty", EMPTY_AFTER, () => {
-        if (!this.page.isWriting()) this.drawNothing();
-        else if (!this.page.requests().running && this.seenBefore !== this.page.before()) this.page.look("");
+        if (this.drafts.before() === null) this.drawNothing();
+        else if (!this.drafts.request && this.seenBefore !== this.drafts.before()) look(this.drafts, "");
       });
-    } else if (event === "pd-along" || !this.view || this.seenBefore !== this.page.requests().running?.before) {
+    } else if (event === "pd-along" || !this.view || this.seenBefore !== this.drafts.request?.before) {
       this.follow(); // for changed settings at the same place `Panel.changed` has requested the view
     }
   }
@@ -156,11 +163,11 @@ export class NextToken {
   /** Draw the tokens at the caret once no key came for a moment and no drafts are under way: those of a key come first. */
   follow() {
     this.timers.later("follow", FOLLOW_AFTER, () => {
-      const { running, answered } = this.page.requests();
-      if (running) return this.follow();
+      const { request, answered } = this.drafts;
+      if (request) return this.follow();
       // Drafts that are still valid need no request, so the server has no logits for this position.
-      if (answered?.before === `${this.page.before()}${this.after}`) return this.refresh();
-      return this.page.look(this.after);
+      if (answered?.before === `${this.drafts.before()}${this.after}`) return this.refresh();
+      return look(this.drafts, this.after);
     });
   }
 
@@ -182,11 +189,11 @@ export class NextToken {
   }
 
   async load() {
-    if (!this.page.isWriting()) {
+    if (this.drafts.before() === null) {
       this.drawNothing();
       return;
     }
-    if (!this.page.requests().answered) return; // the first answer brings the first view
+    if (!this.drafts.answered) return; // the first answer brings the first view
     try {
       const { setting } = this.panel;
       const alone = [...setting.rules.keys()].filter((name) => name !== "none" || this.rule === "none");
@@ -199,7 +206,7 @@ export class NextToken {
       for (const entry of view.choices) entry.title = setting.titleOf(entry.rule);
       this.view = view;
       // If the newest request has not reached the server yet, the view is of the position before it.
-      const { running, answered } = this.page.requests();
+      const { request: running, answered } = this.drafts;
       this.seenBefore = [running, answered].find((candidate) => candidate?.n === this.view?.n)?.before;
       this.draw();
       if (this.shown === "sweep") this.timers.later("sweep", SWEEP_AFTER, () => this.sweep(rules));
@@ -216,7 +223,7 @@ export class NextToken {
    */
   missing(error) {
     this.drawNothing(`${error.message} ${error.fix}`.trim());
-    if (!this.retried && !this.page.requests().running) this.page.look(this.after);
+    if (!this.retried && !this.drafts.request) look(this.drafts, this.after);
     this.retried = true;
   }
 
@@ -233,7 +240,7 @@ export class NextToken {
       this.drawWide = () => drawSweep(this.find(".sm-wide > div"), result, now, WIDE);
       if (/** @type {HTMLDialogElement} */ (this.find(".sm-wide")).open) this.drawWide();
     } catch (error) {
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof RequestFailed)) throw error;
     }
   }
 
@@ -256,13 +263,13 @@ export class NextToken {
     geometry.hidden = this.rule !== "top-w" || !view.top_w;
     if (view.top_w) setText(geometry, geometryEffect(view.top_w));
     const kept = new Set(view.tokens.filter((_, i) => chosen.kept[i]).map(({ id }) => id));
-    const at = `${this.page.before()}${this.after}`;
+    const at = `${this.drafts.before()}${this.after}`;
     if (this.beforeAt !== at) [this.before, this.beforeAt] = [kept, at];
     this.timers.later("still", STILL_AFTER, () => {
       this.before = kept;
       if (this.view === view) this.draw();
     });
-    if (this.shown === "bars") drawBars(this.find("#sm-bars"), view, chosen, this.before, (token) => this.page.startWith(this.after + token));
+    if (this.shown === "bars") drawBars(this.find("#sm-bars"), view, chosen, this.before, (token) => startWith(this.drafts, this.after + token));
     if (this.shown === "rules") drawMultiples(this.find("#sm-rules"), view, this.rule, (rule) => this.panel.choose(rule));
     if (this.shown === "map" && view.map) drawMap(this.find("#sm-map"), view.map);
     this.timers.later("announce", ANNOUNCE_AFTER, () => {
@@ -271,7 +278,7 @@ export class NextToken {
   }
 
   /** @param {string} why */
-  drawNothing(why = this.page.whyNothing()) {
+  drawNothing(why = nothingNext(this.panel.editor.textarea)) {
     this.view = null;
     this.box.classList.add("sm-empty");
     setText(this.find(".sm-summary"), why);
@@ -285,4 +292,13 @@ function geometryEffect({ gained, lost }) {
   if (!gained && !lost) return "Distances between tokens made no difference here.";
   const parts = [gained ? `${gained} in` : "", lost ? `${lost} out` : ""].filter(Boolean);
   return `Distances between tokens changed the choice here: ${parts.join(", ")}.`;
+}
+
+/** Why there is no next word at the caret. @param {HTMLTextAreaElement} textarea */
+function nothingNext({ value, selectionStart, selectionEnd, readOnly }) {
+  if (readOnly) return "This text is too long to be edited, so it has no drafts.";
+  if (!value.trim()) return "Start writing, and the words that may come next appear here.";
+  if (selectionStart !== selectionEnd) return "Text is selected. Put the caret behind a word, and its next words appear here.";
+  if (!value.slice(0, selectionStart).trim()) return "Put the caret behind a word, and its next words appear here.";
+  return "Drafts are paused. Bring them back, and the next words appear here.";
 }

@@ -9,10 +9,11 @@
  *      └── updates() ◄── the event "fields" of the editor's component, if fields have to change
  */
 
+import { explain } from "../editor/commands.js";
 import { emit } from "../shared/dom.js";
 import { PANEL, SETTINGS, keep, recall } from "../shared/memory.js";
 import { Compare } from "./compare.js";
-import { ConnectionLost, ServerError, getJson, postJson } from "../shared/transport.js";
+import { RequestFailed, getJson, postJson } from "../shared/transport.js";
 import { Made } from "./made.js";
 import { NextToken } from "./nexttoken.js";
 import { Presets } from "./presets.js";
@@ -23,25 +24,6 @@ import { CHOICES } from "./setting.js";
  * @typedef {{value?: any, visible?: boolean, interactive?: boolean, info?: string, maximum?: number, choices?: [string, string][], open?: boolean}} Props
  * @typedef {import("./setting.js").Value} Value
  * @typedef {{accept_length: number, speedup: number, notice: string | null}} Figures of speculation
- */
-
-/**
- * What the panel needs of the page. `changed` requests drafts with the new settings; `look` computes the next word at the
- * caret, or after a part of a draft, without drafts; `startWith` starts a draft with a text; `isWriting`: whether drafts
- * belong at the caret; `before`: the text before the caret if they do; `whyNothing`: a sentence on why there are none;
- * `requests`: the running request and the newest one that was answered; `drawList` draws the rows; `explain` says whether
- * answers are to say how drafts were made; `rows` are the drafts' texts; `insert` inserts a text at the caret;
- * `documentFields`: what the document decides in every request; `appearance` and `showing`: how the page looks, and when
- * it shows drafts.
- * @typedef {{toast: (message: string, options?: {long?: boolean}) => void, focusText: () => void, changed: () => void,
- *            look: (part: string) => void, startWith: (text: string) => void, isWriting: () => boolean,
- *            before: () => string | null, whyNothing: () => string,
- *            requests: () => {running: Position | null, answered: Position | null}, drawList: () => void,
- *            explain: (on: boolean) => void, rows: () => string[], insert: (text: string) => void,
- *            documentFields: () => object, openModels: () => void, openPairing: () => void,
-            appearance: import("../editor/appearance.js").Appearance,
-            showing: import("../editor/showing.js").Showing}} Page
- * @typedef {{n: number, before: string}} Position
  */
 
 /** What the colours of tokens mean. @type {Record<string, string>} */
@@ -58,14 +40,17 @@ const BESIDE = "(min-width: 1100px)"; // windows with room for the panel beside 
 export class Panel {
   /**
    * @param {HTMLElement} root
-   * @param {Page} page
-   * @param {import("./setting.js").Setting} setting
+   * @param {import("../editor/start.js").Editor} editor
+   * @param {import("../editor/appearance.js").Appearance} appearance
+   * @param {{models: () => void, pair: () => void}} dialogs opens them
    * @param {() => void} trigger lets Gradio call `updates`
    */
-  constructor(root, page, setting, trigger) {
+  constructor(root, editor, appearance, dialogs, trigger) {
     this.root = root;
-    this.page = page;
-    this.setting = setting;
+    this.editor = editor;
+    this.appearance = appearance;
+    this.dialogs = dialogs;
+    this.setting = editor.setting;
     this.trigger = trigger;
     const kept = recall(PANEL) ?? {};
     /** Whether the panel is open, and how the page shows chances. */
@@ -130,8 +115,8 @@ export class Panel {
     (this.drawn[name] ??= {})[name === "panel" || name === "view" ? "open" : "value"] = value;
     if (name === "panel") return this.opened(value);
     if (name === "view") return void (this.viewing = value);
-    if (name === "show") return this.page.showing.choose(value);
-    if (LOOK.includes(name)) return this.page.appearance.set(name, value);
+    if (name === "show") return this.editor.showing.choose(value);
+    if (LOOK.includes(name)) return this.appearance.set(name, value);
     if (name === "chances" || name === "colour" || name === "made") return this.show(name, value);
     if (name === "preset-name") return void (this.name = value.trim());
     if (name === "style" || name === "preset") return this.presets.choose(value);
@@ -154,7 +139,7 @@ export class Panel {
    * @param {any} value
    */
   settled(name, value) {
-    if (value === this.setting.values[name] || value === this.page.appearance.values[name]) return;
+    if (value === this.setting.values[name] || value === this.appearance.values[name]) return;
     this.given(name, value);
     (this.drawn[name] ??= {}).value = value;
     this.render();
@@ -162,13 +147,12 @@ export class Panel {
 
   /** A button was pressed. @param {string} name */
   press(name) {
-    if (name === "models") return this.page.openModels();
-    if (name === "pair") return this.page.openPairing();
+    if (name === "models" || name === "pair") return this.dialogs[name]();
     if (name === "compare") return this.compare.toggle();
-    if (name === "focus") return this.page.appearance.focus(true);
-    if (name === "pause") return this.page.appearance.togglePause();
+    if (name === "focus") return this.appearance.focus(true);
+    if (name === "pause") return this.appearance.togglePause();
     if (name === "usual-look") {
-      this.page.appearance.reset();
+      this.appearance.reset();
       return this.render();
     }
     if (name === "reset") return emit(this.root, "pd-reset");
@@ -212,7 +196,7 @@ export class Panel {
     this.refusal = "";
     this.store();
     this.render();
-    this.page.changed();
+    this.editor.settingsChanged();
     this.next.show(this.next.shown); // a rule may have drawings of its own
     this.noteChain();
     this.learnSpeculation();
@@ -233,7 +217,7 @@ export class Panel {
   /** @param {boolean} open */
   opened(open) {
     this.open = open;
-    if (!open && document.activeElement?.closest("#pd-panel")) this.page.focusText();
+    if (!open && document.activeElement?.closest("#pd-panel")) this.editor.textarea.focus({ preventScroll: true });
     if (matchMedia(BESIDE).matches) this.keepChoices();
     this.next.refresh();
     this.render();
@@ -262,8 +246,8 @@ export class Panel {
     else this.explains = value;
     this.keepChoices();
     this.render();
-    this.page.drawList();
-    this.page.explain(this.explains || this.colour !== "off");
+    this.editor.view.drawList();
+    explain(this.editor.drafts, this.explains || this.colour !== "off");
   }
 
   keepChoices() {
@@ -277,7 +261,7 @@ export class Panel {
     try {
       if (chain.length > 1) notes = (await postJson("/api/chain", { rule })).notes;
     } catch (error) {
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof RequestFailed)) throw error;
     }
     if (this.setting.rule !== rule) return;
     this.chainNotes = notes.join(" ");
@@ -304,7 +288,7 @@ export class Panel {
       this.render();
     } catch (error) {
       this.missingLearned = false;
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof RequestFailed)) throw error;
     }
   }
 
@@ -319,7 +303,7 @@ export class Panel {
     this.changed();
     this.refusal = `Speculation is off. ${message}`;
     this.render();
-    if (!this.open) this.page.toast(this.refusal, { long: true });
+    if (!this.open) this.editor.notices.toast(this.refusal, { long: true });
   }
 
   // ---------------------------------------------------------------- to Gradio
@@ -374,15 +358,15 @@ export class Panel {
       speculating: { visible: Boolean(this.figures?.accept_length || this.figures?.notice) && !off, value: speed(this.figures) },
       "new-seed": { visible: setting.isDrawn },
       chances: { value: this.chances },
-      show: { value: this.page.showing.setting },
-      pause: { value: this.page.appearance.paused ? "Bring drafts back" : "Pause drafts" },
+      show: { value: this.editor.showing.setting },
+      pause: { value: this.appearance.paused ? "Bring drafts back" : "Pause drafts" },
       view: { open: this.viewing },
       models: { value: this.model ? `Model: ${this.model}…` : "Change the model…" },
       compare: { value: this.compare?.on ? "End" : "Compare" },
       panel: { open: this.open },
     };
     for (const flag of Object.keys(setting.controls)) fields[flag] = this.wantedOf(flag, shown);
-    for (const name of LOOK) fields[name] = { value: this.page.appearance.values[name] };
+    for (const name of LOOK) fields[name] = { value: this.appearance.values[name] };
     if (!this.prose) fields.prose.visible = false;
     return fields;
   }

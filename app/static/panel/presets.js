@@ -1,7 +1,7 @@
 // @ts-check
 /** The presets of the panel: chooses, saves, renames, deletes, exports and imports them, and copies links. */
 
-import { getJson, postJson, ConnectionLost, ServerError } from "../shared/transport.js";
+import { RequestFailed, getJson, postJson } from "../shared/transport.js";
 
 /** @typedef {import("./setting.js").Preset} Preset */
 /** @typedef {{name: string, problem: string}} Unreadable a preset that the server cannot read, and why */
@@ -29,7 +29,7 @@ export class Presets {
       this.replace(await getJson("/api/presets"));
       this.panel.render();
     } catch (error) {
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof RequestFailed)) throw error;
       this.panel.root.addEventListener("pd-status", () => this.load(), { once: true }); // the server answers again
     }
   }
@@ -111,7 +111,7 @@ export class Presets {
     if (!name) return this.say("Write a name for the preset, then save it.");
     await this.attempt(async () => {
       this.replace(await postJson("/api/presets/save", this.panel.setting.asPreset(name)));
-      this.panel.page.toast(`Saved as ${name}.`);
+      this.panel.editor.notices.toast(`Saved as ${name}.`);
     });
   }
 
@@ -122,7 +122,7 @@ export class Presets {
     await this.attempt(async () => {
       await postJson("/api/presets/save", { ...this.panel.setting.asPreset(name) });
       this.replace(await postJson("/api/presets/delete", { name: preset.name }));
-      this.panel.page.toast(`${preset.name} is now ${name}.`);
+      this.panel.editor.notices.toast(`${preset.name} is now ${name}.`);
     });
   }
 
@@ -132,7 +132,7 @@ export class Presets {
     await this.attempt(async () => {
       this.replace(await postJson("/api/presets/delete", { name }));
       this.chosenUnreadable = "";
-      this.panel.page.toast(`Deleted ${name}.`);
+      this.panel.editor.notices.toast(`Deleted ${name}.`);
     });
   }
 
@@ -155,7 +155,7 @@ export class Presets {
         const name = file.name.replace(/\.[^.]*$/, "").slice(0, 80) || "Imported";
         const { names, left_out: leftOut, ...listed } = await postJson("/api/presets/import", { text, name });
         this.replace(listed);
-        this.panel.page.toast(names.length === 1 ? `Imported ${names[0]}.` : `Imported ${names.length} presets.`);
+        this.panel.editor.notices.toast(names.length === 1 ? `Imported ${names[0]}.` : `Imported ${names.length} presets.`);
         return leftOut.length ? `Left out of ${names[0]}, because Polydraft has nothing of the same meaning: ${leftOut.join("; ")}.` : "";
       });
     });
@@ -166,7 +166,7 @@ export class Presets {
     const link = this.panel.link();
     try {
       await navigator.clipboard.writeText(link);
-      this.panel.page.toast("Link copied.");
+      this.panel.editor.notices.toast("Link copied.");
     } catch {
       this.say(`The browser did not allow copying. The link: ${link}`);
     }
@@ -184,7 +184,7 @@ export class Presets {
     try {
       notice = (await action()) ?? "";
     } catch (error) {
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof RequestFailed)) throw error;
       notice = error.message;
     }
     this.say(notice);

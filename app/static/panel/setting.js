@@ -121,10 +121,7 @@ export class Setting {
     return new Set([...drafting, ...(this.isDrawn ? ["seed"] : []), ...owners.flatMap((owner) => owner?.flags ?? [])]);
   }
 
-  /**
-   * The rule's formula for a control that follows the temperature at present, else null.
-   * @param {string} flag
-   */
+  /** The rule's formula for a control that follows the temperature at present, else null. @param {string} flag */
   tieOf(flag) {
     for (const { flags, tie } of this.chain.map((name) => /** @type {Rule} */ (this.rules.get(name)))) {
       if (!tie || !flags.includes(flag) || this.controls[flag].name !== tie.control) continue;
@@ -184,10 +181,7 @@ export class Setting {
     return fits ? "" : `${whole ? "a whole number" : "a number"} from ${low} to ${high} expected`;
   }
 
-  /**
-   * What is wrong with a rule or a chain: "" or a clause.
-   * @param {string} rule
-   */
+  /** What is wrong with a rule or a chain: "" or a clause. @param {string} rule */
   refusal(rule) {
     const names = namesOf(rule);
     const unknown = names.find((name) => !this.rules.has(name));
@@ -197,10 +191,7 @@ export class Setting {
     return names.length > 1 && alone ? `${alone} cannot be combined with other rules` : "";
   }
 
-  /**
-   * Why values need an option that they lack; "" if they do not.
-   * @param {Record<string, Value>} values by flag
-   */
+  /** Why values need an option that they lack; "" if they do not. @param {Record<string, Value>} values by flag */
   beyond(values) {
     for (const { flag, beyond, high_alone: most } of Object.values(this.controls)) {
       if (beyond && !values[beyond] && Number(values[flag]) > most) return `${flag} ${values[flag]} given; at most ${most} expected without ${beyond}.`;

@@ -2,12 +2,29 @@
 /** Helpers for elements, shared by several parts of the page. */
 
 /**
- * Returns a function that finds elements inside `root` by their selector.
+ * The first element inside `root` that matches a selector and is known to be there.
+ * @type {{<Tag extends keyof HTMLElementTagNameMap>(root: ParentNode, selector: Tag): HTMLElementTagNameMap[Tag],
+ *         <T extends HTMLElement>(root: ParentNode, selector: string): T}}
+ */
+export const part = (/** @type {ParentNode} */ root, /** @type {string} */ selector) => /** @type {any} */ (root.querySelector(selector));
+
+/**
+ * Returns a function that finds elements inside `root` so.
  * @param {ParentNode} root
  * @returns {<T extends HTMLElement>(selector: string) => T}
  */
-export function finder(root) {
-  return (selector) => /** @type {any} */ (root.querySelector(selector));
+export const finder = (root) => (selector) => part(root, selector);
+
+/**
+ * Run the action of a button with the attribute `data-do` when it is clicked, now or later in the page.
+ * @param {HTMLElement} root
+ * @param {Record<string, () => unknown>} actions by the attribute
+ */
+export function onDo(root, actions) {
+  root.addEventListener("click", ({ target }) => {
+    const button = target instanceof Element ? target.closest("[data-do]") : null;
+    if (button) actions[button.getAttribute("data-do") ?? ""]?.();
+  });
 }
 
 /**
@@ -75,10 +92,7 @@ export function setText(element, text) {
   if (element && element.textContent !== text) element.textContent = text;
 }
 
-/**
- * Show or hide the element that a button controls.
- * @param {HTMLButtonElement} button
- */
+/** Show or hide the element that a button controls. @param {HTMLButtonElement} button */
 export function disclose(button, open = button.getAttribute("aria-expanded") !== "true") {
   button.setAttribute("aria-expanded", String(open));
   const controlled = document.getElementById(button.getAttribute("aria-controls") ?? "");

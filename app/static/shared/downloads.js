@@ -4,9 +4,9 @@
  * and goes on. The server downloads, in a process of its own; this file requests how far it is.
  */
 
-import { newElement, setText } from "./dom.js";
+import { newElement, part, setText } from "./dom.js";
 import { Timers } from "./timers.js";
-import { ConnectionLost, ServerError, getJson, postJson } from "./transport.js";
+import { RequestFailed, ServerError, getJson, postJson } from "./transport.js";
 import { aKey, factsOf, messageOf, plural, size } from "./wording.js";
 
 /**
@@ -45,8 +45,8 @@ export class Downloads {
     this.section = section;
     this.callbacks = callbacks;
     this.timers = new Timers();
-    this.said = /** @type {HTMLElement} */ (section.querySelector(".md-said"));
-    this.told = /** @type {HTMLElement} */ (section.querySelector(".md-told"));
+    this.said = part(section, ".md-said");
+    this.told = part(section, ".md-told");
     /** @type {Larger | null} */
     this.larger = null;
     /** Rows by the name of their model. @type {Map<string, HTMLElement>} */
@@ -105,10 +105,7 @@ export class Downloads {
     this.rows.get(focused)?.querySelector("button")?.focus();
   }
 
-  /**
-   * @param {Recommended} model
-   * @param {boolean} first
-   */
+  /** @param {Recommended} model @param {boolean} first */
   newRow(model, first) {
     const row = newElement("li", "", `<span><b></b> <small class="md-facts"></small></span>
       <button type="button" class="md-load"></button> <small class="md-why"></small> <progress hidden></progress> <small class="md-state"></small>`);
@@ -133,13 +130,13 @@ export class Downloads {
       const mine = download?.name === model.name ? download : null;
       const running = mine?.running ?? false;
       const come = mine?.come || model.come;
-      const button = /** @type {HTMLButtonElement} */ (row.querySelector("button"));
+      const button = part(row, "button");
       const action = running ? "Stop" : pathOf(model, mine) ? "Use it" : come ? "Resume" : "Download";
       setText(button, action);
       button.classList.toggle("pd-main", action === "Use it" || (row.classList.contains("md-first") && !running));
       button.setAttribute("aria-label", `${action === "Use it" ? "Use" : action} ${model.title}`);
       button.disabled = Boolean(download?.running) && !running && action !== "Use it";
-      const bar = /** @type {HTMLProgressElement} */ (row.querySelector("progress"));
+      const bar = part(row, "progress");
       bar.hidden = !running;
       if (mine?.stage === "coming" || mine?.stage === "waiting") bar.value = mine.come / mine.bytes;
       else bar.removeAttribute("value");
@@ -186,10 +183,7 @@ export class Downloads {
     });
   }
 
-  /**
-   * Take the server's answer, and follow the download while it runs.
-   * @param {State | null} state
-   */
+  /** Take the server's answer, and follow the download while it runs. @param {State | null} state */
   take(state) {
     if (!this.larger) return;
     const before = this.larger.download;
@@ -218,7 +212,7 @@ export class Downloads {
       await action();
       return true;
     } catch (error) {
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof RequestFailed)) throw error;
       setText(this.said, messageOf(error));
       return error instanceof ServerError;
     }

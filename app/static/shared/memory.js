@@ -102,18 +102,12 @@ export function keepUnsaved(document, forTab) {
   return attempt(() => (storage().setItem(UNSAVED + document.id, JSON.stringify(document)), true)) ?? false;
 }
 
-/**
- * @param {string} id
- * @param {boolean} forTab
- */
+/** @param {string} id @param {boolean} forTab */
 export function forgetUnsaved(id, forTab) {
   attempt(() => (forTab ? sessionStorage : localStorage).removeItem(UNSAVED + id));
 }
 
-/**
- * @param {boolean} forTab
- * @returns {Document[]}
- */
+/** @param {boolean} forTab @returns {Document[]} */
 export function recallUnsaved(forTab) {
   const read = () => {
     const storage = forTab ? sessionStorage : localStorage;

@@ -5,9 +5,9 @@
  * is loaded.
  */
 
-import { newElement, setText } from "./dom.js";
+import { newElement, part, setText } from "./dom.js";
 import { Downloads } from "./downloads.js";
-import { ConnectionLost, ServerError, getJson, postJson, streamLines } from "./transport.js";
+import { RequestFailed, getJson, postJson, streamLines } from "./transport.js";
 import { aKey, factsOf, size } from "./wording.js";
 
 /** @typedef {{model: string, name: string, bytes: number, serving: boolean, program?: string}} Offered */
@@ -30,7 +30,7 @@ function newField(loaded) {
   const form = newElement("form", "pd-other-model", `
     <label>Model file <input type="text" required maxlength="4096" spellcheck="false"></label>
     <button>Load</button> <span role="status"></span>`);
-  const input = /** @type {HTMLInputElement} */ (form.querySelector("input"));
+  const input = part(form, "input");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     load(input.value, form, loaded);
@@ -56,7 +56,7 @@ async function load(model, place, loaded) {
     setText(said, "");
     loaded();
   } catch (error) {
-    if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+    if (!(error instanceof RequestFailed)) throw error;
     setText(said, error.message);
   } finally {
     for (const button of buttons) button.disabled = false;
@@ -71,8 +71,8 @@ async function load(model, place, loaded) {
  */
 export function setUpModels(root, loaded, toast) {
   const dialog = /** @type {HTMLDialogElement} */ (root.querySelector(".pd-models"));
-  const list = /** @type {HTMLElement} */ (dialog.querySelector(".md-list"));
-  const worth = /** @type {HTMLElement} */ (dialog.querySelector(".md-worth"));
+  const list = part(dialog, ".md-list");
+  const worth = part(dialog, ".md-worth");
   const downloads = new Downloads(worth, {
     use: (path, title) => load(path, worth, () => {
       changed();
@@ -111,7 +111,7 @@ export function setUpModels(root, loaded, toast) {
       }, signal);
     } catch (error) {
       if (signal.aborted) return;
-      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      if (!(error instanceof RequestFailed)) throw error;
       setText(form.querySelector("span"), error.message);
     }
   }
@@ -122,7 +122,7 @@ export function setUpModels(root, loaded, toast) {
     const item = newElement("li", serving ? "md-serving" : "", `<span><b></b> <small></small> <small class="md-reason"></small></span> <button type="button" class="md-load">Load</button>`);
     setText(item.querySelector("b"), name);
     describe(item, offered);
-    const button = /** @type {HTMLButtonElement} */ (item.querySelector("button"));
+    const button = part(item, "button");
     button.hidden = serving;
     button.setAttribute("aria-label", `Load ${name}`);
     button.addEventListener("click", () => load(model, form, changed));
@@ -130,10 +130,7 @@ export function setUpModels(root, loaded, toast) {
     return item;
   }
 
-  /**
-   * @param {HTMLElement} item
-   * @param {Offered} offered
-   */
+  /** @param {HTMLElement} item @param {Offered} offered */
   function describe(item, { model, bytes, serving, program }) {
     const { type = "", family = "", compiled = false, reason = "", ms = null } = known.get(model) ?? {};
     const facts = [serving && "drafting now", bytes && size(bytes), type, family, compiled && "compiled", ms !== null && aKey(ms), program && `of ${program}`];

@@ -15,8 +15,13 @@ export function useKey(key) {
   EVERY.Authorization = `Bearer ${key}`;
 }
 
+/** A request that had no answer, or an error as its answer; with a remedy, if there is one. */
+export class RequestFailed extends Error {
+  fix = "";
+}
+
 /** An error that the server returns, with its cause and a remedy. */
-export class ServerError extends Error {
+export class ServerError extends RequestFailed {
   /**
    * @param {string} message
    * @param {string} fix
@@ -32,7 +37,7 @@ export class ServerError extends Error {
 }
 
 /** The server cannot be reached. */
-export class ConnectionLost extends Error {}
+export class ConnectionLost extends RequestFailed {}
 
 /** An id for this tab, new at every page load, so that tabs do not cancel each other's requests. */
 export let TAB = freshId();
@@ -45,9 +50,17 @@ export const PAGE = freshId();
  * @param {{n: number, before: string, settings: object, tab?: string, grow?: boolean}} request `tab`: instead of this one
  * @param {(line: any) => void} onLine
  * @param {AbortSignal} signal
+ * @returns {Promise<RequestFailed | null>} why the answer is not complete; null if it is, or if nobody wants it any more
  */
 export async function streamDrafts(request, onLine, signal) {
-  await readLines(await post("/api/drafts", { tab: TAB, ...request }, { signal }), onLine, signal);
+  try {
+    await readLines(await post("/api/drafts", { tab: TAB, ...request }, { signal }), onLine, signal);
+  } catch (error) {
+    if (signal.aborted) return null;
+    if (error instanceof RequestFailed) return error;
+    throw error;
+  }
+  return null;
 }
 
 /**
@@ -91,10 +104,7 @@ async function readLines(response, onLine, signal) {
   }
 }
 
-/**
- * @param {string} path
- * @returns {Promise<any>}
- */
+/** @param {string} path @returns {Promise<any>} */
 export async function getJson(path) {
   return (await reach(path, { cache: "no-store" })).json();
 }

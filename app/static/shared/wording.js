@@ -2,14 +2,12 @@
 /** Formats numbers, dates, origins and errors, and shows errors in the tab of personal stores. */
 
 import { ServerError } from "./transport.js";
+import { part } from "./dom.js";
 
 const TYPED = "typed"; // the origin of text written in the editor, and of phrases
 const SHOWN = 3; // origins that a search result lists by name
 
-/**
- * @param {HTMLFormElement} form
- * @param {string} name
- */
+/** @param {HTMLFormElement} form @param {string} name */
 export function field(form, name) {
   return /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
 }
@@ -20,7 +18,7 @@ export function field(form, name) {
  * @param {string} message
  */
 export function showError(place, message) {
-  const error = /** @type {HTMLElement} */ (place.querySelector(".ps-error"));
+  const error = part(place, ".ps-error");
   error.textContent = message;
   error.hidden = false;
   const input = place instanceof HTMLFormElement ? place.querySelector("input") : null;
@@ -29,12 +27,9 @@ export function showError(place, message) {
   input?.focus();
 }
 
-/**
- * Remove the error shown by `showError`.
- * @param {HTMLElement} place
- */
+/** Remove the error shown by `showError`. @param {HTMLElement} place */
 export function clearError(place) {
-  const error = /** @type {HTMLElement} */ (place.querySelector(".ps-error"));
+  const error = part(place, ".ps-error");
   error.hidden = true;
   error.textContent = "";
   place.querySelector("[aria-invalid]")?.removeAttribute("aria-invalid");
@@ -59,20 +54,14 @@ export function sources(from) {
   return [...named, ...(most.length > SHOWN ? [`${most.length - SHOWN} more`] : [])].join(", ");
 }
 
-/**
- * @param {number} n
- * @param {string} noun
- */
+/** @param {number} n @param {string} noun */
 export function plural(n, noun) {
   return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 }
 
 const WORDS = 0.75; // of a token, in English
 
-/**
- * About how many words a number of tokens is.
- * @param {number} tokens
- */
+/** About how many words a number of tokens is. @param {number} tokens */
 export function words(tokens) {
   const n = Math.round(tokens * WORDS);
   return n < 10 ? plural(n, "word") : `about ${plural(Number(n.toPrecision(2)), "word")}`;

@@ -4,7 +4,7 @@
  * documents they are used, weighs, adds and removes them.
  */
 
-import { drawSlider, newElement, setText } from "../shared/dom.js";
+import { drawSlider, newElement, part, setText } from "../shared/dom.js";
 import { getJson, postJson } from "../shared/transport.js";
 import { field, plural, size, words } from "../shared/wording.js";
 
@@ -80,7 +80,7 @@ export class BaseStores {
     where.addEventListener("change", () => this.change(item, store));
     weight.addEventListener("change", () => this.change(item, store));
     weight.addEventListener("input", () => drawWeight(item, Number(weight.value)));
-    const remove = /** @type {HTMLElement} */ (item.querySelector(".ps-remove"));
+    const remove = part(item, ".ps-remove");
     remove.setAttribute("aria-label", `Remove ${name}`);
     remove.addEventListener("click", () =>
       this.tab.act(async () => {
@@ -95,14 +95,11 @@ export class BaseStores {
 
   /** @param {HTMLElement} item */
   inputs(item) {
-    const where = /** @type {HTMLSelectElement} */ (item.querySelector("select"));
-    return { where, weight: /** @type {HTMLInputElement} */ (item.querySelector("input")) };
+    const where = part(item, "select");
+    return { where, weight: part(item, "input") };
   }
 
-  /**
-   * @param {HTMLElement} item
-   * @param {BaseStore} store
-   */
+  /** @param {HTMLElement} item @param {BaseStore} store */
   change(item, store) {
     const { where, weight } = this.inputs(item);
     const here = where.value === "document";
@@ -121,10 +118,7 @@ export class BaseStores {
     );
   }
 
-  /**
-   * @param {HTMLElement} item
-   * @param {BaseStore} store
-   */
+  /** @param {HTMLElement} item @param {BaseStore} store */
   draw(item, store) {
     const { own, problem, bytes, tokenizer, tokens, documents, ngrams, orders, sources } = store;
     const { where, weight } = this.inputs(item);
@@ -134,22 +128,19 @@ export class BaseStores {
     for (const input of [where, weight]) /** @type {HTMLElement} */ (input.closest("label")).hidden = !!store.damaged;
     where.disabled = this.fixed;
     weight.disabled = this.fixed || !where.value;
-    /** @type {HTMLElement} */ (item.querySelector(".ps-remove")).hidden = own || this.fixed;
+    part(item, ".ps-remove").hidden = own || this.fixed;
     const known = bytes !== undefined && orders !== undefined;
     const facts = store.damaged ? "" : known ? `${plural(ngrams ?? 0, "n-gram")} of ${orders[0]} to ${orders[1]} tokens · ${size(bytes)} · tokenizer of ${tokenizer}` : store.file;
     setText(item.querySelector(".ps-facts"), facts);
     setText(item.querySelector(".ps-sources"), known ? `From ${plural(documents ?? 0, "document")}, ${words(tokens ?? 0)}: ${(sources ?? []).join(", ")}` : "");
-    /** @type {HTMLElement} */ (item.querySelector(".ps-facts")).title = store.file;
-    const box = /** @type {HTMLElement} */ (item.querySelector(".ps-problem"));
+    part(item, ".ps-facts").title = store.file;
+    const box = part(item, ".ps-problem");
     box.hidden = !problem;
     box.textContent = problem ?? "";
   }
 }
 
-/**
- * @param {HTMLElement} item
- * @param {number} weight
- */
+/** @param {HTMLElement} item @param {number} weight */
 function drawWeight(item, weight) {
   setText(item.querySelector("output"), weight.toFixed(2));
   drawSlider(/** @type {HTMLInputElement} */ (item.querySelector("[type=range]")), weight, weight.toFixed(2));

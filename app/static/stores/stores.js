@@ -9,7 +9,7 @@
 import { Adding } from "./adding.js";
 import { BaseStores } from "./base_stores.js";
 import { drawNumbers } from "./numbers.js";
-import { finder, keepFocus, newElement, setText } from "../shared/dom.js";
+import { finder, keepFocus, newElement, part, setText } from "../shared/dom.js";
 import { Searching } from "./searching.js";
 import { Training } from "./training.js";
 import { PAGE, getJson, postJson } from "../shared/transport.js";
@@ -42,7 +42,7 @@ export async function open(root, page) {
   const [markup] = await Promise.all([fetch(here("stores.html")).then((r) => r.text()), styled(here("stores.css"))]);
   root.querySelector("#pd-stores")?.remove(); // left by an attempt that failed
   root.querySelector(".pd-desk")?.insertAdjacentHTML("afterend", markup);
-  return new StoresTab(/** @type {HTMLElement} */ (root.querySelector("#pd-stores")), page);
+  return new StoresTab(part(root, "#pd-stores"), page);
 }
 
 /** @param {string} href */
@@ -54,10 +54,7 @@ function styled(href) {
 }
 
 export class StoresTab {
-  /**
-   * @param {HTMLElement} root
-   * @param {Page} page
-   */
+  /** @param {HTMLElement} root @param {Page} page */
   constructor(root, { learning, pace, documents }) {
     this.root = root;
     this.pace = pace;
@@ -111,10 +108,7 @@ export class StoresTab {
     return this.find("#ps-into");
   }
 
-  /**
-   * @param {string} selector
-   * @param {(form: HTMLFormElement) => Promise<void>} action
-   */
+  /** @param {string} selector @param {(form: HTMLFormElement) => Promise<void>} action */
   onSubmit(selector, action) {
     const form = /** @type {HTMLFormElement} */ (this.find(selector));
     form.addEventListener("input", () => clearError(form));
@@ -238,16 +232,13 @@ export class StoresTab {
     return item;
   }
 
-  /**
-   * @param {HTMLElement} item
-   * @param {Store} row
-   */
+  /** @param {HTMLElement} item @param {Store} row */
   draw(item, row) {
     const { store, enabled, learning, changed, tokens, origins, unlisted, folders, senders } = row;
-    const facts = /** @type {HTMLElement} */ (item.querySelector(".ps-facts"));
+    const facts = part(item, ".ps-facts");
     facts.textContent = `${words(tokens)} · changed ${ago(changed)}`;
     facts.title = new Date(changed).toLocaleString();
-    this.training.draw(/** @type {HTMLElement} */ (item.querySelector(".ps-style")), row);
+    this.training.draw(part(item, ".ps-style"), row);
     const on = /** @type {HTMLInputElement} */ (item.querySelector(".ps-on"));
     const learns = /** @type {HTMLInputElement} */ (item.querySelector(".ps-learns"));
     if (!this.switching.has(on)) on.checked = enabled;
@@ -257,23 +248,23 @@ export class StoresTab {
       ? "Drafts that you accept and paragraphs that you finish are added. Incognito pauses this in a tab."
       : "Switch on “Use in drafts” first.";
     setText(item.querySelector("summary"), origins.length ? plural(origins.length + unlisted, "source") : "Empty");
-    const list = /** @type {HTMLElement} */ (item.querySelector("ul"));
-    const summary = () => /** @type {HTMLElement} */ (item.querySelector("summary"));
+    const list = part(item, "ul");
+    const summary = () => part(item, "summary");
     keepFocus(list, summary, () => list.replaceChildren(
       ...origins.map(({ origin, tokens, added }) => {
         const row = newElement("li", "ps-origin", `<span class="ps-name"></span><span class="ps-facts"></span>
           <button type="button">Forget</button>`);
         row.dataset.key = origin;
         setText(row.querySelector(".ps-name"), originName(origin));
-        /** @type {HTMLElement} */ (row.querySelector(".ps-name")).title = origin;
+        part(row, ".ps-name").title = origin;
         setText(row.querySelector(".ps-facts"), `${words(tokens)}, ${ago(added)}`);
-        const button = /** @type {HTMLElement} */ (row.querySelector("button"));
+        const button = part(row, "button");
         button.setAttribute("aria-label", `Forget ${originName(origin)}`);
         button.addEventListener("click", () => this.act(() => this.forget([store], "document", origin, originName(origin)), item));
         return row;
       }),
     ));
-    const more = /** @type {HTMLElement} */ (item.querySelector(".ps-more"));
+    const more = part(item, ".ps-more");
     more.hidden = !unlisted;
     more.textContent = `And ${unlisted} older ones.`;
     item.querySelector(".ps-folders")?.replaceChildren(...folders.map(drawFolder));
@@ -402,7 +393,7 @@ export class StoresTab {
     setText(dialog.querySelector("button[value=yes]"), yes);
     dialog.returnValue = "";
     dialog.showModal();
-    /** @type {HTMLElement} */ (dialog.querySelector(".ps-no")).focus();
+    part(dialog, ".ps-no").focus();
     return new Promise((answer) => {
       dialog.addEventListener("close", () => answer(dialog.returnValue === "yes"), { once: true });
     });

@@ -27,10 +27,7 @@ export class Training {
     this.timer = 0;
   }
 
-  /**
-   * Take the server's list, and request it again while something is trained.
-   * @param {Row[]} rows
-   */
+  /** Take the server's list, and request it again while something is trained. @param {Row[]} rows */
   follow(rows) {
     this.rows = new Map(rows.map((row) => [row.store, row]));
     clearTimeout(this.timer);
@@ -106,10 +103,7 @@ export class Training {
     }
   }
 
-  /**
-   * @param {HTMLElement} part
-   * @param {{store: string, enabled: boolean, adapter: Adapter | null}} store
-   */
+  /** @param {HTMLElement} part @param {{store: string, enabled: boolean, adapter: Adapter | null}} store */
   draw(part, { store, enabled, adapter }) {
     const find = finder(part);
     const row = this.rows.get(store);
@@ -180,10 +174,7 @@ function remaining(seconds) {
   return seconds < 90 ? `${Math.max(Math.round(seconds), 1)} s` : `${Math.round(seconds / 60)} min`;
 }
 
-/**
- * @param {HTMLInputElement} slider
- * @param {number} strength
- */
+/** @param {HTMLInputElement} slider @param {number} strength */
 function drawStrength(slider, strength) {
   const usual = Number(slider.dataset.usual) === strength;
   drawSlider(slider, strength, `${strength.toFixed(2)}${usual ? ", as measured" : ""}`);

@@ -34,11 +34,7 @@ from app.service.service import DraftService
 from app.wire.bounds import MOST_NAMES, Id, Label, Name, Real, Text, Values, Whole
 from app.wire.refusals import post, taking
 from core.chains import notes
-from core.controls import (
-    Preset,
-    checked_rule,
-    entries_of,
-)
+from core.controls import Preset, checked_rule, entries_of
 from core.errors import InputError
 from core.options import DRAFTING, SelectAt, Value
 

@@ -204,10 +204,7 @@ class _Routes:
         )
 
     def _forget(
-        self,
-        body: Forget,
-        extent: Callable[[PersonalStore], Extent],
-        forget: Callable[[PersonalStore, int], Forgotten],
+        self, body: Forget, extent: Callable[[PersonalStore], Extent], forget: Callable[[PersonalStore, int], Forgotten]
     ) -> dict[str, object]:
         room = self._held.room if body.tab else 0
         with self._stores().at(body.store) as store:

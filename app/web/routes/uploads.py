@@ -4,7 +4,6 @@ that stops it. `app.web.routes.stores` describes both."""
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, suppress
@@ -12,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastapi import Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from app.options.settings import Strict
 from app.wire.bounds import FileName, Id, Name
 from app.wire.refusals import pieces
+from app.wire.streaming import Streamed, as_line
 from core.errors import InputError, PolydraftError
 from core.files import scratch
 
@@ -51,24 +51,70 @@ class Uploads:
 
     async def add(self, request: Request, store: Name, name: FileName, ticket: Name = "") -> Response:
         known = await run_in_threadpool(self._stores)  # fail before anything is received
-        ended = ExitStack()
-        try:
-            path = ended.enter_context(scratch()) / _file_name(name)
-            await _receive(request, path, name)
-        except OSError as error:
-            ended.close()
-            raise InputError(f"{name} could not be added: {error.strerror or error}.") from error
-        except BaseException:
-            ended.close()
-            raise
-        return StreamingResponse(
-            _adding(known, store, path, name, ended, lambda: ticket in self._stopped, self._ending, self._follow),
-            media_type="application/x-ndjson",
-            headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
-        )
+        with ExitStack() as opened:
+            try:
+                path = opened.enter_context(scratch()) / _file_name(name)
+                await _receive(request, path, name)
+            except OSError as error:
+                raise InputError(f"{name} could not be added: {error.strerror or error}.") from error
+            ended = opened.pop_all()
+        return Streamed(self._adding(known, store, path, name, ticket, ended), as_line, "application/x-ndjson")
 
     def stop(self, body: Stop) -> None:
         self._stopped.append(body.ticket)
+
+    async def _adding(
+        self, stores: PersonalStores, store: str, path: Path, name: str, ticket: str, ended: ExitStack
+    ) -> AsyncGenerator[dict[str, object]]:
+        """Lines: {"type": "progress", "share"}, then {"type": "added", …}, {"type": "stopped"}, when nothing was added,
+        or {"type": "error", "message"}."""
+        loop, lines, left = asyncio.get_running_loop(), asyncio.Queue[dict[str, object] | None](), False
+        reported = -1.0
+
+        def post(line: dict[str, object] | None) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+
+        def progress(share: float) -> None:
+            nonlocal reported
+            if left or ticket in self._stopped or self._ending():
+                raise _Stopped
+            if share - reported >= STEP:
+                reported = share
+                post({"type": "progress", "share": round(share, 3)})
+
+        def work() -> None:
+            try:
+                added = stores.add_file(store, path, name, progress)
+                self._follow(store)
+                listed = [*added.damage, *added.notes]
+                damage = [{"line": place.line, "reason": place.reason} for place in listed[:LISTED]]
+                post({"type": "added", "files": added.files, "tokens": added.tokens, "damage": damage,
+                      "damaged": len(listed)})  # fmt: skip
+            except _Stopped:
+                post({"type": "stopped"})
+            except (PolydraftError, OSError) as error:
+                post({"type": "error", "message": str(error).replace(str(path), name)})
+            finally:
+                ended.close()  # removes the file
+                post(None)
+
+        working = loop.run_in_executor(None, work)
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(0.2):
+                        line = await lines.get()
+                except TimeoutError:
+                    if self._ending():
+                        return  # the server does not wait for a long step of the reader
+                    continue
+                if line is None:
+                    break
+                yield line
+            await working
+        finally:
+            left = True
 
 
 def _file_name(name: str) -> str:
@@ -93,65 +139,3 @@ async def _receive(request: Request, path: Path, name: str) -> None:
 
 class _Stopped(Exception):
     """The upload was stopped; raised where progress is reported, it rolls the upload back."""
-
-
-async def _adding(
-    stores: PersonalStores,
-    store: str,
-    path: Path,
-    name: str,
-    ended: ExitStack,
-    stopped: Callable[[], bool],
-    ending: Callable[[], bool],
-    follow: Callable[[str], None],
-) -> AsyncGenerator[bytes]:
-    """Lines: {"type": "progress", "share"}, then {"type": "added", …}, {"type": "stopped"}, when nothing was added, or
-    {"type": "error", "message"}."""
-    loop, lines, left = asyncio.get_running_loop(), asyncio.Queue[dict[str, object] | None](), False
-    reported = -1.0
-
-    def post(line: dict[str, object] | None) -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(lines.put_nowait, line)
-
-    def progress(share: float) -> None:
-        nonlocal reported
-        if left or stopped() or ending():
-            raise _Stopped
-        if share - reported >= STEP:
-            reported = share
-            post({"type": "progress", "share": round(share, 3)})
-
-    def work() -> None:
-        try:
-            added = stores.add_file(store, path, name, progress)
-            follow(store)
-            listed = [*added.damage, *added.notes]
-            damage = [{"line": place.line, "reason": place.reason} for place in listed[:LISTED]]
-            post({"type": "added", "files": added.files, "tokens": added.tokens, "damage": damage,
-                  "damaged": len(listed)})  # fmt: skip
-        except _Stopped:
-            post({"type": "stopped"})
-        except (PolydraftError, OSError) as error:
-            post({"type": "error", "message": str(error).replace(str(path), name)})
-        finally:
-            ended.close()  # removes the file
-            post(None)
-
-    working = loop.run_in_executor(None, work)
-    coming = asyncio.ensure_future(lines.get())
-    try:
-        while True:
-            arrived, _ = await asyncio.wait({coming}, timeout=0.2)
-            if not arrived and ending():
-                return  # the server does not wait for a long step of the reader
-            if not arrived:
-                continue
-            line, coming = coming.result(), asyncio.ensure_future(lines.get())
-            if line is None:
-                break
-            yield json.dumps(line).encode() + b"\n"
-        await working
-    finally:
-        coming.cancel()
-        left = True

@@ -142,8 +142,8 @@ def test_drafts_that_grow_hold_their_tails_unless_exact_steps_were_chosen() -> N
     assert chosen() == (2, False), "at every key"
     assert chosen(settings=DraftSettings(exact_steps=2), grow=True) == (2, True), "the page sends every setting"
     assert chosen(settings=DraftSettings(exact_steps=5), grow=True) == (5, False)
-    assert draft_request("Once", DraftSettings(length=4)).holds_tails
-    assert not draft_request("Once", DraftSettings(exact_steps=2)).holds_tails
+    assert draft_request("Once", DraftSettings(length=4)).tails
+    assert not draft_request("Once", DraftSettings(exact_steps=2)).tails
 
 
 def test_after_text_was_removed_from_a_store_running_drafts_begin_again_without_kept_rows() -> None:

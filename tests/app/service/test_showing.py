@@ -12,6 +12,7 @@ from app.service import showing
 from app.service.requests import DraftRequest
 from app.service.showing import Showing, chances_of, ink_of
 from core.time_saved import END_BELOW, Costs, Cut, RowPath
+from tests.fake_autocomplete import FakeAutocomplete
 from tests.shared_cases import cases
 
 ROWS = [RowPath(0, " the", (Cut(4, math.log(0.4)),)), RowPath(2, " nevertheless", (Cut(13, math.log(0.2)),))]
@@ -66,7 +67,8 @@ def test_the_surer_the_fewer_rows() -> None:
 
 def test_drafts_grow_farther_where_only_those_that_pay_are_shown() -> None:
     def end_below(show: Showing | None, chosen: float = 0.3) -> float:
-        return DraftRequest(tab="a", n=1, before="", settings=DraftSettings(end_below=chosen), show=show).end_below
+        request = DraftRequest(tab="a", n=1, before="", settings=DraftSettings(end_below=chosen), show=show)
+        return request.ask(FakeAutocomplete().real(), []).end_below
 
     assert end_below(None) == end_below(Showing()) == 0.3
     assert end_below(Showing(only=True)) == END_BELOW

@@ -6,7 +6,6 @@ import pytest
 from pydantic import ValidationError
 from table_model import TableModel, words
 
-from app.service.asking import asked
 from app.service.requests import DraftRequest
 from core.autocomplete import Autocomplete
 from core.phrases import shipped_slurs
@@ -22,7 +21,7 @@ def test_a_request_says_what_its_drafts_leave_out() -> None:
         "no_slurs": True,
     }
     request = DraftRequest(tab="a", n=1, before=words("abc"), **fields)  # pyright: ignore[reportArgumentType]
-    ask = asked(autocomplete, request, [])
+    ask = request.ask(autocomplete, [])
     assert (ask.never, ask.avoid, ask.token_bias) == ([words("b")], [words("c")], [(3, -100.0)])
     assert ask.phrases.within(shipped_slurs()[0])
     rows = autocomplete.open().complete(ask).finish(autocomplete.model).drafts

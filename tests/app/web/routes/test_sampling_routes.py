@@ -14,8 +14,7 @@ from fastapi.testclient import TestClient
 
 from app.options import presets as presets_module
 from app.options.presets import OwnPresets
-from app.options.sampling import drafting
-from app.options.settings import DraftSettings, SamplingSettings
+from app.options.settings import DraftSettings, SamplingSettings, drafting
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
 from app.web.routes.sampling import SWEPT
