@@ -171,7 +171,7 @@ def written(
 def judge(judgement: Judgement, number: int, server: JudgeServer) -> None:
     """Asks for the ratings of one story of each rule, and keeps the reply. `number` decides the order of the list."""
     stories = judgement["stories"]
-    names = shown([*stories], number)
+    names = shown(sorted(stories), number)  # as in the file, whose names are sorted
     listed = "\n\n".join(f"Response {at}:\n{stories[name].strip()}" for at, name in enumerate(names, 1))
     asked = f"Prompt: {judgement['prompt']}\n\n{listed}"
     judgement["reply"] = server.reply(INSTRUCTION, asked, tokens=32 * (len(names) + 1))

@@ -90,7 +90,7 @@ def test_an_unclear_reply_is_not_guessed_at(reply: str) -> None:
 
 
 def test_unclear_replies_are_counted_and_asked_about_again(tiny_default: Path, tmp_path: Path) -> None:
-    shape = ["--model", str(tiny_default), "--length", "4", "--repetitions", "2", "--temperatures", "1", "--json"]
+    shape = ["--model", str(tiny_default), "--length", "4", "--repetitions", "2", "--temperatures", "10", "--json"]
     shape += ["--rules", "top-p,min-p", "--learned", str(tmp_path)]
 
     def result_of(url: str) -> list[dict[str, Any]]:
