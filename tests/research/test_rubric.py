@@ -91,7 +91,7 @@ def test_an_unclear_reply_is_not_guessed_at(reply: str) -> None:
 
 def test_unclear_replies_are_counted_and_asked_about_again(tiny_default: Path, tmp_path: Path) -> None:
     shape = ["--model", str(tiny_default), "--length", "4", "--repetitions", "2", "--temperatures", "10", "--json"]
-    shape += ["--rules", "top-p,min-p", "--learned", str(tmp_path)]
+    shape += ["--rules", "top-w (the paper's),min-p", "--learned", str(tmp_path)]
 
     def result_of(url: str) -> list[dict[str, Any]]:
         done = CliRunner().invoke(app, ["eval", "rubric", *shape, "--server", url])
@@ -100,9 +100,9 @@ def test_unclear_replies_are_counted_and_asked_about_again(tiny_default: Path, t
 
     replies = iter([CLEAR, "Both are good.", *[CLEAR] * 4])
     with serving(lambda _: next(replies)) as (url, asked):
-        top_p, min_p = result_of(url)
-        assert (top_p["rule"], top_p["judge"], top_p["stories"], top_p["unclear"]) == ("top-p", "judge-7b", 5, 1)
-        assert top_p["wins"] + min_p["wins"] == 5 and min_p["difference"] == 0
+        top_w, min_p = result_of(url)
+        assert (top_w["judge"], top_w["stories"], top_w["unclear"]) == ("judge-7b", 5, 1)
+        assert top_w["wins"] + min_p["wins"] == 5 and min_p["difference"] == 0
         assert {path for path, _ in asked} == {"/v1/chat/completions"}
         kept = json.loads((tmp_path / rubric.RESULTS).read_text())["results"]
         assert [each["reply"] for each in kept if each["ratings"] is None] == ["Both are good."]
