@@ -22,8 +22,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import product
 from statistics import fmean
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import typer
 
@@ -86,7 +87,8 @@ RESULTS, MADE_OF = "rubric.json", "model, rules, temperatures, numbers or judge"
 
 
 class Judgement(TypedDict):
-    """One story of each rule after one prompt, and the judge's reply; the others are None until a reply is clear."""
+    """One story of each rule after one prompt, and the judge's reply. The ratings on the five axes, by rule, and the
+    rule that won are None until a reply is clear."""
 
     temperature: float
     prompt: str
@@ -142,30 +144,29 @@ def written(
 
     chat = chat_template(options.model)
     autocomplete = load_autocomplete(options.model, options.backend, None)
-    model = autocomplete.model
+    model, tokenizer = autocomplete.model, autocomplete.model.tokenizer
     with closing(model), closing(model.open()) as sequence:
-        for temperature in temperatures:
-            for prompt in PROMPTS:
-                asked = [{"role": "user", "content": prompt}]
-                tokenizer = model.tokenizer
-                plain = tokenizer.start_ids + tokenizer.encode(f"{prompt}\n\n")
-                ids = plain if chat is None else chat.ids(tokenizer, asked)
-                stories: dict[str, list[str]] = {}
-                for name, (rule, values) in rules.items():
-                    progress(f"T = {temperature:g}, {prompt} {name}")
-                    sampler = autocomplete.sampler(rule, values, temperature)
-                    how = {"rule": sampler, "k": options.repetitions, "length": options.length, "end_below": 0.0}
-                    *_, last = draft(model, ids, "sampled", sequence=sequence, seed=0, **how)
-                    stories[name] = [tokenizer.decode(story) for story in as_drawn(last)]
-                for together in zip(*stories.values(), strict=True):
-                    yield {
-                        "temperature": temperature,
-                        "prompt": prompt,
-                        "stories": dict(zip(stories, together, strict=True)),
-                        "reply": "",
-                        "ratings": None,
-                        "winner": None,
-                    }
+        for temperature, prompt in product(temperatures, PROMPTS):
+            if chat is None:
+                ids = tokenizer.start_ids + tokenizer.encode(f"{prompt}\n\n")
+            else:
+                ids = chat.ids(tokenizer, [{"role": "user", "content": prompt}])
+            stories: dict[str, list[str]] = {}
+            for name, (rule, values) in rules.items():
+                progress(f"T = {temperature:g}, {name}: {prompt}")
+                sampler = autocomplete.sampler(rule, values, temperature)
+                how: dict[str, Any] = {"k": options.repetitions, "length": options.length, "end_below": 0.0}
+                *_, last = draft(model, ids, "sampled", sequence=sequence, rule=sampler, seed=0, **how)
+                stories[name] = [tokenizer.decode(story) for story in as_drawn(last)]
+            for together in zip(*stories.values(), strict=True):
+                yield {
+                    "temperature": temperature,
+                    "prompt": prompt,
+                    "stories": dict(zip(stories, together, strict=True)),
+                    "reply": "",
+                    "ratings": None,
+                    "winner": None,
+                }
 
 
 def judge(judgement: Judgement, number: int, server: JudgeServer) -> None:
