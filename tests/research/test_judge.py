@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from app.cli.main import app
 from research.evals import judge
 from research.evals.judge import JudgedPlace, decided, question, sign_test
+from research.judge_server import JudgeServer
 from tests.research.loopback_judge import serving
 
 PLACE: JudgedPlace = {"text": "Once", "first": [" a", " b", " both"], "second": [" c", " both"], "winner": None}
@@ -62,6 +64,15 @@ def test_wins_count_by_the_draft_that_won_if_both_answers_name_it() -> None:
     judged: list[JudgedPlace] = [{**place, "winner": "first", "rank": rank} for rank in (1, 2, 2, None)]
     counted = judge.row(("superposed", "nucleus"), (2, 1), "a person", judged)
     assert (counted["wins"], counted["wins_1"], counted["wins_2"]) == (4, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("reply", "best"),
+    [("2", 2), ("**Number 1.**", 1), ("0", 0), ("1 or 2", None), ("2 of 3", None), ("3", None), ("Neither.", None)],
+)
+def test_a_reply_counts_if_it_has_one_number_and_that_of_a_draft(reply: str, best: int | None) -> None:
+    with serving(lambda _: reply) as (url, _), closing(JudgeServer(url)) as server:
+        assert judge.by_server(server)("Once", [" a", " b"]) == best
 
 
 @pytest.fixture
