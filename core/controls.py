@@ -261,11 +261,12 @@ DRAFTERS = {
     "ngram": "Words that followed before, in the text or the n-gram store; costs no pass.",
     "suffix": "What followed the end of the text before, there or in your writing, after a match of any length, or in "
     "the n-gram store; costs no pass.",
-    "superposed": "Three superposed drafts; costs a pass per level.",
+    "superposed": "Three superposed drafts, of the draft model if there is one; costs a pass per level.",
     "model": "A smaller model with the same tokenizer, which --draft-model names.",
     "eagle3": "A small head that was trained on the model's own hidden states.",
 }
 WITH_STORES = ("ngram", "suffix", "superposed")  # those that look words up in the base stores
+WITH_DRAFT_MODEL = ("model", "superposed")  # those that let a smaller model propose
 
 # The defaults. DEFAULT_METHOD is the default mode with speculation.
 DEFAULT_RULE, DEFAULT_MODE, DEFAULT_SPECULATION, DEFAULT_DRAFTER = "none", "superposed", "off", "ngram"

@@ -146,6 +146,19 @@ class AutocompleteOptions(MixedOptions, PrecisionOptions):
 
 
 @dataclass(frozen=True)
+class JudgeServerOptions:
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="The OpenAI-compatible address of a language model that judges; it receives the texts.", metavar="URL"
+        ),
+    ] = None
+    judge_model: Annotated[
+        str | None, typer.Option(help="The model's name at the server; by default its first.", metavar="NAME")
+    ] = None
+
+
+@dataclass(frozen=True)
 class DraftCountOptions:
     k: DraftCounts = "3,8"
 

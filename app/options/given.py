@@ -24,6 +24,7 @@ from core.controls import (
     MODES,
     SPECULATING,
     SPECULATIONS,
+    WITH_DRAFT_MODEL,
     WITH_STORES,
     checked_rule,
     entries_of,
@@ -115,15 +116,13 @@ def settings_of(
 
 def refuse_draft_model(settings: DraftSettings, draft_model: str | None) -> None:
     """Raises OptionError if a draft model is named and would have no effect, or is missing."""
-    wanted, drafter = (
-        settings.speculates and settings.sampling.speculation.drafter == "model",
-        Mention("drafter", "model"),
-    )
-    if wanted and draft_model is None:
+    drafter = settings.sampling.speculation.drafter if settings.speculates else None
+    if drafter == "model" and draft_model is None:
         sentence = "{0} needs {1}, a smaller model with the same tokenizer; add it."
-        raise OptionError(sentence, drafter, Mention("draft-model", "FILE"))
-    if draft_model is not None and not wanted:
-        raise OptionError("{0} changes nothing without {1} and {2}; add them.", "draft-model", "speculate", drafter)
+        raise OptionError(sentence, Mention("drafter", "model"), Mention("draft-model", "FILE"))
+    if draft_model is not None and drafter not in WITH_DRAFT_MODEL:
+        needed = "speculate", Mention("drafter", "model")
+        raise OptionError("{0} changes nothing without {1} and {2}; add them.", "draft-model", *needed)
 
 
 def refuse_stores(settings: DraftSettings) -> None:

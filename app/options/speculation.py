@@ -35,7 +35,7 @@ def make_drafter(name: str, autocomplete: Autocomplete, head: Path | None = None
     if name == "suffix":
         return SuffixDrafter([store for store, _ in stores])
     if name == "superposed":
-        return SuperposedDrafter(model, 3, ngrams=stores or None)
+        return SuperposedDrafter(autocomplete.draft_model or model, 3, ngrams=stores or None)
     if name == "model":
         assert autocomplete.draft_model is not None
         return ModelDrafter(autocomplete.draft_model, model)

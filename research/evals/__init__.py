@@ -33,6 +33,7 @@ EVALS = {
     "tails": "tokens at the ends of drafts that the model finds implausible, at every key and at full length; time",
     "answers": "correct answers to our questions or yours, by rule and T, and of n × T of Top-nσ; majority of N",
     "judge": "which of two methods' drafts you, or a language model at a server, prefer (SPD, Figures 7 and 12)",
+    "rubric": "stories of each rule, rated by a language model at a server on five axes (Top-W, Tables 3, 5 to 8)",
     "top-w": "where distances between tokens change Top-W's choice, and whether that improves it",
     "top-w-beta": "correct answers against β for fixed λ of Top-W, by metric (Top-W, Figure 3 and appendix A)",
     "top-w-grid": "the match and its gain over a mass cut for every λ and β of Top-W's appendix M, and for ours",

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import re
 from collections.abc import Callable
@@ -27,7 +26,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Literal, NotRequired, TypedDict
 
-import httpx
 import typer
 
 from core.autocomplete import Autocomplete
@@ -37,8 +35,17 @@ from core.ngram.shelf import interpolation
 from core.options import Value
 from research.evals.methods import NamedMethod, methods, sampled
 from research.evals.perplexity import perplexity
+from research.judge_server import JudgeServer
 from research.learned import read_results, write_results
-from research.options import AutocompleteOptions, Learned, Length, PlacesOptions, amount, loaded
+from research.options import (
+    AutocompleteOptions,
+    JudgeServerOptions,
+    Learned,
+    Length,
+    PlacesOptions,
+    amount,
+    loaded,
+)
 from research.places import LENGTH, Place, places, texts
 from research.report import Progress, Report, ReportRow, counted
 from training.calibration import wilson
@@ -52,8 +59,6 @@ RULES: dict[str, dict[str, Value]] = {
 TEMPERATURES = (1.0, 1.5, 2.0, 3.0, 10.0)
 MADE = 3  # drafts of a method of which fewer are shown: those that the model finds most probable
 RESULTS, MADE_OF = "judgements.json", "text, model, methods or judge"
-KEY = "POLYDRAFT_JUDGE_KEY"  # the environment variable with the server's key
-SECONDS = 300  # until a server must have answered
 INSTRUCTION = (
     "You compare continuations of a text. Choose the one that continues the text best: it should be coherent with the "
     "text, fluent and natural. Answer with its number alone, or with 0 if none is better than the others."
@@ -78,23 +83,13 @@ class JudgedPlace(TypedDict):
 
 
 @dataclass(frozen=True)
-class JudgeOptions(AutocompleteOptions, PlacesOptions):
+class JudgeOptions(AutocompleteOptions, PlacesOptions, JudgeServerOptions):
     learned: Learned = None
     repetitions: Annotated[int, amount("Places per kind of text.")] = 20
     length: Length = LENGTH
     method: Annotated[str, typer.Option(help="The first method.", metavar="NAME")] = FIRST
     beside: Annotated[str, typer.Option(help="The method that it is compared with.", metavar="NAME")] = SECOND
     versus: Annotated[str, typer.Option(help="Drafts of both methods that are shown.", metavar="NvN")] = VERSUS
-    server: Annotated[
-        str | None,
-        typer.Option(
-            help="Let a model at this OpenAI-compatible address judge, instead of you; it receives text and drafts.",
-            metavar="URL",
-        ),
-    ] = None
-    judge_model: Annotated[
-        str | None, typer.Option(help="The model's name at the server; by default its first.", metavar="NAME")
-    ] = None
 
 
 def asks_a_person(options: JudgeOptions) -> bool:
@@ -118,11 +113,11 @@ def measure(options: JudgeOptions, progress: Progress) -> Report:
     if judged is None:
         judged = drafted(options, documents, names, (n, m), length, count, progress)
         write_results(path, identity, judged)
-    asked = server.better if server else at_the_terminal
+    choose = by_server(server) if server else at_the_terminal
     open_ones = [(at, place) for at, place in enumerate(judged) if place["winner"] is None]
     try:
         for at, place in counted(open_ones, "judgement", progress):
-            place["winner"], place["rank"] = decided(place, at, asked, twice=server is not None)
+            place["winner"], place["rank"] = decided(place, at, choose, twice=server is not None)
             write_results(path, identity, judged)
     except Quit:
         progress(f"stopped; the same command goes on from {path}")
@@ -246,61 +241,14 @@ def at_the_terminal(text: str, drafts: list[str]) -> int:
             return int(answer)
 
 
-class JudgeServer:
-    """A language model at an OpenAI-compatible server."""
+def by_server(server: JudgeServer) -> Choose:
+    """Returns the choice of a server's model; None for a reply that does not have one number of a draft alone."""
 
-    def __init__(self, url: str, model: str | None = None) -> None:
-        """
-        Args:
-            url: with or without /v1.
-            model: its name there; None is the first that the server lists.
-        Raises: InputError for an address that is none, or a server that lists no model.
-        """
-        if not re.match(r"https?://[^/]", url):
-            raise InputError(f"server {url!r} given; an address as http://127.0.0.1:8080 expected.")
-        base = url.rstrip("/")
-        self._url = base if base.endswith("/v1") else f"{base}/v1"
-        headers = {"Authorization": f"Bearer {key}"} if (key := os.environ.get(KEY)) else {}
-        # Nothing but the address itself decides where the texts go: no proxies of the environment, no redirects.
-        self._http = httpx.Client(trust_env=False, timeout=SECONDS, headers=headers)
-        if model is None:
-            listed = self._read("GET", "/models", None)
-            try:
-                model = str(listed["data"][0]["id"])
-            except (KeyError, IndexError, TypeError):
-                raise InputError(f"{self._url}/models lists no model; give one with --judge-model.") from None
-        self.name = model
+    def choose(text: str, drafts: list[str]) -> int | None:
+        numbers = set(re.findall(r"\d+", server.reply(INSTRUCTION, question(text, drafts), tokens=8)))
+        return next((n for n in range(len(drafts) + 1) if numbers == {str(n)}), None)
 
-    def better(self, text: str, drafts: list[str]) -> int | None:
-        """Returns the number of the best draft, 0 for none; None if the answer has no number of a draft."""
-        messages = [
-            {"role": "system", "content": INSTRUCTION},
-            {"role": "user", "content": question(text, drafts)},
-        ]
-        body = {"model": self.name, "messages": messages, "temperature": 0, "max_tokens": 8}
-        answer = self._read("POST", "/chat/completions", body)
-        try:
-            content = answer["choices"][0]["message"]["content"]
-        except (KeyError, IndexError, TypeError):
-            raise InputError(f"{self._url} answers in another form than OpenAI's: {str(answer)[:200]}.") from None
-        match = re.search(r"\d+", content if isinstance(content, str) else "")
-        return int(match[0]) if match and int(match[0]) <= len(drafts) else None
-
-    def close(self) -> None:
-        self._http.close()
-
-    def _read(
-        self, method: str, path: str, body: dict[str, object] | None
-    ) -> dict[str, list[dict[str, dict[str, str]]]]:
-        """Returns the server's answer. Raises InputError for any other than a JSON object."""
-        try:
-            answer = self._http.request(method, self._url + path, json=body)
-            parsed = answer.json() if answer.is_success else None
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise InputError(f"{self._url}{path} does not answer: {error}.") from error
-        if not isinstance(parsed, dict):
-            raise InputError(f"{self._url}{path} answers {answer.status_code}: {answer.text[:200]}.")
-        return parsed
+    return choose
 
 
 def row(names: tuple[str, str], numbers: tuple[int, int], judge: str, judged: list[JudgedPlace]) -> ReportRow:

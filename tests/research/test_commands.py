@@ -7,7 +7,7 @@ import json
 import random
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from importlib import import_module
@@ -27,6 +27,7 @@ from research.cli import options_class
 from research.evals import EVALS
 from research.evals.tune_adapter import settings
 from tests.core.models.test_prose_adapter import some_adapter
+from tests.research.loopback_judge import serving
 from training.adapter import AdapterRecipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -97,6 +98,10 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "eval tails": (f"{SHORT} --k 3 --length 4", {}),
     "eval answers": (f"{MODEL} --text {{questions}} --votes 2 --length 3 --rules top-p --temperatures 1", {}),
     "eval judge": (f"{SHORT} --length 3 --base-store none --learned {{kept}}", {}),
+    "eval rubric": (
+        f"{MODEL} --learned {{kept}} --server {{judge}} --rules min-p --length 4 --repetitions 2 --temperatures 1",
+        {},
+    ),
     "eval top-w": (f"{FEW} --warm-starts 0.5 --temperatures 1", {}),
     "eval top-w-beta": (f"{FEW} --temperatures 1", {}),
     "eval top-w-grid": (FEW, {"GRID": (0.0, 1.0, 2.5)}),
@@ -149,9 +154,16 @@ def letters(count: int, alphabet: str = "abcd ") -> str:
     return "".join(random.Random(alphabet).choices(alphabet, k=count))
 
 
+@pytest.fixture(scope="module")
+def judge() -> Iterator[str]:
+    with serving(lambda _: "Response 1: 5, 5, 5, 5, 5\nWinner: 1") as (url, _):
+        yield url
+
+
 @pytest.fixture
 def places(
     tmp_path: Path,
+    judge: str,
     own_folders: Path,
     tiny_default: Path,
     tiny_file: Path,
@@ -180,7 +192,7 @@ def places(
         (tmp_path / name).chmod(0o755)
     named = {"model": tiny_default, "bytes": tiny_file, "folder": folder, "folder_of_text": tmp_path / "notes"}
     named |= {Path(name).stem: tmp_path / name for name in (*written, "adapter", "kept", "vllm", "lmplz")}
-    return {name: str(path) for name, path in named.items()}
+    return {"judge": judge, **{name: str(path) for name, path in named.items()}}
 
 
 def module_of(command: str, name: str) -> Any:

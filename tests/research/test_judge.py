@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,6 +16,8 @@ from typer.testing import CliRunner
 from app.cli.main import app
 from research.evals import judge
 from research.evals.judge import JudgedPlace, decided, question, sign_test
+from research.judge_server import JudgeServer
+from tests.research.loopback_judge import serving
 
 PLACE: JudgedPlace = {"text": "Once", "first": [" a", " b", " both"], "second": [" c", " both"], "winner": None}
 
@@ -66,37 +66,13 @@ def test_wins_count_by_the_draft_that_won_if_both_answers_name_it() -> None:
     assert (counted["wins"], counted["wins_1"], counted["wins_2"]) == (4, 1, 2)
 
 
-Asked = list[tuple[str, dict[str, Any]]]
-
-
-@contextmanager
-def serving(answer: Callable[[list[str]], str], status: int = 200) -> Iterator[tuple[str, Asked]]:
-    """An OpenAI-compatible server on the loopback interface, and what it was asked."""
-    asked: Asked = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._send({"data": [{"id": "judge-7b"}]})
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append((self.path, body))
-            drafts = re.findall(r"^\d+\. …(.*)$", body["messages"][-1]["content"], re.MULTILINE)
-            self._send({"choices": [{"message": {"content": answer(drafts)}}]})
-
-        def _send(self, value: object) -> None:
-            content = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
-        server.shutdown()
+@pytest.mark.parametrize(
+    ("reply", "best"),
+    [("2", 2), ("**Number 1.**", 1), ("0", 0), ("1 or 2", None), ("2 of 3", None), ("3", None), ("Neither.", None)],
+)
+def test_a_reply_counts_if_it_has_one_number_and_that_of_a_draft(reply: str, best: int | None) -> None:
+    with serving(lambda _: reply) as (url, _), closing(JudgeServer(url)) as server:
+        assert judge.by_server(server)("Once", [" a", " b"]) == best
 
 
 @pytest.fixture
@@ -116,7 +92,11 @@ def result_of(done: Any) -> dict[str, Any]:
 
 
 def test_a_server_judges_every_place_twice_and_is_not_asked_again(called: Callable[..., Any]) -> None:
-    with serving(lambda drafts: f"Number {drafts.index(min(drafts)) + 1}.") as (url, asked):
+    def first_by_the_alphabet(text: str) -> str:
+        drafts = re.findall(r"^\d+\. …(.*)$", text, re.MULTILINE)
+        return f"Number {drafts.index(min(drafts)) + 1}."
+
+    with serving(first_by_the_alphabet) as (url, asked):
         result = result_of(called("--server", url))
         assert result["judge"] == "judge-7b"
         assert result["wins"] + result["losses"] + result["ties"] == result["places"] > 0 == result["not_judged"]

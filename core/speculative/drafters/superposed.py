@@ -1,20 +1,29 @@
-"""Proposals from Superposed Decoding: a tree of k drafts, made with one pass per level."""
+"""Proposals from Superposed Decoding: a tree of k drafts, made with one pass per level.
+
+If the target samples with known noise (`core.noise`), it is added to the logits from which the drafts are made, so
+they are made of tokens that the target probably samples.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from core.errors import InputError
 from core.models.base import LanguageModel
+from core.noise import SeededNoise
 from core.speculative.drafters.base import Drafter, Moment
+from core.speculative.drafters.model import LIKELY
 from core.speculative.tree import TokenTree
 from core.superposed import superpose
 
-PRIOR = 0.5  # confidence in each token after the first; the estimated acceptance rate corrects it
-
 
 class SuperposedDrafter(Drafter):
-    """Proposes drafts of the target itself, or of a smaller model with the same tokenizer."""
+    """Proposes drafts of the target itself, or of a smaller model with the same tokenizer. The confidence in a token is
+    its probability in its draft."""
 
     name = "superposed"
 
@@ -37,15 +46,29 @@ class SuperposedDrafter(Drafter):
         depth = min(depth, max(self.most // self.k, 1), room)
         if depth < 1:
             return TokenTree()
-        last = None
-        for drafts in superpose(self.model, moment.ids, self.k, depth, sequence=self._sequence, **self.options):
-            last = drafts
-        if last is None:
-            return TokenTree()
+        rule = None if moment.noise is None else _Noisy(moment.noise, moment.temperature)
+        how = {**self.options, "sequence": self._sequence, "tau": moment.temperature, "rule": rule}
+        *_, last = superpose(self.model, moment.ids, self.k, depth, **how)
         return TokenTree.of_paths(
-            [(token, PRIOR if i else min(p_first, 1.0)) for i, token in enumerate(ids)]
-            for ids, p_first in zip(last.ids, last.p_first, strict=True)
+            [*zip(draft.ids, np.exp(np.diff(draft.totals, prepend=0.0)).tolist(), strict=True)] for draft in last.drafts
         )
 
     def close(self) -> None:
         self._sequence.close()
+
+
+class _Noisy:
+    """A rule that adds the target's noise to the logits of the most probable tokens, and drops the others."""
+
+    reads_text: ClassVar[bool] = False  # only its length, which drafts that share a pass have in common
+
+    def __init__(self, noise: SeededNoise, temperature: float) -> None:
+        self.noise, self.temperature = noise, temperature
+
+    def __call__(self, input_ids: Tensor, logits: Tensor) -> Tensor:
+        noisy = torch.full_like(logits, -torch.inf)
+        for row, scores in zip(noisy, logits, strict=True):
+            top, tokens = torch.topk(scores, min(LIKELY, len(scores)))
+            gumbel = self.noise.gumbel(input_ids.shape[1], tokens.cpu().numpy())
+            row[tokens] = top + self.temperature * torch.from_numpy(gumbel).to(top)
+        return noisy

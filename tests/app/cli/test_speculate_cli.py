@@ -15,7 +15,7 @@ from app.cli.main import app
 from app.options import speculation
 from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete
-from core.controls import DRAFTERS
+from core.controls import DRAFTERS, WITH_DRAFT_MODEL
 from core.speculative import cost
 from core.speculative.calibration import Calibration, Constants, fingerprint
 from core.speculative.cost import CostCurve
@@ -59,10 +59,11 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return loaded
 
 
-def test_a_draft_model_proposes_and_the_drafts_stay_the_same(smaller: list[Any]) -> None:
+@pytest.mark.parametrize("drafter", WITH_DRAFT_MODEL)
+def test_a_draft_model_proposes_and_the_drafts_stay_the_same(drafter: str, smaller: list[Any]) -> None:
     plain = texts("--mode", "sampled", "--length", "20")
     way = ("--speculate", "lossless", "--length", "20", "--tree-size", "4")
-    found = made(*way, "--drafter", "model", "--draft-model", "small.gguf")
+    found = made(*way, "--drafter", drafter, "--draft-model", "small.gguf")
     assert [draft["text"] for draft in found["drafts"]] == plain
     assert found["accept_length"] > 1.5  # it guesses the draws: a model that ignores them is right half as often
     assert smaller[0].tokens_fed > 0

@@ -530,3 +530,21 @@ def test_superposed_drafts_are_a_tree_of_k_beginnings() -> None:
     assert len(tree.children()[-1]) == 3
     made = generate(MODEL, drafter, PREFIX, temperature=0, length=12, tree_size=12, depth=3)
     assert [t.id for t in made] == plain(MODEL, TargetSampling(0), 12)
+
+
+def test_superposed_drafts_are_trusted_by_their_own_probabilities() -> None:
+    tree = SuperposedDrafter(MODEL, k=2, exact_steps=4).draft(Moment(PREFIX, temperature=0.7), 3)
+    for node, parent in enumerate(tree.parents):
+        before = PREFIX + [tree.ids[at] for at in path_to(parent, tree.parents)]
+        p = (MODEL.after(before) / 0.7).softmax(0)
+        assert tree.confidence[node] == pytest.approx(float(p[tree.ids[node]]), rel=1e-5)
+
+
+def test_superposed_drafts_know_the_dice() -> None:
+    """Drafts of the target itself, exact up to their second token, begin with what the target samples."""
+    drafter = SuperposedDrafter(MODEL, k=3, exact_steps=1)
+    how: dict[str, Any] = {"length": 60, "temperature": 1.3, "seed": 5}
+    made = generate(MODEL, drafter, PREFIX, tree_size=6, depth=2, **how)
+    text = [token.id for token in made]
+    assert text == [token.id for token in generate(MODEL, None, PREFIX, "off", **how)]
+    assert made.statistics.accept_length > 2.8
