@@ -7,8 +7,10 @@ little as the form of an apostrophe. A `*` after a word stands for any ending of
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
+from collections.abc import Sequence as Ids
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -25,6 +27,7 @@ MOST, LONGEST = 10_000, 200  # phrases of a list, and characters of one
 SLURS = Path(__file__).resolve().parents[1] / "assets" / "slurs.txt"  # its source is in assets/README.md
 
 _UNIT = rf"(?V1)(?P<space>\s+)|(?P<word>[\w--[_{UNSPACED}]]+)|."
+_ASCII = re.compile(r"(?P<space>\s+)|(?P<word>[^\W_]+)|.", re.S | re.A)  # the same units, in less time
 _UNITS, _FROM_END = regex.compile(_UNIT, regex.S), regex.compile(_UNIT, regex.S | regex.REVERSE)
 _BREAK = regex.compile(r"\W|_")
 _SAME = str.maketrans("’ʼ‘‐‑", "'''--")
@@ -33,6 +36,7 @@ _END, _LENGTHS = "", "**"  # at a node at which a phrase ends: true; at one with
 
 # The nodes after each unit; a key like "word*" stands for all words that begin so.
 _Node = dict[str, Any]
+_Beginning = tuple[int, _Node]  # of a phrase: where it stands, and the node after its units so far
 
 
 class Span(NamedTuple):
@@ -49,11 +53,18 @@ class Found(NamedTuple):
         span: of the phrase that is complete first, of several the one that begins last; None without one.
         open: where a phrase, or a word, may begin that the end of the text leaves incomplete; at most its length.
         begun: whether words of a phrase stand there already.
+        read: the end of the text, or where its last unit begins if more text may lengthen it.
+        before: the beginnings of phrases up to there.
     """
 
-    span: Span | None
-    open: int
-    begun: bool
+    span: Span | None = None
+    open: int = 0
+    begun: bool = False
+    read: int = 0
+    before: Ids[_Beginning] = ()
+
+
+NOTHING = Found()
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,34 +98,37 @@ class Phrases:
     def __bool__(self) -> bool:
         return self.reach > 0
 
-    def find(self, text: str, start: int = 0, after: int = 0, closed: bool = True) -> Found:
-        """Looks for phrases in a text, from `start` on, which is not inside a word.
+    def find(self, text: str, after: int = 0, closed: bool = True, earlier: Found = NOTHING) -> Found:
+        """Looks for phrases in a text.
 
         Args:
             after: phrases that end at or before this place do not count.
             closed: whether a last word is whole, because the text ends.
+            earlier: what was found in the beginning of the text, which was not closed: no phrase.
         """
-        root, begun = self._root, list[tuple[int, _Node]]()  # beginnings of phrases up to here, and where each begins
-        for match in _UNITS.finditer(text, start):
-            at, end = match.span()
-            kind = match.lastgroup
+        root, begun, size, plain = self._root, earlier.before, len(text), text.isascii()
+        for match in (_ASCII if plain else _UNITS).finditer(text, earlier.read):
+            (at, end), kind = match.span(), match.lastgroup
             if kind == "space":
-                begun = [(begin, node[_SPACE]) for begin, node in begun if _SPACE in node]
+                before, begun = begun, [(begin, node[_SPACE]) for begin, node in begun if _SPACE in node]
+                if end == size:  # the space may go on
+                    return Found(None, begun[0][0] if begun else end, bool(begun), at, before)
                 continue
-            unit, whole = _folded(match[0]), closed or kind != "word" or end < len(text)
-            grown: list[tuple[int, _Node]] = []
+            unit = match[0].lower() if plain else _folded(match[0])
+            whole = closed or end < size or kind != "word"
+            grown: list[_Beginning] = []
             for begin, node in (*begun, (at, root)):
-                if whole and unit in node:
-                    grown.append((begin, node[unit]))
+                if whole and (longer := node.get(unit)) is not None:
+                    grown.append((begin, longer))
                 if kind == "word" and (lengths := node.get(_LENGTHS)):
                     beginnings = [unit[:n] + _ANY for n in lengths if n <= len(unit)]
                     grown += [(begin, node[beginning]) for beginning in beginnings if beginning in node]
             if grown and end > after and (complete := [begin for begin, node in grown if _END in node]):
                 return Found(Span(max(complete), end), at, begun=True)
             if not whole:
-                return Found(None, begun[0][0] if begun else at, bool(begun))
+                return Found(None, begun[0][0] if begun else at, bool(begun), at, begun)
             begun = grown
-        return Found(None, begun[0][0] if begun else len(text), bool(begun))
+        return Found(None, begun[0][0] if begun else size, bool(begun), size, begun)
 
     def within(self, text: str, before: str = "") -> bool:
         """Whether a text contains a phrase, or completes one that begins in the text before it."""

@@ -152,7 +152,7 @@ class Candidates:
         the rule depends on the text, as one against repetition, or a draft has stepped back, each draft has its own."""
         o = self.options
         reads_text = o.rule is not None and getattr(o.rule, "reads_text", True)
-        if reads_text or (o.stepped_back is not None and any(map(o.stepped_back.after, contexts))):
+        if reads_text or (o.stepped_back and any(map(o.stepped_back.after, contexts))):
             return self.score_apart([logits] * len(contexts), contexts)
         tokens, logq = self.select(logits, contexts)
         scores, without = self.mix(np.repeat(logq[None], len(contexts), 0), contexts, tokens)

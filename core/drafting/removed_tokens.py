@@ -26,6 +26,10 @@ class RemovedTokens:
         self._positions: defaultdict[int, list[int]] = defaultdict(list)
         self._times = Counter[int]()
 
+    def __bool__(self) -> bool:
+        """Whether any are removed."""
+        return bool(self._after or self._always)
+
     def remove(self, ids: tuple[int, ...], token: int) -> None:
         """Removes a token after the first ones of a draft, in all drafts."""
         self._always[ids].add(token)
@@ -43,8 +47,6 @@ class RemovedTokens:
 
     def after(self, context: list[int], slot: int = 0) -> set[int] | frozenset[int]:
         """The tokens that are removed after a context of a draft."""
-        if not self._after and not self._always:
-            return NONE
         ids = tuple(context[self.prefix :])
         removed, always = self._after.get((slot if self.apart else 0, ids), NONE), self._always.get(ids, NONE)
         return removed | always

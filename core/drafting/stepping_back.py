@@ -20,6 +20,7 @@ times ends before its next phrase.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, replace
@@ -113,7 +114,7 @@ def _shown(drafts: Drafts, phrases: Mapping[Draft, int], reader: _Reader, before
             continue
         if not (drafts.done or _is_whole(draft)):
             if (sure := reader.sure(draft)) < draft.own:
-                draft = replace(draft, own=sure)
+                draft = draft.with_own(sure)
             earlier = before.get(draft.slot)
             if earlier is not None and earlier.ids[: len(draft.ids)] == draft.ids and earlier.own > draft.own:
                 draft = replace(earlier, sequence=None)
@@ -169,35 +170,43 @@ class _Reader:
         tail = self._phrases.tail(text)
         begun = self._phrases.find(tail, after=len(tail), closed=False)
         self._known: dict[tuple[int, ...], _Read] = {(): _Read(tail, (len(tail),), len(tail), rest, begun)}
+        self._latest: dict[Draft, _Read] = {}
 
     def phrases(self, drafts: Drafts) -> dict[Draft, int]:
-        """The drafts with a phrase that is complete, and the number of the token in which it begins."""
+        """Reads drafts. Returns those with a phrase that is complete, with the number of the token in which it
+        begins."""
         listed = [*drafts.drafts, *drafts.finished] if drafts.finished else drafts.drafts
-        begins = {draft: self._phrase(draft, drafts.done or _is_whole(draft)) for draft in listed}
-        return {draft: at for draft, at in begins.items() if at is not None}
+        latest, begins = dict[Draft, _Read](), dict[Draft, int]()
+        for draft in listed:
+            read = latest[draft] = self._read(draft.ids)
+            whole = drafts.done or _is_whole(draft)
+            if whole or self._openings or read.found.span is not None:
+                at = self._phrase(draft, read, whole)
+                if at is not None:
+                    begins[draft] = at
+        self._latest = latest
+        return begins
 
     def sure(self, draft: Draft) -> int:
-        """The number of tokens before the one in which a phrase begins that a longer draft may complete."""
-        read = self._read(draft.ids)
+        """The number of tokens of a draft that was read last before the one in which a phrase begins that a longer
+        draft may complete."""
+        read = self._latest[draft]
         return _token_at(read, read.found.open) if read.found.begun else len(draft.ids)
 
-    def _phrase(self, draft: Draft, whole: bool) -> int | None:
-        read = self._read(draft.ids)
+    def _phrase(self, draft: Draft, read: _Read, whole: bool) -> int | None:
         if self._openings and opening(read.text[read.typed :], whole) in self._openings:
             return draft.start
         found = read.found
         if found.span is None and whole:
-            found = self._phrases.find(read.text, found.open, read.typed)
+            found = self._phrases.find(read.text, read.typed, earlier=found)
         return None if found.span is None else _token_at(read, found.span.start)
 
     def _read(self, ids: list[int]) -> _Read:
-        if (read := self._known.get(tuple(ids))) is not None:
-            return read
-        known = len(ids) - 1
-        while (read := self._known.get(tuple(ids[:known]))) is None:
+        path, known = tuple(ids), len(ids)
+        while (read := self._known.get(path[:known])) is None:
             known -= 1
         for n in range(known, len(ids)):
-            read = self._known[tuple(ids[: n + 1])] = self._longer(read, self._pieces[ids[n]])
+            read = self._known[path[: n + 1]] = self._longer(read, self._pieces[ids[n]])
         return read
 
     def _longer(self, read: _Read, piece: bytes) -> _Read:
@@ -208,13 +217,13 @@ class _Reader:
             typed = read.ends[0] + len(_decoded(read.rest + agreed)[0])
         found = read.found
         if found.span is None:
-            found = self._phrases.find(text, found.open, typed, closed=False)
+            found = self._phrases.find(text, typed, closed=False, earlier=found)
         return _Read(text, (*read.ends, len(text)), typed, rest, found)
 
 
 def _token_at(read: _Read, place: int) -> int:
     """The number of the token that contains a place in the text; of the first for a place before all of them."""
-    return next((n for n, end in enumerate(read.ends[1:]) if end > place), len(read.ends) - 1)
+    return bisect_right(read.ends, place, lo=1) - 1
 
 
 def _decoded(data: bytes) -> tuple[str, bytes]:

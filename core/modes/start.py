@@ -111,7 +111,7 @@ def start(
         return lambda logits: biased(begin([x + bias for x in logits]), bias)
     if never:
         removed = RemovedTokens(len(prefix_ids), apart=mode.name == "sampled")
-        o = replace(options, stepped_back=removed)
+        o = options.without(removed)
         again = start(sequence, prefix_ids, o, mode, boundaries, kept, verify, check_tails, known, same, record)
         pieces = sequence.model.tokenizer.pieces
         return lambda logits: without_phrases(lambda: again(logits), never, removed, pieces, kept)

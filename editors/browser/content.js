@@ -180,14 +180,14 @@ class Drafting {
       return this.redraw();
     }
     this.clear();
-    if (/\S/.test(around.before)) this.ask(around);
+    if (/\S/.test(around.before)) this.ask(around, true);
   }
 
-  /** @param {Around} around */
-  async ask(around) {
+  /** @param {Around} around @param {boolean} unasked whether the drafts appear by themselves */
+  async ask(around, unasked) {
     const number = (this.number += 1);
     /** @type {{texts: string[]}} */
-    const { texts } = await chrome.runtime.sendMessage({ kind: "drafts", ...around });
+    const { texts } = await chrome.runtime.sendMessage({ kind: "drafts", ...around, unasked });
     if (number !== this.number || this.dismissed || !this.field || this.composing) return;
     // What was typed since is not read yet; drafts that begin with it stay.
     const now = textAround(this.field);
@@ -255,7 +255,7 @@ class Drafting {
       this.field = field;
       this.before = this.expected = around.before;
       this.within = /^[^\n]*\S/.test(around.after);
-      this.ask(around);
+      this.ask(around, false);
     }
     return true;
   }

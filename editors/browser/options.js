@@ -1,10 +1,14 @@
 // @ts-check
-/** The options page: pairs the extension with Polydraft, and lists the sites where it is on. The key stays in the worker. */
+/**
+ * The options page: pairs the extension with Polydraft, lists the sites where it is on, and switches slurs off in drafts
+ * that appear by themselves. The key stays in the worker.
+ */
 
 const form = /** @type {HTMLFormElement} */ (document.querySelector("form"));
 const said = /** @type {HTMLElement} */ (document.querySelector("[role=status]"));
 const list = /** @type {HTMLElement} */ (document.querySelector("ul"));
 const none = /** @type {HTMLElement} */ (document.querySelector(".none"));
+const noSlurs = /** @type {HTMLInputElement} */ (document.querySelector("[name=no-slurs]"));
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -18,9 +22,13 @@ form.addEventListener("submit", async (event) => {
   if (!problem) form.reset();
 });
 
+noSlurs.addEventListener("change", () => chrome.storage.local.set({ noSlurs: noSlurs.checked }));
+
 async function show() {
-  /** @type {{sites?: string[], key?: string, port?: number}} */
-  const { sites = [], key, port } = await chrome.storage.local.get(["sites", "key", "port"]);
+  /** @type {{sites?: string[], key?: string, port?: number, noSlurs?: boolean}} */
+  const kept = await chrome.storage.local.get(["sites", "key", "port", "noSlurs"]);
+  const { sites = [], key, port } = kept;
+  noSlurs.checked = kept.noSlurs ?? true;
   if (key && !said.textContent) said.textContent = `Paired with Polydraft at port ${port}.`;
   none.hidden = sites.length > 0;
   list.replaceChildren(...sites.map((site) => {

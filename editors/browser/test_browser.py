@@ -890,6 +890,27 @@ def test_the_options_list_the_sites_and_switch_one_off(
     assert drafting.bodies.seen == []
 
 
+def test_drafts_that_appear_by_themselves_have_no_slurs(
+    page: Page, browser: Browser, drafting: Drafting, opened: Callable[[str], Page]
+) -> None:
+    write(page, "Once upon")
+    asked(page, drafting, "Once upon")
+    assert drafting.bodies.seen[-1]["no_slurs"] is True
+    for key in ("Home", "End"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(100)  # the drafts go with the caret
+    page.keyboard.press("Alt+ArrowDown")
+    page.wait_for_timeout(READ)
+    assert drafting.bodies.seen[-1]["no_slurs"] is False
+    options = opened(f"chrome-extension://{browser.id}/options.html")
+    options.get_by_label("No slurs unasked").uncheck()
+    page.bring_to_front()
+    write(page, " a")
+    asked(page, drafting, "Once upon a")
+    assert drafting.bodies.seen[-1]["no_slurs"] is False
+    options.get_by_label("No slurs unasked").check()
+
+
 def test_nothing_that_is_typed_or_taken_is_learned(page: Page, drafting: Drafting) -> None:
     stores = PersonalStores(drafting.autocomplete.model.tokenizer)  # pyright: ignore
     stores.create("me")
@@ -901,7 +922,8 @@ def test_nothing_that_is_typed_or_taken_is_learned(page: Page, drafting: Draftin
     page.keyboard.press("Enter")
     page.keyboard.type("Then.", delay=15)
     page.wait_for_timeout(1000 * QUIET)
-    assert all({"prompt", "suffix", "n", "max_tokens", "user"} == body.keys() for body in drafting.bodies.seen)
+    sent = {"prompt", "suffix", "n", "max_tokens", "no_slurs", "user"}
+    assert all(sent == body.keys() for body in drafting.bodies.seen)
     (row,) = stores.list()
     assert row["learning"]
     assert row["documents"] == []

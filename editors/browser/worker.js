@@ -10,7 +10,7 @@ const DRAFTS = 3;
 const TOKENS = 12;
 const PORT = 7893;
 
-/** @typedef {{sites?: string[], key?: string, port?: number}} Kept what the extension keeps, in the browser alone */
+/** @typedef {{sites?: string[], key?: string, port?: number, noSlurs?: boolean}} Kept what the extension keeps, in the browser alone */
 
 // Scripts in pages may not read it: a site that takes over its own process would have the key.
 const sealed = chrome.storage.local.setAccessLevel?.({ accessLevel: "TRUSTED_CONTEXTS" });
@@ -18,7 +18,7 @@ const sealed = chrome.storage.local.setAccessLevel?.({ accessLevel: "TRUSTED_CON
 /** @returns {Promise<Kept>} */
 async function kept() {
   await sealed;
-  return chrome.storage.local.get(["sites", "key", "port"]);
+  return chrome.storage.local.get(["sites", "key", "port", "noSlurs"]);
 }
 
 /** The origin of an address if pages there may have drafts; else "". @param {string | undefined} address */
@@ -144,12 +144,12 @@ async function removeSite(site) {
 const running = new Map();
 
 /**
- * @param {{before: string, after: string}} text
+ * @param {{before: string, after: string, unasked: boolean}} text
  * @param {chrome.runtime.MessageSender} sender
  * @returns {Promise<{texts: string[]}>}
  */
-async function drafts({ before, after }, sender) {
-  const { key, port = PORT } = await kept();
+async function drafts({ before, after, unasked }, sender) {
+  const { key, port = PORT, noSlurs = true } = await kept();
   const tabId = sender.tab?.id ?? 0;
   if (!key) {
     await show(tabId, true, "Polydraft is not paired with this browser. Open the options of the extension.");
@@ -159,8 +159,9 @@ async function drafts({ before, after }, sender) {
   const abort = new AbortController();
   running.get(frame)?.abort();
   running.set(frame, abort);
-  // The session: a newer request of a frame replaces the older one.
-  const body = { prompt: before, suffix: after, n: DRAFTS, max_tokens: TOKENS, user: `browser ${frame}` };
+  const session = `browser ${frame}`; // a newer request of a frame replaces the older one
+  const no_slurs = unasked && noSlurs;
+  const body = { prompt: before, suffix: after, n: DRAFTS, max_tokens: TOKENS, no_slurs, user: session };
   try {
     const response = await post(port, "/v1/completions", body, key, abort.signal);
     const found = await response.json();

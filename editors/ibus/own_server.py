@@ -21,14 +21,23 @@ class Missing(Exception):
     """No Polydraft of this user runs at the port."""
 
 
-def drafts(port: int, before: str, session: str) -> list[str]:
+def drafts(port: int, before: str, session: str, no_slurs: bool) -> list[str]:
     """Returns the drafts after a text, the best first. A newer request of the session stops this one in the server.
+
+    With `no_slurs` they contain none of the slurs of the list that comes with Polydraft.
 
     Raises: Missing; OSError if the server does not answer in time; ValueError or KeyError if it has none, as when a
         newer request superseded this one.
     """
     head = {"Content-Type": "application/json", "Authorization": f"Bearer {token_for(port)}"}
-    body = {"model": "polydraft", "prompt": before, "n": DRAFTS, "max_tokens": 10, "user": session}
+    body = {
+        "model": "polydraft",
+        "prompt": before,
+        "n": DRAFTS,
+        "max_tokens": 10,
+        "user": session,
+        "no_slurs": no_slurs,
+    }
     asked = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(), head)
     with _DIRECT.open(asked, timeout=PATIENCE) as answer:
         return [choice["text"] for choice in json.load(answer)["choices"]]

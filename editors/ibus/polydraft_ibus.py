@@ -6,7 +6,8 @@ Keys go to the application unchanged. After each of them the engine requests dra
 shows them in IBus's list. Tab takes the first draft, Alt+1 … Alt+9 take another, Ctrl+→ takes a word of the first, Esc
 hides the list. Run by the system's Python, which has IBus's bindings (python3-gi, gir1.2-ibus-1.0).
 
-It needs a running `polydraft serve` of the same user, at the port in POLYDRAFT_PORT (7893 without it).
+It needs a running `polydraft serve` of the same user, at the port in POLYDRAFT_PORT (7893 without it). Drafts
+contain no slurs, unless POLYDRAFT_NO_SLURS is 0.
 """
 
 import os
@@ -20,6 +21,7 @@ import own_server  # noqa: E402 it lies beside this file
 from gi.repository import GLib, IBus  # noqa: E402 the version is chosen first
 
 PORT = int(os.environ.get("POLYDRAFT_PORT", "7893"))
+NO_SLURS = os.environ.get("POLYDRAFT_NO_SLURS") != "0"  # all drafts appear by themselves
 CONTEXT = 2000  # characters before the cursor in a request
 SECRET = (IBus.InputPurpose.PASSWORD, IBus.InputPurpose.PIN)
 MODIFIERS = IBus.ModifierType.CONTROL_MASK | IBus.ModifierType.MOD1_MASK | IBus.ModifierType.SUPER_MASK
@@ -85,7 +87,7 @@ class PolydraftEngine(IBus.Engine):
         if not before.strip():
             return
         try:
-            texts = own_server.drafts(PORT, before, self.session)
+            texts = own_server.drafts(PORT, before, self.session, NO_SLURS)
         except (own_server.Missing, OSError, ValueError, KeyError):
             return  # without a server, or if a newer request superseded this one, there are no drafts
         GLib.idle_add(self.arrived, number, [text for text in texts if text.strip()])

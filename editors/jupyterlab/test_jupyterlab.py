@@ -105,6 +105,7 @@ def test_drafts_are_shown_cycled_and_taken(page: Page, drafting: Drafting) -> No
     expect(page.locator(GHOST)).to_have_text(" one" * 10)
     body = drafting.bodies.seen[-1]
     assert (body["prompt"], body["suffix"], body["n"], body["stream"]) == ("Once upon", "", 3, True)
+    assert body["no_slurs"] is True
     for key, word in (
         ("Alt+]", " two"),
         ("Alt+]", " three"),
@@ -150,6 +151,14 @@ def test_a_newer_key_stops_the_older_request(page: Page, drafting: Drafting) -> 
     page.keyboard.type("t")
     page.wait_for_timeout(400)
     assert older and older.closed and older.step < 10
+
+
+def test_drafts_that_are_asked_for_may_contain_slurs(page: Page, drafting: Drafting) -> None:
+    write(page, "Once upon")
+    expect(page.locator(GHOST)).to_have_text(" one" * 10)
+    with page.expect_response("**/polydraft/completions"):
+        page.keyboard.press("Alt+\\")
+    assert drafting.bodies.seen[-1]["no_slurs"] is False
 
 
 def test_code_has_no_drafts(page: Page, drafting: Drafting) -> None:

@@ -14,7 +14,7 @@ const STRIDE = 3000; // the text that it reads begins at a multiple of this: it 
 const AFTER = 400;
 const TOKENS = 12;
 const WORD = /^\s*\S+/; // with the space before it
-const DEFAULTS = { token: "", port: 7893, drafts: 3 };
+const DEFAULTS = { token: "", port: 7893, drafts: 3, noSlurs: true };
 
 /** @typedef {{at: number, texts: readonly string[], listed: boolean, chosen: number}} Shown the drafts at a place */
 
@@ -221,6 +221,7 @@ class Polydraft extends Plugin {
       suffix: state.sliceDoc(at, at + AFTER),
       n: this.settings.drafts,
       max_tokens: TOKENS,
+      no_slurs: !listed && this.settings.noSlurs, // the list is asked for
       user: "obsidian", // a newer request replaces the older one
     };
     const texts = await this.drafts(body);
@@ -286,6 +287,10 @@ class Settings extends PluginSettingTab {
       .addSlider((slider) =>
         slider.setLimits(1, 9, 1).setValue(plugin.settings.drafts).onChange((drafts) => keep({ drafts }))
       );
+    new Setting(containerEl)
+      .setName("No slurs unasked")
+      .setDesc("Drafts that appear by themselves contain none of the slurs of the list that comes with Polydraft.")
+      .addToggle((toggle) => toggle.setValue(plugin.settings.noSlurs).onChange((noSlurs) => keep({ noSlurs })));
   }
 }
 

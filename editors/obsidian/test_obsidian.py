@@ -131,6 +131,19 @@ def test_the_caret_elsewhere_hides_the_draft_and_the_text_after_it_is_sent(page:
     assert (drafting.bodies.seen[-1]["prompt"], drafting.bodies.seen[-1]["suffix"]) == ("Once upona", ". The end.")
 
 
+def test_drafts_that_appear_by_themselves_have_no_slurs(opened: Callable[..., Page], drafting: Drafting) -> None:
+    page = opened()
+    write(page, "Once upon")
+    assert drafting.bodies.seen[-1]["no_slurs"] is True
+    for key in ("Escape", "Alt+ArrowDown"):
+        page.keyboard.press(key)
+    page.locator(".polydraft-list").wait_for()
+    assert drafting.bodies.seen[-1]["no_slurs"] is False
+    page = opened(noSlurs=False)
+    write(page, "Once upon")
+    assert drafting.bodies.seen[-1]["no_slurs"] is False
+
+
 PROSE = (
     "# Title\n\nOnce",
     "- item",
@@ -183,8 +196,9 @@ def test_settings_are_kept(page: Page) -> None:
     page.evaluate("() => { plugin.tabs[0].display(); document.body.append(plugin.tabs[0].containerEl); }")
     page.get_by_label("Token").fill(" abc ")
     page.get_by_label("Port").fill("8000")
+    page.get_by_label("No slurs unasked").uncheck()
     deadline = time.monotonic() + 10
-    while (kept := page.evaluate("plugin.data"))["token"] != "abc" or kept["port"] != 8000:
+    while (kept := page.evaluate("plugin.data"))["token"] != "abc" or kept["port"] != 8000 or kept["noSlurs"]:
         assert time.monotonic() < deadline, kept
 
 

@@ -4,24 +4,27 @@ All runs use the same model interface and are interleaved round by round, each r
 superposed drafts that branch at their first token, as in the paper, with r exact steps; superposed drafts with the
 app's default forks and exact steps; one greedy draft; k sampled sequences in one batch; k sampled sequences in a row.
 
-Besides, the time in which three drafts of the page become rows, at each step, by their length; and the time that
-phrases which no draft contains add to a step.
+Besides, the time in which three drafts of the page become rows, at each step, by their length; and the time that a list
+of phrases which no draft may contain adds to a step, and to a request.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import torch
 import typer
+from pydantic import TypeAdapter
 from torch import Tensor
 
+from app.wire import bounds
 from core.ask import Ask
 from core.autocomplete import load_autocomplete
 from core.drafting.drafts import Draft, Drafts, Options
@@ -32,12 +35,12 @@ from core.models import LanguageModel, Row, Sequence, Tokenizer
 from core.modes.start import Mode, start
 from core.ngram import NgramStore
 from core.options import LIBRARY, Backend
-from core.phrases import LONGEST, MOST, Phrases
+from core.phrases import LONGEST, MOST, Phrases, compiled
 from core.present import Presentation, present
 from core.superposed import superpose
 from research import texts as text
 from research.options import MixedOptions, TextOptions
-from research.report import Report, ReportRow, Timings, interleaved
+from research.report import Report, ReportRow, Timings, interleaved, turned
 
 LENGTH = 10
 PREFIX = 32
@@ -96,9 +99,12 @@ def measure(options: DraftsBenchOptions, progress: Callable[[str], None]) -> Rep
         if backend == options.backend or backend == BACKENDS[-1]:
             report.rows += presenting(model.tokenizer, text.load(options.text))
             report.target(f"three drafts of {LONG[-1]} tokens, ms a step", float(report.rows[-1]["ms"] or 0), "<= 0.2")
-            report.rows += phrases_alone(model, prefixes, text.load(options.text), rounds)
-            name = f"{MOST:,} phrases, k={WITH_PHRASES[-1]}, ms more a step"
-            report.target(name, float(report.rows[-1]["ms"] or 0), "<= 0.2")
+            listed = phrases_of(text.load(options.text))
+            alone = phrases_alone(model, prefixes, listed, rounds)
+            report.rows += [*alone, *phrases_of_a_request(listed, rounds)]
+            for row in alone:
+                if "in no draft" in str(row["method"]):
+                    report.target(f"{row['method']}, ms", float(row["ms"] or 0), "<= 0.2")
         model.close()
     return report
 
@@ -123,29 +129,73 @@ def presenting(tokenizer: Tokenizer, files: list[list[str]]) -> list[ReportRow]:
     ]
 
 
-def phrases_alone(
-    model: LanguageModel, prefixes: list[list[int]], files: list[list[str]], rounds: int
-) -> list[ReportRow]:
-    """The ms that phrases add to a step, apart from the passes: as many as a list may have, of words of these files."""
-    words = " ".join(document for file in files for document in file).split()[: 8 * MOST]
+def phrases_of(files: list[list[str]]) -> list[str]:
+    """As many phrases as a list may have, of two to four words of these files: of frequent ones most."""
+    words = " ".join(document for file in files for document in file).replace("*", "").split()[: 8 * MOST]
     chance = random.Random(0)
-    listed = [" ".join(chance.choices(words, k=chance.randint(2, 4))).replace("*", "") for _ in range(MOST)]
-    phrases = Phrases.of(phrase for phrase in listed if phrase.strip() and len(phrase) <= LONGEST)
+    return [" ".join(chance.choices(words, k=chance.randint(2, 4)))[:LONGEST] for _ in range(MOST)]
+
+
+def phrases_alone(model: LanguageModel, prefixes: list[list[int]], listed: list[str], rounds: int) -> list[ReportRow]:
+    """The ms that phrases add to a step, apart from the passes. Drafts contain beginnings of the first list, and no
+    phrase of it. Those with a phrase of the second step back, so they are other drafts, and have more steps."""
+    lists = {"none": None, "in no draft": _without_ends(listed), "in drafts": Phrases.of(listed)}
     found: list[ReportRow] = []
     for k in WITH_PHRASES:
-        more: list[float] = []
+        runs: dict[str, list[_Apart]] = {name: [] for name in lists}
         for number in range(rounds):
             prefix = prefixes[number % len(prefixes)]
             before = b"".join(model.tokenizer.pieces[i] for i in prefix)
-            plain, without = (_apart(model, prefix, k, never) for never in (None, Never(phrases, before)))
-            more.append(without - plain)
-        method = f"{MOST:,} phrases that no draft contains, k={k}, more a step"
-        found.append({"method": method, "ms": 1000 * median(more), "rounds": rounds})
+            for name in turned([*lists], number):
+                phrases = lists[name]
+                never = None if phrases is None else Never(phrases, before)
+                runs[name].append(_apart(model, prefix, k, never))
+        for name in [*lists][1:]:
+            more = [a.seconds / a.steps - b.seconds / b.steps for a, b in zip(runs[name], runs["none"], strict=True)]
+            steps = [a.steps - b.steps for a, b in zip(runs[name], runs["none"], strict=True)]
+            found.append(
+                {
+                    "method": f"{MOST:,} phrases {name}, k={k}, more a step",
+                    "ms": 1000 * median(more),
+                    "more_steps": sum(steps) / rounds,
+                    "rounds": rounds,
+                }
+            )
     return found
 
 
-def _apart(model: LanguageModel, prefix: list[int], k: int, never: Never | None) -> float:
-    """The seconds of a step of the page's drafts without its pass."""
+def _without_ends(listed: list[str]) -> Phrases:
+    """The phrases with a last word that no text has."""
+    return Phrases.of(f"{phrase.rsplit(' ', 1)[0][: LONGEST // 2]} word{n}" for n, phrase in enumerate(listed))
+
+
+def phrases_of_a_request(listed: list[str], rounds: int) -> list[ReportRow]:
+    """The ms in which a request with phrases is read, and those in which a list is compiled that no earlier request
+    had."""
+    body, adapter = json.dumps(listed), TypeAdapter(bounds.Phrases)
+    timings = interleaved(
+        {
+            "read at each request": lambda: compiled(tuple(adapter.validate_python(json.loads(body)))),
+            "compiled once": lambda: Phrases.of(listed),
+        },
+        rounds,
+        lambda _: None,
+    )
+    return [
+        {"method": f"{MOST:,} phrases, {name}", "ms": 1000 * timings.median(name), "rounds": rounds}
+        for name in timings.seconds
+    ]
+
+
+class _Apart(NamedTuple):
+    """The seconds that the steps of a request take without their passes, and the number of its steps."""
+
+    seconds: float
+    steps: int
+
+
+def _apart(model: LanguageModel, prefix: list[int], k: int, never: Never | None) -> _Apart:
+    """A request for the page's drafts, without its passes."""
     sequence, options = model.open(), Options(k=k, length=LENGTH, stop_ids=NEVER)
     logits = [sequence.sync(prefix)]
     began = time.perf_counter()
@@ -157,7 +207,7 @@ def _apart(model: LanguageModel, prefix: list[int], k: int, never: Never | None)
         drafting.advance(logits)
         taken, steps = taken + time.perf_counter() - began, steps + 1
     sequence.close()
-    return taken / steps
+    return _Apart(taken, steps)
 
 
 def _grown(ids: list[int], slot: int) -> Draft:

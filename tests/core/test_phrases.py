@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import InputError
-from core.phrases import LONGEST, MOST, Phrases, checked, compiled, phrases_of, shipped_slurs
+from core.phrases import _ASCII, _UNITS, LONGEST, MOST, NOTHING, Phrases, checked, compiled, phrases_of, shipped_slurs
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,21 @@ def test_a_text_that_grows_is_read_as_the_whole_of_it(text: str, step: int) -> N
     listed = {"ab a": r"ab\s+a(?![a-z])", "b*": r"b[a-z]*", "a abc ab": r"a\s+abc\s+ab(?![a-z])"}
     phrases = Phrases.of(listed)
     expected = min((m.end(1) for p in listed.values() for m in re.finditer(f"(?<![a-z])(?=({p}))", text)), default=None)
-    found, start = None, 0
+    found = NOTHING
     for end in [*range(step, len(text), step), len(text)]:
-        found = phrases.find(text[:end], start, closed=end == len(text))
-        start = found.open
+        found = phrases.find(text[:end], closed=end == len(text), earlier=found)
         if found.span is not None:
             break
-    assert found is not None
     if expected is None or found.span is None:
         assert (expected, found.span) == (None, None)
     else:  # of a word with any ending, the text so far may not have all
         assert text[found.span.end : expected].isalpha() or found.span.end == expected
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_plain_text_has_the_same_units_as_any_text(text: str) -> None:
+    plain, any_ = ([(found.lastgroup, found[0]) for found in units.finditer(text)] for units in (_ASCII, _UNITS))
+    assert plain == any_
 
 
 PARTS = st.lists(st.sampled_from(["ab", "a", "abc", " ", "\n", "b", ".", "-"]), max_size=16).map("".join)

@@ -7,6 +7,7 @@ import {
   type IInlineCompletionItem,
   type IInlineCompletionList,
   type IInlineCompletionProvider,
+  InlineCompletionTriggerKind,
 } from "@jupyterlab/completer";
 import { Text, URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
@@ -22,8 +23,9 @@ const SCHEMA = {
     k: { title: "Drafts", type: "number", minimum: 1, maximum: 9, default: 3 },
     length: { title: "Maximum number of tokens in a draft", type: "number", minimum: 1, maximum: 32, default: 10 },
     code: { title: "Drafts in code, too", type: "boolean", default: false },
+    noSlurs: { title: "No slurs in drafts that appear by themselves", type: "boolean", default: true },
   },
-  default: { k: 3, length: 10, code: false } as const,
+  default: { k: 3, length: 10, code: false, noSlurs: true },
 };
 
 export class Drafts implements IInlineCompletionProvider {
@@ -31,7 +33,7 @@ export class Drafts implements IInlineCompletionProvider {
   readonly name = "Polydraft";
   readonly schema = SCHEMA as unknown as IInlineCompletionProvider["schema"];
 
-  private settings: { k: number; length: number; code: boolean } = SCHEMA.default;
+  private settings = SCHEMA.default;
   private readonly session = `jupyterlab ${Math.random()}`;
   private latest = new Growing();
   private lastError = ""; // it is not repeated at every key
@@ -49,6 +51,7 @@ export class Drafts implements IInlineCompletionProvider {
     this.latest.stop();
     const growing = (this.latest = new Growing());
     if (!this.settings.code && !PROSE.test(request.mimeType ?? "")) return { items: [] };
+    const unasked = context.triggerKind === InlineCompletionTriggerKind.Automatic;
     const caret = Text.charIndexToJsIndex(request.offset, request.text);
     try {
       void growing.read(
@@ -57,6 +60,7 @@ export class Drafts implements IInlineCompletionProvider {
           suffix: request.text.slice(caret).slice(0, MOST_AFTER),
           n: this.settings.k,
           max_tokens: this.settings.length,
+          no_slurs: unasked && this.settings.noSlurs,
           stream: true,
           user: `${this.session} ${context.widget.id}`,
         }),

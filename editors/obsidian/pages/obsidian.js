@@ -54,6 +54,20 @@ class Control {
   }
 }
 
+class Toggle {
+  constructor(parent) {
+    this.input = Object.assign(parent.appendChild(document.createElement("input")), { type: "checkbox" });
+  }
+  setValue(value) {
+    this.input.checked = value;
+    return this;
+  }
+  onChange(changed) {
+    this.input.addEventListener("change", () => changed(this.input.checked));
+    return this;
+  }
+}
+
 export class Setting {
   constructor(parent) {
     this.element = parent.appendChild(document.createElement("label"));
@@ -71,6 +85,10 @@ export class Setting {
   }
   addSlider(add) {
     add(new Control(this.element));
+    return this;
+  }
+  addToggle(add) {
+    add(new Toggle(this.element));
     return this;
   }
 }

@@ -19,6 +19,7 @@ from app.machine.token import token
 from app.service.service import DraftService
 from app.web.security.access import Access
 from app.web.site import create_service_app
+from tests.editor import Bodies
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import Server
 from tests.paths import ROOT
@@ -53,13 +54,19 @@ def typed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[
     sys.modules.pop("own_server", None)
 
 
-def test_the_engine_shows_the_drafts_of_its_users_server(typed: Callable[[int], list[str]]) -> None:
+def test_the_engine_shows_the_drafts_of_its_users_server_without_slurs(
+    typed: Callable[[int], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = DraftService(FakeAutocomplete().real, "scripted")
     service.start()
-    server = Server(create_service_app(service, Access(token())))
+    bodies = Bodies(create_service_app(service, Access(token())))
+    server = Server(bodies)
     try:
         with running.marked(server.port, {}):
             drafts = typed(server.port)
+            monkeypatch.setenv("POLYDRAFT_NO_SLURS", "0")
+            typed(server.port)
+        assert [body["no_slurs"] for body in bodies.seen] == [True, False]
         assert [draft.split()[0] for draft in drafts] == ["one", "two", "three"]
         assert typed(server.port) == []  # nothing says any more that it is this user's
     finally:
