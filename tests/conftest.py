@@ -191,6 +191,16 @@ def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "_resident", lambda: 300 << 20)
 
 
+@pytest.fixture
+def without_gradio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`create_app` takes the page of `plain_page`. Gradio's takes 0.4 s to make, and half a second to load."""
+    from app.web.site import prepare_gradio
+    from tests import plain_page
+
+    prepare_gradio()
+    monkeypatch.setattr("app.web.page.mount", plain_page.mount)
+
+
 # The browser in which tests run, and the profile that they find empty: None in Firefox, which cannot empty one.
 BROWSER = pytest.StashKey[tuple[ExitStack, "Browser", "Profile | None"]]()
 

@@ -18,7 +18,7 @@ from app.learning.personal import PersonalStores
 from app.options import presets as presets_module
 from app.service.service import DraftService
 from app.web.site import create_app
-from tests.app.static.editor.test_page import ENOUGH, Editor
+from tests.app.static.editor.editor_page import ENOUGH, Editor
 from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server
 from tests.fake_sampling import ShortDrafts
 from tests.ngram_tools import add_text
@@ -59,9 +59,8 @@ def open_page(browser: Browser, context: BrowserContext, site: Server) -> Iterat
 
     def opened(width: int = 1280, height: int = 800, **device: Any) -> Page:
         if device:
-            contexts.append(browser.new_context(**device))
+            contexts.append(browser.new_context(reduced_motion="reduce", **device))
         page = (contexts[-1] if device else context).new_page()
-        page.emulate_media(reduced_motion="reduce")  # a transition is drawn sixty times a second
         resize(page, width, height)
         editor = Editor(page, FakeDrafts())
         editor.panel_is_open = True

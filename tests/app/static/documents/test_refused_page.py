@@ -43,7 +43,7 @@ from tests.app.static.documents.test_documents_page import (
     texts,
     write_new,
 )
-from tests.app.static.editor.test_page import Editor
+from tests.app.static.editor.editor_page import Editor
 from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server
 from tests.paths import ROOT
 
