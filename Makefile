@@ -114,7 +114,7 @@ test-arm: setup-dev ## Run the tests of compiled code for ARM, emulated (Debian:
 	   -k "not default and not bfloat16_the and not bfloat16_a and not token_by_token and not authors" $(ARGS)
 
 test-firefox: setup-dev ## Run the tests of the editor in Firefox (Debian: apt-get install firefox-esr)
-	@$(BIN)/python -m pytest --firefox tests/app/static/editor/test_page.py $(ARGS)
+	@$(BIN)/python -m pytest --firefox tests/app/static/editor/test_page.py tests/app/static/editor/test_gradio_page.py $(ARGS)
 
 jupyterlab: $(EXTENSION)/node_modules ## Build the extension for JupyterLab, a wheel in build/jupyterlab
 	@rm -rf build/jupyterlab $(EXTENSION)/build $(EXTENSION)/labextension
