@@ -191,6 +191,19 @@ def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "_resident", lambda: 300 << 20)
 
 
+@pytest.fixture(scope="module")
+def one_reader() -> Iterator[None]:
+    """One process reads the files that all tests of a module add. Each start of one takes 0.2 s."""
+    from contextlib import nullcontext
+
+    from ngram_builder import folders, personal, readers
+
+    with readers.ReaderProcess() as reader, pytest.MonkeyPatch.context() as patch:
+        for module in (folders, personal, readers):
+            patch.setattr(module, "ReaderProcess", lambda: nullcontext(reader))
+        yield
+
+
 @pytest.fixture
 def without_gradio(monkeypatch: pytest.MonkeyPatch) -> None:
     """`create_app` takes the page of `plain_page`. Gradio's takes 0.4 s to make, and half a second to load."""

@@ -23,7 +23,7 @@ from tests.core.models.test_adapter import SHAPES, adapter_for
 from tests.fake_drafts import HOME, MARKET, RIVER, ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
 from tests.ngram_tools import WordTokenizer, add_text
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180), pytest.mark.usefixtures("one_reader")]
 
 LETTER = "Thank you for your letter.\nThank you for the flowers, and thank you for your time.\n"
 NOTES = "The report is due. Thank you for your patience."
