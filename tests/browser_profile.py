@@ -1,4 +1,5 @@
-"""A browser's profile for the tests of one file: each test finds it empty, and pages load fast."""
+"""A browser's profile for the tests of one file: each test finds it empty, and pages load fast. Nothing moves in it: a
+transition is drawn sixty times a second."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ class Tab:
             self.page.goto(BLANK)
             if self._changed:
                 self.page.set_viewport_size(SIZE)
-                self.page.emulate_media(color_scheme="null", forced_colors="null", media="null", reduced_motion="null")
+                self.page.emulate_media(color_scheme="null", forced_colors="null", media="null")
             self._history.send("Page.resetNavigationHistory")
         except PlaywrightError:  # the tab has no page yet, or the page does not answer
             return False
@@ -84,7 +85,7 @@ class Profile:
     """A browser's profile that can be emptied. Its cache keeps the page's some 80 files."""
 
     def __init__(self, browser: Browser) -> None:
-        self.context = browser.new_context(viewport=SIZE)
+        self.context = browser.new_context(viewport=SIZE, reduced_motion="reduce")
         self._new_page, self._new_session = self.context.new_page, self.context.new_cdp_session
         self._blank = self._new_page()
         self._session = self._new_session(self._blank)

@@ -65,12 +65,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Files that take longest: begun first, they do not keep one process busy when the others are done. Those of pages come
 # one after the other, so that each process starts one browser for several.
 LONGEST = """
-    page panel_page documents_page stores_page refused_page access_page showing_page larger_page guard_page app
-    long_page incognito taking_page draft_editor_page rewording_page steering_page read_mark_page
-    commands learn learner personal_cli lsp_start ngram_interruption rounded native whole_words slips ngram_cluster
-    disk server personal_drafts stores_routes hostile_files start llamacpp connections contributing never autocomplete
-    gguf superposed replacing personal_store cuts cold engine_errors hub silent_files lsp document_kinds guard static
-    ending ngram_store eagle3_drafter speculative probe cli gguf_tokenizers stepping_back offline samplers base_choice
+    page panel_page gradio_page documents_page stores_page refused_page access_page showing_page larger_page guard_page
+    app long_page incognito taking_page draft_editor_page rewording_page steering_page read_mark_page commands learn
+    learner personal_cli lsp_start ngram_interruption rounded native whole_words slips ngram_cluster disk server
+    personal_drafts stores_routes hostile_files start llamacpp connections contributing never autocomplete gguf
+    superposed replacing personal_store cuts cold engine_errors hub silent_files lsp document_kinds guard static ending
+    ngram_store eagle3_drafter speculative probe cli gguf_tokenizers stepping_back offline samplers base_choice
     structure draft_editor token_trees families base_store torch_model downloads personal_large serve adapter
     recurrent_models trie_check arc earned coded
 """
@@ -189,6 +189,29 @@ def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
     from ngram_builder import pipeline
 
     monkeypatch.setattr(pipeline, "_resident", lambda: 300 << 20)
+
+
+@pytest.fixture(scope="module")
+def one_reader() -> Iterator[None]:
+    """One process reads the files that all tests of a module add. Each start of one takes 0.2 s."""
+    from contextlib import nullcontext
+
+    from ngram_builder import folders, personal, readers
+
+    with readers.ReaderProcess() as reader, pytest.MonkeyPatch.context() as patch:
+        for module in (folders, personal, readers):
+            patch.setattr(module, "ReaderProcess", lambda: nullcontext(reader))
+        yield
+
+
+@pytest.fixture
+def without_gradio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`create_app` takes the page of `plain_page`. Gradio's takes 0.4 s to make, and half a second to load."""
+    from app.web.site import prepare_gradio
+    from tests import plain_page
+
+    prepare_gradio()
+    monkeypatch.setattr("app.web.page.mount", plain_page.mount)
 
 
 # The browser in which tests run, and the profile that they find empty: None in Firefox, which cannot empty one.

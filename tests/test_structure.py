@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -45,13 +45,21 @@ def modules() -> dict[str, ast.Module]:
     }
 
 
+def statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Statements and those within them. Expressions, which are many more, contain none."""
+    for node in body:
+        yield node
+        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+            yield from statements(getattr(node, part, ()))
+
+
 @cache
 def imports_of_modules() -> Imports:
     """The modules that each module imports: at its head, inside functions and for types alone, which only hide a
     circle."""
     found: Imports = {name: set() for name in modules()}
     for name, tree in modules().items():
-        for node in ast.walk(tree):
+        for node in statements(tree.body):
             if isinstance(node, ast.Import):
                 found[name] |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from app.cli import main as cli
 from app.web.page import EXAMPLES
 from core.autocomplete import Autocomplete
-from tests.app.static.editor.test_page import Editor
+from tests.app.static.editor.editor_page import Editor
 from tests.fake_drafts import FakeDrafts
 from tests.running_app import RunningApp, free_port
 

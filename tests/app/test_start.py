@@ -48,7 +48,7 @@ if (maps := Path("/proc/self/maps")).exists():
     assert loaded((code, SLOW)) == [dict.fromkeys(SLOW, False)]
 
 
-def test_commands_need_no_builder_the_language_server_no_web_framework_and_the_page_no_torch_and_no_stubs(
+def test_commands_need_no_builder_the_language_server_no_web_framework_the_page_no_torch_and_rules_no_transformers(
     tmp_path: Path,
 ) -> None:
     """In one process, in this order: no step imports what an earlier or the same one must not."""
@@ -65,10 +65,14 @@ import own
         ("import app.cli.main", not_for_commands),
         ("import app.clients.lsp.server", ("fastapi", "torch")),
         (page, ("gradio", "torch", "core.models")),
+        ("import core.models.llamacpp, core.samplers, torch", ("transformers",)),
+        ("core.samplers.TopP(0.5)(None, torch.randn(1, 9))", ("transformers",)),
     ) == [
         dict.fromkeys(not_for_commands, False),
         {"fastapi": False, "torch": False},
         {"gradio": True, "torch": False, "core.models": False},
+        {"transformers": False},
+        {"transformers": False},
     ]
     assert not (tmp_path / "own.pyi").exists(), "gradio writes stubs of its components"
 

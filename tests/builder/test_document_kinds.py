@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,8 @@ LEFT_OUT = [
 
 
 @pytest.mark.parametrize("pattern", ["", "**/*", "**/*.*"])
-@pytest.mark.parametrize("name", LEFT_OUT)
-def test_hidden_files_trash_and_locks_are_left_out(tmp_path: Path, name: str, pattern: str) -> None:
-    for path in (tmp_path / "vault" / name, tmp_path / "vault" / "note.md"):
+def test_hidden_files_trash_and_locks_are_left_out(tmp_path: Path, pattern: str) -> None:
+    for path in (tmp_path / "vault" / name for name in [*LEFT_OUT, "note.md"]):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("my secret password is")
     found = readers.expand([tmp_path / "vault" / pattern])
@@ -148,9 +148,9 @@ NOTES = {
 }
 
 
-@pytest.mark.parametrize("note", NOTES.values(), ids=NOTES)
-def test_what_programs_put_into_a_note_is_not_read(tmp_path: Path, note: str) -> None:
-    assert text_of(tmp_path / "a.md", note) == "Words."
+def test_what_programs_put_into_a_note_is_not_read(tmp_path: Path) -> None:
+    read = {name: text_of(tmp_path / "a.md", note) for name, note in NOTES.items()}
+    assert read == dict.fromkeys(NOTES, "Words.")
 
 
 KEPT = {
@@ -166,9 +166,8 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("note", KEPT.values(), ids=KEPT)
-def test_what_a_person_put_into_a_note_is_read(tmp_path: Path, note: str) -> None:
-    assert text_of(tmp_path / "a.md", note) == note
+def test_what_a_person_put_into_a_note_is_read(tmp_path: Path) -> None:
+    assert {name: text_of(tmp_path / "a.md", note) for name, note in KEPT.items()} == KEPT
 
 
 @pytest.mark.parametrize(
@@ -214,30 +213,28 @@ ENCODED = {
 }
 
 
-@pytest.mark.parametrize(("text", "encoding"), ENCODED.values(), ids=ENCODED)
 @pytest.mark.parametrize("times", [1, 9])
-def test_text_of_every_encoding_is_read(tmp_path: Path, text: str, encoding: str, times: int) -> None:
-    whole = "\n".join([text.strip("\ufeff\n")] * times)
-    data = (text.strip("\n") + "\n" + whole if text.startswith("\ufeff") else "\n" + whole + "\n").encode(encoding)
-    assert set(text_of(tmp_path / "a.txt", data).split("\n")) == {whole.split("\n")[0]}
+def test_text_of_every_encoding_is_read(tmp_path: Path, times: int) -> None:
+    for name, (text, encoding) in ENCODED.items():
+        whole = "\n".join([text.strip("\ufeff\n")] * times)
+        data = (text.strip("\n") + "\n" + whole if text.startswith("\ufeff") else "\n" + whole + "\n").encode(encoding)
+        assert set(text_of(tmp_path / "a.txt", data).split("\n")) == {whole.split("\n")[0]}, name
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01" * 40,
-        bytes(range(256)) * 4,
-        "\ufffd\ufffdT\0h\0e\0 \0e\0n\0d\0".encode(),
-        "The end".encode("utf-16").decode("latin-1").encode(),
-        b"\x7fELF\x02\x01\x01" + bytes(60),
-    ],
-    ids=["a picture", "all bytes", "UTF-16 read as UTF-8", "UTF-16 read as Latin-1", "a program"],
-)
-@pytest.mark.parametrize("ending", ["txt", "md", "html"])
-def test_what_is_no_text_is_refused_in_one_sentence(tmp_path: Path, data: bytes, ending: str) -> None:
-    (tmp_path / f"a.{ending}").write_bytes(data)
-    text, (place,) = read(tmp_path)
-    assert (text, place.reason) == ("", charsets.NO_TEXT)
+NO_TEXT = {
+    "a picture": b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01" * 40,
+    "all bytes": bytes(range(256)) * 4,
+    "UTF-16 read as UTF-8": "\ufffd\ufffdT\0h\0e\0 \0e\0n\0d\0".encode(),
+    "UTF-16 read as Latin-1": "The end".encode("utf-16").decode("latin-1").encode(),
+    "a program": b"\x7fELF\x02\x01\x01" + bytes(60),
+}
+
+
+def test_what_is_no_text_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    for name, ending in product(NO_TEXT, ("txt", "md", "html")):
+        (tmp_path / f"{name}.{ending}").write_bytes(NO_TEXT[name])
+    text, places = read(tmp_path)
+    assert (text, [place.reason for place in places]) == ("", [charsets.NO_TEXT] * len(NO_TEXT) * 3)
 
 
 @pytest.mark.parametrize(
@@ -259,10 +256,10 @@ def test_a_character_that_is_lost_is_not_learned(tmp_path: Path, data: str | byt
     assert bool(damage) == ("d" * 80 not in found)
 
 
-@pytest.mark.parametrize("text", ["café crème", "“quoted” – and so on…", "à la carte", "Привет", "Zoë 😀"])
-def test_text_that_was_encoded_twice_is_decoded_twice(tmp_path: Path, text: str) -> None:
-    twice = "".join(bytes((byte,)).decode("cp1252", "ignore") or chr(byte) for byte in text.encode())
-    assert text_of(tmp_path / "a.txt", f"Ein schönes Wort: é\n{twice}\n") == f"Ein schönes Wort: é\n{text}"
+def test_text_that_was_encoded_twice_is_decoded_twice(tmp_path: Path) -> None:
+    for text in ("café crème", "“quoted” – and so on…", "à la carte", "Привет", "Zoë 😀"):
+        twice = "".join(bytes((byte,)).decode("cp1252", "ignore") or chr(byte) for byte in text.encode())
+        assert text_of(tmp_path / "a.txt", f"Ein schönes Wort: é\n{twice}\n") == f"Ein schönes Wort: é\n{text}"
 
 
 def test_text_whose_first_letters_beyond_ascii_come_late_is_decoded(tmp_path: Path) -> None:
@@ -361,13 +358,13 @@ STYLES = f"""<w:styles {W}><w:style w:styleId="Secret"><w:name w:val="Secret"/><
 <w:style w:styleId="Verzeichnis1"><w:name w:val="toc 1"/></w:style></w:styles>"""
 
 
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_a_letter_is_read_as_its_page_is_seen(tmp_path: Path, body: str) -> None:
+def test_a_letter_is_read_as_its_page_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "a.docx"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("word/document.xml", f"<w:document {W}><w:body>{body}</w:body></w:document>")
-        archive.writestr("word/styles.xml", STYLES)
-    assert read(path) == ("Yes.", [])
+    for name, body in BODIES.items():
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("word/document.xml", f"<w:document {W}><w:body>{body}</w:body></w:document>")
+            archive.writestr("word/styles.xml", STYLES)
+        assert read(path) == ("Yes.", []), name
 
 
 @pytest.mark.parametrize("kind", ["begin", "separate"])
@@ -412,27 +409,17 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
-def test_a_page_is_read_as_it_is_seen(page: str) -> None:
-    assert pages.text_of_html(page) == "Yes."
+def test_a_page_is_read_as_it_is_seen() -> None:
+    assert {name: pages.text_of_html(page) for name, page in PAGES.items()} == dict.fromkeys(PAGES, "Yes.")
 
 
-@pytest.mark.parametrize("before", ["", "<style>"])
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "<p hidden>",
-        "<i hidden><b>",
-        "<i hidden></b>",
-        "<a style=display:none ",
-        "<li hidden><p>",
-        "a{",
-        "display ",
-        "/*",
-    ],
-)
-def test_the_time_for_hidden_parts_grows_with_their_length(before: str, piece: str) -> None:
-    once, often = (before + piece * n for n in (1_000, 8_000))
+HIDDEN = ["<p hidden>", "<i hidden><b>", "<i hidden></b>", "<a style=display:none ", "<li hidden><p>"]
+
+
+@pytest.mark.parametrize("piece", [*HIDDEN, "<style>a{", "<style>display ", "<style>/*"])
+def test_the_time_for_hidden_parts_grows_with_their_length(piece: str) -> None:
+    tag = piece.removeprefix("<style>")
+    once, often = (piece + tag * n for n in (1_000, 8_000))
     assert seconds(lambda: pages.text_of_html(often)) < 8 * 4 * seconds(lambda: pages.text_of_html(once)) + 0.05
 
 
@@ -459,18 +446,16 @@ STAMPS = {
 }
 
 
-@pytest.mark.parametrize("stamp", STAMPS.values(), ids=STAMPS)
-def test_own_messages_of_whatsapp_are_read_in_every_form_of_the_date(tmp_path: Path, stamp: str) -> None:
-    colon = " : " if "Korean" in next(name for name in STAMPS if STAMPS[name] == stamp) else ": "
-    lines = ["Messages and calls are end-to-end encrypted.", f"Bob Lee{colon}Are you there?", f"Zoë{colon}Yes: at 5.",
-             f"Bob Lee{colon}Good", f"Zoë{colon}See you"]  # fmt: skip
-    chat = "\n".join(stamp + line for line in lines) + "\nand bring\n\nthe book\n"
-    assert text_of(tmp_path / "a.txt", chat, "zoë") == "Yes: at 5.\nSee you\nand bring\n\nthe book"
-    text, (place,) = read(tmp_path / "a.txt")
-    assert text == ""
-    assert "--from NAME: " in place.reason
-    assert "Bob Lee" in place.reason
-    assert "Zoë" in place.reason
+def test_own_messages_of_whatsapp_are_read_in_every_form_of_the_date(tmp_path: Path) -> None:
+    for name, stamp in STAMPS.items():
+        colon = " : " if "Korean" in name else ": "
+        lines = ["Messages and calls are end-to-end encrypted.", f"Bob Lee{colon}Are you there?",
+                 f"Zoë{colon}Yes: at 5.", f"Bob Lee{colon}Good", f"Zoë{colon}See you"]  # fmt: skip
+        chat = "\n".join(stamp + line for line in lines) + "\nand bring\n\nthe book\n"
+        found = text_of(tmp_path / "a.txt", chat, "zoë")
+        assert found == "Yes: at 5.\nSee you\nand bring\n\nthe book", name
+        text, (place,) = read(tmp_path / "a.txt")
+        assert text == "" and all(part in place.reason for part in ("--from NAME: ", "Bob Lee", "Zoë")), name
     _, (place,) = read(tmp_path / "a.txt", "Ann")
     assert "none of these" in place.reason
 
@@ -517,12 +502,14 @@ def test_an_archive_of_conversations_is_read_and_one_without_a_chat_or_too_large
     assert "cut off or damaged" in read(path)[1][0].reason
 
 
-@pytest.mark.parametrize("line", OMITTED)
-def test_what_whatsapp_writes_in_place_of_a_message_is_not_read(tmp_path: Path, line: str) -> None:
-    stamp = "[31.12.23, 23:59:58] "
-    chat = (
-        f"{stamp}Zoë: Hello\n{stamp}Zoë: {line}\n{stamp}Bob: Hi\n{stamp}Zoë: Bye <Diese Nachricht wurde bearbeitet.>\n"
-    )
+def test_what_whatsapp_writes_in_place_of_a_message_is_not_read(tmp_path: Path) -> None:
+    lines = [
+        "Zoë: Hello",
+        *(f"Zoë: {line}" for line in OMITTED),
+        "Bob: Hi",
+        "Zoë: Bye <Diese Nachricht wurde bearbeitet.>",
+    ]
+    chat = "".join(f"[31.12.23, 23:59:58] {line}\n" for line in lines)
     assert text_of(tmp_path / "_chat.txt", chat, "Zoë") == "Hello\nBye"
 
 
@@ -533,18 +520,16 @@ def test_a_chat_in_which_each_person_wrote_once_is_a_chat(tmp_path: Path, name: 
     assert text_of(tmp_path / name, f"31.12.23, 23:58 - {first}{lines}", "Zoë") == "One."
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "31.12.2023, 23:59 - slept badly\nand woke late",
-        "[2023-12-31, 10:00] Mood: good\n[2024-01-01, 10:00] Food: bad\n[2024-01-02, 10:00] Walk: long",
-        "Meeting on 31/12/2023 at 10:00 - Bob: fine",
-        "10:00 - Bob: hello",
-    ],
-    ids=["a diary", "a log of one's own", "a sentence", "times alone"],
-)
-def test_text_with_dates_is_no_chat(tmp_path: Path, text: str) -> None:
-    assert text_of(tmp_path / "a.txt", text) == text
+DATED = {
+    "a diary": "31.12.2023, 23:59 - slept badly\nand woke late",
+    "a log": "[2023-12-31, 10:00] Mood: good\n[2024-01-01, 10:00] Food: bad\n[2024-01-02, 10:00] Walk: long",
+    "a sentence": "Meeting on 31/12/2023 at 10:00 - Bob: fine",
+    "times alone": "10:00 - Bob: hello",
+}
+
+
+def test_text_with_dates_is_no_chat(tmp_path: Path) -> None:
+    assert {name: text_of(tmp_path / "a.txt", text) for name, text in DATED.items()} == DATED
 
 
 def turn(role: str, text: str, parent: str | None, **more: object) -> dict:
@@ -586,9 +571,10 @@ CHATS = {
 
 
 @pytest.mark.parametrize("indent", [None, 1], ids=["in a line", "indented"])
-@pytest.mark.parametrize("chat", CHATS.values(), ids=CHATS)
-def test_own_messages_of_exported_chats_are_read(tmp_path: Path, chat: object, indent: int | None) -> None:
-    assert text_of(tmp_path / "a.json", json.dumps(chat, indent=indent), "Zoë;Someone") == "One.\nTwo."
+def test_own_messages_of_exported_chats_are_read(tmp_path: Path, indent: int | None) -> None:
+    written = {name: json.dumps(chat, indent=indent) for name, chat in CHATS.items()}
+    read = {name: text_of(tmp_path / "a.json", text, "Zoë;Someone") for name, text in written.items()}
+    assert read == dict.fromkeys(CHATS, "One.\nTwo.")
 
 
 NAMES = [
@@ -633,11 +619,11 @@ OTHER_JSON = {
 }
 
 
-@pytest.mark.parametrize("value", OTHER_JSON.values(), ids=OTHER_JSON)
-def test_other_json_is_refused_in_one_sentence(tmp_path: Path, value: object) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(value, indent=2))
-    text, (place,) = read(tmp_path)
-    assert (text, place.path) == ("", str(tmp_path / "a.json"))
+def test_other_json_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    for name, value in OTHER_JSON.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(value, indent=2))
+    text, places = read(tmp_path)
+    assert (text, sorted(Path(place.path).stem for place in places)) == ("", sorted(OTHER_JSON))
 
 
 def test_json_that_is_cut_off_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -750,10 +736,9 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_store_has_one_form_of_a_text(tmp_path: Path, form: str) -> None:
-    assert plain(form) == "café crème"
-    assert text_of(tmp_path / "a.txt", form) == "café crème"
+def test_a_store_has_one_form_of_a_text(tmp_path: Path) -> None:
+    for name, form in FORMS.items():
+        assert plain(form) == text_of(tmp_path / "a.txt", form) == "café crème", name
 
 
 def test_joiners_stay_and_many_marks_cost_little() -> None:

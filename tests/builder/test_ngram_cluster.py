@@ -10,11 +10,9 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import dask
 import pytest
-from distributed import Client, LocalCluster
-from distributed.utils import get_mp_context
 from typer.testing import CliRunner
 
 import ngram_builder
@@ -23,6 +21,9 @@ from core.errors import InputError
 from ngram_builder import cluster as clusters
 from ngram_builder.cluster import Cluster, cluster
 from tests.ngram_tools import WordTokenizer, segments_of, tiny_runs
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 pytestmark = pytest.mark.usefixtures("small_process")
 
@@ -38,6 +39,9 @@ class SlowTokenizer(WordTokenizer):
 @pytest.fixture(scope="module", autouse=True)
 def _imported_once() -> Iterator[None]:
     """Workers are forked off a process that has imported what they need. Each would take seconds for torch alone."""
+    import dask
+    from distributed.utils import get_mp_context
+
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         get_mp_context().set_forkserver_preload(["distributed", "app.cli.personal", "core.models.hf"])
         yield
@@ -45,6 +49,8 @@ def _imported_once() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[Client]:
+    from distributed import Client, LocalCluster
+
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as workers,
         Client(workers) as client,

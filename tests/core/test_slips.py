@@ -155,7 +155,6 @@ def typed_quickly(session: Session, text: str, **options: Any) -> list[TextDraft
     [
         ("Thank you very muhc ", "Thank you very much ", True),
         ("I am looking forwrad ", "I am looking forward ", False),
-        ("It is late.\nI saw teh ", "It is late.\nI saw the ", True),
     ],
 )
 def test_a_word_that_is_finished_before_any_drafts_is_corrected_too(

@@ -299,7 +299,7 @@ def test_the_strength_is_the_largest_that_costs_general_text_a_hundredth_at_most
 
 def test_an_adapter_that_costs_general_text_more_is_used_with_less_strength(store: PersonalStore, fresh: Load) -> None:
     general = letters(1000, alphabet="efgh.", seed=3)  # by others, who write in another way
-    weak = outcome_of(learn(store, fresh(), None, general, recipe=replace(QUICK, seed=1))).result
+    weak = outcome_of(learn(store, fresh(), None, general, recipe=replace(STORED, seed=1))).result
     assert 0 < weak.strength < 1
     with torch.inference_mode():
         window = torch.tensor(fresh().tokenizer.encode(general[:256]))

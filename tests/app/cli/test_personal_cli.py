@@ -14,6 +14,7 @@ from app.cli.main import app
 from core.ngram import NgramStore
 from tests.ngram_tools import WordTokenizer
 
+pytestmark = pytest.mark.usefixtures("one_reader")
 runner = CliRunner()
 TOKENIZER = WordTokenizer(64)
 

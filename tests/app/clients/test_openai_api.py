@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import openai
 import pytest
 
 from app.clients.choices import Choices
@@ -38,7 +37,9 @@ class Site:
         made = create(self.service, self.access, allowed=allowed)
         self.server = Server(made)
         self.base = f"http://127.0.0.1:{self.server.port}/v1"
-        self.client = openai.OpenAI(base_url=self.base, api_key=self.access.token)
+        from openai import OpenAI
+
+        self.client = OpenAI(base_url=self.base, api_key=self.access.token)
 
     def complete(self, prompt: Any = "Once", **fields: Any) -> Any:
         ours = {"rule", "mode", "never", "avoid", "custom_token_bans"}
@@ -46,8 +47,10 @@ class Site:
         extra = {name: value for name, value in fields.items() if name not in named}
         return self.client.completions.create(model="polydraft", prompt=prompt, **named, extra_body=extra)
 
-    def refused(self, **fields: Any) -> openai.APIStatusError:
-        with pytest.raises(openai.APIStatusError) as found:
+    def refused(self, **fields: Any) -> Any:
+        from openai import APIStatusError
+
+        with pytest.raises(APIStatusError) as found:
             self.complete(**fields)
         return found.value
 
@@ -71,6 +74,14 @@ def table() -> Iterator[Site]:
     made = Site(Autocomplete(TableModel(seed=3)))
     yield made
     made.close()
+
+
+@pytest.fixture
+def openai() -> Any:
+    """The official client, whose import takes half a second that a process without these tests saves."""
+    import openai
+
+    return openai
 
 
 @pytest.fixture(autouse=True)
@@ -250,7 +261,7 @@ def test_the_suffix_is_the_text_after_the_caret(site: Site) -> None:
     assert len(list(site.complete(suffix="\nAnd so on", max_tokens=4, n=2, stream=True))) > 2
 
 
-def test_no_row_of_a_program_replaces_letters(site: Site) -> None:
+def test_no_row_of_a_program_replaces_letters(site: Site, openai: Any) -> None:
     site.complete("I saw teh", max_tokens=1)
     assert site.autocomplete.latest.ask.corrects is False
     site.client.chat.completions.create(
@@ -275,7 +286,7 @@ def test_an_error_about_options_names_fields() -> None:
     assert in_fields(error, {}) == ("ngrams false and min_branch --k", "ngrams")
 
 
-def test_other_models_are_not_found(site: Site) -> None:
+def test_other_models_are_not_found(site: Site, openai: Any) -> None:
     assert [model.id for model in site.client.models.list()] == ["polydraft", "Scripted"]
     assert site.client.models.retrieve("Scripted").id == "Scripted"
     with pytest.raises(openai.NotFoundError, match=r"The model gpt-4 is not loaded\. Use polydraft or Scripted"):
@@ -300,13 +311,13 @@ def test_no_tokens_cache_the_text_and_any_number_is_the_most(site: Site) -> None
     assert len(texts(site.complete(max_tokens=-1))[0].split()) == 32
 
 
-def test_the_token_is_the_api_key(site: Site) -> None:
+def test_the_token_is_the_api_key(site: Site, openai: Any) -> None:
     other = openai.OpenAI(base_url=site.base, api_key="wrong", max_retries=0)
     with pytest.raises(openai.AuthenticationError, match="Polydraft requires its token"):
         other.models.list()
 
 
-def test_a_newer_request_of_a_user_stops_the_older_one(site: Site) -> None:
+def test_a_newer_request_of_a_user_stops_the_older_one(site: Site, openai: Any) -> None:
     """The older one is told so, and the official client does not send it again."""
     site.autocomplete.model.step_s = 0.02
     before = len(site.autocomplete.sessions)
@@ -326,7 +337,7 @@ def test_a_newer_request_of_a_user_stops_the_older_one(site: Site) -> None:
     assert len(site.autocomplete.sessions) == before + 1  # the cache of the user is kept
 
 
-def test_a_closed_connection_stops_its_request_within_a_pass(site: Site) -> None:
+def test_a_closed_connection_stops_its_request_within_a_pass(site: Site, openai: Any) -> None:
     site.autocomplete.model.step_s = 0.01
 
     async def leave(stream: bool) -> None:
@@ -347,7 +358,7 @@ def test_a_closed_connection_stops_its_request_within_a_pass(site: Site) -> None
         assert len(site.autocomplete.model.passes) == passes
 
 
-def test_sixteen_clients_share_passes_and_each_has_its_own_drafts(site: Site) -> None:
+def test_sixteen_clients_share_passes_and_each_has_its_own_drafts(site: Site, openai: Any) -> None:
     site.autocomplete.model.step_s = 0.005
     site.autocomplete.model.passes.clear()
 
@@ -363,7 +374,7 @@ def test_sixteen_clients_share_passes_and_each_has_its_own_drafts(site: Site) ->
     assert max(site.autocomplete.model.passes) > 4
 
 
-def test_an_error_of_the_model_has_openais_form(site: Site) -> None:
+def test_an_error_of_the_model_has_openais_form(site: Site, openai: Any) -> None:
     site.autocomplete.model.broken["Broken"] = RuntimeError("a wire is loose")
     no_retries = site.client.with_options(max_retries=0)
     with pytest.raises(openai.InternalServerError, match="a wire is loose"):

@@ -38,7 +38,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> Iterator[FakeHub]
 
 
 @pytest.fixture
-def client(hub: FakeHub) -> Iterator[TestClient]:
+def client(hub: FakeHub, without_gradio: None) -> Iterator[TestClient]:
     """The server's routes, with a model whose rows were timed."""
     drafting = FakeAutocomplete()
     drafting.row_costs = CostCurve((1, 4), (5.0, 8.0))

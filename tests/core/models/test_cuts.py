@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from core.models.cuts import Cuts, cuts_of
-from core.models.hf_tokenizer import _PRE_TOKENIZERS, HFTokenizer, from_gguf
+from core.models.hf_tokenizer import _PRE_TOKENIZERS, _WHOLE, HFTokenizer, from_gguf
 from ngram_builder.encoder import Encoder
 from tests.tiny_vocabularies import LETTERS, PARTS, hard, of_bytes, sentencepiece
 
@@ -120,11 +120,12 @@ def ids_of(name: str, text: str) -> list[int]:
 
 
 SENTENCEPIECE = ["prepending", "prepending+", "plain", "gemma", "gemma+", "always", "first+", "never+", "split+"]
-FAMILIES = ["gpt-2", "smollm", "llama-bpe", "qwen2", "tekken", "gpt-4o", *SENTENCEPIECE]
+# A name for each way to split words and to look them up.
+BYTE_LEVEL = [*{(split, name in _WHOLE): name for name, split in _PRE_TOKENIZERS.items()}.values()]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize("name", [*BYTE_LEVEL, *SENTENCEPIECE])
+@settings(max_examples=100, deadline=None)
 @given(text)
 @example("")
 @example(" ")
@@ -133,14 +134,14 @@ def test_tokens_of_pieces_are_those_of_the_text(name: str, text: str) -> None:
     assert ids_of(name, text) == tokenizer_of(name).encode(text)
 
 
-@pytest.mark.parametrize("name", [*_PRE_TOKENIZERS, *SENTENCEPIECE])
+@pytest.mark.parametrize("name", [*BYTE_LEVEL, *SENTENCEPIECE])
 def test_tokens_of_pieces_are_those_of_hard_texts(name: str) -> None:
     for text in hard(200):
         assert ids_of(name, text) == tokenizer_of(name).encode(text), text
 
 
-@pytest.mark.parametrize("name", _PRE_TOKENIZERS)
-@settings(max_examples=300, deadline=None)
+@pytest.mark.parametrize("name", BYTE_LEVEL)
+@settings(max_examples=100, deadline=None)
 @given(text)
 @example("x\n/ y\n1\n 1")
 def test_words_of_pieces_are_those_of_the_text(name: str, text: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 from itertools import chain
 from pathlib import Path
 
@@ -153,12 +151,6 @@ def test_llama_cpps_tokenizer_works_after_its_model_was_closed(
     del tokenizer
     gc.collect()
     assert len(freed) == 1
-
-
-def test_neither_llama_cpp_nor_the_rules_import_transformers():
-    code = "import core.models.llamacpp, core.models.load, core.samplers as s, sys, torch; "
-    code += "s.TopP(0.5)(None, torch.randn(1, 9)); sys.exit('transformers' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("backend", ["auto", "llama.cpp", "torch"])

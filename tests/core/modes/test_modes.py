@@ -222,24 +222,6 @@ def test_the_command_line_takes_rules_and_modes(autocomplete, monkeypatch):
     assert "top-nσ" in run("sample-view", text).stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--rule", "best"), "rule 'best' given; one of none, greedy, top-k"),
-        (("--rule", "top-p", "--beta", "4"), "--beta is a flag of top-w, and the rule is top-p; add --rule top-w"),
-        (("--rule", "top-p", "--top-p", "1.5"), "top-p 1.5 given; a number from 0 to 1 expected"),
-        (("--mode", "best"), "mode 'best' given"),
-        (("--samples", "3"), "--samples is a flag of sampled+superposed, and the mode is superposed; add --mode"),
-        (("--mode", "sampled+superposed", "--samples", "9"), "samples 9 given; a whole number from 1 to 4 expected"),
-    ],
-)
-def test_the_command_line_names_what_is_wrong(arguments, said, autocomplete, monkeypatch):
-    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: autocomplete)
-    result = run("complete", "text", *arguments)
-    assert result.exit_code == 1
-    assert said in " ".join(result.stderr.split())
-
-
 # --- the catalogue ----------------------------------------------------------------------------------------
 
 

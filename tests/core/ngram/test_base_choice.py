@@ -273,7 +273,7 @@ def test_a_choice_that_another_program_changes_is_waited_for(
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path, without_gradio: None) -> Iterator[TestClient]:
     model: Any = TableModel()
     model.tokenizer.fingerprint = WORDS.fingerprint
     file = tmp_path / "base-stores.json"

@@ -50,7 +50,6 @@ async def test_the_drafting_server_is_started_shared_and_ends_with_the_editor_ev
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        (b"Content-Length: %d\r\n\r\n{" % 2**40, "A message of 1099511627776 bytes given"),
         (b"Content-Length: %d\r\n\r\n{" % 2**70, "A message of 1180591620717411303424 bytes given"),
         (b"Content-Length: " + b"9" * 9999, "A header line of 4096 bytes or more given"),
     ],

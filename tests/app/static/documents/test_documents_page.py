@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, FilePayload, Locator, expect
 
 from app.documents.folder import DocumentFolder, Entry
-from tests.app.static.editor.test_page import Editor
+from tests.app.static.editor.editor_page import Editor
 from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server, create_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]

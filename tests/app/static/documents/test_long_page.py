@@ -22,7 +22,7 @@ from tests.app.static.documents.test_documents_page import (
     tab,
     titles,
 )
-from tests.app.static.editor.test_page import Editor
+from tests.app.static.editor.editor_page import Editor
 
 __all__ = ["context", "editor", "fake", "folder", "server", "shared", "tab"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]

@@ -20,7 +20,7 @@ from core.errors import ModelNotFound
 from core.models import on_machine, recommended
 from core.models.costs import CostCurve
 from core.models.recommended import Recommended
-from tests.app.static.editor.test_page import Editor
+from tests.app.static.editor.editor_page import Editor
 from tests.app.web.routes.test_model_file import GOOD, alone, server
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import FakeDrafts, Server
@@ -62,7 +62,7 @@ def url(hub: FakeHub) -> Iterator[str]:
 
 
 @pytest.fixture
-def editor(context: BrowserContext, url: str) -> Editor:
+def editor(context: BrowserContext, without_gradio: None, url: str) -> Editor:
     return Editor(context.new_page(), FakeDrafts()).open(url)
 
 
@@ -116,7 +116,8 @@ def test_no_line_where_no_larger_model_suits(
     expect(page.get_by_role("button", name="Download")).to_have_count(0)
 
 
-def test_one_button_downloads_stops_resumes_and_uses_a_model(editor: Editor, hub: FakeHub) -> None:
+def test_one_button_downloads_stops_resumes_and_uses_a_model(context: BrowserContext, url: str, hub: FakeHub) -> None:
+    editor = Editor(context.new_page(), FakeDrafts()).open(url)
     dialog = opened(editor)
     row = dialog.get_by_role("listitem").filter(has_text="For tests.")
     expect(row).to_contain_text("200 MB · about 160 ms a key")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from tests.app.static.editor.test_page import BEFORE, Editor, fake, server
+from tests.app.static.editor.editor_page import BEFORE, Editor, fake, server
 from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server, create_app
 
 __all__ = ["fake", "server"]  # fixtures

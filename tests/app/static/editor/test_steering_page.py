@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from tests.app.static.editor.test_page import BEFORE, ENOUGH, Editor, fake, server
-from tests.app.static.editor.test_page import plain as shared
+from tests.app.static.editor.editor_page import BEFORE, ENOUGH, Editor, fake, server, shared
 from tests.fake_drafts import HOME, MARKET, OTHERS, RIVER, FakeDrafts, Server
 
 __all__ = ["fake", "server", "shared"]  # fixtures

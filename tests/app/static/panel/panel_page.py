@@ -9,7 +9,7 @@ from typing import Any
 from playwright.sync_api import Locator, Page, expect
 
 from core.samplers.view import look
-from tests.app.static.editor.test_page import ENOUGH, Editor
+from tests.app.static.editor.editor_page import ENOUGH, Editor
 from tests.fake_drafts import FakeDrafts
 from tests.fake_sampling import ShortDrafts, Tokenizer, logits_after
 
@@ -26,7 +26,6 @@ class Panel(Editor):
 
     def __init__(self, page: Page) -> None:
         super().__init__(page, FakeDrafts())
-        page.emulate_media(reduced_motion="reduce")  # a transition is drawn sixty times a second
         self.asked: list[tuple[str, Any]] = []
         page.on("request", self._note)
 

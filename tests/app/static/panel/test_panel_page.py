@@ -24,7 +24,7 @@ from core.controls import CATALOG, MODES, PRESETS, SPECULATING, Preset
 from core.options import DRAFTING
 from core.samplers.view import sweep
 from core.speculative.calibration import CalibrationError
-from tests.app.static.editor.test_page import ENOUGH
+from tests.app.static.editor.editor_page import ENOUGH
 from tests.app.static.panel.panel_page import BARS, FAKE, TEXT, Panel, seen, shown
 from tests.fake_drafts import Server
 from tests.fake_sampling import STEPS, logits_after
@@ -65,12 +65,16 @@ def panel(context: BrowserContext, site: tuple[Server, Path]) -> Iterator[Panel]
 
 # ---------------------------------------------------------------- rules, sliders, charts
 
+# Of the controls with these flags, those that can be seen.
+VISIBLE = "flags => flags.filter((flag) => document.querySelector(`#pd-${flag}`)?.checkVisibility())"
+
 
 def test_a_rule_shows_its_sliders_reaches_the_drafts_and_is_drawn_as_the_core_has_it_beside_the_others(
     panel: Panel,
 ) -> None:
     titles = {name: labels.rule_label(name) for name in CATALOG}
-    for rule in ("top-p", "top-n-sigma", "top-w", "p-less", "eta", "xtc"):
+    main = {each.flag: name for name, entry in CATALOG.items() for each in entry.controls if labels.shown(each).main}
+    for rule in ("top-p", "top-w", "eta", "xtc"):
         if rule in labels.BUTTONS:
             panel.pick("rule", titles[rule])
         else:
@@ -79,10 +83,8 @@ def test_a_rule_shows_its_sliders_reaches_the_drafts_and_is_drawn_as_the_core_ha
             panel.choose("Rules, in the order", re.compile(re.escape(titles[rule])))
         panel.wait_for_chart(rule)
         assert (panel.sampling()["rule"], panel.sampling()["mode"]) == (rule, "superposed")
-        for entry in CATALOG.values():
-            for control in entry.controls:
-                if labels.shown(control).main:
-                    expect(panel.page.locator(f"#pd-{control.flag}")).to_be_visible(visible=entry.name == rule)
+        own = [flag for flag, owner in main.items() if owner == rule]
+        panel.wait(lambda own=own: panel.page.evaluate(VISIBLE, [*main]) == own, f"the controls of {rule}")
         if rule in labels.BUTTONS:
             expect(panel.page.locator("#pd-rule")).to_contain_text(CATALOG[rule].description)
 
@@ -469,12 +471,13 @@ def test_a_link_and_the_next_visit_carry_all_that_decides_the_drafts_and_a_bad_l
     assert panel.last() == {**usual, "k": 9, "alpha": 0.5, "length": 40, "reset_every": 10}
     panel.page.goto("about:blank")
     panel.open(link)  # what it does not name goes back to its default
-    for _ in range(2):  # by the link, then in the next visit
+    for visit in ("by the link", "the next one"):
+        if visit == "the next one":
+            panel.reload()
         panel.put(TEXT)
         panel.rest()
-        assert panel.last() == chosen
+        assert panel.last() == chosen, visit
         assert "#" not in panel.page.url
-        panel.reload()
     expect(panel.page.locator("#pd-rules .token")).to_have_count(2)
     expect(panel.slider("Temperature")).to_have_value("1.5")
 

@@ -18,12 +18,12 @@ import ngram_builder
 from app.learning.personal import PersonalStores
 from core.models.adapter import Result, save
 from tests.app.learning.test_learner import SAYS
-from tests.app.static.editor.test_page import BEFORE, Editor
+from tests.app.static.editor.editor_page import BEFORE, Editor
 from tests.core.models.test_adapter import SHAPES, adapter_for
 from tests.fake_drafts import HOME, MARKET, RIVER, ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
 from tests.ngram_tools import WordTokenizer, add_text
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180), pytest.mark.usefixtures("one_reader")]
 
 LETTER = "Thank you for your letter.\nThank you for the flowers, and thank you for your time.\n"
 NOTES = "The report is due. Thank you for your patience."
@@ -65,9 +65,7 @@ def editor(
 ) -> Iterator[Editor]:
     server, fake, _ = shared
     fake.__dict__.update(FakeDrafts().__dict__)
-    page = context.new_page()
-    page.emulate_media(reduced_motion="reduce")  # a transition is drawn sixty times a second
-    editor = Editor(page, fake).open(server.url)
+    editor = Editor(context.new_page(), fake).open(server.url)
     yield editor
     assert editor.errors == []
 

@@ -35,7 +35,7 @@ def load(name: str, precision: str = "auto") -> Autocomplete:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(without_gradio: None) -> Iterator[Server]:
     """A server whose model is not there."""
     service = DraftService(load, "gone.gguf", pace=0)
     service.start()

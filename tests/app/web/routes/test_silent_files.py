@@ -200,7 +200,7 @@ def test_caches_and_locks_that_are_pipes_count_as_damaged(tmp_path: Path, monkey
 
 
 @pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_gradio: None) -> Iterator[TestClient]:
     """The whole app on a model of a few tokens, with a choice of base stores and a folder of personal stores."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(presets, "presets_file", lambda: tmp_path / "data" / "presets.sqlite")

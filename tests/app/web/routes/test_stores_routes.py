@@ -25,6 +25,7 @@ from tests.core.test_disk_full import full
 from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
 from tests.ngram_tools import add_text
 
+pytestmark = pytest.mark.usefixtures("one_reader")
 TOKENIZER: Any = ByteTokenizer()
 
 

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 from app.web.page import NEEDED
 from app.web.security.access import Access
 from app.web.security.pairing import SECONDS
-from tests.app.static.editor.test_page import ENOUGH
+from tests.app.static.editor.editor_page import ENOUGH
 from tests.fake_drafts import FakeDrafts, Server, create_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
