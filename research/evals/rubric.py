@@ -140,7 +140,7 @@ def written(
     progress: Progress,
 ) -> Iterator[Judgement]:
     """Yields the stories that are judged together. Every rule draws with the same noise."""
-    from core.models.chat import chat_template
+    from research.chat import chat_template
 
     chat = chat_template(options.model)
     autocomplete = load_autocomplete(options.model, options.backend, None)
