@@ -92,7 +92,7 @@ def test_an_unclear_reply_is_not_guessed_at(reply: str) -> None:
 def test_unclear_replies_are_counted_and_asked_about_again(
     tiny_default: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.models.chat.chat_template", lambda _: None)  # reading one takes a second
+    monkeypatch.setattr("research.chat.chat_template", lambda _: None)  # reading one takes a second
     shape = ["--model", str(tiny_default), "--length", "4", "--repetitions", "2", "--temperatures", "10", "--json"]
     shape += ["--rules", "top-w (the paper's),min-p", "--learned", str(tmp_path)]
 
