@@ -22,20 +22,20 @@ MOST_WINDOWS = 48  # held-out windows, evenly spaced
 LEAST_HELD_OUT = 320  # tokens
 
 
-def held_out_windows(ids: list[int]) -> list[Tensor]:
+def held_out_windows(ids: Sequence[int] | np.ndarray) -> list[Tensor]:
     """Returns windows of at most WINDOW ids, whose tokens after the context together cover the text; if there are too
     many, an evenly spaced selection. Raises InputError for too little text."""
     if len(ids) < LEAST_HELD_OUT:
         raise InputError(f"{len(ids)} tokens are held out; at least {LEAST_HELD_OUT} expected. Give more text.")
     step = WINDOW - CONTEXT
-    windows = [torch.tensor(ids[at : at + WINDOW]) for at in range(0, len(ids) - CONTEXT, step)]
-    return spaced(windows, MOST_WINDOWS)
+    starts = spaced(range(0, len(ids) - CONTEXT, step), MOST_WINDOWS)
+    return [torch.from_numpy(np.array(ids[at : at + WINDOW], dtype=np.int64)) for at in starts]
 
 
-def spaced(values: list[T], count: int) -> list[T]:
+def spaced(values: Sequence[T], count: int) -> list[T]:
     """Returns an evenly spaced selection of at most `count` values."""
     if count >= len(values):
-        return values
+        return list(values)
     return [values[i] for i in np.linspace(0, len(values) - 1, count).round().astype(int)]
 
 

@@ -11,7 +11,7 @@ import json
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -26,6 +26,7 @@ from core.models.adapter import Adapter, AdapterError, Result
 from core.models.torch_model import TorchModel
 from core.ngram import learned
 from core.ngram.counts import Counts
+from core.ngram.counts_file import LARGE
 from core.ngram.interpolation import Interpolation, Store
 from core.ngram.learned import LEAST
 from core.ngram.personal import PersonalStore
@@ -40,6 +41,8 @@ LEAST_STEPS, MOST_EPOCHS = 40, 4  # of the optimiser; research/docs/evaluation.m
 MOST_RATE = 2.0  # times the usual learning rate, for texts too short for that many steps
 STRENGTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 MOST_COST = 0.01  # of the mean ln p of general text
+
+Documents = Sequence[np.ndarray]  # the ids of each, uint32: as Python's numbers they take nine times the memory
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def learn(
     recipe: AdapterRecipe | None = None,
     clock: Callable[[], float] = time.monotonic,
     check_cancelled: Callable[[], None] = lambda: None,
-    typed: Callable[[Adapter, list[list[int]], list[list[int]]], tuple[int, float, float]] | None = None,
+    typed: Callable[[Adapter, Documents, Documents], tuple[int, float, float]] | None = None,
 ) -> Generator[Stage | Outcome]:
     """Trains, evaluates and publishes an adapter. Yields a `Stage` after every step, and an `Outcome` at the end. The
     caller may stop it at any of them: the state is written, and another call resumes.
@@ -96,8 +99,9 @@ def learn(
         memory: the largest size of this process in GB.
         check_cancelled: called before every layer of the model, forward and backward. It may wait, and if it raises,
             the state is written first. `clock` should not count the time that it waits.
-        typed: types held-out text with drafts, given the adapter, the documents that it learned and those held out;
-            returns the `characters`, `keys_alone` and `keys` of the result. None: this step is omitted.
+        typed: types held-out text with drafts, given the adapter, the documents that it learned (the newest, as many
+            as are counted) and those held out; returns the `characters`, `keys_alone` and `keys` of the result. None:
+            this step is omitted.
     Raises: InputError when there is too little text or memory; StoreError when text of the store was removed meanwhile;
         AdapterError when the adapter cannot be written.
     """
@@ -122,6 +126,7 @@ def learn(
     if sum(map(len, held)) < LEAST_HELD_OUT:
         raise InputError("Too little text is new to hold some out; add text with `polydraft ngram add`.")
     pieces = _pieces(joined(known, model.tokenizer.between), (recipe or AdapterRecipe()).length)
+    counted = newest_within(known, LARGE)
     recipe = recipe or recipe_for(len(pieces))
     student = Student(model.layers.module.to("cpu", torch.float32), recipe, check_cancelled=check_cancelled)
     student.check_memory(recipe.length, memory, "polydraft learn")
@@ -152,12 +157,12 @@ def learn(
             yield Stage("Training", share, passed / share - passed + evaluating, at.held_out, tuple(trainer.curve))
 
     yield Stage("Evaluating the adapter on held-out text", 1.0, evaluating, None, tuple(trainer.curve))
-    rule = interpolation(base, [Counts.of(model.vocab_size, [(ids, 1) for ids in known])])
+    rule = interpolation(base, [Counts.of(model.vocab_size, [(ids, 1) for ids in counted])])
     result = evaluation.result(rule, trainer.tokens)
     adapter = Adapter(student.maps(), recipe.alpha, fingerprint, result)
     if typed and result.better:
         yield Stage("Typing held-out text with and without it", 1.0, None, None, tuple(trainer.curve))
-        characters, keys_alone, keys = typed(adapter, known, held)
+        characters, keys_alone, keys = typed(adapter, counted, held)
         result = replace(result, characters=characters, keys_alone=keys_alone, keys=keys)
         adapter = replace(adapter, result=result)
     with store.unless_removed(removals, learned=True):
@@ -225,36 +230,45 @@ def recipe_for(pieces: int) -> AdapterRecipe:
     return replace(usual, epochs=epochs, rate=usual.rate * min(max(missing, 1.0), MOST_RATE))
 
 
-def split(documents: Sequence[list[int]], learnt: int = 0) -> tuple[list[list[int]], list[list[int]]]:
+def split(documents: Documents, learnt: int = 0) -> tuple[Documents, Documents]:
     """Returns the text to learn, and the text to hold out: the newest documents with a tenth of all tokens. A document
     that is much longer than that is divided. The first `learnt` tokens, which were learned before, are never held
     out."""
     total = sum(map(len, documents))
     wanted, most = HELD_OUT * total, total - learnt
-    held: list[list[int]] = []
+    held: list[np.ndarray] = []  # newest first
     known = list(documents)
     size = 0
     while known and size < wanted:
         newest = known.pop()
         part = len(newest) if size + len(newest) <= 2 * wanted else math.ceil(wanted) - size
         part = min(part, most - size)
-        held.insert(0, newest[len(newest) - part :])
+        held.append(newest[len(newest) - part :])
         size += part
         if part < len(newest):
             known.append(newest[: len(newest) - part])
             break
-    return known, [ids for ids in held if ids]
+    return known, [ids for ids in reversed(held) if len(ids)]
 
 
-def joined(documents: Sequence[list[int]], beginning: list[int]) -> list[int]:
-    """Concatenates the documents, with these ids before each."""
-    return [i for ids in documents for i in (*beginning, *ids)]
+def newest_within(documents: Documents, most: int) -> Documents:
+    """Returns the last documents, with at most so many tokens together, or the last one alone."""
+    start = len(documents) - 1
+    while start > 0 and (most := most - len(documents[start])) >= len(documents[start - 1]):
+        start -= 1
+    return documents[start:]
 
 
-def _pieces(ids: list[int], length: int) -> np.ndarray:
+def joined(documents: Iterable[np.ndarray | Sequence[int]], beginning: Sequence[int]) -> np.ndarray:
+    """Concatenates the documents, with these ids before each. Returns uint32."""
+    parts = [np.asarray(part, dtype=np.uint32) for ids in documents for part in (beginning, ids)]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint32)
+
+
+def _pieces(ids: np.ndarray, length: int) -> np.ndarray:
     """The ids as pieces (N, length); the incomplete last one waits for more text."""
     count = len(ids) // length
-    return np.array(ids[: count * length]).reshape(count, length)
+    return ids[: count * length].reshape(count, length)
 
 
 def _state(store: PersonalStore, identity: str) -> State | str:

@@ -110,7 +110,8 @@ def build(
     """Count the n-grams of documents and write a store.
 
     Reads RedPajama shards (.jsonl, .json, .parquet), text (.txt, .md), mail (.eml, .emlx, .mbox), pages (.html) and
-    letters (.docx), most also packed (.gz, .zst): files, folders, patterns, or URLs such as https://, hf:// and s3://.
+    letters (.docx, .odt, .rtf), most also packed (.gz, .zst): files, folders, patterns, or URLs such as https://,
+    hf:// and s3://.
     To resume after an interruption, run the same command again.
     """
     if dry_run:

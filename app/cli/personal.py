@@ -235,7 +235,7 @@ def query(store: str, text: str, tokenizer: str, top: int) -> list[dict[str, Any
     words = load_tokenizer(tokenizer)
     with closing(open_store(store, words)) as opened:
         opened.refresh()
-        return continuations(opened, words, text, top, lambda ids: {"from": opened.where(ids)})
+        return continuations(opened, words, text, top, opened.where)
 
 
 def continuations(
@@ -243,19 +243,25 @@ def continuations(
     words: Tokenizer,
     text: str,
     top: int,
-    more: Callable[[list[int]], dict[str, Any]] = lambda ids: {},
+    where: Callable[[list[list[int]]], list[dict[str, int]]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Tokens that follow these words, and how often, for every length of context in a store; and `more` on each."""
-    ids, rows = words.encode(text), []
+    """Tokens that follow these words, and how often, for every length of context in a store; and from which documents,
+    if `where` finds n-grams by origin."""
+    ids, rows, ngrams = words.encode(text), [], []
     for n in reversed(store.orders):
         context = ids[len(ids) - (n - 1) :]
         if len(context) < n - 1 or not (total := store.total(context)):
             continue
         following = [
-            {"text": words.decode([i]), "id": i, "count": count, "share": count / total, **more([*context, i])}
+            {"text": words.decode([i]), "id": i, "count": count, "share": count / total}
             for i, count in store.continuations(context, top)
         ]
+        ngrams += [[*context, entry["id"]] for entry in following]
         rows.append({"order": n, "context": words.decode(context), "total": total, "continuations": following})
+    if where and ngrams:
+        entries = (entry for row in rows for entry in row["continuations"])
+        for entry, origins in zip(entries, where(ngrams), strict=True):
+            entry["from"] = origins
     return rows
 
 

@@ -62,10 +62,10 @@ def steps_of(
     from core.ngram.base import base_store
     from core.ngram.personal import PersonalStore
     from training.adapter import merge
-    from training.personal import learn
+    from training.personal import Documents, learn
     from training.texts import sample
 
-    def typed(adapter: Adapter, known: list[list[int]], held: list[list[int]]) -> tuple[int, float, float]:
+    def typed(adapter: Adapter, known: Documents, held: Documents) -> tuple[int, float, float]:
         from app.options.typist import keys_saved
 
         return keys_saved(

@@ -16,6 +16,8 @@ from statistics import fmean
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
+
 from app.options.sampling import drafting
 from app.options.settings import DraftSettings
 from core.ask import KeptRow
@@ -181,8 +183,8 @@ def keys_saved(
     base: NgramStore | None,
     adapter: Adapter,
     prose: Adapter | None,
-    known: list[list[int]],
-    held: list[list[int]],
+    known: Sequence[np.ndarray],
+    held: Sequence[np.ndarray],
     seconds: float,
     clock: Callable[[], float],
     check_cancelled: Callable[[], None],
@@ -200,7 +202,7 @@ def keys_saved(
     learned = Counts.of(loaded.vocab_size, [(ids, 1) for ids in known])  # the store also has the held-out text
     autocomplete = Autocomplete(loaded, base, shelf=shelf_of(learned))
     way = Way("as shipped", DraftSettings(k=3))
-    written = passages({"own": [loaded.tokenizer.decode(ids) for ids in held]}, CHARACTERS)
+    written = passages({"own": [loaded.tokenizer.decode(ids.tolist()) for ids in held]}, CHARACTERS)
     below = [] if prose is None else [(prose, 1.0)]
     began, characters = clock(), 0
     saved: list[tuple[float, float]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # its module imports torch
 
 SHORT = 400  # characters; a text up to this length is a phrase, which may also occur in the middle of a line
 _ENCODED = 1 << 15  # characters tokenised at a time
+_JOINED = 1 << 16  # passages searched at a time
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"(?<!\s)\s")
 _NEXT = r"[^\S\n]*(\w[\w'’-]*|[^\w\s]+)"  # the word after a phrase, or the marks
@@ -56,9 +57,20 @@ def runs(ids: bytes) -> list[np.ndarray]:
     return [run[run != BREAK] for run in np.split(tokens, np.flatnonzero(tokens == BREAK))]
 
 
-def occurrences(ids: bytes, wanted: Sequence[int]) -> int:
-    """How often the tokens follow each other in a stored passage. A phrase's second run repeats its beginning."""
-    return max(_occurrences(run, wanted) for run in runs(ids))
+def occurrences(passages: Iterable[tuple[str, bytes]], ngrams: Sequence[Sequence[int]]) -> list[dict[str, int]]:
+    """Counts n-grams in passages, given by their origins and ids. Returns the occurrences of each by origin. A phrase's
+    second run repeats its beginning, so of a passage's runs the one with more of them counts."""
+    found = [dict[str, int]() for _ in ngrams]
+    for origins, ends, ids in _joined(passages):
+        run_ends = np.flatnonzero(ids == BREAK)
+        places: dict[int, np.ndarray] = {}
+        for ngram, by_origin in zip(ngrams, found, strict=True):
+            of_run = np.bincount(np.searchsorted(run_ends, _places(ids, ngram, places)), minlength=len(run_ends))
+            times = np.zeros(len(origins), dtype=np.int64)
+            np.maximum.at(times, np.searchsorted(ends, run_ends), of_run)
+            for passage in np.flatnonzero(times):
+                by_origin[origins[passage]] = by_origin.get(origins[passage], 0) + int(times[passage])
+    return found
 
 
 def whole_words(phrase: str) -> re.Pattern[str]:
@@ -87,8 +99,34 @@ def _portions(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _occurrences(ids: np.ndarray, wanted: Sequence[int]) -> int:
-    if not 0 < len(wanted) <= len(ids):
-        return 0
-    windows = np.lib.stride_tricks.sliding_window_view(ids, len(wanted))
-    return int((windows == list(wanted)).all(axis=1).sum())
+def _joined(passages: Iterable[tuple[str, bytes]]) -> Iterator[tuple[list[str], np.ndarray, np.ndarray]]:
+    """Passages, many at a time: their origins, the places of the breaks at their ends, and their ids."""
+    origins, ends, held = list[str](), list[int](), bytearray()
+
+    def ready() -> tuple[list[str], np.ndarray, np.ndarray]:
+        return origins, np.array(ends), np.frombuffer(held, dtype="<u4")
+
+    for origin, ids in passages:
+        held += ids[: len(ids) // 4 * 4]
+        origins.append(origin)
+        ends.append(len(held) // 4)
+        held += BREAK.to_bytes(4, "little")
+        if len(ends) >= _JOINED or len(held) >= _JOINED * 64:
+            yield ready()
+            origins, ends, held = [], [], bytearray()
+    if origins:
+        yield ready()
+
+
+def _places(ids: np.ndarray, ngram: Sequence[int], known: dict[int, np.ndarray]) -> np.ndarray:
+    """Where an n-gram begins. `known` are the places of single tokens, so that those after one context share them."""
+    if not ngram:
+        return np.zeros(0, dtype=np.int64)
+    at = max(len(ngram) - 2, 0)
+    if ngram[at] not in known:
+        known[ngram[at]] = np.flatnonzero(ids == ngram[at])
+    begins = known[ngram[at]] - at
+    begins = begins[(begins >= 0) & (begins + len(ngram) <= len(ids))]
+    for place, token in enumerate(ngram):
+        begins = begins[ids[begins + place] == token]
+    return begins

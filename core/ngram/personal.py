@@ -10,24 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from core.errors import InputError
 from core.ngram import counts_file, learned
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.folders import Folders
+from core.ngram.held_passages import HeldPassages
 from core.ngram.passages import SHORT, StoredPassage, occurrences, runs, whole_words, word_after
 from core.ngram.personal_counts import PersonalCounts
 from core.ngram.personal_file import PersonalFile
 from core.ngram.plain import plain
 from core.ngram.removed import Extent, Forgotten, Removed, Undone
 from core.ngram.store import CandidateIds, Contexts, TypedEvidence
-from core.ngram.stored_texts import TYPED, StoredTexts, check_length
+from core.ngram.stored_texts import TYPED, StoredTexts
 from core.ngram.summaries import LearnedText, StoreSummary
 from core.ngram.switches import Switches
 from core.ngram.windows import ORDER
@@ -262,15 +267,16 @@ class PersonalStore(Switches):
             passages = self._file.query("SELECT text FROM passages WHERE document = ? ORDER BY id", [number], (str,))
             yield StoredText(origin, added, times, tuple(text for (text,) in passages))
 
-    def token_ids(self) -> tuple[int, list[list[int]]]:
-        """The ids of every document, oldest first, and the number of removals so far: see `unless_removed`."""
+    def token_ids(self) -> tuple[int, list[np.ndarray]]:
+        """The ids (uint32) of every document, oldest first, and the number of removals so far: see
+        `unless_removed`."""
+        documents: dict[int, list[np.ndarray]] = {}
         with self._file.reading():
             removals = int(self._file.setting("removals"))
-            rows = self._file.query("SELECT document, ids FROM passages ORDER BY document, id", types=(int, bytes))
-        documents: dict[int, list[int]] = {}
-        for number, blob in rows:
-            documents.setdefault(number, []).extend(runs(blob)[0].tolist())
-        return removals, list(documents.values())
+            rows = self._file.rows("SELECT document, ids FROM passages ORDER BY document, id", (int, bytes))
+            for number, blob in rows:
+                documents.setdefault(number, []).append(runs(blob)[0].astype(np.uint32))
+        return removals, [np.concatenate(parts) for parts in documents.values()]
 
     @property
     def mark(self) -> object:
@@ -317,15 +323,10 @@ class PersonalStore(Switches):
             if learned:
                 self._file.set("relearn", "0")
 
-    def where(self, ids: Sequence[int]) -> dict[str, int]:
-        """The number of occurrences of these tokens, by origin."""
-        by_origin: dict[str, int] = {}
-        for origin, blob in self._file.rows(
-            "SELECT origin, ids FROM passages JOIN documents ON document = documents.id", (str, bytes)
-        ):
-            if times := occurrences(blob, ids):
-                by_origin[origin] = by_origin.get(origin, 0) + times
-        return by_origin
+    def where(self, ngrams: Sequence[Sequence[int]]) -> list[dict[str, int]]:
+        """The number of occurrences of each n-gram, by origin: one walk over all passages."""
+        query = "SELECT origin, ids FROM passages JOIN documents ON document = documents.id"
+        return occurrences(self._file.rows(query, (str, bytes)), ngrams)
 
     def occurrences(self, phrase: str) -> dict[str, int]:
         """The number of occurrences of a phrase, by origin: those that `forget_phrase` would remove."""
@@ -397,21 +398,25 @@ class PersonalStore(Switches):
         Raises: InputError when the store would become too large.
         """
         stays = self._texts.tokens(without=origin)
-        held = self._texts.prepared(documents, stays, check_cancelled, leave_out)
-        while True:
+        held = HeldPassages()
+        self._texts.prepare(held, documents, stays, check_cancelled, leave_out)
+        version, missing = None, len(held)
+        gone, left = list[int](), iter(held)
+        while missing or version is None:
             with self._writing():
-                gone, new = self._texts.differing(origin, held)
-                some = list(_first(new, AT_ONCE))
-                for passage in some:
+                if (now := self._file.version()) != version:  # first, or another program has written since
+                    gone, new = self._texts.differing(origin, held)
+                    version, missing = now, len(new)
+                    left = _chosen(held, new)
+                for passage in _first(left, AT_ONCE):
                     self._texts.insert(origin, [passage], PHRASE if len(passage.text) <= SHORT else 1)
-                if complete := len(some) == len(new):
+                    missing -= 1
+                if not missing:
                     self._remove(gone)
                     self._texts.check_size()
-            if complete:
-                break
         if gone:
             self._file.scrub()
-        return sum(passage.tokens for passage in held)
+        return held.tokens
 
     def learn(self, text: str, times: int = PARAGRAPH, origin: str = TYPED) -> int:
         """Adds one phrase or paragraph with multiplicity `times`, and commits it. Returns its tokens."""
@@ -431,21 +436,20 @@ class PersonalStore(Switches):
         Raises: InputError when the store would become too large.
         """
         here, size = {_mark(text) for text in self.texts()}, self._texts.tokens()
-        held: list[tuple[StoredText, list[StoredPassage]]] = []
-        characters = 0
+        held = HeldPassages()
+        new: list[tuple[bytes, StoredText, int]] = []  # the texts without their words, and the number of their passages
         for text in documents:
-            if _mark(text) not in here:
-                characters += sum(map(len, text.passages))
-                check_length(characters)
-                held.append((text, self._texts.prepared(text.passages, size)))
-                size += sum(passage.tokens for passage in held[-1][1])
+            if (mark := _mark(text)) not in here:
+                before = len(held)
+                self._texts.prepare(held, text.passages, size)
+                new.append((mark, replace(text, passages=()), len(held) - before))
         with self._writing():
             here = {_mark(text) for text in self.texts()}  # another program may have added them meanwhile
-            tokens = sum(
-                self._texts.insert(text.origin, passages, text.times, text.added)
-                for text, passages in held
-                if _mark(text) not in here
-            )
+            passages, tokens = iter(held), 0
+            for mark, text, count in new:
+                parts = [*islice(passages, count)]
+                if mark not in here:
+                    tokens += self._texts.insert(text.origin, parts, text.times, text.added)
             self._texts.check_size()
         return tokens
 
@@ -620,6 +624,10 @@ def remove_files(path: Path) -> None:
         raise StoreError(f"{path} cannot be removed: {error.strerror or error}.") from error
 
 
+def _chosen(passages: Iterable[StoredPassage], places: set[int]) -> Iterator[StoredPassage]:
+    return (passage for place, passage in enumerate(passages) if place in places)
+
+
 def _first(passages: Iterable[StoredPassage], tokens: int) -> Iterator[StoredPassage]:
     """The first passages with at least so many tokens together, or all."""
     for passage in passages:
@@ -629,5 +637,9 @@ def _first(passages: Iterable[StoredPassage], tokens: int) -> Iterator[StoredPas
             return
 
 
-def _mark(text: StoredText) -> tuple[str, str, tuple[str, ...]]:
-    return text.origin, text.added, tuple(map(plain, text.passages))
+def _mark(text: StoredText) -> bytes:
+    """A digest by which a document is found again: one for each of a hundred thousand mails stays in memory."""
+    digest = blake2b(digest_size=16)
+    for part in (text.origin, text.added, *map(plain, text.passages)):
+        digest.update(f"{len(part)} {part}".encode(errors="surrogatepass"))
+    return digest.digest()

@@ -113,15 +113,20 @@ class PersonalFile:
         return [self.path, log] if log.exists() else [self.path]
 
     def changed(self) -> float:
-        """When the file or its log last changed, seconds since 1970."""
-        return max(file.stat().st_mtime for file in self.files())
+        """When the file or its log last changed, seconds since 1970. Opening the file creates an empty log."""
+        states = [file.stat() for file in self.files()]
+        return max(state.st_mtime for state in states if state.st_size)
 
     # ---------------------------------------------------------------- reading
 
     def state(self) -> tuple[int, int]:
         """A value that differs after every commit, of this connection or another; some microseconds."""
+        return self.version(), self._written
+
+    def version(self) -> int:
+        """A number that differs after every commit of another connection."""
         with reported(self.path):
-            return self.db.execute("PRAGMA data_version").fetchone()[0], self._written
+            return self.db.execute("PRAGMA data_version").fetchone()[0]
 
     def query(self, sql: str, values: Sequence[object] = (), types: Types = ()) -> list[Row]:
         """All rows. Raises StoreError if their values have other `types`: SQLite accepts any in a damaged file."""

@@ -6,10 +6,12 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.ngram.errors import StoreError
+from core.ngram.held_passages import HeldPassages
 from core.ngram.passages import StoredPassage, encoded
 from core.ngram.personal_file import PersonalFile
 from core.ngram.plain import plain
@@ -106,32 +108,28 @@ class StoredTexts:
             raise InputError(f"{self._file.path} was opened without a tokenizer, so no text can be added.")
         return encoded(text, self._tokenizer, check_cancelled)
 
-    def prepared(
+    def prepare(
         self,
+        held: HeldPassages,
         texts: Iterable[str],
         tokens: int,
         check_cancelled: Callable[[], None] = lambda: None,
         leave_out: Callable[[StoredPassage], None] | None = None,
-    ) -> list[StoredPassage]:
-        """Passages to insert, in addition to `tokens` that remain.
+    ) -> None:
+        """Appends texts as passages to insert, in addition to `tokens` that remain.
 
         Args:
             leave_out: called for each passage that has no room; the last ones are kept. None: raises InputError as soon
                 as they are too many.
         """
-        ready, characters = deque[StoredPassage](), 0
         for text in texts:
             if not plain(text).strip():
                 continue
-            ready.append(self.passage(text, check_cancelled))
-            tokens, characters = tokens + ready[-1].tokens, characters + len(ready[-1].text)
-            while leave_out and ready and (tokens > LARGEST or characters > LONGEST):
-                first = ready.popleft()
-                tokens, characters = tokens - first.tokens, characters - len(first.text)
-                leave_out(first)
-            check_length(characters)
-            self.check_size(tokens)
-        return list(ready)
+            held.append(self.passage(text, check_cancelled))
+            while leave_out and len(held) and (tokens + held.tokens > LARGEST or held.characters > LONGEST):
+                leave_out(held.popleft())
+            check_length(held.characters)
+            self.check_size(tokens + held.tokens)
 
     def check_size(self, tokens: int | None = None) -> None:
         """Raises InputError when the store, or a store with this many tokens, is too large."""
@@ -142,25 +140,27 @@ class StoredTexts:
                 "possible. Nothing was added. Forget some text first, or add this to another store: several may be on."
             )
 
-    def differing(self, origin: str, passages: Sequence[StoredPassage]) -> tuple[list[int], list[StoredPassage]]:
+    def differing(self, origin: str, passages: HeldPassages) -> tuple[list[int], set[int]]:
         """What differs between the documents of an origin and others that are to take their place: the numbers of those
-        to remove, and those to add."""
-        new: dict[str, list[StoredPassage]] = {}
-        for passage in reversed(passages):
-            new.setdefault(passage.text, []).append(passage)
-        gone: list[int] = []
-        for number, parts, text in self._file.rows(
+        to remove, and the places of those to add."""
+        rows = self._file.rows(
             "SELECT documents.id, count(passages.id), text FROM documents JOIN passages ON document = documents.id "
             "WHERE origin = ? GROUP BY documents.id ORDER BY documents.id",
             (int, int, str),
             [origin],
-        ):
-            if parts == 1 and (same := new.get(text)):
-                same.pop()
+        )
+        places: dict[bytes, deque[int]] = {}
+        gone: list[int] = []
+        left = set(range(len(passages)))
+        for number, parts, text in rows:
+            if not places:  # only where there is something to compare with
+                for place, passage in enumerate(passages):
+                    places.setdefault(_digest(passage.text), deque()).append(place)
+            if parts == 1 and (same := places.get(_digest(text))):
+                left.discard(same.popleft())
             else:
                 gone.append(number)
-        left = {id(passage) for same in new.values() for passage in same}
-        return gone, [passage for passage in passages if id(passage) in left]
+        return gone, left
 
     def remove(self, documents: Sequence[int]) -> None:
         """Deletes documents with their passages."""
@@ -195,3 +195,7 @@ def check_length(characters: int) -> None:
     """Raises InputError for more than `LONGEST` characters at once."""
     if characters > LONGEST:
         raise InputError(f"More than {LONGEST:,} characters at once. Nothing was added; add them in parts.")
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()

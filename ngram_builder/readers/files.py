@@ -43,9 +43,11 @@ KINDS = {
     ".htm": "html",
     ".xhtml": "html",
     ".docx": "docx",
+    ".odt": "odt",
+    ".rtf": "rtf",
     ".zip": "zip",
 }
-_SEEKING = ("parquet", "docx", "zip")  # packed formats that are read from their end
+_SEEKING = ("parquet", "docx", "odt", "zip")  # packed formats that are read from their end
 # RedPajama-V2 keeps these beside documents, by a part of the name or in folders of these names.
 _SIDECARS = (".signals", ".duplicates", ".minhash")
 _SIDECAR_FOLDERS = ("quality_signals", "duplicates", "minhash")
@@ -224,8 +226,8 @@ def _is_lock(name: str) -> bool:
 def _check_kind(source: str, name: str) -> None:
     if kind_of(name) is None:
         raise InputError(
-            f"{spelled(source)} is not of a supported kind. Known: {', '.join(KINDS)}; all but .parquet, .docx and "
-            ".zip also with .gz or .zst appended."
+            f"{spelled(source)} is not of a supported kind. Known: {', '.join(KINDS)}; all but .parquet, .docx, "
+            ".odt and .zip also with .gz or .zst appended."
         )
 
 

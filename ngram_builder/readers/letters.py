@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from ngram_builder.readers.archives import archive_of, member, pieces_of
 from ngram_builder.readers.base import Document, Source, Unreadable, guarded, sound
@@ -35,7 +35,7 @@ _GENERATED_ID = re.compile(  # in some languages of Word, for documents without 
     r"|Textedelespacerserv|Textodelmarcadordeposicin|Testosegnaposto|Tekstvantijdelijkeaanduiding|TextodoEspaoReservado"
 )
 _GENERATED_PARTS = ("Table of Contents", "Bibliographies")
-_GENERATED_FIELD = re.compile(
+GENERATED_FIELD = re.compile(
     r"\s*(?:TOC|INDEX|TOA|BIBLIOGRAPHY|ADDIN\s+(?:ZOTERO_BIBL|EN\.REFLIST|Mendeley Bibliography)|MACROBUTTON)\b",
     re.IGNORECASE,
 )
@@ -50,12 +50,12 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
         document = member(archive, _BODY)
         if document is None:
             raise Unreadable(f"{_WRONG}: it has no body")
-        styles = _Styles()
+        styles = _WordStyles()
         if about := member(archive, _STYLES):
             with suppress(Unreadable):
-                _parse(archive, about, styles, source)
+                parse(archive, about, styles, source, _WRONG)
         body = _Body(styles.unseen)
-        _parse(archive, document, body, source)
+        parse(archive, document, body, source, _WRONG)
     except Unreadable as error:
         source.damaged(str(error))
         return
@@ -66,37 +66,35 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
         yield Document(text, source.path)
 
 
-def _parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: _Styles | _Body, source: Source) -> None:
-    """Passes the XML of a member to `target`. Raises Unreadable."""
+class XmlTarget(Protocol):
+    """Takes the parts of XML, as lxml passes them."""
+
+    def start(self, tag: str, attributes: Any) -> None: ...
+    def end(self, tag: str) -> None: ...
+    def data(self, data: str) -> None: ...
+    def close(self) -> None: ...
+
+
+def parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: XmlTarget, source: Source, wrong: str) -> None:
+    """Passes the XML of a member to `target`. Raises Unreadable, which begins with `wrong`."""
     # Imported here, because most readers never need it.
     import lxml.etree
 
     # No entity is replaced and nothing is fetched; libxml2 limits depth and length.
     parser = lxml.etree.XMLParser(target=target, resolve_entities=False, no_network=True)
-    for piece in pieces_of(archive, entry, _WRONG, source):
-        guarded(_WRONG, parser.feed, piece)
-    guarded(_WRONG, parser.close)
+    for piece in pieces_of(archive, entry, wrong, source):
+        guarded(wrong, parser.feed, piece)
+    guarded(wrong, parser.close)
 
 
-class _Styles:
-    """Collects the styles whose text is not the writer's: those that vanish, of placeholders, of tables of contents."""
+class UnseenStyles:
+    """Collects the styles whose text is not the writer's. `start` of a subclass fills them in."""
 
     def __init__(self) -> None:
         self.unseen: set[str] = set()
-        self._id = self._based = ""
-        self._based_on: dict[str, str] = {}
-        self._shown: set[str] = set()
-
-    def start(self, tag: str, attributes: Any) -> None:
-        name, value = _local(tag), _value(attributes)
-        if name == "style":
-            self._id = next((attributes[key] for key in attributes if _local(key) == "styleId"), "")
-        elif name == "basedOn":
-            self._based_on[self._id] = value
-        elif name == "vanish":
-            (self._shown if value in _OFF else self.unseen).add(self._id)
-        elif name == "name" and _GENERATED_STYLE.fullmatch(value.lower()):
-            self.unseen.add(self._id)
+        self.shown: set[str] = set()  # styles that say so themselves
+        self.based_on: dict[str, str] = {}
+        self.id = ""  # of the style that is being read
 
     def end(self, tag: str) -> None:
         pass
@@ -106,13 +104,28 @@ class _Styles:
 
     def close(self) -> None:
         """Adds the styles that inherit from them."""
-        for style in self._based_on:
+        for style in self.based_on:
             chain = list[str]()
-            while style and style not in chain and style not in self.unseen | self._shown:
+            while style and style not in chain and style not in self.unseen | self.shown:
                 chain.append(style)
-                style = self._based_on.get(style, "")
+                style = self.based_on.get(style, "")
             if style in self.unseen:
                 self.unseen.update(chain)
+
+
+class _WordStyles(UnseenStyles):
+    """Those that vanish, of placeholders, of tables of contents."""
+
+    def start(self, tag: str, attributes: Any) -> None:
+        name, value = local(tag), _value(attributes)
+        if name == "style":
+            self.id = next((attributes[key] for key in attributes if local(key) == "styleId"), "")
+        elif name == "basedOn":
+            self.based_on[self.id] = value
+        elif name == "vanish":
+            (self.shown if value in _OFF else self.unseen).add(self.id)
+        elif name == "name" and _GENERATED_STYLE.fullmatch(value.lower()):
+            self.unseen.add(self.id)
 
 
 @dataclass
@@ -132,7 +145,7 @@ class _Field:
 
     @property
     def unseen(self) -> bool:
-        return not self.result or bool(_GENERATED_FIELD.match(self.instruction))
+        return not self.result or bool(GENERATED_FIELD.match(self.instruction))
 
 
 class _Body:
@@ -149,7 +162,7 @@ class _Body:
         self._joined = False  # whether the paragraph's mark is deleted or not shown: the next one goes on with it
 
     def start(self, tag: str, attributes: Any) -> None:
-        name, value = _local(tag), _value(attributes)
+        name, value = local(tag), _value(attributes)
         self._open.append(_Frame(name, self._open[-1].unseen or name in _UNSEEN or name.endswith("Change")))
         if name == "body":
             self.begun = True
@@ -179,10 +192,10 @@ class _Body:
             case "docPartGallery" if value in _GENERATED_PARTS:
                 self._hide("sdt")
             case "fldChar":
-                self._field(next((attributes[key] for key in attributes if _local(key) == "fldCharType"), ""))
+                self._field(next((attributes[key] for key in attributes if local(key) == "fldCharType"), ""))
             case "fldSimple":
-                instruction = next((attributes[key] for key in attributes if _local(key) == "instr"), "")
-                self._open[-1].unseen = bool(_GENERATED_FIELD.match(instruction))
+                instruction = next((attributes[key] for key in attributes if local(key) == "instr"), "")
+                self._open[-1].unseen = bool(GENERATED_FIELD.match(instruction))
             case "tab" if self._open[-2].name != "tabs":
                 self._say("\t")
             case "ptab":
@@ -252,10 +265,10 @@ class _Body:
         return next((at for at in reversed(range(len(self._open))) if self._open[at].name == name), 0)
 
 
-def _local(tag: str) -> str:
+def local(tag: str) -> str:
     """A tag's name without its namespace, of which Word has two."""
     return tag.rpartition("}")[2]
 
 
 def _value(attributes: Any) -> str:
-    return next((attributes[key] for key in attributes if _local(key) == "val"), "")
+    return next((attributes[key] for key in attributes if local(key) == "val"), "")

@@ -15,10 +15,12 @@ from ngram_builder.readers.files import File, kind_of, mail_at
 from ngram_builder.readers.letters import docx_documents
 from ngram_builder.readers.mail import eml_documents, emlx_documents
 from ngram_builder.readers.mbox import FIRST, kind_of_mail, mbox_documents
+from ngram_builder.readers.odt import odt_documents
 from ngram_builder.readers.packed import CutOff, unpacked
 from ngram_builder.readers.pages import html_documents
 from ngram_builder.readers.parquet import parquet_documents
 from ngram_builder.readers.plain import text_documents
+from ngram_builder.readers.rtf import rtf_documents
 from ngram_builder.readers.senders import Senders
 from ngram_builder.readers.shards import json_documents
 from ngram_builder.readers.signals import Signals
@@ -29,7 +31,9 @@ _READERS = {
     "emlx": emlx_documents,
     "mbox": mbox_documents,
     "html": html_documents,
+    "rtf": rtf_documents,
 }
+_SEEKING = {"parquet": parquet_documents, "docx": docx_documents, "odt": odt_documents, "zip": zip_documents}
 _TEXT = ("text", "")  # of a file of no known kind
 _CORPORA = ("json", "parquet")  # where a broken word in a document of many is no news
 
@@ -88,12 +92,8 @@ def _documents(file: File, reading: Reading) -> Iterator[Document]:
     selection = reading.signals.selection(file, reading.report) if reading.signals else None
     with closing(file.open()) as opened:
         pieces = unpacked(opened, packing, source, reading.consumed)
-        if kind == "parquet":
-            yield from parquet_documents(opened, source, reading.consumed, file.size)
-        elif kind == "docx":
-            yield from docx_documents(opened, source, reading.consumed, file.size)
-        elif kind == "zip":
-            yield from zip_documents(opened, source, reading.consumed, file.size)
+        if kind in _SEEKING:
+            yield from _SEEKING[kind](opened, source, reading.consumed, file.size)
         elif kind == "json":
             yield from json_documents(pieces, source, selection.wanted if selection else None)
         else:

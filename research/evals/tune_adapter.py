@@ -164,7 +164,7 @@ def measure(options: TuneAdapterOptions, progress: Progress) -> Report:
     written = [text for of_kind in texts(options.past).values() for text in of_kind]
     encode = model.tokenizer.encode
     between = encode("\n\n")
-    ids = joined([encode(text) for text in newest(written, options.share / 100)], between)
+    ids = joined([encode(text) for text in newest(written, options.share / 100)], between).tolist()
     length = AdapterRecipe().length
     folds = folds_of(ids, length, options.repetitions)
     general = general_of([[encode(text) for text in of_kind] for of_kind in texts(options.text).values()], length)

@@ -59,7 +59,7 @@ def test_what_is_added_counts_at_once_and_stays_in_the_order_in_which_it_came(tm
     summary = reader.summary()
     assert [document["origin"] for document in summary["documents"]] == ["0", "1", "2", "3"], "not by their dates"
     assert len({document["added"] for document in summary["documents"]}) > 2
-    assert reader.token_ids()[1] == [[0], [1], [2], [3]], "so the newest text is held out"
+    assert [ids.tolist() for ids in reader.token_ids()[1]] == [[0], [1], [2], [3]], "so the newest text is held out"
     shelf.close()
 
 

@@ -162,6 +162,8 @@ def test_learning_is_off_until_it_is_switched_on(tmp_path: Path) -> None:
         assert store.forget_document("letter").documents == 1
         store.switch(False)
     assert not stores.list()[0]["enabled"]
+    os.utime(tmp_path / "me.sqlite", (0, 0))
+    assert stores.list()[0]["changed"].startswith("1970"), "looking changes nothing"
 
 
 # ---------------------------------------------------------------- drafts

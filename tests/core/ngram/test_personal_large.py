@@ -18,6 +18,8 @@ from app.learning.personal import PersonalStores
 from core.errors import InputError
 from core.ngram import StoreError, personal, personal_counts, stored_texts
 from core.ngram.counts import Counts, windows_of
+from core.ngram.held_passages import HeldPassages
+from core.ngram.passages import StoredPassage
 from core.ngram.personal import PersonalStore
 from core.ngram.personal_counts import FRESH
 from core.ngram.shelf import Shelf
@@ -348,3 +350,18 @@ def test_the_first_look_up_and_the_one_after_a_removal_wait_for_no_thread_where_
         store.add("third", ["1 2"])
         drafting.refresh()
         assert drafting.count(TOKENIZER.encode("1 2")) == twice
+
+
+@given(steps=st.lists(st.text(max_size=5) | st.none()), size=st.integers(0, 30))
+def test_held_passages_are_a_queue_whatever_is_packed(steps: list[str | None], size: int) -> None:
+    held, wanted = HeldPassages(), list[StoredPassage]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("core.ngram.held_passages._BLOCK", size)
+        for step in steps:
+            if step is not None:
+                wanted.append(StoredPassage(step, len(step), bytes(4 * len(step))))
+                held.append(wanted[-1])
+            elif wanted:
+                assert held.popleft() == wanted.pop(0)
+            assert (list(held), len(held)) == (wanted, len(wanted))
+            assert held.tokens == held.characters == sum(each.tokens for each in wanted)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from core.errors import InputError
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
+from core.ngram.passages import occurrences
 from core.ngram.personal import PARAGRAPH, PHRASE, TYPED, PersonalStore
 from tests.kill_writers import TOKENIZER as WIDE
 from tests.kill_writers import phrase
@@ -172,8 +173,21 @@ def test_places_of_words_are_counted_by_origin(store: PersonalStore) -> None:
     store.add("a", ["1 2 1 2 1 2"])
     store.add("b", ["0 1 2", "2 1"])
     store.learn("3 4")
-    assert store.where([1, 2]) == {"a": 3, "b": 1}
-    assert store.where([]) == {}
+    assert store.where([[1, 2], [2], [2, 1, 2], [5], []]) == [{"a": 3, "b": 1}, {"a": 3, "b": 2}, {"a": 2}, {}, {}]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=9), max_size=6), st.lists(st.integers(0, 3), max_size=3)
+)
+def test_occurrences_are_those_of_a_slow_search_whatever_is_joined(texts: list[list[int]], ngram: list[int]) -> None:
+    def slow(ids: list[int]) -> int:
+        return sum(ids[at : at + len(ngram)] == ngram for at in range(len(ids) - len(ngram) + 1)) if ngram else 0
+
+    passages = [(f"{at % 2}", np.array(ids, dtype="<u4").tobytes()) for at, ids in enumerate(texts)]
+    wanted = {name: sum(slow(ids) for ids in texts[at::2]) for at, name in enumerate("01")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("core.ngram.passages._JOINED", 2)
+        assert occurrences(passages, [ngram]) == [{name: times for name, times in wanted.items() if times}]
 
 
 # ---------------------------------------------------------------- forgetting
@@ -246,7 +260,11 @@ def written(store: PersonalStore) -> PersonalStore:
 
 def contents(store: PersonalStore) -> Any:
     with PersonalStore.open(store.path, TOKENIZER) as again:
-        return list(again.texts()), again.token_ids()[1], {gram: n for gram, n, _ in again.ngrams()}
+        return (
+            list(again.texts()),
+            [ids.tolist() for ids in again.token_ids()[1]],
+            {gram: n for gram, n, _ in again.ngrams()},
+        )
 
 
 @pytest.mark.parametrize("what", ["a", "typed", "1 2"])
@@ -446,7 +464,7 @@ def test_without_a_tokenizer_one_can_look_but_not_add(store: PersonalStore) -> N
     store.add("file", ["1 2 3"])
     with PersonalStore.open(store.path) as bare:
         assert bare.documents()[0]["tokens"] == 3
-        assert bare.where([1, 2]) == {"file": 1}
+        assert bare.where([[1, 2]]) == [{"file": 1}]
         with pytest.raises(InputError, match="without a tokenizer"):
             bare.learn("4 5")
         bare.switch(False)
