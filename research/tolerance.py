@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from core.controls import THETA
+from core.errors import InputError
 from core.models import LanguageModel
 from core.speculative import Calibration, TokenTree
 from core.speculative.acceptance import TINY, entropy, jensen_shannon
@@ -68,8 +69,14 @@ def _most_probable(fits: Callable[[TokenTree, list[int], np.ndarray], np.ndarray
 
 def _own(tree: TokenTree, indices: list[int], p: np.ndarray) -> np.ndarray:
     """Returns the drafter's own distribution (V,) at one position, over the tokens that the target's rule keeps in
-    p."""
-    q = np.where(p > 0, tree.own[tree.parents[indices[0]]].over(len(p)), 0.0)
+    p. Raises InputError if the tree does not have it."""
+    own = tree.own.get(tree.parents[indices[0]])
+    if own is None:
+        raise InputError(
+            "FSD given with a drafter that returns no distributions; use an EAGLE-3 head or a draft model, and "
+            "distributions=True."
+        )
+    q = np.where(p > 0, own.over(len(p)), 0.0)
     total = q.sum()
     return q / total if total > TINY else q
 

@@ -153,7 +153,7 @@ def methods(model: LanguageModel, options: SpeculativeOptions, progress: Progres
     best = compared[-1] if compared[-1].name == EAGLE else compared[1]
     assert best.drafter is not None
     ways = {"{} + typical": {"tolerance": typical(), "prune": False}, **_pruned_only(options.pruning)}
-    if best.drafter.has_distribution:
+    if best.name == EAGLE:  # the n-grams have no distribution over the tokens
         fsd = {"{} + FSD": fuzzy()} | {f"{{}} + FSD, {bound:g} nats": fuzzy(bound) for bound in BOUNDS}
         ways |= {name: {"tolerance": rule, "prune": False, "distributions": True} for name, rule in fsd.items()}
     if options.pruning:

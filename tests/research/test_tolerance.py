@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import InputError
 from core.samplers import TopK
 from core.speculative import (
     Calibration,
@@ -129,7 +130,7 @@ def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(name: str) ->
 class Perfect(Drafter):
     """Has the target's own distribution, and guesses the noise: at each level the tokens with the largest ln p + G."""
 
-    name, has_distribution = "perfect", True
+    name = "perfect"
 
     def draft(self, moment: Moment, depth: int) -> TokenTree:
         tree, ids = TokenTree(likelihood=[]), list(moment.ids)
@@ -155,3 +156,8 @@ def test_fsd_lets_a_perfect_drafter_stand_whatever_it_knows_of_the_dice() -> Non
     text = generate(MODEL, Perfect(), [0, 1, 2], "arc", length=200, tree_size=6, **how)
     assert {token.how for token in text} == {"plain", "tolerated", "bonus"}
     assert text.statistics.tolerated > 100
+
+
+def test_fsd_needs_a_drafter_with_a_distribution() -> None:
+    with pytest.raises(InputError, match="returns no distributions"):
+        list(generate(MODEL, NgramDrafter(), [0, 1] * 4, "arc", tree_size=6, tolerance=fuzzy()))

@@ -45,14 +45,12 @@ class Drafter(ABC):
         most: the highest number of tokens in a tree.
         layers: the target's layers whose input it needs (EAGLE-3: a low, a middle and a high one).
         samples: whether it can sample its proposals (`Moment.sampled`).
-        has_distribution: whether it can return its distribution over the tokens (`Moment.distributions`).
     """
 
     name: str
     width: int = 1
     most: int = 32
     layers: tuple[int, ...] = ()
-    has_distribution: bool = False
     samples: bool = False
 
     @abstractmethod

@@ -46,7 +46,6 @@ class Eagle3Drafter(Drafter):
     """Proposes trees with an EAGLE-3 head."""
 
     name = "EAGLE-3"
-    has_distribution = True
 
     def __init__(
         self,

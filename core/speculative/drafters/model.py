@@ -21,7 +21,7 @@ LIKELY = 512  # the most probable tokens, to which the noise is added
 class ModelDrafter(Drafter):
     """Proposes tokens of a smaller model, with one of its sequences, which contains the text."""
 
-    has_distribution = samples = True
+    samples = True
 
     def __init__(self, model: LanguageModel, target: LanguageModel) -> None:
         """
