@@ -120,7 +120,7 @@ def read(text: str, name: str) -> tuple[Preset, list[str]]:
 
 def _take(reading: _Reading, key: str, ours: _Ours, value: Any, fields: Mapping[str, Any]) -> None:
     """Takes over the value of a field, or says that it is left out."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e300:  # nor NaN
         reading.left_out.append(f"{key} {value!r:.40}")
         return
     if ours.flag in RULE_FLAGS:

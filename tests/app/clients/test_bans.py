@@ -42,8 +42,9 @@ def test_each_servers_fields_are_phrases_or_biases(body: dict[str, Any], never: 
 
 
 def test_a_program_asks_for_drafts_without_slurs() -> None:
-    assert CompletionRequest.model_validate({"prompt": "Once", "no_slurs": True}).left_out["no_slurs"]
-    assert not CompletionRequest.model_validate({"prompt": "Once"}).left_out["no_slurs"]
+    for fields in ({"no_slurs": True}, {"no_slurs": False}, {}):
+        body = CompletionRequest.model_validate({"prompt": "Once", **fields})
+        assert body.requested("", "", None)["no_slurs"] == fields.get("no_slurs", False)
 
 
 def drafts(mode: str, bias: list[tuple[int | str, float]]) -> list[str]:

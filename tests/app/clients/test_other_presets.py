@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.clients.other_presets import read
@@ -84,6 +84,7 @@ def test_other_files_are_refused_or_say_what_is_left_out(text: str) -> None:
         assert (preset.rule, len(left_out)) == ("none", 1)
 
 
+@example({"dry_multiplier": 1.0, "dry_allowed_length": float("inf")})
 @given(
     st.dictionaries(
         st.sampled_from([*SILLYTAVERN, "topK"]), st.one_of(st.floats(), st.integers(), st.text(max_size=5), st.none())
