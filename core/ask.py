@@ -39,7 +39,7 @@ class Ask(Options):
             the draft that raises its probability most; if all make it much less probable, there are no drafts
             (`core.after`).
         words: what stands between the two. The drafts are then what could stand there instead (`core.rewording`), and
-            `background` alone of the other fields counts. "": nothing; these are drafts after `before`.
+            of the other fields `background` and `never` count. "": nothing; these are drafts after `before`.
         background: text that the model reads before the document and never shows: the mail that one answers, notes,
             names. Its end counts, up to half of the window.
         kept: rows of an earlier request that the page still shows and that agree with the text. They keep their

@@ -148,7 +148,7 @@ def _units(phrase: str) -> list[str]:
     """The units of a phrase, as keys of the tree. Raises InputError."""
     if len(phrase) > LONGEST:
         raise InputError(f"A phrase of {len(phrase)} characters given; at most {LONGEST} expected.")
-    if not (text := phrase.strip()):
+    if not (text := unicodedata.normalize("NFC", phrase).strip()):  # decomposed, が would be two units
         raise InputError("An empty phrase given; a word or a phrase expected.")
     units: list[str] = []
     kind = ""  # of the unit before

@@ -23,6 +23,7 @@ import numpy as np
 import regex
 from torch import Tensor
 
+from core.ask import Ask
 from core.completion import Completion
 from core.drafting.candidates import log_total, top_indices
 from core.kept import KeptText
@@ -96,15 +97,16 @@ class _Beginning:
     more: list[tuple[int, float]] = field(default_factory=list)
 
 
-def reworded(text: KeptText, before: str, words: str, after: str, background: Ids[int] = ()) -> Passes:
+def reworded(text: KeptText, ask: Ask, background: Ids[int] = ()) -> Passes:
     """Yields the passes. The last state has as drafts the words that stand there, with the number 0, and others, the
-    likeliest first, from 1 on.
+    likeliest first, from 1 on: none with a phrase that is never suggested.
 
     Raises: InputError as `count_words`.
     """
-    found = yield from alternatives(text, before, after, count_words(words), words, background)
-    others = [each for each in found if each.text != words][:OFFERED]
-    numbered = [*((0, each) for each in found if each.text == words), *enumerate(others, 1)]
+    before, words, never = ask.before, ask.words, ask.phrases
+    found = yield from alternatives(text, before, ask.after, count_words(words), words, background)
+    others = [each for each in found if each.text != words and not (never and never.within(each.text, before))]
+    numbered = [*((0, each) for each in found if each.text == words), *enumerate(others[:OFFERED], 1)]
     drafts = [TextDraft(n, each.text, each.chance, math.exp(each.logprob), False) for n, each in numbered]
     yield [], Completion(drafts, settled=True, done=True)
 

@@ -45,7 +45,7 @@ class Session(KeptText):
         ask = self._composer.composed(ask)
         if ask.words:
             background = self._background_ids(ask.background)
-            steps = reworded(self, ask.before, ask.words, ask.after, background)
+            steps = reworded(self, ask, background)
             return Driven(_decomposed(steps) if as_decomposed else steps)
         if ask.phrases and any(gone := [ask.phrases.within(row.text, ask.before) for row in ask.kept]):
             ask = replace(ask, kept=[row for row, goes in zip(ask.kept, gone, strict=True) if not goes])

@@ -15,7 +15,8 @@ from typing import Any
 
 from app.wire.bounds import LARGEST, MOST_PHRASES
 from app.wire.refused import Refused
-from core.phrases import BANNED, literal
+from core.errors import InputError
+from core.phrases import BANNED, checked, literal
 
 Bias = tuple[int | str, float]
 
@@ -78,6 +79,10 @@ def _banned(name: str, value: Any) -> tuple[list[str], list[int]]:
     if name == "custom_token_bans" and any(isinstance(each, str) for each in value):
         raise Refused(422, f"{name} names tokens by their numbers.", 'Write "5, 7".', name)
     phrases = [literal(each) for each in value if isinstance(each, str) and each.strip()]
+    try:
+        checked(phrases)
+    except InputError as error:
+        raise Refused(422, f"{name}: {error}", "docs/clients.md describes it.", name) from None
     return phrases, [each for each in value if isinstance(each, int)]
 
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
 from core.drafting.biased import biased
 from core.drafting.boundaries import Boundaries
@@ -106,7 +108,9 @@ def start(
         never: what no draft contains, and begins with; None for nothing.
     """
     if options.bias is not None:  # the cached logits of the session are the model's own
-        bias, o = options.bias, replace(options, bias=None)
+        bias, banned = options.bias, np.isneginf(options.bias.numpy())  # no store proposes a banned token
+        barred = banned if options.barred is None else banned | options.barred
+        o = replace(options, bias=None, barred=barred if banned.any() else options.barred)
         begin = start(sequence, prefix_ids, o, mode, boundaries, kept, verify, check_tails, None, same, record, never)
         return lambda logits: biased(begin([x + bias for x in logits]), bias)
     if never:

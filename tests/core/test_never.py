@@ -13,7 +13,7 @@ from core.ask import Ask, KeptRow
 from core.autocomplete import Autocomplete
 from core.controls import MODES
 from core.modes.start import Mode
-from core.phrases import Phrases
+from core.phrases import BANNED, Phrases
 from tests.completing import complete
 
 TEXT = "Thank you very much for your"
@@ -83,6 +83,14 @@ def test_slurs_are_left_out_of_rows_that_appear_unasked(
     finally:
         phrases.shipped_slurs.cache_clear()
         phrases.compiled.cache_clear()
+
+
+@pytest.mark.parametrize("mode", ["superposed", "greedy"])
+def test_a_banned_token_is_in_no_draft_even_if_the_stores_propose_it(autocomplete: Autocomplete, mode: str) -> None:
+    word = rows(autocomplete, mode=Mode(mode))[0].split()[0].strip(".,")
+    after = rows(autocomplete, mode=Mode(mode), token_bias=[(f" {word}", BANNED)])
+    assert after
+    assert not any(row.split()[0].startswith(word) for row in after)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -34,6 +34,7 @@ from core.phrases import _ASCII, _UNITS, LONGEST, MOST, NOTHING, Phrases, checke
         ("!!", "no!!!", True),
         ("a.b", "a. b", False),
         ("天气", "今天天气很好", True),
+        ("か\u3099", "ながい", True),
         ("20", "2020", False),
     ],
 )

@@ -146,6 +146,17 @@ def test_a_request_gives_the_present_words_the_number_0_and_the_cache_stays_as_i
     assert again.fed <= 1
 
 
+def test_words_that_are_never_suggested_make_room_for_others(session: Session) -> None:
+    def offered(never: list[str]) -> list[str]:
+        ask = Ask(before=BEFORE, words="cat", after=" dog.", never=never)
+        return [draft.text for draft in session.complete(ask).finish(session.equipped.model).drafts]
+
+    here, a, b, c, *others = offered([])
+    less = offered([a, f"dogs. {c}", here])
+    assert less[: 2 + len(others)] == [here, b, *others]
+    assert len(less) == len([here, a, b, c, *others])
+
+
 def test_in_a_script_without_spaces_each_token_is_a_word() -> None:
     model = TableModel(vocabulary=6, seed=1)
     session = Autocomplete(model).open()

@@ -9,6 +9,7 @@ from table_model import TableModel, words
 
 from app.clients.bans import with_bans
 from app.clients.openai import CompletionRequest
+from app.wire.refused import Refused
 from core.ask import Ask
 from core.autocomplete import Autocomplete
 from core.drafting.biased import bias_of
@@ -67,3 +68,9 @@ def test_a_bias_changes_the_drafts_of_every_method(mode: str) -> None:
 def test_a_bias_of_no_token_is_refused() -> None:
     with pytest.raises(InputError, match="token 6 given; the model's tokens are 0 to 5"):
         bias_of([(6, 1)], TableModel().tokenizer)
+
+
+@pytest.mark.parametrize("field", ["banned_tokens", "banned_strings"])
+def test_a_text_that_is_too_long_is_refused_by_the_name_of_its_field(field: str) -> None:
+    with pytest.raises(Refused, match=f"{field}: A phrase of 201 characters given; at most 200 expected."):
+        with_bans({field: ["x" * 201]})
