@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
@@ -193,14 +193,22 @@ def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def one_reader() -> Iterator[None]:
-    """One process reads the files that all tests of a module add. Each start of one takes 0.2 s."""
-    from contextlib import nullcontext
-
+    """One process reads the files that all tests of a module add, as long as they stay in one folder. Each start of one
+    takes 0.2 s."""
     from ngram_builder import folders, personal, readers
+
+    began_in = Path.cwd()
+
+    def begun() -> AbstractContextManager[readers.ReaderProcess]:
+        nonlocal began_in
+        if Path.cwd() != began_in:
+            reader.close()
+            began_in = Path.cwd()
+        return nullcontext(reader)
 
     with readers.ReaderProcess() as reader, pytest.MonkeyPatch.context() as patch:
         for module in (folders, personal, readers):
-            patch.setattr(module, "ReaderProcess", lambda: nullcontext(reader))
+            patch.setattr(module, "ReaderProcess", begun)
         yield
 
 

@@ -149,12 +149,11 @@ def test_a_worker_killed_while_it_merges_or_writes_changes_nothing(local, corpus
     assert not work.exists()
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-def test_any_number_of_workers_writes_the_same_bytes(corpus, tmp_path, workers):
+def test_three_workers_write_the_same_bytes(corpus, tmp_path):
     with segments_of(3000):
         options = {"max_bad": 0.5, "dedup": "paragraphs", "sample": 0.9}
         ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), **options)
-        with cluster("local", WordTokenizer, workers) as machines:
+        with cluster("local", WordTokenizer, 3) as machines:
             options["machines"] = machines
             ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), **options)
     assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()

@@ -11,6 +11,7 @@ import shutil
 import stat
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,6 +80,14 @@ def store(tmp_path: Path, fresh: Load) -> Iterator[PersonalStore]:
         yield opened
 
 
+@pytest.fixture
+def autocomplete(tmp_path: Path, fresh: Load) -> Iterator[Autocomplete]:
+    """Over the tiny model, with the stores of `tmp_path`."""
+    model = fresh()
+    with closing(Shelf(model.tokenizer, tmp_path)) as shelf:
+        yield Autocomplete(model, shelf=shelf)
+
+
 def outcome_of(steps: Iterator[Stage | Outcome]) -> Outcome:
     *_, last = steps
     assert isinstance(last, Outcome)
@@ -124,15 +133,17 @@ def test_a_gpu_trains_a_step_at_once_and_its_state_resumes(tiny_folder: Callable
     assert next(iter(again.run())).loss < losses[0] - 0.2
 
 
-def test_a_stopped_training_resumes_and_trains_every_piece_as_often_as_the_recipe_says(fresh: Load) -> None:
+def test_a_stopped_training_resumes_and_trains_every_piece_as_often_as_the_recipe_says(
+    fresh: Load, tmp_path: Path
+) -> None:
     pieces = pieces_of(10)
     trainer = Trainer(Student(fresh().layers.module, QUICK, torch.float32), pieces, QUICK)
     first = trainer.run()
     for _ in range(4):
         next(first)
     first.close()
-    written = trainer.state(320).to_bytes("me")
-    tensors, about = personal.files.read_tensors(_file_of(written))
+    (tmp_path / "state").write_bytes(trainer.state(320).to_bytes("me"))
+    tensors, about = personal.files.read_tensors(tmp_path / "state")
     assert State.of(tensors, about, "another") is None
     state = State.of(tensors, about, "me")
     assert state is not None
@@ -145,14 +156,6 @@ def test_a_stopped_training_resumes_and_trains_every_piece_as_often_as_the_recip
     assert again.complete
     assert set(again.state(320).times) == {QUICK.epochs}
     assert again.steps == 4 + -(-(10 * QUICK.epochs - 16) // QUICK.batch)
-
-
-def _file_of(content: bytes) -> Path:
-    import tempfile
-
-    with tempfile.NamedTemporaryFile(delete=False) as file:
-        file.write(content)
-    return Path(file.name)
 
 
 def test_new_text_is_trained_with_earlier_text_and_a_state_of_another_size_is_refused(fresh: Load) -> None:
@@ -415,17 +418,18 @@ def _identity(model: TorchModel) -> str:
 SECRET = "zq7"
 
 
-def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
+def test_what_is_forgotten_is_out_of_the_drafts_at_once(
+    tmp_path: Path, store: PersonalStore, fresh: Load, autocomplete: Autocomplete
+) -> None:
     """A planted secret: with the adapter the model completes it far more readily; after it is forgotten, exactly as the
     model alone does, and with the adapter that is trained again as with one that never saw it."""
-    model, texts = fresh(), {"a.txt": letters(5000), "z.txt": letters(700, seed=9)}
+    texts = {"a.txt": letters(5000), "z.txt": letters(700, seed=9)}
     store.add("secret.txt", ["".join(f"{SECRET} " for _ in range(300))])
     store.add("z.txt", [texts["z.txt"]])
     outcome_of(learn(store, fresh(), recipe=QUICK))
     save(replace(load(store.learned), result=Result(1, 1, 1.0, 0.0)), store.learned)
-    shelf = Shelf(model.tokenizer, tmp_path)
-    autocomplete = Autocomplete(fresh(), shelf=shelf)
-    ids = fresh().tokenizer.encode(f"{SECRET} {SECRET} {SECRET}")
+    tokenizer = autocomplete.model.tokenizer
+    ids = tokenizer.encode(f"{SECRET} {SECRET} {SECRET}")
 
     def readiness() -> float:
         logits = autocomplete.model.open().feed(ids[:-1])
@@ -445,7 +449,7 @@ def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: P
     assert not store.relearning
     assert autocomplete.adapt(), "it has learned again, from what is left"
     again = readiness()
-    with PersonalStore.open(tmp_path / "never.sqlite", model.tokenizer, create=True) as never:
+    with PersonalStore.open(tmp_path / "never.sqlite", tokenizer, create=True) as never:
         for name, text in texts.items():
             never.add(name, [text])
         outcome_of(learn(never, fresh(), recipe=STORED))
@@ -453,7 +457,6 @@ def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: P
         autocomplete.adapt()
         # Each training chooses the faster precision, so the two may differ by bfloat16's rounding.
         assert again == pytest.approx(readiness(), abs=0.01), "as if the secret had never been there"
-    shelf.close()
 
 
 @pytest.mark.parametrize("how", ["a phrase", "a document", "a replaced document", "the store", "a damaged store"])
@@ -523,12 +526,10 @@ def recorded_strengths(model: Any) -> list[list[float]]:
 
 
 def test_adapters_of_stores_that_are_on_are_used_and_several_share_the_strength(
-    tmp_path: Path, store: PersonalStore, fresh: Load
+    tmp_path: Path, store: PersonalStore, autocomplete: Autocomplete
 ) -> None:
-    model = fresh()
+    model: Any = autocomplete.model
     used = recorded_strengths(model)
-    shelf = Shelf(model.tokenizer, tmp_path)
-    autocomplete = Autocomplete(model, shelf=shelf)
     assert not autocomplete.adapt()
     published(store, model, strength=0.6)
     assert autocomplete.adapt()
@@ -548,7 +549,6 @@ def test_adapters_of_stores_that_are_on_are_used_and_several_share_the_strength(
         other.switch(True)
         published(other, model, gain=0.05)  # within the standard error
         assert not autocomplete.adapt()
-    shelf.close()
 
 
 def test_a_loaded_model_uses_the_adapters_of_stores_that_are_on(
@@ -616,12 +616,10 @@ def test_the_list_of_stores_says_what_an_adapter_brought(tmp_path: Path, store: 
 
 
 def test_the_strength_and_the_switch_of_an_adapter_act_at_once(
-    tmp_path: Path, store: PersonalStore, fresh: Load
+    store: PersonalStore, autocomplete: Autocomplete
 ) -> None:
-    model = fresh()
+    model: Any = autocomplete.model
     used = recorded_strengths(model)
-    shelf = Shelf(model.tokenizer, tmp_path)
-    autocomplete = Autocomplete(model, shelf=shelf)
     published(store, model, strength=0.6)
     for change, expected in (
         (lambda: None, [0.6]),
@@ -634,7 +632,6 @@ def test_the_strength_and_the_switch_of_an_adapter_act_at_once(
         change()
         assert autocomplete.adapt()
         assert used[-1] == expected
-    shelf.close()
     with pytest.raises(InputError, match="0 to 1 expected"):
         store.set_strength(1.5)
 
@@ -674,15 +671,13 @@ def test_an_adapter_that_is_not_usable_is_said_and_the_model_drafts_alone(
 
 
 def test_an_adapter_that_breaks_the_numbers_is_said_and_the_model_drafts_alone(
-    tmp_path: Path, store: PersonalStore, fresh: Load, monkeypatch: pytest.MonkeyPatch
+    store: PersonalStore, autocomplete: Autocomplete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tests.core.models.test_adapter import adapter_for
     from tests.core.test_not_finite import broken
 
-    model = fresh()
+    model: Any = autocomplete.model
     before = model.open().feed([97, 98])
-    shelf = Shelf(model.tokenizer, tmp_path)
-    autocomplete = Autocomplete(model, shelf=shelf)
     adapter = broken(adapter_for(model.layers.projections, ["down_proj"]))
     save(replace(adapter, model=model.fingerprint), store.learned)
     assert not autocomplete.adapt()
@@ -701,7 +696,6 @@ def test_an_adapter_that_breaks_the_numbers_is_said_and_the_model_drafts_alone(
         assert "no room" in str(autocomplete.notice)
     assert autocomplete.adapt()
     assert autocomplete.notice is None
-    shelf.close()
 
 
 def full() -> None:
@@ -743,14 +737,12 @@ def speculating(mode: str, drafter: str) -> DraftSettings:
 
 
 def test_arc_is_refused_while_an_adapter_is_on_because_its_constants_hold_for_the_model_alone(
-    tmp_path: Path, store: PersonalStore, fresh: Load, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: PersonalStore, autocomplete: Autocomplete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = fresh()
+    model: Any = autocomplete.model
     calibration = Calibration(fingerprint(model), "tiny", np.ones(model.dim), Constants(0.01, 0.1, 0.05))
     calibration.save(tmp_path / "made.json")
     monkeypatch.setattr("core.speculative.calibration.user_file", lambda *_: tmp_path / "made.json")
-    shelf = Shelf(model.tokenizer, tmp_path)
-    autocomplete = Autocomplete(model, shelf=shelf)
     arc = speculating("arc", "ngram")
     speculation.chosen_by(autocomplete, arc)
     assert speculation.missing(autocomplete)["arc"] == ""
@@ -762,18 +754,15 @@ def test_arc_is_refused_while_an_adapter_is_on_because_its_constants_hold_for_th
     store.switch_adapter(False)
     autocomplete.adapt()
     speculation.chosen_by(autocomplete, arc)
-    shelf.close()
 
 
 def test_an_eagle3_head_says_that_it_was_trained_for_the_model_alone(
-    tmp_path: Path, store: PersonalStore, fresh: Load, monkeypatch: pytest.MonkeyPatch
+    store: PersonalStore, autocomplete: Autocomplete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = fresh()
+    model: Any = autocomplete.model
     monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: lambda n: 1.0 + n)
     monkeypatch.setattr(speculation, "missing_for", lambda *_: "")
     monkeypatch.setattr(speculation, "make_drafter", lambda *_: NgramDrafter([]))
-    shelf = Shelf(model.tokenizer, tmp_path)
-    autocomplete = Autocomplete(model, shelf=shelf)
 
     def notice(drafter: str) -> str | None:
         settings = speculating("lossless", drafter)
@@ -787,7 +776,6 @@ def test_an_eagle3_head_says_that_it_was_trained_for_the_model_alone(
     autocomplete.adapt()
     assert notice("eagle3") == speculation.OTHER_MODEL
     assert notice("ngram") != speculation.OTHER_MODEL
-    shelf.close()
 
 
 # ---------------------------------------------------------------- export and import

@@ -237,12 +237,12 @@ def test_the_page_and_its_files(site: Site) -> None:
         assert icon["sizes"] == f"{width}x{height}"
 
 
-@pytest.mark.parametrize("path", ["/", "/api/status", "/page/editor/main.js", "/manifest.json"])
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1:1", "localhost", ""])
-def test_other_hosts_are_refused(site: Site, path: str, host: str) -> None:
-    response, content = site.ask("GET", path, Host=host.format(port=site.port))
-    assert response.status == 403
-    assert json.loads(content)["message"]
+def test_other_hosts_are_refused(site: Site, host: str) -> None:
+    for path in ("/", "/api/status", "/page/editor/main.js", "/manifest.json"):
+        response, content = site.ask("GET", path, Host=host.format(port=site.port))
+        assert response.status == 403, path
+        assert json.loads(content)["message"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
