@@ -65,14 +65,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Files that take longest: begun first, they do not keep one process busy when the others are done. Those of pages come
 # one after the other, so that each process starts one browser for several.
 LONGEST = """
-    page panel_page gradio_page documents_page stores_page refused_page access_page showing_page larger_page guard_page
+    panel_page documents_page page access_page gradio_page refused_page stores_page showing_page larger_page guard_page
     app long_page incognito taking_page draft_editor_page rewording_page steering_page read_mark_page commands learn
-    learner personal_cli lsp_start ngram_interruption rounded native whole_words slips ngram_cluster disk server
-    personal_drafts stores_routes hostile_files start llamacpp connections contributing never autocomplete gguf
-    superposed replacing personal_store cuts cold engine_errors hub silent_files lsp document_kinds guard static ending
-    ngram_store eagle3_drafter speculative probe cli gguf_tokenizers stepping_back offline samplers base_choice
-    structure draft_editor token_trees families base_store torch_model downloads personal_large serve adapter
-    recurrent_models trie_check arc earned coded
+    learner lsp_start ngram_interruption rounded native whole_words slips ngram_cluster disk server personal_drafts
+    stores_routes hostile_files start llamacpp connections contributing never autocomplete gguf superposed replacing
+    personal_store cuts cold engine_errors hub silent_files lsp document_kinds guard static ending ngram_store
+    eagle3_drafter speculative probe cli gguf_tokenizers stepping_back offline samplers base_choice structure
+    draft_editor token_trees families base_store torch_model downloads personal_large serve adapter recurrent_models
+    trie_check arc earned coded
 """
 
 
