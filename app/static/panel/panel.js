@@ -10,7 +10,7 @@
  */
 
 import { explain } from "../editor/commands.js";
-import { emit } from "../shared/dom.js";
+import { emit, part } from "../shared/dom.js";
 import { PANEL, SETTINGS, keep, recall } from "../shared/memory.js";
 import { Compare } from "./compare.js";
 import { RequestFailed, getJson, postJson } from "../shared/transport.js";
@@ -227,15 +227,21 @@ export class Panel {
     this.opened(!this.open);
   }
 
-  /** Show the part of the panel that says how the page looks. */
+  /** Show the part of the panel that says how the page looks, and focus it unless the writer goes on before that. */
   openView() {
     this.viewing = true;
     if (this.open) this.render();
     else this.opened(true);
+    const waiting = new AbortController();
+    const { signal } = waiting;
+    for (const name of ["focusin", "keydown"]) {
+      addEventListener(name, () => waiting.abort(), { signal, capture: true });
+    }
     setTimeout(() => {
       const section = document.querySelector("#pd-view");
       section?.scrollIntoView({ block: "nearest" });
-      /** @type {HTMLElement | null | undefined} */ (section?.querySelector("button"))?.focus();
+      if (section && !signal.aborted) part(section, "button")?.focus();
+      waiting.abort();
     }, UNFOLDED_AFTER);
   }
 

@@ -253,6 +253,10 @@ def test_focus_mode_leaves_text_and_drafts_alone_and_font_size_width_and_spacing
     assert (after["size"], after["line"]) == ("30px", "60px")
     assert after["width"] in (25, 26)
     editor.box.focus()
+    view.click()
+    editor.write("x")  # who goes on keeps the focus, and no letter is lost
+    editor.page.wait_for_timeout(400)
+    expect(editor.box).to_be_focused()
 
     editor.enter("Yesterday she went")
     editor.wait_for_drafts(MARKET, RIVER, HOME)
