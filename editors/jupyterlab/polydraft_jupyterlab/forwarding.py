@@ -92,5 +92,5 @@ class CompletionsHandler(APIHandler):
 
 
 def add_route(app: Any, port: int) -> None:
-    path = url_path_join(app.options.settings["base_url"], "polydraft", "completions")
+    path = url_path_join(app.settings["base_url"], "polydraft", "completions")
     app.add_handlers(".*$", [(path, CompletionsHandler, {"port": port})])
