@@ -153,14 +153,6 @@ def test_a_newer_key_stops_the_older_request(page: Page, drafting: Drafting) -> 
     assert older and older.closed and older.step < 10
 
 
-def test_drafts_that_are_asked_for_may_contain_slurs(page: Page, drafting: Drafting) -> None:
-    write(page, "Once upon")
-    expect(page.locator(GHOST)).to_have_text(" one" * 10)
-    with page.expect_response("**/polydraft/completions"):
-        page.keyboard.press("Alt+\\")
-    assert drafting.bodies.seen[-1]["no_slurs"] is False
-
-
 def test_code_has_no_drafts(page: Page, drafting: Drafting) -> None:
     page.locator(".jp-CodeCell .cm-content").click()
     page.keyboard.press("End")
