@@ -117,9 +117,9 @@ class _WordStyles(UnseenStyles):
     """Those that vanish, of placeholders, of tables of contents."""
 
     def start(self, tag: str, attributes: Any) -> None:
-        name, value = local(tag), _value(attributes)
+        name, value = local(tag), attribute(attributes, "val")
         if name == "style":
-            self.id = next((attributes[key] for key in attributes if local(key) == "styleId"), "")
+            self.id = attribute(attributes, "styleId")
         elif name == "basedOn":
             self.based_on[self.id] = value
         elif name == "vanish":
@@ -162,7 +162,7 @@ class _Body:
         self._joined = False  # whether the paragraph's mark is deleted or not shown: the next one goes on with it
 
     def start(self, tag: str, attributes: Any) -> None:
-        name, value = local(tag), _value(attributes)
+        name, value = local(tag), attribute(attributes, "val")
         self._open.append(_Frame(name, self._open[-1].unseen or name in _UNSEEN or name.endswith("Change")))
         if name == "body":
             self.begun = True
@@ -192,9 +192,9 @@ class _Body:
             case "docPartGallery" if value in _GENERATED_PARTS:
                 self._hide("sdt")
             case "fldChar":
-                self._field(next((attributes[key] for key in attributes if local(key) == "fldCharType"), ""))
+                self._field(attribute(attributes, "fldCharType"))
             case "fldSimple":
-                instruction = next((attributes[key] for key in attributes if local(key) == "instr"), "")
+                instruction = attribute(attributes, "instr")
                 self._open[-1].unseen = bool(GENERATED_FIELD.match(instruction))
             case "tab" if self._open[-2].name != "tabs":
                 self._say("\t")
@@ -270,5 +270,6 @@ def local(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
-def _value(attributes: Any) -> str:
-    return next((attributes[key] for key in attributes if local(key) == "val"), "")
+def attribute(attributes: Any, name: str) -> str:
+    """An attribute by its name without a namespace; "" if there is none."""
+    return next((attributes[key] for key in attributes if local(key) == name), "")

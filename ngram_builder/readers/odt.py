@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from ngram_builder.readers.archives import archive_of, member
 from ngram_builder.readers.base import Document, Source, Unreadable, sound
-from ngram_builder.readers.letters import UnseenStyles, local, parse
+from ngram_builder.readers.letters import UnseenStyles, attribute, local, parse
 
 _CONTENT, _STYLES = re.compile("content.xml"), re.compile("styles.xml")
 _UNSEEN = (
@@ -52,10 +52,10 @@ class _Styles(UnseenStyles):
     def start(self, tag: str, attributes: Any) -> None:
         match local(tag):
             case "style":
-                self.id = _value(attributes, "name")
-                if parent := _value(attributes, "parent-style-name"):
+                self.id = attribute(attributes, "name")
+                if parent := attribute(attributes, "parent-style-name"):
                     self.based_on[self.id] = parent
-            case "text-properties" if display := _value(attributes, "display"):
+            case "text-properties" if display := attribute(attributes, "display"):
                 (self.unseen if display == "none" else self.shown).add(self.id)
 
 
@@ -77,13 +77,13 @@ class _Body:
             if name == "body":
                 self.begun = True
                 self.styles.close()
-        style = _value(attributes, "style-name")
-        hidden = _value(attributes, "is-hidden") == "true" or _value(attributes, "display") == "none"
+        style = attribute(attributes, "style-name")
+        hidden = attribute(attributes, "is-hidden") == "true" or attribute(attributes, "display") == "none"
         self._unseen.append(self._unseen[-1] or name in _UNSEEN or hidden or style in self.styles.unseen)
         if name in ("p", "h"):
             self._paragraphs += 1
         elif name == "s":
-            count = _value(attributes, "c")
+            count = attribute(attributes, "c")
             self.data(" " * min(int(count) if count.isdecimal() else 1, _SPACES), as_is=True)
         elif name in ("tab", "line-break"):
             self.data("\t" if name == "tab" else "\n", as_is=True)
@@ -108,8 +108,3 @@ class _Body:
 
     def close(self) -> None:
         pass
-
-
-def _value(attributes: Any, name: str) -> str:
-    """An attribute by its name without a namespace."""
-    return next((attributes[key] for key in attributes if local(key) == name), "")
