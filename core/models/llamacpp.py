@@ -33,7 +33,7 @@ from core.models.embeddings import Embeddings
 from core.models.gguf_file import GGUFFile
 from core.models.memory import CACHE_SHARE, free_bytes
 from core.models.processor import cores
-from core.models.rows import wanted, wants_every
+from core.models.rows import result, wanted
 from core.models.tokenizer import (
     BOUNDARY_NAMES,
     CONTROL,
@@ -242,15 +242,8 @@ class LlamaCppModel(LanguageModel):
         self._free_ids.append(id)
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
-        for row in rows:
-            held = row.sequence
-            if not isinstance(held, LlamaCppSequence) or not held._open or held.model is not self or not self._context:
-                raise InputError("The sequence is closed, or belongs to another model; open a new one.")
-            if row.sequence.length + len(row.inputs) > self.context_length:
-                raise ContextFull(
-                    f"{row.sequence.length + len(row.inputs)} tokens do not fit the context of {self.name}, "
-                    f"which holds {self.context_length}; shorten the text."
-                )
+        if not self._context:
+            raise InputError(f"{self.name} is closed; load it again.")
         self._collect()
         for row in rows:
             self._read_again(row.sequence)
@@ -270,7 +263,7 @@ class LlamaCppModel(LanguageModel):
                 if _wants_logits(rows[r], i):
                     logits[r].append(self._logits(b))
         return [
-            torch.empty(0) if row.silent else torch.stack(of_row) if wants_every(row) else of_row[0]
+            torch.empty(0) if row.silent else result(row, torch.stack(of_row))
             for row, of_row in zip(rows, logits, strict=True)
         ]
 
@@ -374,14 +367,18 @@ class LlamaCppSequence(Sequence):
         self.id = id
         self.branches: list[tuple[int, list[int]]] = []  # of a tree: the id of each leaf, the nodes on its path
         self.lost = False  # its recurrent memory: the next pass computes it again
-        self._open = True
+
+    @property
+    def _gone(self) -> bool:
+        """Whether the id may belong to another sequence by now, or to nothing."""
+        return self.closed or not self.model._context
 
     def _lose(self) -> None:
         lib.llama_memory_seq_rm(self.model._memory, self.id, -1, -1)
         self.lost = True
 
     def _keep(self, path: list[int]) -> None:
-        if not self._open or not self.model._context:  # the id may belong to another sequence by now
+        if self._gone:
             return
         memory, end = self.model._memory, self.length + len(path)
         if self.model.recurrent:
@@ -398,7 +395,7 @@ class LlamaCppSequence(Sequence):
         self.branches = []
 
     def _rewind(self, length: int) -> None:
-        if not self._open or not self.model._context:
+        if self._gone:
             return
         if self.model.recurrent:
             self._lose()
@@ -412,13 +409,12 @@ class LlamaCppSequence(Sequence):
             lib.llama_memory_seq_cp(self.model._memory, self.id, child.id, 0, -1)
         return child
 
-    def close(self) -> None:
-        if self._open and self.model._context:
+    def _close(self) -> None:
+        if not self._gone:
             self.forget_tree()
             self.model._give_id(self.id)
-        self._open = False
 
     def __del__(self) -> None:
         # A fork dropped by an error must not keep its id. Any thread may run this.
-        if getattr(self, "_open", False):
+        if not self.closed:
             self.model._dropped.extend([self.id, *(id for id, _ in self.branches)])

@@ -96,35 +96,6 @@ def head_for(
 # ---------------------------------------------------------------- features
 
 
-def test_both_torch_paths_hand_over_the_same_features(model: LanguageModel, plain_layers: LanguageModel) -> None:
-    """Of fed tokens, of a path of a tree that was kept, and after a rewind: as of the text in one pass."""
-    found = []
-    for each in (model, plain_layers):
-        each.watch(LAYERS)
-        sequence = each.open()
-        sequence.feed(PREFIX)
-        sequence.feed_tree([1, 2, 3, 4, 5], [-1, 0, 0, 2, -1])
-        sequence.keep([0, 2, 3])
-        sequence.rewind(7)
-        sequence.feed([9, 8])
-        text = [*PREFIX, 1, 3, 9, 8]
-        assert sequence.inputs == text
-        whole = each.open()
-        whole.feed(text)
-        assert whole.features is not None and sequence.features is not None
-        assert sequence.features.shape == (9, 3 * each.dim)
-        torch.testing.assert_close(sequence.features, whole.features, atol=1e-5, rtol=1e-4)
-        fork = sequence.fork()
-        fork.feed([7])
-        assert fork.features is not None and fork.features.shape[0] == 10
-        found.append(sequence.features.clone())
-        each.watch(())
-        assert sequence.features is None
-    torch.testing.assert_close(found[0], found[1], atol=1e-5, rtol=1e-4)
-    # The first of the layers is entered by the embeddings themselves.
-    torch.testing.assert_close(found[0][:, : model.dim], model.embeddings[torch.tensor(text)])
-
-
 def test_features_of_positions_that_were_fed_unwatched_are_not_made_up(model: LanguageModel) -> None:
     sequence = model.open()
     sequence.feed(PREFIX)
