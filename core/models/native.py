@@ -162,10 +162,10 @@ def rounds() -> bool:
     return bool(library().polydraft_rounds())
 
 
-def beside_library(suffix: str) -> Path:
-    """A file beside the cached library, with its name and this suffix. Raises CannotCompile."""
+def library_path() -> Path:
+    """Where it is kept. Raises CannotCompile."""
     library()
-    return native_library.path_of(SOURCE).with_suffix(suffix)
+    return native_library.path_of(SOURCE)
 
 
 def why_not_width(width: int) -> str:

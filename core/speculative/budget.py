@@ -1,7 +1,7 @@
 """The budget of speculation: how deep to draft, and how many proposals to verify.
 
 The probability that a proposal is accepted is estimated while decoding. The tree is cut to the n proposals with the
-highest expected number of tokens per millisecond, by the machine's cost curve t(n) (`core.speculative.cost`):
+highest expected number of tokens per millisecond, by the machine's cost curve t(n) (`core.models.costs`):
 
     n* = argmax_n  (1 + Σ_{c among the n most probable} P(c accepted)) / t(1 + n)
 

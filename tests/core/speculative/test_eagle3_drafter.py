@@ -20,11 +20,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models import capture, hf, static
 from core.models.base import LanguageModel, Row
+from core.models.costs import CostCurve
 from core.models.static import StaticModel
 from core.models.torch_model import TorchModel
 from core.noise import SeededNoise
 from core.speculative import generate
-from core.speculative.cost import CostCurve
 from core.speculative.drafters import Moment, eagle3_static
 from core.speculative.drafters.eagle3 import Eagle3Drafter
 from core.speculative.drafters.eagle3_cpu import CompiledHead, CpuTrees, PlainHead

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from core.errors import InputError
 from core.models.base import Row, path_to
+from core.models.costs import CostCurve
 from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma
 from core.samplers.greedy import Greedy
 from core.speculative import (
@@ -31,7 +32,6 @@ from core.speculative import (
     generate,
 )
 from core.speculative.acceptance import rejection
-from core.speculative.cost import CostCurve
 from core.speculative.drafters import Drafter, Moment
 from tests.table_model import TableModel, chain
 
