@@ -34,16 +34,7 @@ from core.models.gguf_file import GGUFFile
 from core.models.memory import CACHE_SHARE, free_bytes
 from core.models.processor import cores
 from core.models.rows import result, wanted
-from core.models.tokenizer import (
-    BOUNDARY_NAMES,
-    CONTROL,
-    END_NAMES,
-    SURROGATE,
-    UNKNOWN,
-    UNUSED,
-    USER_DEFINED,
-    Tokenizer,
-)
+from core.models.tokenizer import CONTROL, SURROGATE, UNKNOWN, UNUSED, USER_DEFINED, Tokenizer
 
 MAX_CELLS = 8192  # positions in the cache, all sequences together; fewer where memory is short
 LEAST_CELLS = 512
@@ -92,16 +83,17 @@ class LlamaCppTokenizer(Tokenizer):
         n = lib.llama_vocab_n_tokens(vocab)
         names = names + [""] * (n - len(names))
         types = types + [UNUSED] * (n - len(types))
-        self.special_ids = frozenset(i for i, t in enumerate(types) if t in (UNKNOWN, CONTROL, UNUSED))
-        self.pieces = [b"" if i in self.special_ids else self._piece(i) for i in range(n)]
+        special = [i for i, t in enumerate(types) if t in (UNKNOWN, CONTROL, UNUSED)]
+        eos, eot, bos = lib.llama_vocab_eos(vocab), lib.llama_vocab_eot(vocab), lib.llama_vocab_bos(vocab)
+        super().__init__(
+            [self._piece(i) for i in range(n)],
+            special,
+            names={names[i]: i for i in special},
+            eos_ids=[eos, eot],
+            bos_id=bos if bos >= 0 else None,
+            start_ids=[bos] if lib.llama_vocab_get_add_bos(vocab) and bos >= 0 else [],
+        )
         self.special_names = {names[i]: i for i, t in enumerate(types) if t in (CONTROL, USER_DEFINED)}
-        ends = {i for i in self.special_ids if names[i] in END_NAMES}
-        ends |= {i for i in (lib.llama_vocab_eos(vocab), lib.llama_vocab_eot(vocab)) if i >= 0}
-        self.eos_ids = frozenset(ends)
-        bos = lib.llama_vocab_bos(vocab)
-        self.start_ids = [bos] if lib.llama_vocab_get_add_bos(vocab) and bos >= 0 else []
-        boundary = [names.index(b) for b in BOUNDARY_NAMES if b in names]
-        self.document_start = (self.start_ids or boundary or [bos if bos >= 0 else min(ends, default=0)])[0]
 
     def encode(self, text: str) -> list[int]:
         data = SURROGATE.sub("\ufffd", text).encode("utf-8")
