@@ -184,6 +184,21 @@ def test_rejection_is_refused_where_proposals_are_selected(drafter: Drafter, opt
         generate(MODEL, drafter, PREFIX, **{"draws": "rejection"} | options)
 
 
+def test_a_drafter_that_does_not_know_the_dice_changes_no_text() -> None:
+    class Blind(Drafter):
+        name = "blind"
+
+        def draft(self, moment: Moment, depth: int) -> TokenTree:
+            assert moment.noise is None
+            best = MODEL.after(list(moment.ids)).argsort(descending=True)[:3].tolist()
+            return TokenTree(best, [-1] * 3, [0.5, 0.3, 0.2])
+
+    for seed in range(3):
+        drafted = generate(MODEL, Blind(), PREFIX, length=40, seed=seed, tree_size=6, draws="independent")
+        assert [token.id for token in drafted] == token_by_token(1.0, seed, 0)
+        assert drafted.statistics.accepted
+
+
 RULES = (None, MinP(0.1), TopNSigma(1.0))
 
 
