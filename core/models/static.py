@@ -101,10 +101,6 @@ class StaticModel(LanguageModel):
         self.adapters = self._plain.adapters
         self.graphs.clear()  # they were captured with other adapters
 
-    def watch(self, layers: tuple[int, ...]) -> None:
-        self.layers.check_watched(layers)
-        self.watched = tuple(layers)
-
     def embedded_there(self, ids: Tensor) -> Tensor:
         """The embedding layer's output for ids (…,) on the device: (…, D) there."""
         return self.layers.module.get_input_embeddings()(ids)

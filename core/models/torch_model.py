@@ -208,10 +208,6 @@ class TorchModel(LanguageModel):
         self._check_adapters(adapters, self.layers.projections)
         self.layers.adapt(adapters)
 
-    def watch(self, layers: tuple[int, ...]) -> None:
-        self.layers.check_watched(layers)
-        self.watched = tuple(layers)
-
     def _place(self, sequences: list[TorchSequence], n: int) -> tuple[KeyValueStore, int, int]:
         """A store where `sequences` are neighbours that end in one column with n free ones after it.
 

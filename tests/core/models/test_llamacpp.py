@@ -30,12 +30,12 @@ def test_only_the_changed_tail_is_fed(llama_model):
 
 
 def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
-    """Mean KL ≤ 0.005 nats over 256 positions, and the same best token wherever it is ahead by 0.25 nats. Nearer ones
+    """Mean KL ≤ 0.005 nats over 128 positions, and the same best token wherever it is ahead by 0.25 nats. Nearer ones
     are decided by rounding, which differs between processors."""
-    ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:256]
+    ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:128]
     ahead, divergence, n = 0, 0.0, 0
-    for at in range(0, len(ids), 128):
-        chunk = ids[at : at + 128]
+    for at in range(0, len(ids), 64):
+        chunk = ids[at : at + 64]
         a, b = torch_model.open(), llama_model.open()
         p = torch.log_softmax(a.feed_every(chunk), -1)
         q = torch.log_softmax(b.feed_every(chunk), -1)
@@ -47,7 +47,7 @@ def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
         ahead += int(clear.sum())
         divergence += float((p.exp() * (p - q)).sum())
         n += len(chunk)
-    assert n == 256
+    assert n == 128
     assert divergence / n <= 0.005
     assert ahead / n >= 0.7
 
