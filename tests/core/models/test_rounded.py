@@ -118,7 +118,7 @@ def test_one_large_channel_does_not_coarsen_the_others_of_its_block(
     programs: dict[str, list[str]], weights: dict[str, Coded]
 ) -> None:
     torch.manual_seed(3)
-    x, decoded = torch.randn(40, K), weights["Q4_1"].decoded().double()
+    x, decoded = torch.randn(40, K), weights["Q4_1"].float().double()
     plain = abs(products(programs["its own"], weights["Q4_1"], x)[1] - x.double() @ decoded.T).mean()
     x[:, 40] = 100
     found = products(programs["its own"], weights["Q4_1"], x)[1]
@@ -133,7 +133,7 @@ def test_every_way_gives_the_bits_of_the_plain_product_of_the_rounded_inputs(
 ) -> None:
     x, weight = inputs(), weights[kind]
     expected, _ = products(programs["its own"], weight, x)
-    decoded = weight.decoded().double()
+    decoded = weight.float().double()
     size = rounded(x).abs() @ (decoded.abs() + decoded.abs().amax()).T  # a weight may be the difference of two numbers
     assert bool((abs(expected - rounded(x) @ decoded.T) <= 1e-5 * size).all())
     for way, program in programs.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -319,18 +318,6 @@ def test_what_does_not_pay_switches_itself_off_and_says_so() -> None:
     assert "switched off" in (steep.statistics.notice or "")
 
 
-def test_a_drafter_that_takes_longer_than_the_target_is_asked_once() -> None:
-    def slowly(ids: list[int], depth: int) -> TokenTree:
-        time.sleep(0.05 * depth)
-        return chain(continued(MODEL, ids, depth), [0.9] * depth)
-
-    slow = Scripted(slowly)
-    made = generate(MODEL, slow, PREFIX, temperature=0, length=60, curve=FLAT)
-    list(made)
-    assert slow.calls == 1
-    assert "switched off" in (made.statistics.notice or "")
-
-
 def clock_of(model: TableModel, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds, which a pass takes as the curve says, and nothing else unless it adds to them."""
     now, forward = [0.0], model.forward
@@ -361,6 +348,21 @@ def test_a_drafter_that_pays_is_used_also_after_a_long_first_draft(
     list(made)
     assert made.statistics.notice is None
     assert made.statistics.accept_length > 4
+
+
+def test_a_drafter_that_takes_longer_than_the_target_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = TableModel()
+    now = clock_of(model, monkeypatch)
+
+    def slowly(ids: list[int], depth: int) -> TokenTree:
+        now[0] += depth * FLAT(1) / 100
+        return chain(continued(model, ids, depth), [0.9] * depth)
+
+    slow = Scripted(slowly)
+    made = generate(model, slow, PREFIX, temperature=0, length=60, curve=FLAT)
+    list(made)
+    assert slow.calls == 1
+    assert "switched off" in (made.statistics.notice or "")
 
 
 def test_a_rule_with_a_memory_sees_every_token_once() -> None:
