@@ -387,7 +387,7 @@ def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -
         share: of the free memory, for the cache.
     """
     free = free_bytes(model.layers.device)
-    capacity = min(model.context_length, int(free * share / (lines * model.position_bytes)))
+    capacity = min(model.context_length, int(free * share / (lines * model.layers.position_bytes)))
     try:
         if capacity < LEAST_POSITIONS:
             raise BackendUnavailable(

@@ -80,19 +80,12 @@ class TorchModel(LanguageModel):
         self.embeddings = torch.empty(0, self.dim)
 
     @property
-    def position_bytes(self) -> int:
-        """Bytes of one position of one sequence in the cache."""
-        return self.layers.position_bytes
-
-    @property
     def cache_bytes(self) -> int:
         """Bytes of the cache now; a store keeps its memory as long as it contains a sequence."""
-        return sum(len(store.tenants) * store.capacity for store in self._stores) * self.position_bytes
+        return sum(len(store.tenants) * store.capacity for store in self._stores) * self.layers.position_bytes
 
     def has_room(self, positions: int) -> bool:
-        size = self.position_bytes
-        device = self.layers.device
-        most = self.most_cache
+        size, device, most = self.layers.position_bytes, self.layers.device, self.most_cache
         if most is None:
             most = usual_limit(size) if device.type == "cpu" else math.inf
         return room_in_cache(self.cache_bytes, positions * size, free_bytes(device), size, most)
