@@ -62,7 +62,7 @@ def drafts(model: TableModel, mode: Mode, k: int = 3, **options):
 
 def speculating(model: TableModel, name: str, how: str = "lossless", **options) -> tuple[Mode, Speculator]:
     by = Speculator(Guess(model), lambda n: 1 + n / 50)
-    return Mode(name, speculation=Speculation(by, how, **options)), by  # pyright: ignore[reportArgumentType]
+    return Mode(name, speculation=Speculation(by, SpeculationOptions(how, **options))), by  # pyright: ignore[reportArgumentType]
 
 
 def greedy(model: TableModel) -> list[int]:
