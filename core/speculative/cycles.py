@@ -17,7 +17,6 @@ import numpy as np
 from torch import Tensor
 
 from core.models.base import Row, Sequence
-from core.models.costs import cost_curve
 from core.noise import SeededNoise
 from core.speculative.acceptance import rejection
 from core.speculative.budget import Budget, Curve, FixedBudget, Memory
@@ -151,7 +150,8 @@ def cycles(
 
     Args:
         texts: of one target, at least one.
-        curve, memory: see `generate`.
+        curve: ms of a pass over n tokens; needed for a drafter and tree_size="auto".
+        memory: of acceptance and cost, from earlier generations with this drafter.
         temperature: the temperature of sampling, if the options' rule does not contain it; None if it does.
     """
     yield from _Cycles(texts, options, drafter, curve, memory or Memory(), temperature).steps()
@@ -185,7 +185,6 @@ class _Cycles:
         self.tokens: list[list[Token]] = [[] for _ in texts]
         self.curve = curve
         if options.tree_size == "auto":
-            self.curve = curve or cost_curve(self.target)
             self.budget = Budget(memory, self.cost, self.plain_cost)
         else:
             self.budget = FixedBudget(options.tree_size)

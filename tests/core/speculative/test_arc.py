@@ -338,9 +338,17 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
         lambda said: json.dumps(said | {"format": "other"}),
         lambda said: json.dumps(said | {"overall": {"c_s": -1, "alpha_kappa": 1, "tau": 1}}),
         lambda said: json.dumps(said | {"whitening": [[1, 2]]}),
+        lambda said: json.dumps(said | {"delta": 2}),
         lambda said: json.dumps(said).replace('"tau": ', '"tau": NaN, "_": ', 1),
     ],
-    ids=["another version", "another format", "a negative constant", "whitening of two dimensions", "no number"],
+    ids=[
+        "another version",
+        "another format",
+        "a negative constant",
+        "whitening of two dimensions",
+        "a share above 1",
+        "no number",
+    ],
 )
 def test_damaged_calibration_files_are_named(tmp_path: Path, damage) -> None:
     file = tmp_path / "c.json"
