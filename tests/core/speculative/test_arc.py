@@ -489,6 +489,14 @@ def test_proposals_that_are_never_accepted_cost_half_a_percent_in_the_long_run()
     assert 0 < memory.lost <= 0.005 * memory.tokens
 
 
+def test_estimates_follow_what_was_accepted_at_the_same_confidence() -> None:
+    estimates = Estimates()
+    for n in range(400):
+        estimates.note(0.4, 0, n % 4 == 0)
+    assert estimates.acceptance_rate(0.4, 0) == pytest.approx(0.25, abs=0.03)
+    assert estimates.acceptance_rate(0.4, 1) == 0.2 and estimates.acceptance_rate(0.9, 0) == 0.45
+
+
 @given(trees(), st.floats(0.01, 2))
 def test_the_chosen_size_has_the_most_expected_tokens_per_millisecond(tree: TokenTree, slope: float) -> None:
     def cost(n: int) -> float:
