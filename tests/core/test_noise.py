@@ -22,13 +22,13 @@ def test_draws_have_their_distribution() -> None:
     ways = {"places": lambda n: SeededNoise(1).draw(p, n), "seeds": lambda n: SeededNoise(n).draw(p, 7)}
     ways["drafts"] = lambda n: SeededNoise(3, n).draw(p, 7)
     for way, drawn in ways.items():
-        assert chi_squared(Counter((drawn(n),) for n in range(N)), expected, N) < 4, way
+        assert chi_squared((Counter((drawn(n),) for n in range(N)), expected, N)) < 4, way
 
 
 def test_neighbouring_places_know_nothing_of_each_other() -> None:
     p = np.array([0.4, 0.3, 0.3])
     pairs = Counter((SeededNoise(n).draw(p, 4), SeededNoise(n).draw(p, 5)) for n in range(N))
-    assert chi_squared(pairs, {(a, b): p[a] * p[b] for a in range(3) for b in range(3)}, N) < 4
+    assert chi_squared((pairs, {(a, b): p[a] * p[b] for a in range(3) for b in range(3)}, N)) < 4
 
 
 @given(

@@ -183,7 +183,7 @@ def test_the_compiled_teacher_samples_from_the_modules_distribution(teacher: Mod
     drawn = compiled.continued(np.repeat(prompt, 4000, 0), 4, seed=0)[:, 3]
     said = compiled(torch.from_numpy(prompt.astype(np.int64)))[0][0, -1].float().softmax(-1).numpy().astype(np.float64)
     expected = {(token,): p for token, p in enumerate(said / said.sum())}
-    assert chi_squared(Counter((token,) for token in drawn.tolist()), expected, 4000) < 3.1
+    assert chi_squared((Counter((token,) for token in drawn.tolist()), expected, 4000)) < 3.1
 
 
 def test_the_command_trains_a_head_for_a_model(

@@ -54,6 +54,21 @@ class Scripted(Drafter):
 # --- the distribution
 
 
+def chi_squared(*samples: tuple[Counter, dict[tuple[int, ...], float], int]) -> float:
+    """How many standard deviations above its mean χ² lies of some samples: what was seen, the probabilities, and the
+    number of runs of each; cells that are expected less than 5 times are one."""
+    statistic, freedom = 0.0, 0
+    for seen, expected, runs in samples:
+        assert not sum(n for t, n in seen.items() if expected[t] == 0)
+        cells = [(seen[t], p * runs) for t, p in expected.items() if p * runs >= 5]
+        rest = runs - sum(n for n, _ in cells), runs - sum(e for _, e in cells)
+        cells += [rest] if rest[1] >= 5 else []
+        statistic += sum((n - e) ** 2 / e for n, e in cells)
+        freedom += max(len(cells) - 1, 0)
+    v = 2 / (9 * max(freedom, 1))  # Wilson-Hilferty: the cube root of χ² / freedom is close to normal
+    return ((statistic / max(freedom, 1)) ** (1 / 3) - (1 - v)) / v**0.5
+
+
 class Remembered:
     """A rule whose answers are kept: a small table has few rows."""
 
@@ -143,20 +158,12 @@ def test_texts_by_rejection_have_the_distribution_of_plain_decoding() -> None:
         sequence.rewind(len(PREFIX) - 1)
 
     def departure(choice: TargetSampling) -> float:
-        """How many standard deviations above its mean χ² lies; cells that are expected less than 5 times are one."""
-        statistic, freedom = 0.0, 0
+        samples = []
         for pair in product(range(MODEL.vocab_size), repeat=2):
             p = choice.probabilities(MODEL.after([*pair]), [*pair])
-            found = np.array([seen[(*pair, token)] for token in range(len(p))])
-            expected = p * found.sum()
-            assert not found[p == 0].any()
-            cells = [*zip(found[expected >= 5], expected[expected >= 5], strict=True)]
-            if (rest := expected[expected < 5].sum()) >= 5:
-                cells.append((found[expected < 5].sum(), rest))
-            statistic += sum((n - e) ** 2 / e for n, e in cells)
-            freedom += max(len(cells) - 1, 0)
-        v = 2 / (9 * freedom)  # Wilson-Hilferty: the cube root of χ² / freedom is close to normal
-        return ((statistic / freedom) ** (1 / 3) - (1 - v)) / v**0.5
+            found = Counter({t: n for t, n in seen.items() if t[:2] == pair})
+            samples.append((found, {(*pair, token): p[token] for token in range(len(p))}, found.total()))
+        return chi_squared(*samples)
 
     assert departure(choice) < 4 < departure(TargetSampling(0.5, choice.rule))
 
