@@ -337,3 +337,16 @@ def test_every_import_can_be_moved_into_the_one_package_of_the_wheels() -> None:
     assert outside.search("    from core.models import load\n")
     with pytest.raises(SystemExit, match="cannot be moved"):
         inside("import core.models\n", TOPS)
+
+
+def test_no_text_names_a_module_that_a_wheel_moves() -> None:
+    """`import_module` and `python -m` take `__name__`, a name within `__package__`, or one made from them."""
+    found = []
+    for path in (path for package in TOPS for path in (ROOT / package).rglob("*.py")):
+        for text in re.findall(
+            r'(?<!with\()(?<!suffix\()(?<!\+ )"([a-z_]+(?:\.[a-z_0-9]+)+)"', path.read_text(encoding="utf-8")
+        ):
+            named = ROOT / text.replace(".", "/")
+            if text.split(".")[0] in TOPS and (named.is_dir() or named.with_suffix(".py").is_file()):
+                found.append(f"{path.relative_to(ROOT)}: {text}")
+    assert not found
