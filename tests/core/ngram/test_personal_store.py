@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from core.errors import InputError
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
-from core.ngram.passages import occurrences
+from core.ngram.passages import likely, occurrences, whole_words
 from core.ngram.personal import PARAGRAPH, PHRASE, TYPED, PersonalStore
+from core.ngram.plain import plain
 from tests.kill_writers import TOKENIZER as WIDE
 from tests.kill_writers import phrase
 from tests.ngram_tools import WordTokenizer, brute_force
@@ -243,6 +244,14 @@ def test_forgetting_takes_whole_words_in_any_case(tmp_path: Path) -> None:
         assert store.forget_phrase("nothing of the kind").occurrences == 0
         with pytest.raises(InputError, match="No words given"):
             store.forget_phrase("  ")
+
+
+@given(text=st.text("iıİsſkKa é\u0301%_\n", max_size=9), phrase=st.text("iIsSkKaAéÉ%_ ", min_size=1, max_size=3))
+@settings(max_examples=300)
+def test_every_text_with_a_phrase_is_likely_to_have_it(text: str, phrase: str) -> None:
+    if phrase.strip() and whole_words(phrase).search(plain(text)):
+        found = [sqlite3.connect(":memory:").execute("SELECT ? LIKE ?", [plain(text), each]) for each in likely(phrase)]
+        assert any(row.fetchone()[0] for row in found)
 
 
 @pytest.fixture
