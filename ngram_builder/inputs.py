@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ngram_builder.readers import File, Signals
 
@@ -29,10 +28,6 @@ class Part:
 
     number: int
     files: tuple[File, ...]
-
-
-def part_folder(folder: Path, number: int) -> Path:
-    return folder / f"part-{number:05d}"
 
 
 def stamped(file: File, signals: Signals | None) -> File:
