@@ -240,7 +240,7 @@ class _Counting:
         if sieve:
             documents = sieve.sift(number, documents, left_out)
         # Documents of this file that the runs already contain are read again, to report their damage, and skipped.
-        for ids, n in encode(_batches(islice(documents, figures[0], None))):
+        for ids, n in encode(batches(islice(documents, figures[0], None))):
             if self._size and self._size + len(ids) > self._sorting.capacity:
                 self.flush()
             self._held.append(ids)
@@ -258,7 +258,8 @@ def _copy(counted: Counted) -> Counted:
     return Counted(**asdict(counted))
 
 
-def _batches(documents: Iterable[Document]) -> Iterator[list[str]]:
+def batches(documents: Iterable[Document]) -> Iterator[list[str]]:
+    """Texts that are encoded at once."""
     held: list[str] = []
     size = 0
     for document in documents:

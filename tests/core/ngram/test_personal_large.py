@@ -6,6 +6,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,8 @@ class Slow:
 
 def counting(store: PersonalStore) -> bool:
     """Whether a thread updates the store's counts."""
-    return any(thread.name == f"counts of {store.path.stem}" for thread in threading.enumerate())
+    following = store._counts._following
+    return following is not None and not following.tally.done()
 
 
 def wait(store: PersonalStore) -> None:
@@ -160,7 +162,7 @@ def test_drafts_go_on_with_the_former_counts(tmp_path: Path, monkeypatch: pytest
         wait(reader)
         assert known() == (0, FRESH + 2 * 3)
         assert threading.current_thread().name not in slow.threads - {"MainThread"}
-        assert all(name.startswith("counts of") for name in slow.threads)
+        assert slow.threads
 
 
 @pytest.mark.parametrize("counted", ["long ago", "in the background", "just now"])
@@ -217,13 +219,11 @@ def test_a_store_that_is_closed_while_it_counts_leaves_no_thread(
     slow = Slow(monkeypatch)
     reader = PersonalStore.open(path, TOKENIZER, in_background=True)
     reader.prepare()
+    following = reader._counts._following
     reader.close()
     slow.go.set()
-    for _ in range(500):
-        if not any(thread.name == "counts of me" for thread in threading.enumerate()):
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("the thread goes on")
+    assert following
+    assert isinstance(following.tally.exception(60), CancelledError)
 
 
 # ---------------------------------------------------------------- limits

@@ -77,7 +77,7 @@ def test_counts_are_those_of_brute_force(
 
 
 def test_the_most_frequent_continuations_come_first() -> None:
-    counts = Counts.of(100, [([1, i], 1) for i in range(50)] + [([1, 7], 2), ([1, 30], 1)], order=3)
+    counts = Counts.of(100, [([1, i], 1) for i in range(50)] + [([1, 7], 2), ([1, 30], 1)])
     assert counts.continuations([1], 2) == [(7, 3), (30, 2)]
     assert counts.continuations([99], 2) == []
 
