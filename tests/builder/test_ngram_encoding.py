@@ -38,9 +38,9 @@ def plain(tokenizer: Any, texts: Iterable[str]) -> list[int]:
     return [id for text in texts for id in [*(i + 1 for i in tokenizer.encode(text)), 0]]
 
 
-@pytest.mark.parametrize("processes", [0, 1, 2, 3])
-def test_tokens_are_the_same_in_any_number_of_processes(tokenizer: HFTokenizer, processes: int) -> None:
-    with encoding.encoding(tokenizer, 2, processes, MEMORY) as encode:
+@pytest.mark.parametrize(("processes", "memory"), [(1, MEMORY), (1, 5 * encoder.PER_PIECE), (3, MEMORY)])
+def test_tokens_are_the_same_in_any_number_of_processes(tokenizer: HFTokenizer, processes: int, memory: int) -> None:
+    with encoding.encoding(tokenizer, 2, processes, memory) as encode:
         found = list(encode(BATCHES))
     assert [number for _, number in found] == list(map(len, BATCHES))
     assert np.concatenate([ids for ids, _ in found]).tolist() == plain(tokenizer, TEXTS)
@@ -52,12 +52,6 @@ def test_a_tokenizer_of_an_unknown_family_encodes_whole_texts() -> None:
         ((ids, number),) = encode([texts])
     assert (ids.tolist(), number) == (plain(WordTokenizer(), texts), 3)
     assert noting.texts == texts
-
-
-def test_little_memory_changes_no_tokens(tokenizer: HFTokenizer) -> None:
-    with encoding.encoding(tokenizer, 1, 1, memory=5 * encoder.PER_PIECE) as encode:
-        found = list(encode(BATCHES))
-    assert np.concatenate([ids for ids, _ in found]).tolist() == plain(tokenizer, TEXTS)
 
 
 def encoders() -> list[psutil.Process]:

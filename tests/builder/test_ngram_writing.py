@@ -84,12 +84,6 @@ def test_the_least_pruning_that_fits_is_chosen(source, tmp_path):
     assert smaller == sorted(smaller, reverse=True)
 
 
-def test_a_size_that_everything_fits_into_prunes_no_more(source, tmp_path):
-    build(source, tmp_path / "s.ngram", fit=1 << 30)
-    build(source, tmp_path / "whole.ngram")
-    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "whole.ngram").read_bytes()
-
-
 def test_a_size_that_nothing_fits_into_is_refused(source, tmp_path):
     with pytest.raises(InputError, match=r"--fit 100 bytes given; .* the store still takes .* (bytes|kB)"):
         build(source, tmp_path / "s.ngram", fit=100)
