@@ -165,7 +165,7 @@ def test_input_that_changes_between_kills_ends_in_the_bytes_of_a_build_from_scra
     with tiny_runs(30):
         for _ in range(4):
             while not forked(
-                lambda: build([folder], out, keep=True, **options), dying(rng.randrange(20, 250), durable)
+                lambda: build([folder], out, keep=True, **options), dying(rng.randrange(20, 450), durable)
             ):
                 killed += 1
                 if rng.random() < 0.3:
