@@ -33,7 +33,7 @@ from app.cli.shared import (
     Precision,
     bytes_of,
 )
-from app.machine.ending import end_on_signals
+from app.machine.ending import end_on_signals, end_with_input
 from app.machine.offline import stay_offline
 from app.machine.output import say, visible
 from app.machine.running import PORT
@@ -127,6 +127,7 @@ def serve(
     allow_origin: AllowOrigin = None,
     allow_host: AllowHost = None,
     cache_memory: CacheMemory = None,
+    with_input: Annotated[bool, typer.Option("--with-input", hidden=True)] = False,
 ) -> None:
     """Serve drafts to editors and other programs, without the page.
 
@@ -135,6 +136,8 @@ def serve(
     """
     from app.web import serving as server
 
+    if with_input:  # the language server starts it, and it ends with that
+        end_with_input()
     options = model, backend, port, False, precision, not no_token, base_store, draft_model
     cache = None if cache_memory is None else bytes_of(cache_memory)
     more = {"allow_origin": allow_origin or (), "allow_host": allow_host or (), "cache": cache}
