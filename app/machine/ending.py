@@ -49,8 +49,8 @@ def raise_again() -> None:
 
 
 def end_with_input() -> None:
-    """Lets the end of its standard input end this process. A child whose input is a pipe that its parent keeps open ends
-    with the parent so, even if that is killed."""
+    """Lets the end of its standard input end this process. So a child whose input is a pipe that its parent keeps open
+    ends with the parent, even if that is killed."""
 
     def follow() -> None:
         while os.read(0, 1024):
