@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import os
@@ -32,8 +31,6 @@ from app.learning.personal import PersonalStores
 from app.options import speculation, typist
 from app.options.settings import DraftSettings
 from app.options.typist import keys_saved
-from app.service.engine import Engine
-from app.service.jobs import Job
 from app.service.requests import asked
 from core.adapters import Adapters
 from core.autocomplete import Autocomplete, load_autocomplete
@@ -700,29 +697,6 @@ def test_an_adapter_that_breaks_the_numbers_is_said_and_the_model_drafts_alone(
 
 def full() -> None:
     raise ContextFull("There is no room.")
-
-
-def test_when_adapters_change_running_requests_begin_again_with_the_new_weights() -> None:
-    from fake_autocomplete import FakeAutocomplete
-
-    from tests.app.service.test_service import ask
-
-    async def type_in_two_tabs() -> None:
-        fake = FakeAutocomplete()
-        engine = Engine(fake.real(), pace=0)
-        engine.begin("a", Job(ask("a", 1, length=8)))
-        engine.step()
-        engine.step()
-        first = fake.latest
-        fake.adapted = True
-        engine.begin("b", Job(ask("b", 1, length=8)))
-        engine.step()
-        assert first is not None
-        assert first.closed
-        assert fake.opened == 3  # for a, and again for a and b
-        assert len(fake.sessions) == 2
-
-    asyncio.run(type_in_two_tabs())
 
 
 # ---------------------------------------------------------------- speculation

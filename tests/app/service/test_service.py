@@ -321,33 +321,6 @@ def test_leaving_stops_the_request_and_closes_the_session() -> None:
         run(leave())
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (InputError("This text can't be read; shorten it."), "This text can't be read; shorten it."),
-        (RuntimeError("decode failed\nat line 3"), "An error ended these drafts: decode failed"),
-    ],
-)
-def test_a_failure_concerns_its_own_request_only(error: Exception, words: str) -> None:
-    fake = FakeAutocomplete()
-    fake.model.broken["bad"] = error
-    fake.model.gate = threading.Semaphore(0)
-    with running(fake) as service:
-
-        async def both() -> None:
-            bad = asyncio.create_task(all_of(service.stream(ask("a", 1, "bad"))))
-            good = asyncio.create_task(all_of(service.stream(ask("b", 1, length=4))))
-            await asyncio.sleep(0.05)
-            assert fake.model.gate
-            fake.model.gate.release(100)
-            (line,) = await bad
-            assert (line["type"], line["n"], line["message"]) == ("error", 1, words)
-            assert len(await good) == 5
-            assert (await all_of(service.stream(ask("a", 2, length=1))))[-1]["type"] == "stats"
-
-        run(both())
-
-
 def test_the_tab_at_rest_for_longest_makes_room() -> None:
     fake = FakeAutocomplete(room=2)
     with running(fake) as service:
@@ -480,31 +453,6 @@ def test_the_longest_wait_comes_first_and_a_pass_is_bounded() -> None:
 
 async def load_another(service: DraftService, name: str) -> dict[str, Any]:
     return await asyncio.wait_for(service.change(name), 10)
-
-
-def test_after_a_model_that_cannot_be_loaded_another_one_drafts() -> None:
-    fake = FakeAutocomplete()
-
-    def by_name(name: str) -> Any:
-        if name != "good":
-            raise ModelNotFound(f"No model is called {name}; give a file.")
-        return fake.real()
-
-    service = DraftService(by_name, "bad", pace=0)
-    service.start()
-
-    async def choose() -> None:
-        await until(lambda: service.status()["backend"] == "unavailable")
-        with pytest.raises(InputError, match="No model is called worse"):
-            await load_another(service, "worse")
-        assert service.status()["backend"] == "unavailable"
-        assert "worse" in service.status()["notice"]
-        assert (await load_another(service, "good"))["ready"]
-        assert (await all_of(service.stream(ask("a", 1, length=1))))[-1]["type"] == "stats"
-
-    run(choose())
-    service.close()
-    assert fake.model.closed
 
 
 def test_another_model_takes_the_place_of_one_that_drafts_and_no_request_is_lost() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 
@@ -13,6 +14,7 @@ from pygls.workspace import PositionCodec
 
 from app.clients.lsp.picked import Picked
 from app.clients.lsp.places import BEFORE, in_comment
+from app.clients.lsp.server import BoundedInput
 from app.clients.lsp.text import EditedDocument
 
 
@@ -85,6 +87,11 @@ def test_comments_are_found_where_a_letter_would_belong_to_one(
 ) -> None:
     caret = text.index("|")
     assert in_comment(text.replace("|", "", 1), caret, language, path) is wanted
+
+
+def test_a_header_line_that_no_editor_sends_ends_the_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert BoundedInput(io.BytesIO(b"Content-Length: " + b"9" * 9999)).readline() == b""
+    assert "A header line of 4096 bytes or more given" in capsys.readouterr().err
 
 
 def test_comments_of_long_files_are_found_in_time() -> None:

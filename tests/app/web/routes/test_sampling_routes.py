@@ -118,24 +118,6 @@ def test_what_is_wrong_is_named(client: TestClient, path: str, body: Any, status
     assert words in response.json()["message"]
 
 
-@pytest.mark.parametrize(
-    ("sampling", "words"),
-    [
-        ({"rule": "best"}, "'best' given; one of none, greedy"),
-        ({"mode": "best"}, "'best' given; one of superposed"),
-        ({"rule": "top-p", "values": {"beta": 1}}, "beta given for top-p; its controls are top_p."),
-        ({"rule": "top-k", "values": {"top_k": 1.5}}, "top-k 1.5 given; a whole number from 1 to 1000 expected."),
-        ({"seed": -1}, "seed is -1; at least 0 is accepted."),
-        ({"colour": 1}, "colour is no field that the server knows."),
-    ],
-)
-def test_wrong_settings_are_named(client: TestClient, sampling: Any, words: str) -> None:
-    body = {"tab": "wrong", "n": 1, "before": TEXT, "settings": {"sampling": sampling}}
-    response = client.post("/api/drafts", json=body)
-    assert response.status_code == 422
-    assert words in response.json()["message"]
-
-
 def test_every_rule_and_mode_reaches_the_drafting(client: TestClient) -> None:
     for rule, mode in zip(CATALOG, cycle(MODES)):
         chosen = {"rule": rule, "mode": mode, "seed": 4}
@@ -233,13 +215,6 @@ def test_bad_files_are_refused_whole(tmp_path: Path, content: Any, words: str) -
     with pytest.raises(InputError, match=r"Preset 2 \(bad\)"):
         own.imported(json.dumps(both))
     assert own.all() == []
-
-
-def test_damaged_presets_are_reported(tmp_path: Path) -> None:
-    file = tmp_path / "presets.sqlite"
-    file.write_bytes(b"not a database" * 100)
-    with pytest.raises(InputError, match="cannot be used"):
-        OwnPresets(file).all()
 
 
 def test_a_newer_versions_preset_is_left_alone(tmp_path: Path) -> None:

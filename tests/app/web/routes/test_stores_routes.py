@@ -20,7 +20,6 @@ from app.web.routes import uploads
 from core.ngram import StoreError
 from core.ngram.shelf import Shelf
 from tests.app.learning.test_learner import WAITS
-from tests.app.web.test_server import Site
 from tests.core.test_disk_full import full
 from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
 from tests.ngram_tools import add_text
@@ -279,23 +278,6 @@ def test_with_a_full_disk_the_server_says_so_and_goes_on(stores: Stores) -> None
 )
 def test_what_is_wrong_is_said(stores: Stores, action: str, body: dict[str, Any], status: int, said: str) -> None:
     assert said in stores.post(action, status, **body)["message"]
-
-
-def test_the_real_server_has_these_routes_and_keeps_other_pages_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("core.ngram.shelf.stores_folder", lambda: tmp_path)
-    site = Site()
-    try:
-        response, content = site.ask("GET", "/api/stores", origin="http://evil.example")
-        assert response.status == 403
-        assert "evil.example" in json.loads(content)["message"]
-        site.fake.model.tokenizer = TOKENIZER  # pyright: ignore[reportAttributeAccessIssue]
-        response, content = site.ask("GET", "/api/stores")
-        assert (response.status, json.loads(content)) == (200, {"stores": [], "trainings": []})
-    finally:
-        site.server.stop()
-        site.service.close()
 
 
 # ---------------------------------------------------------------- beneath

@@ -18,8 +18,9 @@ import pytest
 from app.web.security import connections
 from app.web.security.connections import HEAD, HEADERS, PIPELINED
 from app.wire import refusals
+from tests.app.site import Site
 from tests.app.web.security.test_guard import as_another_user, as_root, linux
-from tests.app.web.test_server import Site, asked, child
+from tests.app.web.test_server import asked, child
 from tests.fake_drafts import Server
 
 WAIT = 20  # seconds until a test gives up
@@ -28,10 +29,9 @@ SENT = 30_000_000  # bytes of a request without end; the buffers of the kernel t
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    made = Site()
+    made = Site(page=True)
     yield made
-    made.server.stop()
-    made.service.close()
+    made.close()
 
 
 def connected(port: int) -> socket.socket:
