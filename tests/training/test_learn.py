@@ -171,14 +171,6 @@ def test_new_text_is_trained_with_earlier_text_and_a_state_of_another_size_is_re
         Trainer(Student(fresh().layers.module, recipe, torch.float32), pieces[:4], recipe, trainer.state(0))
 
 
-def test_the_time_ends_a_run_after_at_least_one_step(fresh: Load) -> None:
-    trainer = Trainer(Student(fresh().layers.module, QUICK, torch.float32), pieces_of(20), QUICK)
-    assert len(list(trainer.run(0.0))) == 1
-    ticks = iter(range(1000))
-    steps = list(trainer.run(10.0, clock=lambda: next(ticks)))
-    assert 1 < len(steps) < steps[0].steps
-
-
 def test_a_model_of_another_family_is_refused(tiny_folder: Callable[[str], Path]) -> None:
     model = hf.load(tiny_folder("gpt2"), "tiny", plain=True)
     with pytest.raises(InputError, match="this one is gpt2"):

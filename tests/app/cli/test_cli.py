@@ -207,12 +207,38 @@ def test_no_text_two_texts_and_what_is_no_text_are_refused(
         (["--file", str(path)], "", "is no text in UTF-8 (invalid start byte); give --file a text file."),
         (["--file", str(tmp_path)], "", str(tmp_path)),
         ([], b"\xff", "Standard input is no text in UTF-8"),
+        (["Thank", "--never", "*"], "", "'*' given; * stands for any ending of a word"),
+        (["Thank", "--never", " "], "", "An empty phrase given; a word or a phrase expected."),
     ):
         result = runner.invoke(app, ["complete", *flags], input=given)
         assert (result.exit_code, sentence in " ".join(result.stderr.split())) == (1, True), result.output
     monkeypatch.setattr("app.cli.complete._MOST_READ", 1 << 20)
     result = runner.invoke(app, ["complete"], input="a" * (1 << 20) + "b")
     assert "Standard input has more than 1 MB" in result.stderr
+
+
+def test_what_is_never_suggested_comes_from_flags_and_a_file(fake: FakeAutocomplete, tmp_path: Path) -> None:
+    path = tmp_path / "never.txt"
+    path.write_text("# mine\nassist*\n\nkind\n")
+    assert runner.invoke(app, ["complete", "T", "--never", "help", "--never-file", str(path)]).exit_code == 0
+    assert fake.asked["never"] == ("help", "assist*", "kind")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"# nothing\n", "contains no phrase, so --never-file changes nothing; leave it out."),
+        (b"\xff\xfe\x00", "is no text in UTF-8"),
+        (b"a" * 10_000_000, "is larger than 7 MB; give --never-file a list of at most 10,000 phrases."),
+        (b"\n".join(b"%d" % n for n in range(10_001)), "10,001 phrases given; at most 10,000 expected."),
+    ],
+)
+def test_a_file_without_phrases_gets_a_sentence(
+    fake: FakeAutocomplete, tmp_path: Path, content: bytes, sentence: str
+) -> None:
+    (path := tmp_path / "never.txt").write_bytes(content)
+    done = runner.invoke(app, ["complete", "T", "--never-file", str(path)])
+    assert (done.exit_code, sentence in " ".join(done.output.split())) == (1, True), done.output
 
 
 def test_lone_surrogates_are_replaced_and_reported(fake: FakeAutocomplete) -> None:

@@ -16,6 +16,7 @@ from core.autocomplete import Autocomplete
 from core.errors import Mention, OptionError
 from tests.app.site import Site
 from tests.table_model import FIRST, TableModel
+from tests.waiting import until
 
 
 def complete(site: Site, prompt: Any = "Once", **fields: Any) -> Any:
@@ -156,10 +157,7 @@ def test_an_echoed_prompt_is_scored(table: Site) -> None:
         assert [choice.index for choice in found.choices] == list(range(len(found.choices)))
     engine = table.service._engine
     assert engine is not None
-    deadline = time.monotonic() + 20
-    while any(tab.name.startswith("score") for tab in engine._tabs):  # the place in the cache is free again
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not any(tab.name.startswith("score") for tab in engine._tabs))  # the place in the cache is free again
 
 
 def test_drawn_drafts_repeat_with_their_seed_alone(table: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import time
 
@@ -15,7 +16,9 @@ from pygls.workspace import PositionCodec
 from app.clients.lsp.picked import Picked
 from app.clients.lsp.places import BEFORE, in_comment
 from app.clients.lsp.server import BoundedInput
+from app.clients.lsp.settings import SECTION, EditorSettings
 from app.clients.lsp.text import EditedDocument
+from tests.paths import ROOT
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,14 @@ def test_a_document_follows_its_changes(data: st.DataObject) -> None:
         assert document.source == text
         for at in (at for at in range(len(text) + 1) if text[at - 1 : at + 1] != "\r\n"):
             assert document.offset(place(text, at)) == at
+
+
+def test_the_extension_for_vs_code_offers_every_setting() -> None:
+    """`make test-clients` runs the extension itself."""
+    package = json.loads((ROOT / "editors/vscode/package.json").read_text())
+    offered = package["contributes"]["configuration"]["properties"]
+    ours = {f"{SECTION}.{name}" for name in EditorSettings.model_fields}
+    assert ours == {name for name in offered if name.startswith(f"{SECTION}.")}
 
 
 def test_the_phrase_of_a_draft_has_the_last_words_of_its_line_alone() -> None:

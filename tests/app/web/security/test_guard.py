@@ -39,6 +39,7 @@ from core.files import write_whole
 from tests.app.site import Site
 from tests.app.web.test_server import address_of, asked, child
 from tests.paths import ROOT, TESTS
+from tests.waiting import until
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux reports the owner of a connection")
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no file modes")
@@ -484,10 +485,7 @@ def test_a_second_start_opens_the_app_that_runs(
         assert tokens.token() == token
         serve(port=port)
         assert capsys.readouterr().out == f"Polydraft is already running at http://127.0.0.1:{port}/?token={token}\n"
-        deadline = time.monotonic() + 20
-        while not opened.exists() or opened.read_text().count("\n") < 2:
-            assert time.monotonic() < deadline, "the browser is not opened"
-            time.sleep(0.05)
+        until(lambda: opened.exists() and opened.read_text().count("\n") == 2)  # the browser is opened
         for address in opened.read_text().split():  # command lines, which every user can read
             assert token not in address
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
