@@ -514,16 +514,26 @@ def recorded_strengths(model: Any) -> list[list[float]]:
     return used
 
 
-def test_adapters_of_stores_that_are_on_are_used_and_several_share_the_strength(
+def test_adapters_of_stores_that_are_on_are_used_at_once_and_several_share_the_strength(
     tmp_path: Path, store: PersonalStore, autocomplete: Autocomplete
 ) -> None:
     model: Any = autocomplete.model
     used = recorded_strengths(model)
     assert not autocomplete.adapt()
-    published(store, model, strength=0.6)
-    assert autocomplete.adapt()
-    assert used[-1] == [0.6]
-    assert not autocomplete.adapt()  # nothing changed
+    for change, expected in (
+        (lambda: published(store, model, strength=0.6), [0.6]),
+        (lambda: store.set_strength(0.25), [0.25]),
+        (lambda: store.set_strength(0.0), []),
+        (lambda: store.set_strength(None), [0.6]),
+        (lambda: store.switch_adapter(False), []),
+        (lambda: store.switch_adapter(True), [0.6]),
+    ):
+        change()
+        assert autocomplete.adapt()
+        assert used[-1] == expected
+        assert not autocomplete.adapt()  # nothing changed
+    with pytest.raises(InputError, match="0 to 1 expected"):
+        store.set_strength(1.5)
     with PersonalStore.open(tmp_path / "work.sqlite", model.tokenizer, create=True) as other:
         published(other, model, seed=1)
         assert autocomplete.adapt()
@@ -602,27 +612,6 @@ def test_the_list_of_stores_says_what_an_adapter_brought(tmp_path: Path, store: 
     assert "drafts do not use it" in about()["description"]
     (store.learned / WEIGHTS).write_bytes(b"damaged")
     assert "cannot be used: " in about()["description"]
-
-
-def test_the_strength_and_the_switch_of_an_adapter_act_at_once(
-    store: PersonalStore, autocomplete: Autocomplete
-) -> None:
-    model: Any = autocomplete.model
-    used = recorded_strengths(model)
-    published(store, model, strength=0.6)
-    for change, expected in (
-        (lambda: None, [0.6]),
-        (lambda: store.set_strength(0.25), [0.25]),
-        (lambda: store.set_strength(0.0), []),
-        (lambda: store.set_strength(None), [0.6]),
-        (lambda: store.switch_adapter(False), []),
-        (lambda: store.switch_adapter(True), [0.6]),
-    ):
-        change()
-        assert autocomplete.adapt()
-        assert used[-1] == expected
-    with pytest.raises(InputError, match="0 to 1 expected"):
-        store.set_strength(1.5)
 
 
 @pytest.mark.parametrize("said", ["nan", "two", "-1"])

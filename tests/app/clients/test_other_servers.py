@@ -21,6 +21,7 @@ from app.clients.prompts import MARKS, around_gap, asked_for
 from app.wire.refused import Refused
 from core.autocomplete import Autocomplete
 from core.models import load_model
+from tests.app.clients.test_bodies import TAVERN
 from tests.app.site import Site
 from tests.table_model import TableModel, words
 
@@ -328,20 +329,12 @@ def test_mikupad(site: Site) -> None:
 
 def test_sillytavern(site: Site) -> None:
     """SillyTavern ba6f7b7, textgen-settings.js, `getTextGenGenerationData` for llama.cpp, with neutral samplers."""
-    body = {
-        "prompt": "Once", "model": "polydraft", "max_new_tokens": 8, "max_tokens": 8, "temperature": 1, "top_p": 1,
-        "typical_p": 1, "typical": 1, "sampler_seed": -1, "min_p": 0, "repetition_penalty": 1, "frequency_penalty": 0,
-        "presence_penalty": 0, "top_k": 0, "skew": 0, "min_tokens": 0, "add_bos_token": True, "smoothing_factor": 0,
-        "smoothing_curve": 1, "dry_allowed_length": 2, "dry_multiplier": 0, "dry_base": 1.75,
-        "dry_sequence_breakers": ["\n", ":", '"', "*"], "dry_penalty_last_n": 0, "max_tokens_second": 0,
-        "samplers": ["top_k", "tfs_z", "typical_p", "top_p", "min_p", "temperature"], "stopping_strings": ["\nYou:"],
-        "stop": ["\nYou:"], "truncation_length": 2048, "ban_eos_token": False, "skip_special_tokens": True, "top_a": 0,
-        "tfs": 1, "mirostat_mode": 0, "mirostat_tau": 5, "mirostat_eta": 0.1, "custom_token_bans": "",
-        "banned_strings": [], "api_type": "llamacpp", "api_server": "http://127.0.0.1:7893", "legacy_api": False,
-        "xtc_threshold": 0.1, "xtc_probability": 0, "rep_pen": 1, "rep_pen_range": 0, "repetition_penalty_range": 0,
-        "seed": -1, "guidance_scale": 1, "negative_prompt": "", "grammar_string": "", "repeat_penalty": 1, "tfs_z": 1,
-        "repeat_last_n": 0, "n_predict": 8, "num_predict": 8, "num_ctx": 2048, "mirostat": 0, "ignore_eos": False,
-        "rep_pen_slope": 1, "logit_bias": [], "grammar": "", "cache_prompt": True, "stream": False,
+    body = TAVERN | {
+        "model": "polydraft", "temperature": 1, "sampler_seed": -1, "seed": -1, "min_p": 0, "dry_allowed_length": 2,
+        "dry_multiplier": 0, "dry_sequence_breakers": ["\n", ":", '"', "*"], "dry_penalty_last_n": 0, "tfs_z": 1,
+        "samplers": ["top_k", "tfs_z", "typical_p", "top_p", "min_p", "temperature"], "xtc_probability": 0,
+        "api_type": "llamacpp", "api_server": "http://127.0.0.1:7893", "legacy_api": False, "grammar_string": "",
+        "logit_bias": [], "grammar": "", "cache_prompt": True, "stream": False,
     }  # fmt: skip
     assert site.json("/completion", body)["content"] == " one" * 8
 
