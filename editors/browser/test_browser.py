@@ -839,7 +839,7 @@ def badge(browser: Browser, page: Page) -> tuple[str, str]:
 def test_a_wrong_code_is_refused_in_words(browser: Browser, drafting: Drafting) -> None:
     page = browser.pair("AAAAAA", drafting.port)
     expect(page.get_by_role("status")).to_contain_text(
-        "This code is not the valid one. Polydraft's page has a new one: Settings, Pair browser."
+        "This code is not the valid one. Polydraft's page has a new one under This page, Pair browser."
     )
     page.close()
 
