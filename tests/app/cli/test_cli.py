@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.clients.options import in_fields
-from app.options.labels import OF_THE_PAGE
 from core.ask import Ask
 from core.errors import InputError, ModelFileError, OptionError
 from core.models import load_model
@@ -83,17 +82,6 @@ def said(result: Any) -> str:
 # --- help --------------------------------------------------------------------------------------------------
 
 
-def test_every_setting_is_a_flag_with_its_own_help_and_default() -> None:
-    shown = runner.invoke(app, ["complete", "--help"], terminal_width=200, env={"COLUMNS": "200"}).stdout
-    for control in DRAFTING.values():
-        if control.flag in OF_THE_PAGE:
-            continue
-        assert f"--{control.flag}" in shown
-        assert control.explain in shown
-        if control.kind != "bool":
-            assert f"[default: {control.default}]" in shown
-
-
 def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[tuple[Any, ...]] = []
     server = SimpleNamespace(serve=lambda *arguments, **named: served.append((*arguments, *named.values())))
@@ -125,16 +113,6 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
     expected |= {"min_branch": 0.05, "verify": 12, "distinct": True, "mixing": "linear", "alpha": 0.5}
     expected |= {"personal_weight": 0.25, "stores": ["me"]}
     assert fake.asked | expected == fake.asked
-
-
-def test_without_ngrams_neither_store_has_a_say(fake: FakeAutocomplete) -> None:
-    assert runner.invoke(app, ["complete", "Thank", "--no-ngrams"]).exit_code == 0
-    assert fake.asked["alpha"] == fake.asked["personal_weight"] == 0
-
-
-def test_no_row_of_the_terminal_replaces_letters(fake: FakeAutocomplete) -> None:
-    assert runner.invoke(app, ["complete", "I saw teh"]).exit_code == 0
-    assert fake.asked["corrects"] is False
 
 
 def test_json_is_one_object_with_everything(fake: FakeAutocomplete) -> None:

@@ -64,6 +64,8 @@ def test_events_of_one_request() -> None:
     assert [line["step"] for line in drafts] == [1, 2, 3]
     assert [line["done"] for line in drafts] == [False, False, True]
     assert [d["text"] for d in drafts[1]["drafts"]] == [" one one", " two two"]
+    row = {"id": 0, "text": " one", "probability": 0.4, "whole": 0.4, "finished": False, "personal": [], "tail": "own"}
+    assert drafts[0]["drafts"][0] == row
     assert {line["n"] for line in (*drafts, stats)} == {1}
     assert stats["type"] == "stats"
     assert (stats["model"], stats["backend"], stats["reused"], stats["fed"]) == ("Scripted", "none", 4, 1)
@@ -187,6 +189,24 @@ async def test_the_panel_shows_no_position_from_before_a_removal() -> None:
         assert (await service.query("a", lambda at: at.n)) == 1
         fake.removed = "b"
         with pytest.raises(InputError, match="no drafts yet"):
+            await service.query("a", lambda at: at.n)
+
+
+@pytest.mark.asyncio
+async def test_queries_are_answered_between_two_passes_and_running_requests_end_when_the_service_closes() -> None:
+    fake = FakeAutocomplete()
+    fake.model.step_s = 0.02
+    with running(fake) as service:
+        with pytest.raises(InputError, match="no drafts yet"):
+            await service.query("a", lambda at: at.n)
+        stream = service.stream(ask("a", 7, length=32))
+        await anext(stream)
+        n, passes = await service.query("a", lambda at: (at.n, len(fake.model.passes)))
+        assert n == 7
+        assert passes < 32, "it waited for all drafts"
+        service.close()
+        assert (await all_of(stream))[-1]["message"] == "Polydraft is closing."
+        with pytest.raises(InputError, match="closing"):
             await service.query("a", lambda at: at.n)
 
 
@@ -474,18 +494,6 @@ async def test_another_model_takes_the_place_of_one_that_drafts_and_no_request_i
     assert not old.sessions
     service.close()
     assert new.model.closed
-
-
-@pytest.mark.asyncio
-async def test_closing_ends_running_requests() -> None:
-    fake = FakeAutocomplete()
-    fake.model.step_s = 0.01
-    with running(fake) as service:
-        events = service.stream(ask("a", 1, length=32))
-        await anext(events)
-        service.close()
-        lines = await all_of(events)
-        assert lines[-1]["message"] == "Polydraft is closing."
 
 
 @pytest.mark.parametrize("cause", ["another model", "another adapter"])

@@ -69,23 +69,6 @@ def test_an_idle_server_lets_the_processor_sleep(site: Site) -> None:
     assert wakings() - before < 50  # uvicorn looks at its clock ten times a second
 
 
-def test_drafts_stream_line_by_line(site: Site) -> None:
-    response, content = site.ask("POST", "/api/drafts", asked("stream", length=3, k=2))
-    assert response.status == 200
-    assert response.headers["content-type"].startswith("application/x-ndjson")
-    lines = [json.loads(line) for line in content.splitlines()]
-    assert [line["type"] for line in lines] == ["drafts", "drafts", "drafts", "stats"]
-    assert lines[0]["drafts"][0] == {
-        "id": 0,
-        "text": " one",
-        "probability": 0.4,
-        "whole": 0.4,
-        "finished": False,
-        "personal": [],
-        "tail": "own",
-    }
-
-
 def test_the_first_line_is_there_before_the_last_is_made(site: Site) -> None:
     site.fake.model.step_s = 0.02
     connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)

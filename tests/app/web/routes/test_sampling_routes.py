@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -15,8 +14,6 @@ from fastapi.testclient import TestClient
 
 from app.options import presets as presets_module
 from app.options.presets import OwnPresets
-from app.options.settings import DraftSettings, SamplingSettings, drafting
-from app.service.requests import DraftRequest
 from app.service.service import DraftService
 from app.web.routes.sampling import SWEPT
 from app.web.site import create_app
@@ -24,7 +21,6 @@ from core.controls import CATALOG, MODES, PRESETS, Preset
 from core.errors import InputError
 from core.options import DRAFTING
 from core.samplers.view import look, sweep, top_w_map
-from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_sampling import SamplingAutocomplete, Tokenizer, logits_after
 
 TEXT = "Once upon a"
@@ -127,48 +123,6 @@ def test_every_rule_and_mode_reaches_the_drafting(client: TestClient) -> None:
         assert (ask.mode.name, ask.seed) == (mode, 4)
         kept = FAKE.sampler(rule, {}, 1.5)(None, logits_after(TEXT)[None])[0].isfinite().sum()
         assert len(lines[0]["drafts"]) == min(3, int(kept)), (rule, mode)
-
-
-def test_without_a_choice_drafting_gets_no_options() -> None:
-    assert DraftSettings().plain
-    assert drafting(DraftSettings()).rule is None
-    assert not DraftSettings(temperature=1.1).plain
-    assert not DraftSettings(sampling=SamplingSettings(mode="beam")).plain
-
-
-def test_the_engine_answers_between_two_passes() -> None:
-    fake = SamplingAutocomplete()
-    fake.model.step_s = 0.02
-    service = DraftService(fake.real, pace=0)
-    service.start()
-
-    async def looked() -> tuple[int, int]:
-        stream = service.stream(DraftRequest(tab="a", n=7, before=TEXT, settings=DraftSettings(length=32)))
-        await anext(stream)
-        seen = await service.query("a", lambda position: (position.n, len(fake.model.passes)))
-        await stream.aclose()
-        return seen
-
-    try:
-        n, passes = asyncio.run(asyncio.wait_for(looked(), 30))
-        assert n == 7
-        assert passes < 32, "it waited for all drafts"
-    finally:
-        service.close()
-
-
-def test_a_query_without_drafts_gets_an_error() -> None:
-    service = DraftService(FakeAutocomplete().real)
-    service.start()
-
-    async def query() -> Any:
-        return await asyncio.wait_for(service.query("a", lambda position: position.n), 30)
-
-    with pytest.raises(InputError, match="no drafts yet"):
-        asyncio.run(query())
-    service.close()
-    with pytest.raises(InputError, match="closing"):
-        asyncio.run(query())
 
 
 # ---------------------------------------------------------------- the file of presets
