@@ -15,11 +15,11 @@ import typer
 from click import UsageError
 from typer.core import TyperGroup
 
-from app.cli import complete as complete_cli
 from app.cli import flags
 from app.cli import learn as learn_cli
 from app.cli import models as models_cli
 from app.cli import ngram as ngram_cli
+from app.cli.complete import CompleteOptions, complete
 from app.cli.sample_view import sample_view
 from app.cli.shared import (
     AllowHost,
@@ -155,8 +155,8 @@ def lsp() -> None:
     run()
 
 
-app.command(cls=flags.command_of(ALL_FLAGS))(complete_cli.complete)
-app.command(name="sample-view", cls=flags.command_of(RULE_FLAGS))(sample_view)
+app.command(cls=flags.command_for(lambda: CompleteOptions, ALL_FLAGS))(complete)
+app.command(name="sample-view", cls=flags.command_for(flags=RULE_FLAGS))(sample_view)
 
 
 def _of_calibrate() -> type[Any]:
