@@ -101,13 +101,6 @@ def test_lossless_drafts_come_token_by_token_with_how_each_came(drafter: str) ->
     assert found["accept_length"] > 1
 
 
-@pytest.mark.parametrize("flags", [("--seed", "5"), ("--rule", "top-k", "--top-k", "2"), ("--rule", "greedy")])
-def test_sampled_drafts_are_the_same_with_speculation_and_without(flags: tuple[str, ...]) -> None:
-    plain = texts("--mode", "sampled", "--length", "20", *flags)
-    assert plain == texts("--speculate", "off", "--length", "20", *flags)
-    assert plain == texts("--speculate", "lossless", "--length", "20", "--tree-size", "4", *flags)
-
-
 def test_a_long_text_comes_in_stretches_between_resets() -> None:
     """The drafts share everything before the last reset, differ after it, and may end there."""
     found = texts("--length", "60", "--reset-every", "10", "--k", "3", "--seed", "1")

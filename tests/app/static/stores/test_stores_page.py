@@ -672,7 +672,7 @@ def test_nothing_is_learned_until_stores_are_switched_on_several_at_once(
     expect(page.get_by_role("switch", name="private: learn as I write")).to_be_disabled()
     expect(page.locator(".pd-learns")).to_have_text("Learning into work")
     assert [(row["store"], row["enabled"]) for row in stores.list()] == [("private", False), ("work", True)]
-    assert stores.learning() == ["work"]
+    assert stores.followed()["learning"] == ["work"]
     closed(editor)
     editor.press("Control+End")
     editor.write("o\n")
