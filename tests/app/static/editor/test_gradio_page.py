@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
@@ -12,19 +11,15 @@ from playwright.sync_api import BrowserContext, Locator, expect
 
 from app.options import labels
 from core.options import BY_FLAG, DRAFTING, Control
-from tests.app.static.editor.editor_page import BEFORE, HEBREW, PARAGRAPH, Editor, drafting, editor, fake, server
+from tests.app.static.editor.editor_page import BEFORE, HEBREW, PARAGRAPH, Editor
 from tests.fake_drafts import HOME, MARKET, PHRASES, RIVER, FakeDrafts, Server, create_app
 
-__all__ = ["drafting", "editor", "fake", "server"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[tuple[Server, FakeDrafts]]:
-    fake = FakeDrafts()
-    server = Server(create_app(fake, gradio=True))
-    yield server, fake
-    server.stop()
+def extras() -> dict[str, Any]:
+    return {"gradio": True}
 
 
 # ---------------------------------------------------------------- the ghost

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext
 
-from tests.app.static.editor.editor_page import Editor, fake, server, shared
+from tests.app.static.editor.editor_page import Editor
 from tests.fake_drafts import FakeDrafts, Server
 
-__all__ = ["fake", "server", "shared"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 GREEK = re.compile("[α-ω]")

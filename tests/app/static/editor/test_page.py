@@ -8,21 +8,9 @@ import time
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from tests.app.static.editor.editor_page import (
-    BEFORE,
-    ENOUGH,
-    HEBREW,
-    PARAGRAPH,
-    Editor,
-    drafting,
-    editor,
-    fake,
-    server,
-    shared,
-)
+from tests.app.static.editor.editor_page import BEFORE, ENOUGH, HEBREW, PARAGRAPH, Editor
 from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server
 
-__all__ = ["drafting", "editor", "fake", "server", "shared"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 # ---------------------------------------------------------------- drafts on the page
