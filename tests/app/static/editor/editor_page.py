@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -39,7 +39,7 @@ class Editor:
 
     panel_is_open = False  # at the first visit; its charts request the next word
 
-    def open(self, url: str) -> Editor:
+    def open(self, url: str) -> Self:
         if not self.panel_is_open:
             self.page.add_init_script("try { localStorage['polydraft.panel'] ??= '{\"open\": false}' } catch {}")
         self.page.goto(url)
