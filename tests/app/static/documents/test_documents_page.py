@@ -678,7 +678,7 @@ def test_a_key_in_a_long_text_does_little_with_the_whole_text(editor: Writer) ->
     editor.box.evaluate("box => box.setSelectionRange(box.value.length / 2, box.value.length / 2)")
     editor.press("x")
     expect(editor.page.locator(".pd-counts")).to_contain_text(f"{len(text.split()):,} words")
-    editor.wait(lambda: editor.page.evaluate("!polydraft.editor.request"), "the drafts")
+    editor.rest()
     editor.page.evaluate(COUNTED)
     metrics = editor.page.context.new_cdp_session(editor.page)
     metrics.send("Performance.enable")
@@ -690,7 +690,7 @@ def test_a_key_in_a_long_text_does_little_with_the_whole_text(editor: Writer) ->
     for _ in range(keys):
         editor.press("x")
         editor.page.wait_for_timeout(200)
-    editor.wait(lambda: editor.page.evaluate("!polydraft.editor.request"), "the drafts")
+    editor.rest()
     work = editor.page.evaluate("work")
     # Most of them are parts of a string, which the browser does not copy.
     assert work["texts"] / keys <= 60, work
@@ -857,7 +857,15 @@ def test_panels_fit_have_names_and_close_with_a_click_beside_them_and_a_message_
     editor.box.click()
     expect(editor.documents).to_be_hidden()
     expect(editor.box).to_be_focused()
-    editor.toast.evaluate("e => e.remove()")
+    for width in (360, 1280):  # a message beside the open panel covers nothing of it
+        editor.page.set_viewport_size({"width": width, "height": 740})
+        editor.panel()
+        editor.page.evaluate("polydraft.editor.notices.toast('“A long title” is in the bin.', {undo() {}})")
+        panel, toast = editor.documents.bounding_box(), editor.toast.bounding_box()
+        assert panel and toast
+        aside = toast["x"] + toast["width"] <= panel["x"]
+        assert aside or panel["y"] + panel["height"] <= toast["y"], width
+        editor.close_panel()
     editor.page.keyboard.insert_text("A_very_long_title_without_any_space_" * 6)
     editor.saved()
     for width, height in ((360, 740), (640, 400)):

@@ -26,7 +26,7 @@ def test_the_mark_stands_where_reading_begins_and_says_what_that_means(editor: E
     editor.page.set_viewport_size({"width": width, "height": 700})
     mark = editor.page.locator(".pd-reads")
     editor.enter("Yesterday she went")
-    editor.wait(lambda: editor.page.evaluate("polydraft.editor.request === null"))
+    editor.rest()
     expect(mark).to_be_hidden()
 
     lines = LINE * 20

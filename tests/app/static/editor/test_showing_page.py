@@ -75,7 +75,7 @@ def test_only_rows_that_save_time_appear_the_best_is_the_ghost_one_is_the_ghost_
     expect(editor.page.locator(".pd-list")).to_be_hidden()
     editor.fake.pays = {}
     editor.write(",")  # the ghost disagrees
-    editor.wait(lambda: not editor.page.evaluate("polydraft.editor.request"))
+    editor.rest()
     assert editor.ghost() == ""
     assert editor.drafts() == []
     editor.fake.pays = {1: " up the", 0: " to"}
@@ -106,7 +106,7 @@ def slow(editor: Editor, text: str, steps: int) -> None:
     choose(editor, "time")
     editor.page.evaluate("Object.defineProperty(polydraft.pace, 'pause', { value: 1e6 })")
     editor.put(text[:-1])
-    editor.wait(lambda: not editor.page.evaluate("polydraft.editor.request"))
+    editor.rest()
     editor.fake.held_after = steps
     editor.write(text[-1])
     editor.wait(lambda: editor.page.evaluate("polydraft.editor.request?.drafts.length") == (3 if steps else 0))
