@@ -1,6 +1,7 @@
 // @ts-check
 /** The section *Background* of a document: text that the model reads before the document, and that is no part of it. */
 
+import { wordsIn } from "./document.js";
 import { part, setText } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
 
@@ -32,7 +33,7 @@ export function setUpBackground(root, documents, drafts) {
     problem.hidden = !tooLong;
     const most = MOST_BACKGROUND.toLocaleString("en");
     setText(problem, tooLong ? `This text has ${box.value.length.toLocaleString("en")} characters, and a background at most ${most}. Shorten it; until then the earlier one is used and kept.` : "");
-    const words = background.match(/\S+/g)?.length ?? 0;
+    const words = wordsIn(background);
     const cut = words && skipped ? `, without the first ${skipped.toLocaleString("en")} characters, which are not read` : "";
     setText(size, words ? `${plural(words, "word")}${cut}` : "");
   }
