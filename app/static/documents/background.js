@@ -2,7 +2,7 @@
 /** The section *Background* of a document: text that the model reads before the document, and that is no part of it. */
 
 import { wordsIn } from "./document.js";
-import { part, setText } from "../shared/dom.js";
+import { on, part, setText } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
 
 export const MOST_BACKGROUND = 1 << 18; // UTF-16 units: the limit of app/documents/notes.py
@@ -48,8 +48,7 @@ export function setUpBackground(root, documents, drafts) {
   });
   box.addEventListener("change", () => drafts.settingsChanged()); // the model reads all of it
   root.addEventListener("pd-document", draw);
-  root.addEventListener("pd-stats", (event) => {
-    const { background_skipped: now = 0 } = /** @type {CustomEvent} */ (event).detail;
+  on(root, "pd-stats", ({ background_skipped: now = 0 }) => {
     if (now === skipped) return;
     skipped = now;
     draw();

@@ -4,7 +4,7 @@
  * computer. Once it is closed it does not come back.
  */
 
-import { part, setText } from "../shared/dom.js";
+import { on, part, setText } from "../shared/dom.js";
 import { getLarger } from "../shared/downloads.js";
 import { LARGER, keep, recall } from "../shared/memory.js";
 import { failureOf } from "../shared/transport.js";
@@ -29,9 +29,7 @@ export function setUpLarger(root) {
     });
   }
 
-  root.addEventListener("pd-status", (event) => {
-    if (/** @type {CustomEvent} */ (event).detail.ready) refresh();
-  });
+  on(root, "pd-status", ({ ready }) => ready && refresh());
   root.querySelector(".pd-models")?.addEventListener("close", refresh);
   close.addEventListener("click", (event) => {
     const byKey = /** @type {MouseEvent} */ (event).detail === 0;

@@ -7,7 +7,7 @@
 
 import { cropped } from "./drafting.js";
 import { wordsIn } from "../documents/document.js";
-import { newButton } from "../shared/dom.js";
+import { newButton, on } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 
 const DRAWN_AFTER = 300; // ms without an answer: locating another place than the caret's costs a layout
@@ -30,9 +30,9 @@ export class ReadMark {
     /** The mark's y in the text, in px. */
     this.y = 0;
     field.textarea.after(this.mark);
-    root.addEventListener("pd-stats", (event) => this.read(/** @type {CustomEvent<Answer>} */ (event).detail));
-    root.addEventListener("pd-text", (event) => {
-      if (!(/** @type {CustomEvent} */ (event).detail.opened)) return;
+    on(root, "pd-stats", (answer) => this.read(answer));
+    on(root, "pd-text", ({ opened }) => {
+      if (!opened) return;
       this.begin = null;
       this.draw();
     });

@@ -5,7 +5,7 @@
  * asks for them.
  */
 
-import { newButton, newElement, setText } from "../shared/dom.js";
+import { newButton, newElement, on, setText } from "../shared/dom.js";
 import { place } from "./place.js";
 import { plural } from "../shared/wording.js";
 
@@ -38,7 +38,7 @@ export class Made {
     this.box = newElement("section", "pd-made", `
       <p class="mk-cost">The next drafts are explained here.</p><ol></ol><p class="mk-said" role="status"></p><ul class="mk-key"></ul>`);
     place("#pd-cells .pd-part", this.box);
-    panel.root.addEventListener("pd-made", (event) => this.draw(/** @type {CustomEvent} */ (event).detail));
+    on(panel.root, "pd-made", (answer) => this.draw(answer));
     for (const pointing of ["pointerover", "focusin"]) {
       this.box.addEventListener(pointing, ({ target }) => {
         if (target instanceof HTMLElement && target.dataset.said) setText(this.box.querySelector(".mk-said"), target.dataset.said);

@@ -6,7 +6,7 @@
 
 import { counted, drawBars, drawMap, drawMultiples, drawSweep, share } from "./chart.js";
 import { look, startWith } from "../editor/commands.js";
-import { finder, newElement, setText } from "../shared/dom.js";
+import { finder, newElement, on, setText } from "../shared/dom.js";
 import { place } from "./place.js";
 import { Timers } from "../shared/timers.js";
 import { ServerError, TAB, failureOf, postJson } from "../shared/transport.js";
@@ -83,7 +83,7 @@ export class NextToken {
       this.after = "";
       if (this.timers.running.follow) this.follow();
     });
-    panel.root.addEventListener("pd-word", (event) => this.showAfter(/** @type {CustomEvent<string>} */ (event).detail));
+    on(panel.root, "pd-word", (part) => this.showAfter(part));
     for (const event of ["pd-drafts", "pd-along", "pd-cleared"]) {
       panel.root.addEventListener(event, () => this.positionChanged(event));
     }

@@ -10,7 +10,7 @@
  */
 
 import { explain } from "../editor/commands.js";
-import { emit, part } from "../shared/dom.js";
+import { emit, on, part } from "../shared/dom.js";
 import { PANEL, SETTINGS, keep, recall } from "../shared/memory.js";
 import { Compare } from "./compare.js";
 import { failureOf, getJson, postJson } from "../shared/transport.js";
@@ -83,14 +83,13 @@ export class Panel {
     this.compare = new Compare(this);
     this.made = new Made(this);
 
-    root.addEventListener("pd-status", (event) => this.learnModel(/** @type {CustomEvent} */ (event).detail));
-    root.addEventListener("pd-refused", (event) => this.refused(/** @type {CustomEvent} */ (event).detail));
+    on(root, "pd-status", (status) => this.learnModel(status));
+    on(root, "pd-refused", (refused) => this.refused(refused));
     root.addEventListener("pd-reset", () => this.reset());
     root.addEventListener("pd-appearance", () => this.render());
-    root.addEventListener("pd-figures", (event) => {
-      const { detail } = /** @type {CustomEvent<Figures | null>} */ (event);
-      if (detail === this.figures) return; // null with every line of an answer without speculation
-      this.figures = detail;
+    on(root, "pd-figures", (figures) => {
+      if (figures === this.figures) return; // null with every line of an answer without speculation
+      this.figures = figures;
       this.render();
     });
     root.dataset.chances = this.chances;

@@ -75,6 +75,16 @@ export function emit(root, event, detail) {
 }
 
 /**
+ * Call a function with the detail of each such event of the page.
+ * @param {HTMLElement} root
+ * @param {Parameters<typeof emit>[1]} event
+ * @param {(detail: any) => void} action
+ */
+export function on(root, event, action) {
+  root.addEventListener(event, (given) => action(/** @type {CustomEvent} */ (given).detail));
+}
+
+/**
  * Draw rows anew, each with its `data-key`, and leave the focus where a reader expects it: on the same control of the same
  * row; at the beginning of the row in its place, if it is gone; on `other`, if none is left.
  * @param {HTMLElement} list

@@ -63,7 +63,7 @@ def test_a_cleared_text_is_in_the_bin_after_a_reload_and_what_was_private_still_
     editor.wait(lambda: STORY in editor.titles(), "the text to be back")
     editor.open_document(STORY)
     expect(editor.box).to_have_value(STORY)
-    assert editor.page.evaluate("polydraft.editor.privacy.ranges") == [[0, len(STORY)]]
+    assert editor.page.evaluate("polydraft.privacy.ranges") == [[0, len(STORY)]]
 
 
 def test_while_page_and_model_load_what_is_typed_is_kept_and_a_quiet_line_is_shown(tab: Callable[..., Writer]) -> None:
@@ -621,7 +621,7 @@ LONG = PARAGRAPH * (500_000 // len(PARAGRAPH))
 # Counts what is done with texts that are nearly as long as the whole one: strings made of it, and searches through it;
 # and the characters that the hidden copy lays out. A long search counts by its share of the text.
 COUNTED = """() => {
-    const whole = polydraft.editor.text.length;
+    const whole = polydraft.textarea.value.length;
     window.work = { texts: 0, laidOut: 0 };
     const wrap = (owner, name, cost) => {
         const original = owner[name];
@@ -640,7 +640,7 @@ COUNTED = """() => {
         wrap(String.prototype, name, (of, found, [, from]) => Math.abs((found < 0 ? 0 : found) - (from ?? 0)));
     }
     const value = Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value').get;
-    Object.defineProperty(polydraft.editor.textarea, 'value', { configurable: true, get() {
+    Object.defineProperty(polydraft.textarea, 'value', { configurable: true, get() {
         const text = value.call(this);
         window.work.texts += text.length / whole;
         return text;
@@ -657,7 +657,7 @@ SCREENS = """() => {
     window.screens = [];
     const look = () => {
         const drawn = document.querySelector('.pd-preview');
-        if (drawn) screens.push([drawn.textContent, polydraft.editor.textarea.value.length]);
+        if (drawn) screens.push([drawn.textContent, polydraft.textarea.value.length]);
         if (!screens.length) requestAnimationFrame.soon(look);
     };
     look();
@@ -668,7 +668,7 @@ def test_a_key_in_a_long_text_does_little_with_the_whole_text(editor: Writer) ->
     text = LONG
     editor.page.evaluate(SCREENS)
     open_files(editor, payload("Novel.txt", text.encode()))
-    editor.wait(lambda: editor.page.evaluate("polydraft.editor.textarea.textLength") == len(text), "the text")
+    editor.wait(lambda: editor.page.evaluate("polydraft.textarea.textLength") == len(text), "the text")
     shown, length = editor.page.evaluate("screens[0]")  # the first screen is drawn before the text is laid out
     assert length == 0
     assert text.startswith(shown)
@@ -850,7 +850,7 @@ def test_replacing_goes_match_by_match_and_in_all_is_undone_in_one_step(editor: 
 def test_panels_fit_have_names_and_close_with_a_click_beside_them_and_a_message_leaves_the_buttons_usable(
     editor: Writer,
 ) -> None:
-    editor.page.evaluate("polydraft.editor.notices.toast('A long message. '.repeat(40), { long: true })")
+    editor.page.evaluate("polydraft.notices.toast('A long message. '.repeat(40), { long: true })")
     editor.button("Documents").click(timeout=5000)  # the message is there for 8 s
     expect(editor.page.get_by_role("complementary", name="Documents")).to_be_visible()
     expect(editor.toast).to_be_visible()
@@ -860,7 +860,7 @@ def test_panels_fit_have_names_and_close_with_a_click_beside_them_and_a_message_
     for width in (360, 1280):  # a message beside the open panel covers nothing of it
         editor.page.set_viewport_size({"width": width, "height": 740})
         editor.panel()
-        editor.page.evaluate("polydraft.editor.notices.toast('“A long title” is in the bin.', {undo() {}})")
+        editor.page.evaluate("polydraft.notices.toast('“A long title” is in the bin.', {undo() {}})")
         panel, toast = editor.documents.bounding_box(), editor.toast.bounding_box()
         assert panel and toast
         aside = toast["x"] + toast["width"] <= panel["x"]

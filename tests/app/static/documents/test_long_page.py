@@ -27,12 +27,12 @@ TEXT = novel(700_000)
 DROP = """(text) => {
     const dataTransfer = new DataTransfer();
     dataTransfer.items.add(new File([text], "Novel.txt"));
-    polydraft.editor.textarea.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+    polydraft.textarea.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
 }"""
 
 
 def length(editor: Writer) -> int:
-    return editor.page.evaluate("polydraft.editor.textarea.textLength")
+    return editor.page.evaluate("polydraft.textarea.textLength")
 
 
 def opened(editor: Writer, text: str = TEXT) -> Writer:
@@ -43,7 +43,7 @@ def opened(editor: Writer, text: str = TEXT) -> Writer:
 
 
 def text_of(editor: Writer) -> str:
-    return editor.page.evaluate("polydraft.editor.text")
+    return editor.page.evaluate("polydraft.textarea.value")
 
 
 def as_files(editor: Writer) -> None:

@@ -53,10 +53,10 @@ class Editor:
 
     def wait_for_script(self) -> None:
         self.page.wait_for_function("window.polydraft !== undefined", polling=20)
-        self.page.evaluate("polydraft.editor.settings.refill ??= true")
+        self.page.evaluate("polydraft.setting.options.refill ??= true")
 
     def ask_only_where_nothing_agrees(self) -> None:
-        self.page.evaluate("polydraft.editor.settings.refill = false")
+        self.page.evaluate("polydraft.setting.options.refill = false")
 
     def open_section(self, name: str) -> None:
         """A part of the panel."""
@@ -133,7 +133,7 @@ class Editor:
 
     def rest(self) -> None:
         """Waits until no answer is on its way."""
-        self.wait(lambda: not self.page.evaluate("polydraft.editor.request"), "the answer")
+        self.wait(lambda: not self.page.evaluate("polydraft.drafts.request"), "the answer")
 
     def button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name, exact=True)

@@ -306,10 +306,10 @@ def test_drafts_come_by_themselves_where_one_writes_only_and_in_the_middle_leave
     text = f"{BEFORE}, and so on.\n{BEFORE}"
     for caret, come in ((4, False), (len(BEFORE), False), (text.index("\n"), True), (len(text), True)):
         editor.put(text, caret)
-        editor.wait(lambda caret=caret: editor.page.evaluate("polydraft.editor.caret") == caret, "the caret's move")
+        editor.wait(lambda caret=caret: editor.page.evaluate("polydraft.field.caret") == caret, "the caret's move")
         if come:
             editor.wait(lambda caret=caret: editor.fake.requests[-1]["before"] == text[:caret], "the request")
-            editor.wait(lambda: editor.ghost() and editor.page.evaluate("polydraft.editor.request === null"), "drafts")
+            editor.wait(lambda: editor.ghost() and editor.page.evaluate("polydraft.drafts.request === null"), "drafts")
         else:
             editor.page.wait_for_timeout(400)
         assert bool(editor.ghost()) == come, caret
@@ -418,7 +418,7 @@ def test_alt_left_goes_back_to_where_drafts_were_taken_alt_right_returns_and_not
     drafting: Editor,
 ) -> None:
     drafting.press("Tab")
-    drafting.wait(lambda: len(drafting.drafts()) == 3 and drafting.page.evaluate("polydraft.editor.request === null"))
+    drafting.wait(lambda: len(drafting.drafts()) == 3 and drafting.page.evaluate("polydraft.drafts.request === null"))
     second = drafting.drafts()
     drafting.press("Alt+Digit2")
     text = drafting.text
@@ -469,7 +469,7 @@ def test_in_the_middle_of_a_text_drafts_are_a_ghost_until_they_are_requested_or_
 
     editor.put(PARAGRAPH, 20)
     editor.write(" n")
-    editor.wait(lambda: editor.ghost() != "" and editor.page.evaluate("polydraft.editor.request === null"))
+    editor.wait(lambda: editor.ghost() != "" and editor.page.evaluate("polydraft.drafts.request === null"))
     editor.page.mouse.move(500, 100)
     editor.page.mouse.move(510, 102)
     editor.wait(lambda: editor.ghost() == "")  # the text after the caret is back in its place, and can be clicked
@@ -493,7 +493,7 @@ def test_the_list_in_the_middle_of_a_text_pushes_down_the_lines_below_and_is_not
 
 
 def assert_lines_around_the_list(editor: Editor) -> None:
-    editor.wait(lambda: editor.drafts() and editor.page.evaluate("polydraft.editor.request === null"))
+    editor.wait(lambda: editor.drafts() and editor.page.evaluate("polydraft.drafts.request === null"))
     lines, top, bottom, desk = editor.page.evaluate(
         """() => {
             const lines = (node) => {
@@ -531,7 +531,7 @@ def test_typing_along_trims_the_drafts_before_any_answer_and_if_the_writer_wants
     assert len(drafting.counters()["alongMs"]) >= len(" to the market an")
     drafting.press(*["Backspace"] * len(" to the market an"))
     assert drafting.drafts() == [MARKET, RIVER, HOME]
-    assert drafting.page.evaluate("polydraft.editor.request") is None
+    assert drafting.page.evaluate("polydraft.drafts.request") is None
 
     # If not every key sends a request, neither words of a draft nor its letters do until a pause.
     drafting.fake.step_s = 0.004
@@ -605,7 +605,7 @@ def test_remembered_places_are_right_after_any_edit(editor: Editor) -> None:
     wrong, remembered = editor.page.evaluate(
         """async ([paragraph, hebrew]) => {
             const { CaretMap } = await import('/page/editor/caret.js');
-            const { map, textarea } = polydraft.editor;
+            const { map, textarea } = polydraft;
             const mirror = map.mirror.cloneNode();
             map.mirror.after(mirror);
             let seed = 7;

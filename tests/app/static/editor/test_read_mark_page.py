@@ -14,7 +14,7 @@ LINE = "It was late 🌊 when the bell rang, and nobody came.\n"
 # Whether the mark is in the margin, beside the line in which a text begins.
 BESIDE = """(text) => {
   const mark = document.querySelector(".pd-reads").getBoundingClientRect();
-  const { map, textarea } = polydraft.editor, { top, left, lineHeight } = map.column();
+  const { map, textarea } = polydraft, { top, left, lineHeight } = map.column();
   const box = textarea.getBoundingClientRect();
   const line = box.top + top + map.locate(textarea.value, textarea.value.indexOf(text)).y - textarea.scrollTop;
   return mark.left >= 0 && mark.right <= box.left + left && mark.top >= line - 1 && mark.bottom <= line + lineHeight;

@@ -105,7 +105,7 @@ def test_a_place_without_a_word_a_busy_model_an_error_and_no_other_words_are_sai
 IN_SIGHT = """() => {
   const box = document.querySelector(".pd-rewording").getBoundingClientRect();
   const desk = document.querySelector(".pd-desk").getBoundingClientRect();
-  const { map, textarea } = polydraft.editor, { top, lineHeight } = map.column();
+  const { map, textarea } = polydraft, { top, lineHeight } = map.column();
   const { y } = map.locate(textarea.value, textarea.selectionStart);
   const line = textarea.getBoundingClientRect().top + top + y - textarea.scrollTop;
   const inside = box.top >= desk.top && box.bottom <= desk.bottom + 1 && box.left >= 0 && box.right <= innerWidth;

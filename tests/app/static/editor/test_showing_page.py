@@ -109,7 +109,7 @@ def slow(editor: Editor, text: str, steps: int) -> None:
     editor.rest()
     editor.fake.held_after = steps
     editor.write(text[-1])
-    editor.wait(lambda: editor.page.evaluate("polydraft.editor.request?.drafts.length") == (3 if steps else 0))
+    editor.wait(lambda: editor.page.evaluate("polydraft.drafts.request?.drafts.length") == (3 if steps else 0))
 
 
 def asked(editor: Editor, text: str) -> list[str]:
@@ -207,7 +207,7 @@ def test_likely_drafts_are_darker_what_no_longer_agrees_is_hidden_and_tab_takes_
     editor.read()
     editor.page.evaluate(PRESS)
     editor.fake.ghost = 2
-    editor.page.evaluate("polydraft.editor.requestDrafts({ keep: true })")
+    editor.page.evaluate("polydraft.drafts.requestDrafts({ keep: true })")
     editor.wait(lambda: editor.page.evaluate("window.took") is not None, "Tab")
     assert editor.text == "We " + BEFORE + HOUSE
 
@@ -339,7 +339,7 @@ def typed(slip: Editor, text: str, *drafts: str) -> None:
     slip.wait_for_drafts(*drafts)
 
 
-WHOLE = "() => polydraft.editor.request === null ? polydraft.editor.readable : ''"
+WHOLE = "() => polydraft.drafts.request === null ? polydraft.view.best(performance.now())?.text : ''"
 
 
 def take(slip: Editor, draft: str) -> None:
@@ -394,7 +394,7 @@ def test_a_row_that_corrects_lasts_until_the_next_key_is_never_kept_and_keeps_it
     slip.page.evaluate("polydraft.showing.choose('always')")
     typed(slip, f"Then {TYPED}", "er to her")
     slip.page.evaluate(
-        "window.texts = []; new MutationObserver(() => texts.push(polydraft.editor.rows[0].rest))"
+        "window.texts = []; new MutationObserver(() => texts.push(polydraft.rows.all[0].rest))"
         ".observe(document.querySelector('.pd-list'), { subtree: true, childList: true, attributes: true })"
     )
     slip.wait_for_drafts(LETTER)

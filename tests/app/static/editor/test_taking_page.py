@@ -134,7 +134,7 @@ def test_while_the_server_is_slow_rows_are_dim_and_where_text_follows_a_word_sta
     slow = editor.page.get_by_text("Slow …")
     expect(slow).to_be_visible()
     inside = """() => {
-        const { map, textarea } = polydraft.editor, { top, lineHeight } = map.column();
+        const { map, textarea } = polydraft, { top, lineHeight } = map.column();
         const y = textarea.getBoundingClientRect().top + top + map.locate(textarea.value, textarea.selectionEnd).y;
         const word = document.querySelector(".pd-slow").getBoundingClientRect();
         const middle = (word.top + word.bottom) / 2 - y + textarea.scrollTop;

@@ -585,7 +585,7 @@ def test_another_tab_drops_the_drafts_that_may_contain_it(
 ) -> None:
     stores.create("me")
     secret = " to Featherstonehaugh"
-    holds = """polydraft.editor.revisiting.list.length + [...polydraft.editor.answers.kept.values()]
+    holds = """polydraft.revisiting.list.length + [...polydraft.drafts.answers.kept.values()]
         .filter((rows) => JSON.stringify(rows).includes('Feather')).length"""
     for text, told in WAYS_TO_TELL.items():
         add_text(stores, "me", "letter.txt", "He went to Featherstonehaugh.")
@@ -712,7 +712,7 @@ def test_drafts_that_are_taken_and_finished_paragraphs_are_learned_and_in_the_ne
     learner.write(" x\n")
     learner.wait(lambda: typed(stores)[-1] == "He wrote x", "the paragraph")
     learner.wait(
-        lambda: learner.page.evaluate("!polydraft.editor.answers.kept.has('He wrote')"),
+        lambda: learner.page.evaluate("!polydraft.drafts.answers.kept.has('He wrote')"),
         "old answers to be dropped",
     )
     learner.write("He wrote")
