@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -69,16 +69,6 @@ class TypedEvidence(Evidence):
     """With `types` (d, N) float64: how many different tokens followed the context."""
 
     types: np.ndarray
-
-
-class OrderCounts(NamedTuple):
-    """The evidence of one order for a few candidates after one context, as plain numbers; see `TypedEvidence`."""
-
-    order: int
-    seen: float
-    total: float
-    counts: Sequence[float]
-    types: float = 0.0
 
 
 class NgramStore:
@@ -215,17 +205,6 @@ class NgramStore:
                     break  # an n-gram whose suffix has no count has none either
                 below = known_counts
         return Evidence(wanted, counts, totals, seen)
-
-    def counted(self, context: Sequence[int], candidates: Sequence[int], orders: Sequence[int]) -> list[OrderCounts]:
-        """`evidence` for one context, of as many orders as the store has continuations of."""
-        self._container.check_unchanged()
-        keys, counts, below = [self._keys.get(i) for i in candidates], list[OrderCounts](), None
-        for n, (suffix, ending) in zip(orders, self._suffixes(context, orders), strict=False):
-            seen, total, below = self._continuations(suffix, ending, keys, candidates, below)
-            if not below and self._closed:
-                break  # an n-gram whose suffix has no count has none either
-            counts.append(OrderCounts(n, float(seen), float(total), below))
-        return counts
 
     def probabilities(
         self,

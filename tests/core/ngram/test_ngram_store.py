@@ -72,7 +72,6 @@ READS = {
     "total": lambda store: store.total([1]),
     "evidence": lambda store: store.evidence([[1]], [2]).counts.tolist(),
     "probabilities": lambda store: store.probabilities([1], [2, 3], {2: 1.0}).tolist(),
-    "counted": lambda store: repr(store.counted([1], [2, 3], [2])),
     "continuations": lambda store: store.continuations([1]),
     "quick continuations": lambda store: store.quick_continuations([1], 5),
     "all": lambda store: sorted(store.ngrams()),
