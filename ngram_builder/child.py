@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from core.errors import PolydraftError
 
-COMMAND = (sys.executable, "-P", "-m", "ngram_builder.child")  # -P: not a package of the working folder
+COMMAND = (sys.executable, "-P", "-m", f"{__package__}.child")  # -P: not a package of the working folder
 Answer = TypeVar("Answer")
 
 

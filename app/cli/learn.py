@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from app.cli.shared import Json, show
 from app.learning.child import MEMORY, MINUTES, Order, go_last, steps_of
-from app.machine.output import plain, say, say_json
+from app.machine.output import plain
 
 if TYPE_CHECKING:
     from training.personal import Outcome
@@ -23,7 +24,7 @@ def learn(
     model: Annotated[
         str, typer.Option(help="[bold]default[/], a .gguf file, or a model's folder.", metavar="NAME")
     ] = "default",
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Adapt the model to your writing: train an adapter on the text of a personal store.
 
@@ -57,10 +58,7 @@ def learn(
             bar.console.print(plain(f"Stopped; `polydraft learn {store}` goes on from there."))
             raise
     assert outcome is not None
-    if as_json:
-        say_json({"name": "learn", "rows": [row(store, outcome)]})
-    else:
-        say(summary(store, outcome))
+    show(as_json, "learn", [row(store, outcome)], summary(store, outcome))
 
 
 def row(store: str, outcome: Outcome) -> dict[str, object]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from app.machine.output import say, say_json
 from core import options
 from core.errors import InputError
 
@@ -82,6 +83,16 @@ def bytes_of(text: str) -> int:
     if not (match := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)):
         raise InputError(f"Memory {text!r} given; something like 2G or 800M expected.")
     return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def show(as_json: bool, name: str, rows: Sequence[object], printed: str | Callable[[], None]) -> None:
+    """Prints a result: its rows as one JSON object, or a sentence, or what a function prints."""
+    if as_json:
+        say_json({"name": name, "rows": rows})
+    elif isinstance(printed, str):
+        say(printed)
+    else:
+        printed()
 
 
 def refuse_in_dry_run(given: Mapping[str, object]) -> None:

@@ -149,10 +149,6 @@ class PersonalStores:
         else:
             store.delete()
 
-    def learning(self) -> list[str]:
-        """The names of the stores that learn: those that are on with learning switched on."""
-        return self.followed()["learning"]
-
     def followed(self) -> Followed:
         """What a page follows while its user writes."""
         try:

@@ -98,10 +98,9 @@ def serve(
     Raises: InputError for an unusable port; StoreError for a file that is no n-gram store; ModelNotFound,
         ModelFileError for a model that does not exist or cannot be read. If a model fails later, the page reports it.
     """
-    options: dict[str, object] = {"model": model_name, "backend": backend, "precision": precision}
-    options |= {"with_token": with_token, "draft_model": draft_model}
-    options["base_store"] = in_full(base_store)
     also = allowed(allow_origin, allow_host)
+    options: dict[str, object] = {"model": model_name, "backend": backend, "precision": precision}
+    options |= {"with_token": with_token, "draft_model": draft_model, "base_store": in_full(base_store)}
     options |= {"allow_origin": sorted(also.origins), "allow_host": sorted(also.hosts), "cache_memory": cache}
     bases = shelf_of(base_store)  # a wrong file ends the start
     access = Access(token()) if with_token else None

@@ -41,7 +41,7 @@ GENERATED_FIELD = re.compile(
 )
 
 
-class XmlTarget:
+class ParserTarget:
     """Takes the parts of XML, as lxml passes them."""
 
     def start(self, tag: str, attributes: Any) -> None: ...
@@ -50,7 +50,7 @@ class XmlTarget:
     def close(self) -> None: ...
 
 
-class UnseenStyles(XmlTarget):
+class UnseenStyles(ParserTarget):
     """Collects the styles whose text is not the writer's. `start` of a subclass fills them in."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class UnseenStyles(XmlTarget):
                 self.unseen.update(chain)
 
 
-class Body(XmlTarget):
+class Body(ParserTarget):
     """Collects the text of a body as a reader of the page sees it: one line per paragraph; the cells of a row are
     separated by tabs."""
 
@@ -130,7 +130,7 @@ class Letter:
         if text := sound("".join(body.out)).strip():
             yield Document(text, source.path)
 
-    def _parse(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: XmlTarget, source: Source) -> None:
+    def _parse(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: ParserTarget, source: Source) -> None:
         """Passes the XML of a member to `target`. Raises Unreadable."""
         # Imported here, because most readers never need it.
         import lxml.etree

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.clients.options import in_fields
-from app.options.labels import OF_THE_PAGE
 from core.ask import Ask
 from core.errors import InputError, ModelFileError, OptionError
 from core.models import load_model
@@ -84,23 +82,6 @@ def said(result: Any) -> str:
 # --- help --------------------------------------------------------------------------------------------------
 
 
-def test_the_first_help_names_every_command() -> None:
-    shown = runner.invoke(app, ["--help"]).stdout
-    for word in ("complete", "doctor", "bench", "ngram", "--model", "--backend", "--port", "--no-browser", "token"):
-        assert word in shown
-
-
-def test_every_setting_is_a_flag_with_its_own_help_and_default() -> None:
-    shown = runner.invoke(app, ["complete", "--help"], terminal_width=200, env={"COLUMNS": "200"}).stdout
-    for control in DRAFTING.values():
-        if control.flag in OF_THE_PAGE:
-            continue
-        assert f"--{control.flag}" in shown
-        assert control.explain in shown
-        if control.kind != "bool":
-            assert f"[default: {control.default}]" in shown
-
-
 def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[tuple[Any, ...]] = []
     server = SimpleNamespace(serve=lambda *arguments, **named: served.append((*arguments, *named.values())))
@@ -132,16 +113,6 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
     expected |= {"min_branch": 0.05, "verify": 12, "distinct": True, "mixing": "linear", "alpha": 0.5}
     expected |= {"personal_weight": 0.25, "stores": ["me"]}
     assert fake.asked | expected == fake.asked
-
-
-def test_without_ngrams_neither_store_has_a_say(fake: FakeAutocomplete) -> None:
-    assert runner.invoke(app, ["complete", "Thank", "--no-ngrams"]).exit_code == 0
-    assert fake.asked["alpha"] == fake.asked["personal_weight"] == 0
-
-
-def test_no_row_of_the_terminal_replaces_letters(fake: FakeAutocomplete) -> None:
-    assert runner.invoke(app, ["complete", "I saw teh"]).exit_code == 0
-    assert fake.asked["corrects"] is False
 
 
 def test_json_is_one_object_with_everything(fake: FakeAutocomplete) -> None:
@@ -214,12 +185,38 @@ def test_no_text_two_texts_and_what_is_no_text_are_refused(
         (["--file", str(path)], "", "is no text in UTF-8 (invalid start byte); give --file a text file."),
         (["--file", str(tmp_path)], "", str(tmp_path)),
         ([], b"\xff", "Standard input is no text in UTF-8"),
+        (["Thank", "--never", "*"], "", "'*' given; * stands for any ending of a word"),
+        (["Thank", "--never", " "], "", "An empty phrase given; a word or a phrase expected."),
     ):
         result = runner.invoke(app, ["complete", *flags], input=given)
         assert (result.exit_code, sentence in " ".join(result.stderr.split())) == (1, True), result.output
     monkeypatch.setattr("app.cli.complete._MOST_READ", 1 << 20)
     result = runner.invoke(app, ["complete"], input="a" * (1 << 20) + "b")
     assert "Standard input has more than 1 MB" in result.stderr
+
+
+def test_what_is_never_suggested_comes_from_flags_and_a_file(fake: FakeAutocomplete, tmp_path: Path) -> None:
+    path = tmp_path / "never.txt"
+    path.write_text("# mine\nassist*\n\nkind\n")
+    assert runner.invoke(app, ["complete", "T", "--never", "help", "--never-file", str(path)]).exit_code == 0
+    assert fake.asked["never"] == ("help", "assist*", "kind")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"# nothing\n", "contains no phrase, so --never-file changes nothing; leave it out."),
+        (b"\xff\xfe\x00", "is no text in UTF-8"),
+        (b"a" * 10_000_000, "is larger than 7 MB; give --never-file a list of at most 10,000 phrases."),
+        (b"\n".join(b"%d" % n for n in range(10_001)), "10,001 phrases given; at most 10,000 expected."),
+    ],
+)
+def test_a_file_without_phrases_gets_a_sentence(
+    fake: FakeAutocomplete, tmp_path: Path, content: bytes, sentence: str
+) -> None:
+    (path := tmp_path / "never.txt").write_bytes(content)
+    done = runner.invoke(app, ["complete", "T", "--never-file", str(path)])
+    assert (done.exit_code, sentence in " ".join(done.output.split())) == (1, True), done.output
 
 
 def test_lone_surrogates_are_replaced_and_reported(fake: FakeAutocomplete) -> None:
@@ -317,51 +314,3 @@ def test_llama_cpp_refuses_another_precision(tiny_file: Path, monkeypatch: pytes
 
 
 # The program with each of these lines of arguments, in one process: most of its time is that of its imports.
-PROGRAMS = """
-import contextlib, io, json, sys
-from app.cli.main import main
-
-def ended(arguments):
-    sys.argv = ["polydraft", *arguments]
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        try:
-            main()
-            status = 0
-        except SystemExit as end:
-            status = end.code
-    return status, out.getvalue(), err.getvalue()
-
-print(json.dumps([ended(arguments) for arguments in json.loads(sys.argv[1])]))
-"""
-
-
-def test_a_model_that_cannot_be_used_is_one_sentence(tmp_path: Path, default_gguf: Path) -> None:
-    missing, letter, half = (tmp_path / f"{name}.gguf" for name in ("missing", "letter", "half"))
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "config.json").write_text('{"model_type": "no such type"}')
-    letter.write_text("Dear all,")
-    with default_gguf.open("rb") as whole:
-        half.write_bytes(whole.read(default_gguf.stat().st_size // 2))
-    expected = {
-        str(missing): str(missing),
-        str(letter): "not a GGUF file",
-        str(half): "truncated",
-        str(folder): str(folder),
-        "nobody-has-this-model": "nobody-has-this-model",
-    }
-    given = json.dumps([["complete", "T", "--model", model] for model in expected])
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAMS, given],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        check=True,
-    )
-    assert done.stderr == "", "libraries print nothing either"
-    for words, (status, out, err) in zip(expected.values(), json.loads(done.stdout), strict=True):
-        assert (status, out) == (1, "")
-        assert words in err
-        assert "Traceback" not in err
-        assert len(err.splitlines()) == 1, err

@@ -319,16 +319,14 @@ def test_a_dry_run_lists_what_would_be_learned_and_writes_nothing(letters: Path,
     assert documents() == {"a.txt": 4, "b.md": 3, "c.txt": 2}
 
 
-@pytest.mark.parametrize("flags", [["--watch"], ["--yes"], ["--phrase", "1 2"]])
-def test_what_a_dry_run_would_ignore_is_refused(letters: Path, flags: list[str]) -> None:
-    said = ngram("add", str(letters), "--store", "me", "--dry-run", *flags, status=1)
-    assert f"{flags[0]} changes nothing with --dry-run" in " ".join(said.split())
-
-
-@pytest.mark.parametrize("flags", [["--fit", "1MB"], ["--memory", "2G"], ["--max-bad", "1%"]])
-def test_what_a_dry_run_of_a_build_would_ignore_is_refused(letters: Path, flags: list[str]) -> None:
-    said = ngram("build", str(letters), "-o", "x.ngram", "--dry-run", *flags, status=1)
-    assert f"{flags[0]} changes nothing with --dry-run" in " ".join(said.split())
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [("add --store me", "--watch"), ("add --store me", "--yes"), ("add --store me", "--phrase 1")]
+    + [("build -o x.ngram", flags) for flags in ("--fit 1MB", "--memory 2G", "--max-bad 1%")],
+)
+def test_what_a_dry_run_would_ignore_is_refused(letters: Path, command: str, flags: str) -> None:
+    said = ngram(*command.split(), str(letters), "--dry-run", *flags.split(), status=1)
+    assert f"{flags.split()[0]} changes nothing with --dry-run" in " ".join(said.split())
 
 
 def test_a_folder_that_is_watched_is_learned_while_it_changes(letters: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,11 @@ from core.models.costs import CostCurve
 from core.models.recommended import Recommended
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_hub import FILE, FakeHub, hub_of_the_page
+from tests.waiting import until
 
 TINY = Recommended("owner/tiny-GGUF:Q8_0", "Tiny", len(FILE), "For tests.")
 OTHER = Recommended("owner/none:Q8_0", "None", 1000, "It is not there.")
 HUGE = Recommended("owner/huge-GGUF:Q8_0", "Huge", 10**15, "No computer has so much memory.")
-PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -50,14 +50,6 @@ def client(hub: FakeHub, without_gradio: None) -> Iterator[TestClient]:
         yield client
         client.post("/api/models/stop-download", json={})
     service.close()
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-    return found
 
 
 def ended(client: TestClient) -> dict[str, Any]:

@@ -20,7 +20,6 @@ import polydraft
 from app.machine.token import token
 from app.web.attaching import service_for
 from core.errors import InputError, PolydraftError
-from setup import TOPS, inside
 from tests.paths import ROOT
 from tests.scripted_editor import blocks, launched, scripted_model
 
@@ -86,11 +85,6 @@ def test_its_value_is_a_text() -> None:
     assert editor.postprocess(None) == editor.preprocess(None) == ""
     with pytest.raises(InputError, match="A value of the type int given; a text expected"):
         editor.postprocess(5)  # type: ignore[arg-type]
-
-
-def test_its_definition_writes_no_file_beside_the_code() -> None:
-    polydraft.DraftEditor()
-    assert not (ROOT / "app" / "web" / "draft_editor.pyi").exists()
 
 
 def test_events_are_not_lost_while_one_is_handled() -> None:
@@ -242,12 +236,6 @@ def test_importing_the_package_imports_neither_gradio_nor_torch() -> None:
     assert shown.stdout == "[] ['DraftEditor', 'attach']\n"
     with pytest.raises(AttributeError, match="has no attribute 'Editor'"):
         polydraft.Editor  # noqa: B018
-
-
-def test_in_a_wheel_the_package_finds_its_parts_inside_itself() -> None:
-    moved = inside((ROOT / "polydraft" / "__init__.py").read_text(encoding="utf-8"), TOPS)
-    assert moved.count("from polydraft.app.web.attaching import attach") == 2
-    assert "from app" not in moved
 
 
 def test_the_example_of_the_docs_is_the_file_and_short() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from app.service.service import DraftService
 from app.web.security.access import Access
-from app.web.serving import serve, tell_programs
+from app.web.serving import _tell, serve, tell_programs
 from app.web.site import create_service_app
 from core.errors import InputError
 from tests.app.web.test_server import child
@@ -95,6 +95,11 @@ def test_open_doors_are_warned_of_in_words(
     assert ("secret" in out, "polydraft token" in out) == (False, token)
     assert bool(err) == bool(warnings)
     assert all(words in err for words in warnings)
+    if host == "127.0.0.1":  # the page
+        _tell("Polydraft is at", 1234, Access("secret") if token else None, open_browser=False)
+        out, err = capsys.readouterr()
+        assert out == "Polydraft is at http://127.0.0.1:1234" + "/?token=secret" * token + "\n"
+        assert err.startswith("" if token else "Warning: without a token every user and every program")
 
 
 def test_an_address_of_another_machine_is_refused() -> None:

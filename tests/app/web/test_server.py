@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import re
-import secrets
 import signal
 import socket
 import subprocess
@@ -24,64 +23,28 @@ import pytest
 from fastapi import FastAPI
 from PIL import Image
 
-from app.service.service import DraftService
 from app.web import serving
-from app.web.security.access import Access
 from app.web.serving import serve
-from app.web.site import create_app
 from app.wire.refusals import MAX_BODY
 from core.errors import InputError, ModelFileError, ModelNotFound
-from tests.fake_autocomplete import FakeAutocomplete
+from tests.app.site import Site
 from tests.fake_drafts import Server
 from tests.paths import ROOT
 
 
-class Site:
-    """A real server with a scripted autocomplete, and a client that has the token."""
-
-    def __init__(self) -> None:
-        self.fake = FakeAutocomplete()
-        self.service = DraftService(self.fake.real, "scripted", pace=0)
-        self.service.start()
-        self.access = Access(secrets.token_urlsafe(32))
-        self.server = Server(create_app(self.service, self.access))
-        self.port = self.server.port
-
-    @property
-    def bearer(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.access.token}"}
-
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
-        return self.ask_as(method, path, body, self.bearer | headers)
-
-    def ask_as(
-        self, method: str, path: str, body: Any, headers: dict[str, str]
-    ) -> tuple[http.client.HTTPResponse, bytes]:
-        """A request with only these headers; underscores represent hyphens."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        try:
-            connection.request(method, path, data, named)
-            response = connection.getresponse()
-            return response, response.read()
-        finally:
-            connection.close()
-
-    def refused(self, body: Any) -> tuple[int, str]:
-        response, content = self.ask("POST", "/api/drafts", body)
-        answer = json.loads(content)
-        assert set(answer) == {"message", "fix"}
-        assert answer["fix"]
-        return response.status, answer["message"]
-
-
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    made = Site()
+    made = Site(page=True)
     yield made
-    made.server.stop()
-    made.service.close()
+    made.close()
+
+
+def refused(site: Site, body: Any) -> tuple[int, str]:
+    response, content = site.ask("POST", "/api/drafts", body)
+    answer = json.loads(content)
+    assert set(answer) == {"message", "fix"}
+    assert answer["fix"]
+    return response.status, answer["message"]
 
 
 @pytest.fixture(autouse=True)
@@ -104,23 +67,6 @@ def test_an_idle_server_lets_the_processor_sleep(site: Site) -> None:
     before = wakings()
     time.sleep(0.5)
     assert wakings() - before < 50  # uvicorn looks at its clock ten times a second
-
-
-def test_drafts_stream_line_by_line(site: Site) -> None:
-    response, content = site.ask("POST", "/api/drafts", asked("stream", length=3, k=2))
-    assert response.status == 200
-    assert response.headers["content-type"].startswith("application/x-ndjson")
-    lines = [json.loads(line) for line in content.splitlines()]
-    assert [line["type"] for line in lines] == ["drafts", "drafts", "drafts", "stats"]
-    assert lines[0]["drafts"][0] == {
-        "id": 0,
-        "text": " one",
-        "probability": 0.4,
-        "whole": 0.4,
-        "finished": False,
-        "personal": [],
-        "tail": "own",
-    }
 
 
 def test_the_first_line_is_there_before_the_last_is_made(site: Site) -> None:
@@ -172,18 +118,18 @@ def test_a_dead_browser_leaves_nothing_running(site: Site, leaves: bool) -> None
     ],
 )
 def test_wrong_fields_are_named(site: Site, changed: dict[str, Any], words: str) -> None:
-    status, message = site.refused({**asked("wrong"), **changed})
+    status, message = refused(site, {**asked("wrong"), **changed})
     assert status == 422
     assert words in message
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"[]", b"3", b"{}"])
 def test_broken_bodies(site: Site, body: bytes) -> None:
-    assert site.refused(body)[0] == 422
+    assert refused(site, body)[0] == 422
 
 
 def test_a_body_beyond_the_limit_is_refused_in_words(site: Site) -> None:
-    status, message = site.refused(asked("large", before="x" * (MAX_BODY + 1)))
+    status, message = refused(site, asked("large", before="x" * (MAX_BODY + 1)))
     assert status == 413
     assert "256 kB" in message
     assert site.ask("POST", "/api/drafts", asked("large", before="x" * (MAX_BODY - 200)))[0].status == 200
@@ -440,43 +386,6 @@ def test_gradio_puts_nothing_into_the_folder_that_all_users_share(watched: Watch
     assert [path.name for path in watched.shared.iterdir()] == ["gradio"]
     (ours,) = watched.home.rglob("polydraft/gradio")
     assert ours.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_model_that_fails_while_it_is_loaded_leaves_the_page_up(tmp_path: Path) -> None:
-    process = child(
-        """
-        import sys
-        from types import SimpleNamespace
-        from app.web.serving import serve
-        from core.errors import ModelFileError
-
-        def fail(*_, **__):
-            raise ModelFileError("broken.gguf is damaged.")
-
-        sys.modules["core.autocomplete"] = SimpleNamespace(load_autocomplete=fail)  # its imports take seconds
-        serve(port=0, open_browser=False)
-        """,
-        tmp_path,
-    )
-    try:
-        port, token = address_of(process)
-        headers = {"Authorization": f"Bearer {token}"}
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request("GET", "/", headers=headers)
-        assert b"Polydraft" in connection.getresponse().read()
-        connection.request("POST", "/api/drafts", json.dumps(asked("a")), headers)
-        (answer,) = connection.getresponse().read().splitlines()
-        line = json.loads(answer)
-        assert (line["type"], line["message"]) == ("error", "broken.gguf is damaged.")
-        connection.request("GET", "/api/status", headers=headers)
-        status = json.loads(connection.getresponse().read())
-        assert not status["ready"]
-        assert line["message"] in status["notice"]
-        connection.close()
-    finally:
-        process.terminate()
-        _, err = process.communicate(timeout=20)
-    assert err == "broken.gguf is damaged.\n"
 
 
 @pytest.mark.parametrize(

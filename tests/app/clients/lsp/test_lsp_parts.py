@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import time
 
@@ -13,7 +15,10 @@ from pygls.workspace import PositionCodec
 
 from app.clients.lsp.picked import Picked
 from app.clients.lsp.places import BEFORE, in_comment
+from app.clients.lsp.server import BoundedInput
+from app.clients.lsp.settings import SECTION, EditorSettings
 from app.clients.lsp.text import EditedDocument
+from tests.paths import ROOT
 
 
 @pytest.mark.parametrize(
@@ -56,6 +61,14 @@ def test_a_document_follows_its_changes(data: st.DataObject) -> None:
             assert document.offset(place(text, at)) == at
 
 
+def test_the_extension_for_vs_code_offers_every_setting() -> None:
+    """`make test-clients` runs the extension itself."""
+    package = json.loads((ROOT / "editors/vscode/package.json").read_text())
+    offered = package["contributes"]["configuration"]["properties"]
+    ours = {f"{SECTION}.{name}" for name in EditorSettings.model_fields}
+    assert ours == {name for name in offered if name.startswith(f"{SECTION}.")}
+
+
 def test_the_phrase_of_a_draft_has_the_last_words_of_its_line_alone() -> None:
     assert Picked.of("u", "No.\nAs we ", "said").phrase == "As we said"
     assert Picked.of("u", "a b c d e f g h wri", "ting").phrase == "d e f g h writing"
@@ -85,6 +98,11 @@ def test_comments_are_found_where_a_letter_would_belong_to_one(
 ) -> None:
     caret = text.index("|")
     assert in_comment(text.replace("|", "", 1), caret, language, path) is wanted
+
+
+def test_a_header_line_that_no_editor_sends_ends_the_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert BoundedInput(io.BytesIO(b"Content-Length: " + b"9" * 9999)).readline() == b""
+    assert "A header line of 4096 bytes or more given" in capsys.readouterr().err
 
 
 def test_comments_of_long_files_are_found_in_time() -> None:
