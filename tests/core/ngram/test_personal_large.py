@@ -309,6 +309,7 @@ def test_the_first_look_up_and_the_one_after_a_removal_wait_for_no_thread_where_
 
 
 @given(steps=st.lists(st.text(max_size=5) | st.none()), size=st.integers(0, 30))
+@settings(max_examples=40)
 def test_held_passages_are_a_queue_whatever_is_packed(steps: list[str | None], size: int) -> None:
     held, wanted = HeldPassages(), list[StoredPassage]()
     with pytest.MonkeyPatch.context() as patch:
