@@ -235,12 +235,6 @@ def archive(path: Path, members: dict[str, str | bytes]) -> Path:
     return path
 
 
-def test_a_letter_without_a_body_is_reported(tmp_path: Path) -> None:
-    assert "has no body" in only(archive(tmp_path / "a.docx", {"word/styles.xml": "<a/>"}))
-    assert "has no body" in only(archive(tmp_path / "b.docx", {"word/document.xml": BODY.format("")}))
-    assert "not an intact Word document" in only(archive(tmp_path / "c.docx", {"word/document.xml": "<w:p>"}))
-
-
 def test_only_the_body_of_a_letter_is_unpacked(tmp_path: Path) -> None:
     path = archive(
         tmp_path / "a.docx", {"word/media/image1.png": b"x" * 1000, "word/document.xml": BODY.format(PARAGRAPH)}
