@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from core.errors import InputError
-from core.ngram.store import CandidateIds, Contexts, TypedEvidence
+from core.ngram.store import CandidateIds, Contexts, TypedEvidence, asked_of
 from core.ngram.windows import BITS, ORDER, SHIFTS, SYMBOL, Windows
 
 REMEMBERED = 1 << 16  # n-grams whose counts are cached
@@ -161,13 +161,7 @@ class Counts:
         self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None
     ) -> TypedEvidence:
         """The counts for each candidate; see `NgramStore.evidence`."""
-        wanted = self.orders if orders is None else tuple(sorted(orders))
-        for n in wanted:
-            if n not in self.orders:
-                raise InputError(f"Order {n} requested; this store has 2 to {ORDER}.")
-        ids = np.asarray(candidates, dtype=np.int64)
-        if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
-            raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
+        wanted, ids = asked_of(self.orders, contexts, np.asarray(candidates, dtype=np.int64), orders)
         d, m = len(contexts), ids.shape[-1]
         known = TypedEvidence(wanted, np.zeros((d, len(wanted), m)), *(np.zeros((d, len(wanted))) for _ in range(3)))
         if any(map(len, self._lists)) and d and wanted:

@@ -71,6 +71,21 @@ class TypedEvidence(Evidence):
     types: np.ndarray
 
 
+def asked_of(
+    known: tuple[int, ...], contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None
+) -> tuple[tuple[int, ...], np.ndarray]:
+    """The orders asked of a store that has the `known` ones, and the candidates as an array. Raises InputError for
+    other orders, and shapes that do not fit."""
+    wanted = known if orders is None else tuple(sorted(orders))
+    for n in wanted:
+        if n not in known:
+            raise InputError(f"Order {n} requested; this store has {known[0]} to {known[-1]}.")
+    ids = np.asarray(candidates)
+    if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
+        raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
+    return wanted, ids
+
+
 class NgramStore:
     """n-gram counts in a file.
 
@@ -173,19 +188,9 @@ class NgramStore:
         Raises: InputError for an order that the store lacks, or shapes that do not fit.
         """
         self._container.check_unchanged()
-        wanted = self.orders if orders is None else tuple(sorted(orders))
-        for n in wanted:
-            if n not in self.orders:
-                raise InputError(f"Order {n} requested; this store has {self.orders[0]} to {self.orders[-1]}.")
-        ids = np.asarray(candidates)
-        if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
-            raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
+        wanted, ids = asked_of(self.orders, contexts, candidates, orders)
         d, m, key_of = len(contexts), ids.shape[-1], self._keys.get
-        counts, totals, seen = (
-            np.zeros((d, len(wanted), m)),
-            np.zeros((d, len(wanted))),
-            np.zeros((d, len(wanted))),
-        )
+        counts, totals, seen = np.zeros((d, len(wanted), m)), *(np.zeros((d, len(wanted))) for _ in range(2))
         tokens: list[int] = ids.tolist() if ids.ndim == 1 else []
         keys = [key_of(i) for i in tokens]
         # Drafts usually share their last tokens, so contexts are cached within a call.
