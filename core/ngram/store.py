@@ -190,7 +190,7 @@ class NgramStore:
         self._container.check_unchanged()
         wanted, ids = asked_of(self.orders, contexts, candidates, orders)
         d, m, key_of = len(contexts), ids.shape[-1], self._keys.get
-        counts, totals, seen = np.zeros((d, len(wanted), m)), *(np.zeros((d, len(wanted))) for _ in range(2))
+        counts, totals, seen = np.zeros((d, len(wanted), m)), np.zeros((d, len(wanted))), np.zeros((d, len(wanted)))
         tokens: list[int] = ids.tolist() if ids.ndim == 1 else []
         keys = [key_of(i) for i in tokens]
         # Drafts usually share their last tokens, so contexts are cached within a call.
