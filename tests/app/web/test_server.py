@@ -104,16 +104,11 @@ def test_a_dead_browser_leaves_nothing_running(site: Site, leaves: bool) -> None
     ("changed", "words"),
     [
         ({"settings": {"k": 12}}, "k is 12; at most 9 is accepted."),
-        ({"settings": {"tau": 0}}, "tau is 0; at least 0.05 is accepted."),
         ({"settings": {"tau": float("nan")}}, "tau"),
         ({"settings": {"k": "3"}}, "k is a str; a whole number is expected."),
-        ({"settings": {"k": True}}, "k is true; a whole number is expected."),
         ({"settings": {"colour": 1}}, "colour is no field that the server knows."),
-        ({"settings": 3}, "settings"),
-        ({"extra": 1}, "extra is no field that the server knows."),
         ({"tab": ""}, "tab is empty."),
         ({"tab": "x" * 100}, "tab is longer than 64 characters."),
-        ({"n": -1}, "n is -1; at least 0 is accepted."),
         ({"before": None}, "before is null; text is expected."),
     ],
 )

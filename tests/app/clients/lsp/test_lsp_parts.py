@@ -80,12 +80,10 @@ def test_the_phrase_of_a_draft_has_the_last_words_of_its_line_alone() -> None:
         ("python", "a.py", "x = 1  # the sum|", True),
         ("python", "a.py", "# done|\nx = 1", True),
         ("python", "a.py", "# done\n|x = 1", False),
-        ("python", "a.py", "x = |1  # the sum", False),
         ("python", "a.py", 'def f():\n    """Returns|"""\n', True),
         ("python", "a.py", 'def f():\n    """Returns"""|\n', False),
         ("python", "a.py", 'x = "# not a |comment"', False),
         ("c", "a.c", "/* one | two */ int x;", True),
-        ("c", "a.c", "/* one */| int x;", False),
         ("c", "a.c", "#include |<stdio.h>", False),
         ("rust", "a.rs", "// why|\r\nlet x;", True),
         ("typescriptreact", "a.tsx", "const x = 1; // why |", True),  # known by its name alone
