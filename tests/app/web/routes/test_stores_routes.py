@@ -124,6 +124,26 @@ def test_a_store_that_is_deleted_is_trained_no_longer(stores: Stores) -> None:
     until(lambda: not trainings(stores))
 
 
+@pytest.mark.parametrize(
+    ("action", "value", "seen"),
+    [
+        ("switch", {"on": False}, lambda store: store.enabled is False),
+        ("switch-learning", {"on": True}, lambda store: store.learning is True),
+        ("switch-adapter", {"on": False}, lambda store: store.adapting is False),
+        ("strength", {"strength": 0.5}, lambda store: store.strength == 0.5),
+        ("senders", {"senders": ["ann@example.org", " "]}, lambda store: store.senders == ["ann@example.org"]),
+    ],
+)
+def test_what_is_set_of_a_store_is_set(
+    stores: Stores, action: str, value: dict[str, Any], seen: Callable[[Any], bool]
+) -> None:
+    with stores.disk.at("me") as store:
+        assert not seen(store)
+    stores.post(action, store="me", **value)
+    with stores.disk.at("me") as store:
+        assert seen(store)
+
+
 # ---------------------------------------------------------------- files
 
 
