@@ -34,7 +34,7 @@ from app.clients.requests import (
     model_names,
     unless_gone,
 )
-from app.clients.scoring import Scoring, logprobs_of, score
+from app.clients.scoring import Usage, logprobs_of, score
 from app.options.settings import Strict
 from app.service.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
 from app.wire.bounds import WHOLE, Label, Line, LongText, Prompts, Stops, TokenPrompts
@@ -135,25 +135,14 @@ class Prompt:
     first: int  # index of its first choice
 
 
-@dataclass
-class Usage:
-    prompt: int = 0
-    completion: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        total = self.prompt + self.completion
-        return {"prompt_tokens": self.prompt, "completion_tokens": self.completion, "total_tokens": total}
-
-
 def add_routes(app: FastAPI, service: DraftService) -> None:
     @app.post("/v1/completions")
     @taking(CompletionRequest, MAX_BODY)
     async def completions(request: Request, body: CompletionRequest) -> Response:
         if body.scores:
             body.refuse_what_is_missing()
-            settings, likeliest = body.settings(1, 1, NAMES), body.logprobs or 0
-            asked = Scoring(body.prompt, body.prompt_ids, settings, likeliest, bool(body.max_tokens), body.model)
-            return JSONResponse(await unless_gone(request, score(service, asked)), headers=model_headers(service))
+            scored = await unless_gone(request, score(service, body, body.settings(1, 1, NAMES)))
+            return JSONResponse(scored, headers=model_headers(service))
         return await response(request, Answer(service, body))
 
     @app.get("/models")

@@ -20,69 +20,62 @@ from app.wire.bounds import MOST_TEXT
 from app.wire.refused import Refused
 
 if TYPE_CHECKING:
+    from app.clients.openai import CompletionRequest
     from app.options.settings import DraftSettings
     from app.service.service import DraftService
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """What is scored.
+@dataclass
+class Usage:
+    prompt: int = 0
+    completion: int = 0
 
-    Attributes:
-        texts, ids: the texts, and their tokens where they are given so; [] where not.
-        likeliest: the number of most probable tokens at each position.
-        continued: whether the likeliest next token is wanted, too.
-        model: the name that the request gives.
-    """
-
-    texts: list[str]
-    ids: list[list[int]]
-    settings: DraftSettings
-    likeliest: int
-    continued: bool
-    model: str | None
+    def as_dict(self) -> dict[str, int]:
+        total = self.prompt + self.completion
+        return {"prompt_tokens": self.prompt, "completion_tokens": self.completion, "total_tokens": total}
 
 
-async def score(service: DraftService, asked: Scoring) -> dict[str, object]:
+async def score(service: DraftService, body: CompletionRequest, settings: DraftSettings) -> dict[str, object]:
     """The response with the scores. Raises Refused."""
+    texts, likeliest = body.prompt, body.logprobs or 0
     tasks = [
-        asyncio.create_task(_scored(service, asked, text, ids))
-        for text, ids in zip(asked.texts, asked.ids or [[] for _ in asked.texts], strict=True)
+        asyncio.create_task(_scored(service, settings, likeliest, text, ids))
+        for text, ids in zip(texts, body.prompt_ids or [[] for _ in texts], strict=True)
     ]
     try:
         rows = await asyncio.gather(*tasks)
     finally:
         await cancelled(*tasks)
-    tokens = [row["chances"][: None if asked.continued else -1] for row in rows]
+    continued = bool(body.max_tokens)  # the likeliest next token is wanted, too
+    tokens = [row["chances"][: None if continued else -1] for row in rows]
     choices = [
         {
             "text": "".join(token["text"] for token in some),
             "index": index,
-            "logprobs": logprobs_of(some, 0, asked.likeliest),
+            "logprobs": logprobs_of(some, 0, likeliest),
             "finish_reason": "length",
         }
         for index, some in enumerate(tokens)
     ]
-    read = sum(len(row["chances"]) - 1 for row in rows)
-    usage = {"prompt_tokens": read, "completion_tokens": asked.continued * len(rows)}
+    usage = Usage(sum(len(row["chances"]) - 1 for row in rows), continued * len(rows))
     return {
         "id": f"cmpl-{uuid.uuid4().hex}",
         "object": "text_completion",
         "created": int(time.time()),
-        "model": answered_by(service, asked.model),
+        "model": answered_by(service, body.model),
         "choices": choices,
-        "usage": usage | {"total_tokens": sum(usage.values())},
+        "usage": usage.as_dict(),
     }
 
 
-async def _scored(service: DraftService, asked: Scoring, text: str, ids: list[int]) -> dict[str, Any]:
+async def _scored(
+    service: DraftService, settings: DraftSettings, likeliest: int, text: str, ids: list[int]
+) -> dict[str, Any]:
     """The one row of a scored text. Its place in the cache is free again afterwards."""
     if len(text) > MOST_TEXT:
         raise Refused(422, f"A text of {len(text):,} characters given; at most {MOST_TEXT:,} can be scored.")
     tab = f"score {secrets.token_hex(8)}"
-    request = DraftRequest(
-        tab=tab, n=1, before=text, ids=ids, settings=asked.settings, scores=True, likeliest=asked.likeliest
-    )
+    request = DraftRequest(tab=tab, n=1, before=text, ids=ids, settings=settings, scores=True, likeliest=likeliest)
     row: dict[str, Any] = {}
     try:
         async for event in events(service, request):
