@@ -80,18 +80,14 @@ def test_the_first_line_is_there_before_the_last_is_made(site: Site) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("leaves", [False, True])
-def test_a_dead_browser_leaves_nothing_running(site: Site, leaves: bool) -> None:
+def test_a_dead_browser_leaves_nothing_running(site: Site) -> None:
     site.fake.model.step_s = 0.01
-    tab = f"dead{leaves}"
     with socket.create_connection(("127.0.0.1", site.port)) as connection:
-        body = json.dumps(asked(tab, length=32)).encode()
+        body = json.dumps(asked("dead", length=32)).encode()
         head = f"POST /api/drafts HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nContent-Length: {len(body)}\r\n"
         head += f"Authorization: Bearer {site.access.token}\r\n\r\n"
         connection.sendall(head.encode() + body)
         assert connection.recv(10)
-        if leaves:
-            site.ask("POST", "/api/leave", {"tab": tab})
     passes = len(site.fake.model.passes)
     time.sleep(0.2)
     assert len(site.fake.model.passes) - passes <= 6  # of the 30 that were left
