@@ -266,20 +266,7 @@ def address_of(process: subprocess.Popen[str]) -> tuple[int, str]:
 # The app in a process of its own, watched from its first import until Ctrl+C.
 WATCHED = """
     import json, sys
-
-    LOCAL = ("127.0.0.1", "localhost", "::1", "", None, b"127.0.0.1", b"localhost")
-    outside = []
-
-    def watch(event, arguments):
-        if event in ("socket.connect", "socket.sendto"):
-            address = arguments[1]
-            if isinstance(address, tuple) and address[0] not in LOCAL:
-                outside.append(f"{event} {address}")
-        elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0] not in LOCAL:
-            outside.append(f"{event} {arguments}")
-
-    sys.addaudithook(watch)
-
+    from tests import outside
     import time
     import app.learning.personal
     import core.autocomplete
@@ -306,7 +293,7 @@ WATCHED = """
     from app.web.serving import serve
 
     serve(port=0, open_browser=False)
-    print(json.dumps(outside))
+    print(json.dumps(outside.found))
 """
 
 
