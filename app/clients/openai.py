@@ -56,34 +56,42 @@ class StreamOptions(Strict):
     include_obfuscation: bool | None = False  # ignored: padding would hide the length of texts on their way elsewhere
 
 
-class CompletionRequest(ClientOptions):
-    """The body of a request, as the official client sends it.
+class OpenAIRequest(ClientOptions):
+    """The fields of completions and of chats.
 
     Attributes:
-        prompt: with `echo` and `logprobs` also tokens, which are `prompt_ids` then.
         model: any; the response names the one that drafted.
         max_tokens: tokens of a draft; a number above the maximum, or -1, is the maximum. 0 only caches the text.
-        best_of: number of drafts, of which the `n` best are returned.
-        logprobs: return the model's own log-probabilities, with so many most probable tokens at each position. With
-            `echo` they are those of the prompt (`scoring.py`).
-        suffix: the text after the caret. Without it, a prompt for a model that fills gaps is taken apart.
         stream_options: without stream they have no effect.
         user: names a session; a newer request of the same user replaces an older one.
     """
 
-    prompt: Prompts
-    prompt_ids: TokenPrompts = Field(default=[])
     model: Label | None = None
     n: int | None = Field(1, ge=1, le=MOST_DRAFTS)
-    best_of: int | None = Field(None, ge=1, le=MOST_DRAFTS)
     max_tokens: int | None = Field(TOKENS, ge=-1, le=WHOLE)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
+    stop: Stops | None = None
+    user: Line | None = None
+
+
+class CompletionRequest(OpenAIRequest):
+    """The body of a request, as the official client sends it.
+
+    Attributes:
+        prompt: with `echo` and `logprobs` also tokens, which are `prompt_ids` then.
+        best_of: number of drafts, of which the `n` best are returned.
+        logprobs: return the model's own log-probabilities, with so many most probable tokens at each position. With
+            `echo` they are those of the prompt (`scoring.py`).
+        suffix: the text after the caret. Without it, a prompt for a model that fills gaps is taken apart.
+    """
+
+    prompt: Prompts
+    prompt_ids: TokenPrompts = Field(default=[])
+    best_of: int | None = Field(None, ge=1, le=MOST_DRAFTS)
     logprobs: int | None = Field(None, ge=0, le=MOST_LIKELIEST)
     echo: bool | None = False
-    stop: Stops | None = None
     suffix: LongText | None = None
-    user: Line | None = None
 
     @model_validator(mode="before")
     @classmethod
