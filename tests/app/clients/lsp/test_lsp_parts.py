@@ -98,9 +98,12 @@ def test_comments_are_found_where_a_letter_would_belong_to_one(
     assert in_comment(text.replace("|", "", 1), caret, language, path) is wanted
 
 
-def test_a_header_line_that_no_editor_sends_ends_the_input(capsys: pytest.CaptureFixture[str]) -> None:
-    assert BoundedInput(io.BytesIO(b"Content-Length: " + b"9" * 9999)).readline() == b""
-    assert "A header line of 4096 bytes or more given" in capsys.readouterr().err
+def test_a_message_that_no_editor_sends_ends_the_input_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    given = BoundedInput(io.BytesIO(b"Content-Length: " + b"9" * 9999))
+    assert given.readline() == given.read(2**70) == b""
+    header, message = capsys.readouterr().err.splitlines()
+    assert "A header line of 4096 bytes or more given" in header
+    assert "A message of 1180591620717411303424 bytes given" in message
 
 
 def test_comments_of_long_files_are_found_in_time() -> None:
