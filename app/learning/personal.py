@@ -71,13 +71,6 @@ class UnusableStore(TypedDict):
     problem: str
 
 
-class Followed(TypedDict):
-    """The stores that learn, and a mark that differs after text was removed from any store."""
-
-    learning: list[str]
-    removed: str
-
-
 NextWord = TypedDict("NextWord", {"text": str, "count": int, "from": dict[str, int]})  # "from": how often, by origin
 
 
@@ -149,8 +142,9 @@ class PersonalStores:
         else:
             store.delete()
 
-    def followed(self) -> Followed:
-        """What a page follows while its user writes."""
+    def followed(self) -> dict[str, object]:
+        """What a page follows while its user writes: the stores that learn, and a mark that differs after text was
+        removed from any store."""
         try:
             learning = [store.name for store in self._shelf.active() if store.learning]
             return {"learning": learning, "removed": self._shelf.removed}
