@@ -12,7 +12,7 @@ from core.healing import Healer
 from core.language import OtherLanguage
 from core.models import LanguageModel
 from core.models.adapter import Adapter
-from core.models.costs import CostCurve, are_calm, known_rows, remember_rows, timing_rows
+from core.models.costs import CostCurve, known, measuring
 from core.ngram import Interpolation, NgramStore
 from core.ngram.base import BaseShelf
 from core.ngram.interpolation import Store
@@ -54,7 +54,7 @@ class EquippedModel:
         self.model, self._ngrams, self.notice, self.shelf, self.bases = model, ngrams, notice, shelf, bases
         self.wants_prose = True
         self.draft_model: LanguageModel | None = None
-        self.row_costs: CostCurve | None = known_rows(model)
+        self.row_costs: CostCurve | None = known(model, "rows") if model.compiled_as else None
         self._adapters, self._loading_notice = Adapters(model, prose), notice
         self.healer, self.barred = Healer(model.tokenizer), Barred(model.tokenizer.pieces)
         self.window = min(WINDOW, model.context_length // 2)
@@ -164,10 +164,7 @@ class EquippedModel:
         """Times rows of a model in compiled code, once on a machine, in steps of one pass; sets `row_costs`. Times that
         other programs disturbed serve this process alone."""
         if self.row_costs is None and self.model.compiled_as:
-            times = yield from timing_rows(self.model)
-            self.row_costs = CostCurve.of_times(times)
-            if are_calm(times):
-                remember_rows(self.model, self.row_costs)
+            self.row_costs = yield from measuring(self.model, "rows")
 
     @property
     def removed(self) -> str:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class PolydraftError(Exception):
@@ -82,6 +86,12 @@ def first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     line = " ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".")
     return line if len(line) <= 200 else line[:199] + "…"
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first thing that is wrong in the contents of a file: where, what it is, and what is expected."""
+    fault = error.errors()[0]
+    return f"{'.'.join(map(str, fault['loc']))} {fault['input']!r:.40}: {fault['msg']}"
 
 
 def traced(error: BaseException) -> str:

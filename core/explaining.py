@@ -12,6 +12,7 @@ from core.drafting.driver import Steps
 from core.drafting.growth import begins_word
 from core.drafting.record import Made, Record
 from core.equipped import EquippedModel
+from core.models.costs import known
 from core.present import Presentation, TextDraft
 
 
@@ -77,9 +78,7 @@ def explain_cost(steps: Steps[Completion], equipped: EquippedModel) -> Steps[Com
 
 
 def _apart_ms(state: Completion, equipped: EquippedModel, reading: float) -> float | None:
-    from core.speculative.cost import known_curve  # imports all of core.speculative
-
-    costs = equipped.row_costs or known_curve(equipped.model)
+    costs = equipped.row_costs or known(equipped.model, "tokens")
     if costs is None:
         return None
     return reading + sum(max(len(draft.made) - 1, 0) for draft in state.drafts) * costs(1)

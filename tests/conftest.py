@@ -71,7 +71,7 @@ LONGEST = """
     stores_routes hostile_files start llamacpp connections contributing never autocomplete gguf superposed replacing
     personal_store cuts cold engine_errors hub silent_files lsp document_kinds guard static ending ngram_store
     eagle3_drafter speculative probe cli gguf_tokenizers stepping_back offline samplers base_choice structure
-    draft_editor token_trees families base_store torch_model downloads personal_large serve adapter recurrent_models
+    draft_editor sequences families base_store torch_model downloads personal_large serve adapter recurrent_models
     trie_check arc earned coded
 """
 
@@ -301,12 +301,6 @@ def _on_llama_cpp(path: Path, name: str) -> Iterator[LanguageModel]:
 
     with closing(llamacpp.load(path, name)) as model:
         yield model
-
-
-@pytest.fixture(scope="module")
-def own_llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
-    """As `llama_model`, for tests that need nearly all of its sequences: other files' tabs hold none of these."""
-    yield from _on_llama_cpp(default_gguf, "default")
 
 
 @pytest.fixture(scope="session")

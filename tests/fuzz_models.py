@@ -11,32 +11,29 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import faulthandler
 import logging
 import os
-import queue
 import random
+import resource
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
-
-import psutil
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from core.models import LanguageModel
 
 CASES = 20_000
-SECONDS = 60  # of processor time that one case may take, or for which its child may wait without using any
-STARTING = 300  # the same until a child has compiled the code and loaded its libraries
+SECONDS, WAITING = 60, 900  # that one case may take: of processor time, and in all, because other programs compute too
 FAST, QUICKLY_COMPILED = "-O1", "-O0"  # thousands of cases; a few
 SANITIZED = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
-READY = "ready"
 REPORTED = 500  # cases between two lines about how far it is
 ASAN = "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:max_allocation_size_mb=4096:handle_segv=1"
 
@@ -65,41 +62,46 @@ class Found:
 def fuzz(first: int = 0, cases: int = CASES, workers: int = 1, optimisation: str = FAST) -> Found:
     """Run cases `first` …"""
     found, begun = Found(), time.monotonic()
-    seeds: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for seed in range(first, first + cases):
-        seeds.put(seed)
-    threads = [threading.Thread(target=_oversee, args=(seeds, found, optimisation)) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(workers) as pool:
+        shares = (range(first + n, first + cases, workers) for n in range(workers))
+        list(pool.map(lambda seeds: _run(seeds, found, optimisation), shares))
     found.seconds = time.monotonic() - begun
     return found
 
 
-def _oversee(seeds: queue.SimpleQueue[int], found: Found, optimisation: str) -> None:
-    """Hand seeds to a child, and to a new one where a case ended it."""
-    child: Child | None = None
-    while not seeds.empty():
-        try:
-            seed = seeds.get_nowait()
-        except queue.Empty:  # another thread took the last one
-            break
-        child = child or Child(optimisation)
-        said = child.ask(seed)
-        if said is None:
-            found.verdicts["crash or hang"] += 1
-            _report(found, seed, child.last_words())
-            child = None
-            continue
-        verdict, _, rest = said.partition(" ")
-        found.verdicts[verdict] += 1
-        if verdict == "raised":
-            _report(found, seed, rest.replace("\\n", "\n"))
-        if found.cases % REPORTED == 0:
-            log.info("%d cases: %s", found.cases, dict(found.verdicts))
-    if child is not None:
-        child.end()
+def _run(seeds: range, found: Found, optimisation: str) -> None:
+    """Run these cases in a child, and the later ones in a new one where a case ended it."""
+    # The exceptions of C++ are found by AddressSanitizer only where their library is there before it.
+    preloaded = " ".join(
+        subprocess.check_output([os.environ.get("CXX", "c++"), f"-print-file-name={name}"], text=True).strip()
+        for name in ("libasan.so", "libstdc++.so.6")
+    )
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "LD_PRELOAD": preloaded, "ASAN_OPTIONS": ASAN}
+    env |= {"UBSAN_OPTIONS": "print_stacktrace=1", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+    while seeds:
+        asked = f"--child={optimisation},{seeds.start},{seeds.stop},{seeds.step}"
+        with (
+            tempfile.TemporaryFile() as errors,
+            subprocess.Popen(
+                [sys.executable, __file__, asked], stdout=subprocess.PIPE, stderr=errors, text=True, env=env
+            ) as child,
+        ):
+            assert child.stdout is not None
+            for line in child.stdout:
+                verdict, _, rest = line.rstrip("\n").partition(" ")
+                found.verdicts[verdict] += 1
+                if verdict == "raised":
+                    _report(found, seeds[0], rest.replace("\\n", "\n"))
+                if found.cases % REPORTED == 0:
+                    log.info("%d cases: %s", found.cases, dict(found.verdicts))
+                seeds = seeds[1:]
+            child.wait()
+            if seeds:
+                errors.seek(0)
+                words = errors.read().decode("utf-8", "replace")
+                found.verdicts["crash or hang"] += 1
+                _report(found, seeds[0], f"exit code {child.returncode} (-24: it hung)\n{words[:4000]}")
+                seeds = seeds[1:]
 
 
 def _report(found: Found, seed: int, said: str) -> None:
@@ -107,82 +109,11 @@ def _report(found: Found, seed: int, said: str) -> None:
     log.info("case %d went wrong: %s", seed, said.strip().splitlines()[-1])
 
 
-class Child:
-    """A process that runs the cases whose seeds it is given."""
-
-    def __init__(self, optimisation: str) -> None:
-        self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child
-        root = str(Path(__file__).parents[1])
-        # The exceptions of C++ are found by AddressSanitizer only where their library is there before it.
-        preloaded = " ".join(
-            subprocess.check_output([os.environ.get("CXX", "c++"), f"-print-file-name={name}"], text=True).strip()
-            for name in ("libasan.so", "libstdc++.so.6")
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, f"--child={optimisation}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=os.environ
-            | {"PYTHONPATH": root, "LD_PRELOAD": preloaded, "ASAN_OPTIONS": ASAN}
-            | {"UBSAN_OPTIONS": "print_stacktrace=1", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"},
-        )
-        threading.Thread(target=self._listen, daemon=True).start()
-        self._started = self._next(STARTING) == READY
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._said.put(line.rstrip("\n"))
-        self._said.put(None)
-
-    def _next(self, seconds: float) -> str | None:
-        """The next line; None if the child ended, or hangs. The clock does not decide: other programs may need the
-        processors, and a long run may be paused by a signal."""
-        child = psutil.Process(self._process.pid)
-        before = spent = sum(child.cpu_times()[:2])
-        waited = 0
-        while spent - before < seconds and waited < seconds:
-            try:
-                return self._said.get(timeout=1)
-            except queue.Empty:
-                earlier, spent = spent, sum(child.cpu_times()[:2])
-                if spent > earlier:
-                    waited = 0
-                elif child.status() != psutil.STATUS_STOPPED:
-                    waited += 1
-        return None
-
-    def ask(self, seed: int) -> str | None:
-        """The child's verdict; None if it has ended or does not answer, in which case it is killed."""
-        assert self._process.stdin is not None
-        said = None
-        if self._started:
-            self._process.stdin.write(f"{seed}\n")
-            self._process.stdin.flush()
-            said = self._next(SECONDS)
-        if said is None:
-            self._process.kill()
-            self._process.wait()
-        return said
-
-    def last_words(self) -> str:
-        self._errors.seek(0)
-        words = self._errors.read().decode("utf-8", "replace")
-        return f"exit code {self._process.returncode} (-9: it hung)\n{words[:4000]}"
-
-    def end(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-
-
 # --- in the child
 
 
-def serve(optimisation: str) -> None:
+def serve(optimisation: str, seeds: range) -> None:
+    """Write a line for each case."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM  # noqa: F401 - not in a case's time
 
@@ -193,19 +124,16 @@ def serve(optimisation: str) -> None:
     torch.set_num_threads(2)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.gguf")
-        _answer(READY)
-        for line in sys.stdin:
-            seed = int(line)
+        for seed in seeds:
+            most = int(time.process_time()) + SECONDS
+            resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+            faulthandler.dump_traceback_later(WAITING, exit=True)
             try:
                 verdict = of_sizes(seed) if seed % 5 == 4 else of_a_file(seed, path)
             except Exception:  # noqa: BLE001 - whatever it is, this case went wrong, and the next one follows
                 verdict = "raised " + traceback.format_exc().replace("\n", "\\n")
-            _answer(verdict)
-
-
-def _answer(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+            sys.stdout.write(f"{verdict}\n")
+            sys.stdout.flush()
 
 
 def of_a_file(seed: int, path: Path) -> str:
@@ -227,7 +155,7 @@ def of_a_file(seed: int, path: Path) -> str:
         return _computed(model, seed)
     except NotFinite as error:  # sound at the first token, and then too large: a norm of 1e36, say
         assert "\n" not in str(error), "more than a sentence"
-        return "refused later"
+        return "refused"
 
 
 def _computed(model: LanguageModel, seed: int) -> str:
@@ -392,7 +320,8 @@ if __name__ == "__main__":
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        serve(args.child)
+        optimised, *of_range = args.child.split(",")
+        serve(optimised, range(*map(int, of_range)))
     else:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         result = fuzz(args.first, args.cases, args.workers)

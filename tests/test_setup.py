@@ -98,7 +98,8 @@ class Checkout:
         """Exit code, output, and the calls of the stand-in."""
         self.calls.write_text("")
         path = f"{self.python.parent}{os.pathsep}{os.environ['PATH']}"
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "ARGS", "VENV"))}
+        own = ("MAKE", "MFLAGS", "ARGS", "VENV", "PYTHON")  # of the `make test` that runs this
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(own)}
         done = subprocess.run(
             [MAKE, *arguments],
             cwd=self.folder,

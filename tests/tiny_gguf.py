@@ -6,12 +6,15 @@ import random
 import struct
 from dataclasses import dataclass, field, replace
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 from tokenizers.pre_tokenizers import ByteLevel
 
+from core.models.families import FAMILIES
+from core.models.gguf_check import config_of, table
 from core.models.gguf_file import GGUFFile
 
 F32, F16 = GGMLQuantizationType.F32, GGMLQuantizationType.F16
@@ -191,27 +194,6 @@ def tokenizer_of(file: GGUFFile) -> dict[str, Field]:
     return found
 
 
-@dataclass
-class Layout:
-    """What a family has beside the tensors and fields of the Llama family.
-
-    Attributes:
-        fused: queries, keys and values are one tensor, and gate and up.
-        norms: of a layer, with their sizes: D, w, or all heads (H, K).
-        lacks: tensors of the Llama family that it has not.
-        biases: queries, keys and values have some.
-        fields: without the architecture.
-    """
-
-    fused: bool = False
-    norms: dict[str, str] = field(default_factory=dict)
-    lacks: tuple[str, ...] = ()
-    biases: bool = False
-    fields: dict[str, Field] = field(default_factory=dict)
-
-
-_AFTER = {"post_attention_norm": "D", "post_ffw_norm": "D"}
-_OF_HEADS = {"attn_q_norm": "w", "attn_k_norm": "w"}
 _NEAR = {"attention.sliding_window": Field(U32, 9)}
 _CAPS = {"attn_logit_softcapping": Field(FLOAT, 50.0), "final_logit_softcapping": Field(FLOAT, 30.0)}
 _YARN = {
@@ -221,21 +203,27 @@ _YARN = {
     "rope.scaling.attn_factor": Field(FLOAT, 1.1),
 }
 _SCALES = ("attention.scale", "embedding_scale", "residual_scale", "logit_scale")
-LAYOUTS = {
-    "llama": Layout(),
-    "qwen2": Layout(biases=True),
-    "qwen3": Layout(norms=_OF_HEADS, fields=_YARN),
-    "gemma": Layout(),
-    "gemma2": Layout(norms=_AFTER, fields=_NEAR | _CAPS),
-    "gemma3": Layout(norms=_AFTER | _OF_HEADS, fields=_NEAR),
-    "smollm3": Layout(),
-    "phi3": Layout(fused=True, fields=_NEAR),
-    "olmo2": Layout(
-        norms=_AFTER | {"attn_q_norm": "H", "attn_k_norm": "K"}, lacks=("attn_norm", "ffn_norm"), fields=_NEAR | _YARN
-    ),
-    "granite": Layout(fields={name: Field(FLOAT, 0.9) for name in _SCALES}),
+# What files of a family have beside the fields of all, without the architecture.
+FIELDS = {
+    "qwen3": _YARN,
+    "gemma2": _NEAR | _CAPS,
+    "gemma3": _NEAR,
+    "phi3": _NEAR,
+    "olmo2": _NEAR | _YARN,
+    "granite": {name: Field(FLOAT, 0.9) for name in _SCALES},
 }
 KINDS = (F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K)
+# Tensors in the order of their random numbers.
+_ORDER = ("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
+
+
+def _kind_of(name: str, shape: tuple[int, ...]) -> GGMLQuantizationType:
+    if len(shape) == 1:
+        return F32
+    if shape[1] % 32:
+        return F16
+    part = name.split(".")[-2]
+    return {"attn_q": Q4_1, "attn_k": Q4_1, "ffn_down": Q4_1, "token_embd": Q8_0, "attn_output": Q8_0}.get(part, Q4_0)
 
 
 def tiny(
@@ -271,77 +259,31 @@ def tiny(
         "llama.vocab_size": Field(U32, vocabulary),
         **tokenizer,
     }
-    queries, keys = s.heads * s.width, s.key_heads * s.width
-    shapes = {"token_embd": ([s.dim, vocabulary], Q8_0), "output_norm": ([s.dim], F32)}
-    for i in range(s.layers):
-        shapes |= {
-            f"blk.{i}.attn_norm": ([s.dim], F32),
-            f"blk.{i}.attn_q": ([s.dim, queries], Q4_1),
-            f"blk.{i}.attn_k": ([s.dim, keys], Q4_1),
-            f"blk.{i}.attn_v": ([s.dim, keys], Q4_0),
-            f"blk.{i}.attn_output": ([queries, s.dim], F16 if queries % 32 else Q8_0),
-            f"blk.{i}.ffn_norm": ([s.dim], F32),
-            f"blk.{i}.ffn_gate": ([s.dim, s.inner], Q4_0),
-            f"blk.{i}.ffn_up": ([s.dim, s.inner], Q4_0),
-            f"blk.{i}.ffn_down": ([s.inner, s.dim], F16 if s.inner % 32 else Q4_1),
-        }
-        layout, widths = LAYOUTS[family], {"D": s.dim, "w": s.width, "H": queries, "K": keys}
-        shapes |= {f"blk.{i}.{name}": ([widths[size]], F32) for name, size in layout.norms.items()}
-        if layout.fused:
-            shapes[f"blk.{i}.attn_qkv"] = ([s.dim, queries + 2 * keys], Q8_0)
-            shapes[f"blk.{i}.ffn_up"] = ([s.dim, 2 * s.inner], Q4_0)
-        for name in (*layout.lacks, *(("attn_q", "attn_k", "attn_v", "ffn_gate") if layout.fused else ())):
-            del shapes[f"blk.{i}.{name}"]
-    if rng:
-        for name, (shape, _) in shapes.items():
-            if len(shape) > 1:
-                shapes[name] = shape, rng.choice([each for each in KINDS if shape[0] % GGML_QUANT_SIZES[each][0] == 0])
-    tensors = {
-        f"{name}.weight": Tensor(shape, kind, data_of(shape, kind, seed))
-        for seed, (name, (shape, kind)) in enumerate(shapes.items())
-    }
-    for name in [
-        name for name in tensors if LAYOUTS[family].biases and name.endswith(("q.weight", "k.weight", "v.weight"))
-    ]:
-        out = tensors[name].shape[1]
-        tensors[name.replace("weight", "bias")] = Tensor([out], F32, data_of([out], F32))
-    fields |= {f"llama.{key}": replace(each) for key, each in LAYOUTS[family].fields.items()}  # mutations change them
+    fields |= {f"llama.{key}": replace(each) for key, each in FIELDS.get(family, {}).items()}  # mutations change them
     fields = {
         key.replace("llama.", f"{family}.") if key.startswith("llama.") else key: each for key, each in fields.items()
     }
+    plain = {key: each.value[1] if each.kind == ARRAY else each.value for key, each in fields.items()}
+    expected = table(config_of(GGUFFile(Path(), plain, dict.fromkeys(map(str, range(s.layers))))))  # type: ignore[arg-type]
+    shapes = {name: each.shape for name, each in expected.items() if not each.optional and name != "output.weight"}
+
+    def place(name: str) -> tuple[str, int]:
+        layer, _, part = name.removesuffix(".weight").rpartition(".")
+        return layer, _ORDER.index(part) if part in _ORDER else len(_ORDER)
+
+    tensors: dict[str, Tensor] = {}
+    for seed, name in enumerate(sorted(shapes, key=place)):
+        shape, kind = shapes[name], _kind_of(name, shapes[name])
+        if rng and len(shape) > 1:
+            kind = rng.choice([each for each in KINDS if shape[1] % GGML_QUANT_SIZES[each][0] == 0])
+        tensors[name] = Tensor([*shape[::-1]], kind, data_of([*shape[::-1]], kind, seed))
     return TinyGguf(fields, tensors)
 
 
 # --- mutations
 
-NUMBERS = [
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    8,
-    15,
-    16,
-    17,
-    31,
-    32,
-    33,
-    48,
-    63,
-    64,
-    96,
-    128,
-    255,
-    256,
-    257,
-    1000,
-    4096,
-    65535,
-    1 << 18,
-]
+NUMBERS = [0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 96]
+NUMBERS += [128, 255, 256, 257, 1000, 4096, 65535, 1 << 18]
 NUMBERS += [2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 MOST_DATA = 1 << 20  # bytes that a tensor of another shape is given
 
@@ -350,7 +292,7 @@ def mutated(seed: int) -> bytes:
     """A file that is a model, or was one before one to three things in it were changed."""
     rng = random.Random(seed)
     tokenizer = rng.choice((byte_tokenizer, sentencepiece_tokenizer))()
-    made = tiny(some_sizes(rng), tokenizer, family=rng.choice(list(LAYOUTS)), rng=rng)
+    made = tiny(some_sizes(rng), tokenizer, family=rng.choice(list(FAMILIES)), rng=rng)
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
         rng.choice((_field, _field, _shape, _shape, _kind, _place, _names, _tokenizer, _counts))(made, rng)
     try:
@@ -391,7 +333,7 @@ def _field(made: TinyGguf, rng: random.Random) -> None:
     elif field.kind == FLOAT:
         field.value = rng.choice((0.0, -1.0, 1e-38, 1e38, float("nan"), float("inf")))
     elif field.kind == TEXT:
-        field.value = rng.choice(("", "llama\0", "linear", "longrope", *LAYOUTS, "falcon", "x" * 1000, "\udcff"))
+        field.value = rng.choice(("", "llama\0", "linear", "longrope", *FAMILIES, "falcon", "x" * 1000, "\udcff"))
     else:
         near = field.value if isinstance(field.value, int) else 2  # an earlier mutation may have made it an array
         found = _number(rng, near)

@@ -157,7 +157,7 @@ def _compiled() -> Check:
     description = f"for this processor, {library.polydraft_lanes()} numbers at a time"
     if library.polydraft_threads() or cores() == 1:
         return Check("Compiled code", "ok", description)
-    kept = native.beside_library(".so")
+    kept = native.library_path()
     advice = f"Install g++, or clang's OpenMP (Debian: apt-get install libomp-dev), and remove {kept}."
     return Check("Compiled code", "warn", f"{description}, in one thread: the compiler had no OpenMP", advice)
 

@@ -100,6 +100,8 @@ def forget(
     number = f"{extent.occurrences} occurrences" if document is None else f"{extent.documents} documents"
     message = f"{store}: {number} ({extent.characters:,} characters in {extent.passages} passages)"
     message += " would be forgotten." if dry_run else " forgotten."
+    if phrase is not None and not extent.occurrences:
+        message = f"{store} does not contain the phrase {phrase!r}: nothing was forgotten."
     if done is not None:
         row |= {"complete": done.complete, "adapter": done.adapter}
         if done.adapter:

@@ -15,12 +15,12 @@ from core.errors import InputError, PolydraftError
 if TYPE_CHECKING:
     from app.options.settings import DraftSettings
     from core.autocomplete import Autocomplete
+    from core.models.costs import CostCurve
     from core.modes.speculated import Speculation, Speculator
     from core.ngram.interpolation import Store
     from core.options import Backend, Precision
     from core.speculative import Drafter
     from core.speculative.calibration import Calibration
-    from core.speculative.cost import CostCurve
 
 
 def make_drafter(name: str, autocomplete: Autocomplete, head: Path | None = None) -> Drafter:
@@ -147,16 +147,16 @@ def chosen_by(
     Raises: CalibrationError where ARC has no calibration for these settings; InputError for a drafter that this model
         does not support; StoreError for a named store that cannot be used.
     """
+    from core.models.costs import known, measuring
     from core.modes.speculated import Speculation
-    from core.speculative.cost import known_curve, measuring
 
     wanted, model = settings.sampling.speculation, autocomplete.model
     learnt = _learnt.setdefault(autocomplete, _Learnt())
     calibration = _calibration(autocomplete, settings, learnt) if wanted.mode == "arc" else None
     if learnt.curve is None:
-        learnt.curve = known_curve(model)
+        learnt.curve = known(model, "tokens")
     if learnt.curve is None:
-        learnt.measuring = learnt.measuring or measuring(model)
+        learnt.measuring = learnt.measuring or measuring(model, "tokens")
         return None
     values = dict(wanted.values)
     return Speculation(
@@ -235,8 +235,6 @@ def _speculator(
 def chore(autocomplete: Autocomplete) -> Iterator[None]:
     """The measurements still needed before speculation, in steps of one pass of the model; empty when complete.
     Call it in the thread that owns the model."""
-    from core.speculative.cost import remember_curve
-
     learnt = _learnt.get(autocomplete)
     if learnt is None or learnt.measuring is None:
         return
@@ -244,7 +242,6 @@ def chore(autocomplete: Autocomplete) -> Iterator[None]:
         learnt.curve = yield from learnt.measuring
     finally:
         learnt.measuring = None
-    remember_curve(autocomplete.model, learnt.curve)
 
 
 def prepare(autocomplete: Autocomplete, settings: DraftSettings, head: Path | None = None) -> None:

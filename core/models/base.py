@@ -21,7 +21,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from core.errors import BackendUnavailable, InputError, NotFinite
+from core.errors import BackendUnavailable, ContextFull, InputError, NotFinite
 from core.models.adapter import Adapter, AdapterError, Projection
 from core.models.capture import sent
 from core.models.embeddings import Embeddings, Ids
@@ -193,8 +193,9 @@ class LanguageModel(ABC):
         Returns: for each row float32 logits on the CPU, (V,), with `every` or `parents` (n, V), with `silent` (0,).
             The caller owns the tensors.
         Raises: InputError for an empty row, an id outside the vocabulary, embeddings of another width, a sequence
-            that appears twice, or parents that form no tree or one that the model does not support; ContextFull when
-            there is no room; NotFinite for logits that are. After any error every sequence is unchanged.
+            that appears twice, is closed or belongs to another model, or parents that form no tree or one that the
+            model does not support; ContextFull when there is no room; NotFinite for logits that are. After any error
+            every sequence is unchanged.
         """
         seen: set[int] = set()
         for row in rows:
@@ -203,6 +204,7 @@ class LanguageModel(ABC):
             seen.add(id(row.sequence))
             self._check_inputs(row.inputs)
             self._check_tree(row)
+            self._check_sequence(row.sequence, len(row.inputs))
         for row in rows:
             row.sequence.forget_tree()
             row.sequence.fresh = None
@@ -240,6 +242,15 @@ class LanguageModel(ABC):
             f"{self.name} computed numbers that are not finite with the adapter of {' and '.join(names) or 'a store'}. "
             "Train it anew with `polydraft learn`, or switch it off in My writing."
         )
+
+    def _check_sequence(self, sequence: Sequence, more: int) -> None:
+        if sequence.model is not self or sequence.closed:
+            raise InputError("The sequence is closed, or belongs to another model; open a new one.")
+        if sequence.length + more > self.context_length:
+            raise ContextFull(
+                f"{sequence.length} positions are held and {more} more were given, but {self.name} has room for "
+                f"{self.context_length}; shorten the text."
+            )
 
     def _check_tree(self, row: Row) -> None:
         if row.parents is None:
@@ -282,10 +293,11 @@ class Sequence(ABC):
     Attributes:
         model: the model it belongs to.
         inputs: by position: a token id, or None for an embedding.
+        closed: whether it has given back its place in the cache.
     """
 
     def __init__(self, model: LanguageModel) -> None:
-        self.model = model
+        self.model, self.closed = model, False
         self.inputs: list[int | None] = []
         # Logits after a prefix stay valid as long as the prefix is unchanged. The latest few are kept, so that
         # returning to one of them (typing on inside a word) costs no pass.
@@ -383,7 +395,10 @@ class Sequence(ABC):
             del self._logits[stale]
 
     def fork(self) -> Sequence:
-        """A second sequence with the same contents; the two then change independently."""
+        """A second sequence with the same contents; the two then change independently. Raises InputError if this one is
+        closed."""
+        if self.closed:
+            raise InputError("The sequence is closed; open a new one.")
         self.forget_tree()
         child = self._fork()
         child.inputs = list(self.inputs)
@@ -458,9 +473,15 @@ class Sequence(ABC):
         """Called before a pause: releases cache memory that this sequence only shares because of earlier joint
         passes."""
 
-    @abstractmethod
     def close(self) -> None:
         """Releases this sequence's place in the cache; closing twice is harmless."""
+        if not self.closed:
+            self._close()
+            self.closed = True
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Releases this sequence's place in the cache."""
 
 
 def same_adapters(a: Ordered[tuple[Adapter, float]], b: Ordered[tuple[Adapter, float]]) -> bool:

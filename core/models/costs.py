@@ -1,8 +1,7 @@
-"""The cost of a pass, and the measured one of rows: the time of a pass in which n sequences read one token each.
+"""The cost of a pass over n inputs, timed once for each model on a machine and kept in the user's cache folder.
 
-Rows are measured for models in compiled code alone, once for each library and each shape and types of weights, and
-kept in a file beside the compiled library. Where four rows cost little more than one, drafts may have a row each
-(`core.drafting.tails`).
+Of models in compiled code the cost of rows is timed, sequences that read one token each: where four rows cost little
+more than one, drafts may have a row each (`core.drafting.tails`). Speculation needs the cost of the tokens of a tree.
 """
 
 from __future__ import annotations
@@ -13,24 +12,31 @@ import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Literal, TypeVar
 
 import numpy as np
+import platformdirs
+from pydantic import TypeAdapter, ValidationError
 
 from core.errors import InputError
 from core.files import recall, remember
 from core.models import native
 from core.models.base import LanguageModel, Row
-from core.models.native_library import CannotCompile
-from core.models.processor import cores
+from core.models.processor import cores, cpu
 
-ROWS = (1, 2, 4, 8, 12)  # of the timed passes
+What = Literal["rows", "tokens"]
+# Of the timed passes.
+SIZES: dict[What, tuple[int, ...]] = {"rows": (1, 2, 4, 8, 12), "tokens": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)}
 ROUNDS = 5
-CALM = 1.3  # the most that a usual pass may take, as a multiple of the fastest one, in times that are kept
+CALM = 1.3  # the most that a usual pass may take, as a multiple of the fastest one, in times of rows that are kept
 BEFORE = 64  # tokens in the cache before each timed pass
-REMEMBERED = 32  # models in the file
+REMEMBERED = 64  # curves in the file
+
+Times = dict[int, list[float]]  # ms of the passes, by size
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -59,39 +65,46 @@ class CostCurve:
         return float(np.interp(n, self.sizes, self.ms))
 
     @classmethod
-    def of_times(cls, times: dict[int, list[float]]) -> CostCurve:
-        """The curve of the fastest passes, in ms by size: other load only adds time. A pass takes no longer than one of
-        a larger size, so the minimum over all larger sizes is an upper bound."""
+    def of_times(cls, times: Times) -> CostCurve:
+        """The curve of the fastest passes: other load only adds time. A pass takes no longer than one of a larger size,
+        so the minimum over all larger sizes is an upper bound."""
         sizes = sorted(times)
         ms = np.minimum.accumulate([min(times[n]) for n in reversed(sizes)])[::-1]
         return cls(tuple(sizes), tuple(ms.tolist()))
 
 
-def timing_rows(
+def timing(
     model: LanguageModel,
-    sizes: Sequence[int] = ROWS,
+    what: What,
+    sizes: Sequence[int] | None = None,
     rounds: int = ROUNDS,
     clock: Callable[[], float] = time.perf_counter,
-) -> Generator[None, None, dict[int, list[float]]]:
-    """Times passes of n rows with one token each, in steps of one pass, for a thread with other work in between.
-    Returns the ms of the passes by n. Raises ContextFull if the cache has no room for the rows."""
+) -> Generator[None, None, Times]:
+    """Times passes over so many rows or tokens, in steps of one pass, for a thread with other work in between. Raises
+    ContextFull if the cache has no room for the rows."""
+    sizes = sizes or SIZES[what]
+    if what == "tokens":
+        sizes = [n for n in sizes if BEFORE + n < model.context_length] or [1]
     before = max(min(BEFORE, model.context_length - 1), 1)
-    ids = [i % model.vocab_size for i in range(100, 100 + before)]
-    lines = [model.open()]
-    taken: dict[int, list[float]] = {n: [] for n in sizes}
+    ids = [i % model.vocab_size for i in range(100, 100 + max(before, *sizes))]
+    lines, taken = [model.open()], {n: list[float]() for n in sizes}
     try:
-        lines[0].feed(ids)
+        lines[0].feed(ids[:before])
         yield
-        lines += [lines[0].fork() for _ in range(max(sizes) - 1)]
+        if what == "rows":
+            lines += [lines[0].fork() for _ in range(max(sizes) - 1)]
         for number in range(-1, rounds):  # before the first round, the forks move apart
             for n in sizes:
-                rows = [Row(line, [ids[0]]) for line in lines[:n]]
+                # A comb of tokens, which is a chain with a sibling of each; a chain for models that take no trees.
+                comb = [max(i - 1 - i % 2, -1) if model.takes_trees else i - 1 for i in range(n)]
+                rows = [Row(line, ids[:1]) for line in lines[:n]]
+                rows = rows if what == "rows" else [Row(lines[0], ids[:n], parents=comb)]
                 began = clock()
                 model.forward(rows)
                 if number >= 0:
                     taken[n].append((clock() - began) * 1000)
-                for line in lines[:n]:
-                    line.rewind(before)
+                for row in rows:
+                    row.sequence.rewind(before)
                 yield
     finally:
         for line in lines:
@@ -99,33 +112,53 @@ def timing_rows(
     return taken
 
 
-def are_calm(times: dict[int, list[float]]) -> bool:
-    """Whether other programs left the processor to most of these passes."""
-    return all(median(ms) <= CALM * min(ms) for ms in times.values())
-
-
-def known_rows(model: LanguageModel) -> CostCurve | None:
-    """The cost of rows that was measured earlier; None if it was not, or if its file is damaged."""
-    if not model.compiled_as:
-        return None
-    try:
-        stored = recall(_file())[_key(model)]
-        curve = CostCurve(tuple(map(int, stored["rows"])), tuple(map(float, stored["ms"])))
-    except (CannotCompile, KeyError, TypeError, ValueError, OverflowError, InputError):
-        return None
+def measuring(model: LanguageModel, what: What) -> Generator[None, None, CostCurve]:
+    """Times passes as `timing` does, and keeps their curve. Times of rows that other programs disturbed serve this
+    process alone. If the file cannot be written, the curve is measured again the next time."""
+    times = yield from timing(model, what)
+    curve = CostCurve.of_times(times)
+    if what == "tokens" or all(median(ms) <= CALM * min(ms) for ms in times.values()):
+        keep(model, what, curve)
     return curve
 
 
-def remember_rows(model: LanguageModel, curve: CostCurve) -> None:
-    """Stores the cost of rows. If the file cannot be written, rows are measured again the next time."""
-    entry = {"rows": list(curve.sizes), "ms": [round(t, 4) for t in curve.ms]}
-    with suppress(OSError, CannotCompile):
-        remember(_file(), {_key(model): entry}, REMEMBERED)
+def finished(steps: Generator[None, None, T]) -> T:
+    """Takes all steps, and returns their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def cost_curve(model: LanguageModel) -> CostCurve:
+    """The cost of tokens on this machine: the one that is kept, or one that is measured now."""
+    return known(model, "tokens") or finished(measuring(model, "tokens"))
+
+
+def known(model: LanguageModel, what: What) -> CostCurve | None:
+    """The cost that was measured earlier; None if it was not, or if its file is damaged."""
+    try:
+        return TypeAdapter(CostCurve).validate_python(recall(_file())[_key(model, what)])
+    except (InputError, KeyError, ValidationError):
+        return None
+
+
+def keep(model: LanguageModel, what: What, curve: CostCurve) -> None:
+    with suppress(OSError):
+        remember(_file(), {_key(model, what): asdict(curve)}, REMEMBERED)
 
 
 def _file() -> Path:
-    return native.beside_library(".rows.json")
+    return platformdirs.user_cache_path("polydraft") / "costs.json"
 
 
-def _key(model: LanguageModel) -> str:
-    return hashlib.sha256(json.dumps([model.compiled_as, cores()]).encode()).hexdigest()[:32]
+def _key(model: LanguageModel, what: What) -> str:
+    """Of everything on which the cost depends. Models in compiled code share it if they have the same shape and types;
+    other code has other costs."""
+    about = [what, model.vocab_size, model.dim, cpu(), cores()]
+    if model.compiled_as:
+        about += [model.compiled_as, native.library_path().name]
+    else:
+        about += [model.name, model.backend, model.device, model.arithmetic]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.models.costs import CostCurve, timing_rows
+from core.models.costs import CostCurve, finished, timing
 from core.models.load import load_model
 from core.models.torch_model import TorchModel
 from core.options import DRAFTING
@@ -53,11 +53,7 @@ def measure() -> Speed | None:
     try:
         if not isinstance(model, TorchModel) or not model.compiled_as:
             return None
-        timing = timing_rows(model, (1, ROWS), ROUNDS)
-        while True:
-            try:
-                next(timing)
-            except StopIteration as end:
-                return Speed.of(CostCurve.of_times(end.value), model.layers.module.bytes)
+        times = finished(timing(model, "rows", (1, ROWS), ROUNDS))
+        return Speed.of(CostCurve.of_times(times), model.layers.module.bytes)
     finally:
         model.close()

@@ -1,4 +1,5 @@
-"""How the layers of the architectures of GGUF files differ: one table, for the check of files and for building models.
+"""The shapes of layers, and how the architectures of GGUF files differ: one table, for the check of files and for
+building models.
 
 A `Family` says what a file's metadata does not: its layout, and constants that are part of the architecture. The fields
 of the metadata that a family has beside those of all (`COMMON`) are in `fields`; a file with any other field may mean
@@ -22,6 +23,66 @@ WINDOW = frozenset({"attention.sliding_window"})
 PATTERN = WINDOW | {"attention.sliding_window_pattern", "rope.freq_base_swa"}
 CAPS = frozenset({"attn_logit_softcapping", "final_logit_softcapping"})
 FACTORS = frozenset({"attention.scale", "embedding_scale", "residual_scale", "logit_scale"})
+
+
+# Tensors of a layer, and the modules of transformers' layers that have their weights.
+PARTS = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_qkv": "self_attn.qkv_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What all layers have in common: D, query heads H, key heads K, width w of a head, inner width I, the norms' ε,
+    and features that only some families have.
+
+    Attributes:
+        turned: how many numbers of a head rotate, the first ones; None is all.
+        tables: kinds of rotation, see `native.LayerMaps.table`.
+        window: positions, up to its own, that an input attends to in layers that are `near`.
+        gelu: the gate is GELU, by tanh; else SiLU.
+        whole: norms of queries and keys are over all heads together.
+        attention: factor of attention scores; None is 1 / √w.
+        residual, logits: factors of what is added to the residual stream, and of logits.
+        attention_cap, logit_cap: c limits scores, or logits, to c · tanh(x / c); 0 is no limit.
+    """
+
+    dim: int
+    heads: int
+    key_heads: int
+    width: int
+    inner: int
+    eps: float
+    turned: int | None = None
+    tables: int = 1
+    window: int = 0
+    gelu: bool = False
+    whole: bool = False
+    attention: float | None = None
+    residual: float = 1.0
+    logits: float = 1.0
+    attention_cap: float = 0.0
+    logit_cap: float = 0.0
+
+    @property
+    def rotated(self) -> int:
+        return self.width if self.turned is None else self.turned
+
+    @property
+    def of_scores(self) -> float:
+        """The factor of attention scores."""
+        return self.width**-0.5 if self.attention is None else self.attention
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from gguf.constants import GGMLQuantizationType
 
 from core.errors import ModelFileError
-from core.models.families import COMMON, FAMILIES, Family
+from core.models.families import COMMON, FAMILIES, Family, Shape
 from core.models.gguf_file import GGUFFile
 from core.models.recurrent import is_recurrent
 
@@ -53,39 +53,26 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Config:
-    """The sizes and features of a model of one of the families, with the attribute names of a transformers
-    configuration, whose import would take longer than reading the file.
+    """The sizes and features of a model of one of the families. What the torch engines read has the names of a
+    transformers configuration, whose import would take longer than reading the file.
 
     Attributes:
-        turned: numbers of a head that the rotation turns.
-        window: positions that inputs attend to in the layers that are `near`; 0 for no such layer.
-        near: for each layer, whether it has that window.
+        shape: without the number of kinds of rotation.
+        near: for each layer, whether it has the window; the window is 0 if none has.
         window_theta: base of the rotation in those layers, if they have one of their own.
-        attention: factor of attention scores; None is 1 / √head_dim.
+        embeddings: factor of the embeddings.
     """
 
     family: Family
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    intermediate_size: int
+    shape: Shape
+    layers: int
     vocab_size: int
-    rms_norm_eps: float
-    rope_theta: float
     max_position_embeddings: int | None
-    turned: int
+    rope_theta: float
     scaling: Scaling
-    window: int
     near: tuple[bool, ...]
     window_theta: float | None
-    attention: float | None
     embeddings: float
-    residual: float
-    logits: float
-    attention_cap: float
-    logit_cap: float
 
     def get_text_config(self) -> Config:
         return self
@@ -175,31 +162,35 @@ def config_of(file: GGUFFile) -> Config:
     attention = _positive(file, "attention.scale") if file.stated("attention.scale") else None
     if attention is None and family.spread == layers:
         attention = (dim / heads) ** -0.5
-    return Config(
-        family=family,
-        hidden_size=dim,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=key_heads,
-        head_dim=width,
-        intermediate_size=_size(file, "feed_forward_length"),
-        vocab_size=len(tokens),
-        rms_norm_eps=_positive(file, "attention.layer_norm_rms_epsilon"),
-        rope_theta=_positive(file, "rope.freq_base", THETA),
-        max_position_embeddings=length,
+    theta = family.window_theta
+    shape = Shape(
+        dim,
+        heads,
+        key_heads,
+        width,
+        _size(file, "feed_forward_length"),
+        _positive(file, "attention.layer_norm_rms_epsilon"),
         turned=turned,
-        scaling=scaling,
         window=window,
-        near=near,
-        window_theta=_positive(file, "rope.freq_base_swa", family.window_theta)
-        if family.window_theta and window
-        else None,
+        gelu=family.gelu,
+        whole=family.qk_norms == "all",
         attention=attention,
-        embeddings=_factor(file, "embedding_scale") * (dim**0.5 if family.scaled_embeddings else 1.0),
         residual=_factor(file, "residual_scale"),
         logits=1.0 / _factor(file, "logit_scale"),
         attention_cap=_factor(file, "attn_logit_softcapping", 0.0),
         logit_cap=_factor(file, "final_logit_softcapping", 0.0),
+    )
+    return Config(
+        family,
+        shape,
+        layers,
+        vocab_size=len(tokens),
+        max_position_embeddings=length,
+        rope_theta=_positive(file, "rope.freq_base", THETA),
+        scaling=scaling,
+        near=near,
+        window_theta=_positive(file, "rope.freq_base_swa", theta) if theta and window else None,
+        embeddings=_factor(file, "embedding_scale") * (dim**0.5 if family.scaled_embeddings else 1.0),
     )
 
 
@@ -240,8 +231,8 @@ def _scaling(file: GGUFFile) -> Scaling:
 
 def table(c: Config) -> dict[str, Expected]:
     """Every tensor of a model of one of the families."""
-    D, inner, V = c.hidden_size, c.intermediate_size, c.vocab_size
-    queries, keys = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    s, V = c.shape, c.vocab_size
+    D, inner, queries, keys = s.dim, s.inner, s.heads * s.width, s.key_heads * s.width
     family, of_layer = c.family, dict[str, Expected]()
 
     def map(name: str, out: int, inputs: int, biases: bool = False) -> None:
@@ -262,15 +253,15 @@ def table(c: Config) -> dict[str, Expected]:
     norms |= dict.fromkeys(("post_attention_norm", "post_ffw_norm") if family.norms != "before" else (), D)
     if family.qk_norms:
         norms |= {"attn_q_norm": queries, "attn_k_norm": keys}
-        norms |= dict.fromkeys(("attn_q_norm", "attn_k_norm"), c.head_dim) if family.qk_norms == "each" else {}
+        norms |= dict.fromkeys(("attn_q_norm", "attn_k_norm"), s.width) if family.qk_norms == "each" else {}
     of_layer |= {f"{name}.weight": Expected((size,), NORMS) for name, size in norms.items()}
     factors = ("rope_factors_long", "rope_factors_short") if c.scaling.kind == "long" else ("rope_freqs",)
     return {
         "token_embd.weight": Expected((V, D), MATRICES),
         "output_norm.weight": Expected((D,), NORMS),
         "output.weight": Expected((V, D), MATRICES),
-        **{f"{name}.weight": Expected((c.turned // 2,), NORMS, optional=len(factors) == 1) for name in factors},
-        **{f"blk.{i}.{part}": each for i in range(c.num_hidden_layers) for part, each in of_layer.items()},
+        **{f"{name}.weight": Expected((s.rotated // 2,), NORMS, optional=len(factors) == 1) for name in factors},
+        **{f"blk.{i}.{part}": each for i in range(c.layers) for part, each in of_layer.items()},
     }
 
 

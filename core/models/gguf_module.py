@@ -15,26 +15,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from core.errors import ModelFileError
 from core.models.coded import float32, rows_of, weight_of
+from core.models.families import PARTS
 from core.models.gguf_check import Config, config_of
 from core.models.gguf_file import GGUFFile, GGUFTensor
 from core.models.llama import unpaired
-from core.models.native_gguf import rotations
+from core.models.native_gguf import Rotation, rotations
 
 USUAL_LENGTH = 2048  # positions, if the file states none
-PARTS = {
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_qkv": "self_attn.qkv_proj",
-    "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-}
 # The norms of families that have some after attention and the feed-forward part.
 AFTER = {
     "post_attention_norm": "post_attention_layernorm",
@@ -65,7 +52,7 @@ def read(file: GGUFFile, device: torch.device, dtype: torch.dtype) -> PreTrained
     if hasattr(body.embed_tokens, "embed_scale"):
         body.embed_tokens.embed_scale = torch.tensor(body.embed_tokens.scalar_embed_scale, device=device)
     for layer in body.layers:
-        layer.self_attn.scaling = c.head_dim**-0.5 if c.attention is None else c.attention
+        layer.self_attn.scaling = c.shape.of_scores
     if left := [name for name, x in [*module.named_parameters(), *module.named_buffers()] if x.is_meta]:
         raise ModelFileError(f"{file.path} has no weights for {left[0]}; choose another file of the model.")
     return module.eval()
@@ -73,25 +60,25 @@ def read(file: GGUFFile, device: torch.device, dtype: torch.dtype) -> PreTrained
 
 def _why_not(file: GGUFFile, c: Config) -> str:
     """What this file states and compiled code alone computes, or ""."""
-    if c.attention_cap and file.architecture == "gemma3":
+    if c.shape.attention_cap and file.architecture == "gemma3":
         return "limits attention scores"
-    if c.turned != c.head_dim and file.architecture != "phi3":
+    if c.shape.rotated != c.shape.width and file.architecture != "phi3":
         return "rotates a part of each head"
     return ""
 
 
 def _config(file: GGUFFile, c: Config) -> Any:
-    kind, length = file.architecture, c.max_position_embeddings or USUAL_LENGTH
+    kind, s, length = file.architecture, c.shape, c.max_position_embeddings or USUAL_LENGTH
     rotation = {"rope_type": "default", "rope_theta": c.rope_theta}  # `Rotation` takes its place
     options: dict[str, Any] = {
         "vocab_size": c.vocab_size,
-        "hidden_size": c.hidden_size,
-        "num_hidden_layers": c.num_hidden_layers,
-        "num_attention_heads": c.num_attention_heads,
-        "num_key_value_heads": c.num_key_value_heads,
-        "head_dim": c.head_dim,
-        "intermediate_size": c.intermediate_size,
-        "rms_norm_eps": c.rms_norm_eps,
+        "hidden_size": s.dim,
+        "num_hidden_layers": c.layers,
+        "num_attention_heads": s.heads,
+        "num_key_value_heads": s.key_heads,
+        "head_dim": s.width,
+        "intermediate_size": s.inner,
+        "rms_norm_eps": s.eps,
         "max_position_embeddings": length,
         "tie_word_embeddings": "output.weight" not in file.tensors,
         "bos_token_id": file.fields.get("tokenizer.ggml.bos_token_id"),
@@ -99,25 +86,25 @@ def _config(file: GGUFFile, c: Config) -> Any:
         "pad_token_id": None,
         "rope_parameters": rotation,
     }
-    if kind == "llama" and c.window:
-        kind, options["sliding_window"] = "mistral", c.window
-    elif kind == "olmo2" and c.window:
+    if kind == "llama" and s.window:
+        kind, options["sliding_window"] = "mistral", s.window
+    elif kind == "olmo2" and s.window:
         kind = "olmo3"
     elif kind == "phi3":
-        options |= {"sliding_window": c.window or None, "rope_parameters": rotation | {"partial_rotary_factor": 1.0}}
+        options |= {"sliding_window": s.window or None, "rope_parameters": rotation | {"partial_rotary_factor": 1.0}}
     elif kind == "smollm3":
         still = c.family.no_rope
-        options["no_rope_layers"] = [int((i + 1) % still != 0) for i in range(c.num_hidden_layers)]
+        options["no_rope_layers"] = [int((i + 1) % still != 0) for i in range(c.layers)]
     elif kind == "granite":
-        options |= {"embedding_multiplier": c.embeddings, "residual_multiplier": c.residual}
-        options["logits_scaling"] = 1 / c.logits
+        options |= {"embedding_multiplier": c.embeddings, "residual_multiplier": s.residual}
+        options["logits_scaling"] = 1 / s.logits
     elif kind in ("gemma2", "gemma3"):
-        options |= {"attn_logit_softcapping": c.attention_cap or None, "final_logit_softcapping": c.logit_cap or None}
+        options |= {"attn_logit_softcapping": s.attention_cap or None, "final_logit_softcapping": s.logit_cap or None}
     if kind == "gemma3":
         kind = "gemma3_text"
     if kind in ("gemma2", "gemma3_text", "olmo3"):
         options["layer_types"] = ["sliding_attention" if near else "full_attention" for near in c.near]
-        options["sliding_window"] = c.window or length
+        options["sliding_window"] = s.window or length
     if kind in ("gemma3_text", "olmo3"):
         options["rope_parameters"] = {"full_attention": rotation, "sliding_attention": rotation}
     return AutoConfig.for_model(kind, **options)
@@ -130,7 +117,7 @@ def _weight(c: Config, name: str, tensor: GGUFTensor) -> Tensor:
     if family.scaled_embeddings and "norm" in part:
         return weight - 1  # Gemma's layers add it
     if family.paired and part in ("attn_q", "attn_k"):
-        order = unpaired(len(weight), c.head_dim, c.turned)
+        order = unpaired(len(weight), c.shape.width, c.shape.turned)
         return weight[order] if kind == "bias" else cast(Tensor, rows_of(weight, order))
     return weight
 
@@ -143,20 +130,3 @@ def _set(module: nn.Module, name: str, weight: Tensor, c: Config) -> None:
         places = places | {"ffn_up": "mlp.gate_up_proj"}
     place = f"model.layers.{layer[1]}.{places[part]}" if layer else WHOLE[part]
     module.get_submodule(place).register_parameter(kind, nn.Parameter(weight, requires_grad=False))
-
-
-class Rotation(nn.Module):
-    """Cosines and sines of rotary positions, in place of a transformers module."""
-
-    def __init__(self, tables: list[tuple[Tensor, float]]) -> None:
-        super().__init__()
-        self._sizes = [size for _, size in tables]
-        self.register_buffer("speeds", torch.stack([speeds for speeds, _ in tables]).repeat(1, 2), persistent=False)
-
-    @torch.no_grad()
-    def forward(self, x: Tensor, position_ids: Tensor, layer_type: str = "full_attention") -> tuple[Tensor, Tensor]:
-        """Positions (B, n) -> cosines and sines (B, n, turned), in the type of x."""
-        at = len(self._sizes) - 1 if layer_type == "sliding_attention" else 0
-        speeds = cast(Tensor, self.speeds)[at]
-        angles = position_ids[..., None].float() * speeds
-        return (angles.cos() * self._sizes[at]).to(x.dtype), (angles.sin() * self._sizes[at]).to(x.dtype)

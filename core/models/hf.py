@@ -7,7 +7,6 @@ that takes seconds.
 from __future__ import annotations
 
 import socket
-import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +18,6 @@ from urllib.request import getproxies
 
 import torch
 from huggingface_hub import constants as hub
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 
 from core.errors import InputError, ModelFileError, ModelNotFound, PolydraftError, first_line
 from core.memory import return_freed
@@ -36,24 +33,6 @@ from core.models.torch_model import TorchModel
 
 MAX_CONTEXT = 8192  # positions; more, even if the model's configuration allows them, would take gigabytes of cache
 UNKNOWN_CONTEXT = 2048  # positions, if the configuration states none
-
-# Exceptions of transformers and the file readers for a damaged or unsupported file.
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    ArithmeticError,
-    AssertionError,
-    LookupError,
-    MemoryError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-    ImportError,
-    NotImplementedError,
-    struct.error,
-    SafetensorError,
-    StrictDataclassError,
-)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -89,17 +68,16 @@ def load(
         if isinstance(source, str):
             reachable = _hub_reachable()
             options = options | {"local_files_only": not reachable}
-            try:
-                AutoConfig.from_pretrained(source, **options)
-            except OSError as error:
-                where = "on the Hugging Face hub" if reachable else "among the downloaded ones"
-                fetch = "" if reachable else f"fetch it with `hf download {source}`, or "
-                raise ModelNotFound(
-                    f"No model {source!r} {where}; {fetch}give a path to a GGUF file or a directory, or the id of a "
-                    f"public model (owner/name)."
-                ) from error
-            except _UNREADABLE as error:
-                raise _unreadable(source, error) from error
+            with _reading(source):
+                try:
+                    AutoConfig.from_pretrained(source, **options)
+                except OSError as error:
+                    where = "on the Hugging Face hub" if reachable else "among the downloaded ones"
+                    fetch = "" if reachable else f"fetch it with `hf download {source}`, or "
+                    raise ModelNotFound(
+                        f"No model {source!r} {where}; {fetch}give a path to a GGUF file or a directory, or the id of "
+                        "a public model (owner/name)."
+                    ) from error
         elif source.is_dir() and not (source / "config.json").is_file():
             raise ModelFileError(f"{source} has no config.json; give the directory of a Hugging Face model.")
         with _reading(source):
@@ -275,11 +253,7 @@ def _reading(source: Path | str, part: str = "") -> Iterator[None]:
     except (PolydraftError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        raise _unreadable(source, error, part) from error
-
-
-def _unreadable(source: Path | str, error: BaseException, part: str = "") -> ModelFileError:
-    expected = "a directory with safetensors weights of an architecture that transformers knows"
-    if isinstance(source, Path) and source.is_file():
-        expected = "a complete GGUF file"
-    return ModelFileError(f"Cannot read {part}{source} ({first_line(error)}); give {expected}.")
+        expected = "a directory with safetensors weights of an architecture that transformers knows"
+        if isinstance(source, Path) and source.is_file():
+            expected = "a complete GGUF file"
+        raise ModelFileError(f"Cannot read {part}{source} ({first_line(error)}); give {expected}.") from error

@@ -16,9 +16,7 @@ from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
 from core.models.cuts import Cuts, cuts_of
 from core.models.tokenizer import (
-    BOUNDARY_NAMES,
     CONTROL,
-    END_NAMES,
     SURROGATE,
     UNKNOWN,
     UNUSED,
@@ -84,22 +82,9 @@ class HFTokenizer(Tokenizer):
         bos_id: int | None,
         start_ids: list[int],
     ) -> None:
-        """`names` maps the control tokens' names to their ids; `eos_ids` are those stated in the files."""
-        self._backend, self.special_names = backend, names
-        stated = [i for i in eos_ids if i is not None and 0 <= i < len(pieces)]
-        self.eos_ids = frozenset(stated) | {i for name, i in names.items() if name in END_NAMES}
-        self.special_ids = frozenset(special_ids) | self.eos_ids
-        self.pieces = [b"" if i in self.special_ids else piece for i, piece in enumerate(pieces)]
-        self.start_ids = start_ids
-        boundaries = [names[name] for name in BOUNDARY_NAMES if name in names]
-        candidates = [
-            *start_ids,
-            *boundaries,
-            *([] if bos_id is None else [bos_id]),
-            *stated,
-            *sorted(self.eos_ids),
-        ]
-        self.document_start = candidates[0] if candidates else 0
+        """The arguments are those of `Tokenizer`."""
+        super().__init__(pieces, special_ids, names, eos_ids, bos_id, start_ids)
+        self._backend = backend
 
     def encode(self, text: str) -> list[int]:
         # Half a surrogate pair (a broken paste) has no UTF-8 form.

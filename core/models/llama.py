@@ -10,7 +10,7 @@ Shapes: N inputs of all lines, D width, w width of a head, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ class NativeLlama(nn.Module):
         config: Any,
         shape: Shape,
         embeddings: Embeddings | float,
-        rotary: nn.Module,
+        rotary: Callable[..., tuple[Tensor, Tensor]],
         layers: Iterable[LayerMaps],
         output: Map,
         norm: Tensor,

@@ -33,17 +33,8 @@ from core.models.embeddings import Embeddings
 from core.models.gguf_file import GGUFFile
 from core.models.memory import CACHE_SHARE, free_bytes
 from core.models.processor import cores
-from core.models.rows import wanted, wants_every
-from core.models.tokenizer import (
-    BOUNDARY_NAMES,
-    CONTROL,
-    END_NAMES,
-    SURROGATE,
-    UNKNOWN,
-    UNUSED,
-    USER_DEFINED,
-    Tokenizer,
-)
+from core.models.rows import result, wanted
+from core.models.tokenizer import CONTROL, SURROGATE, UNKNOWN, UNUSED, USER_DEFINED, Tokenizer
 
 MAX_CELLS = 8192  # positions in the cache, all sequences together; fewer where memory is short
 LEAST_CELLS = 512
@@ -92,16 +83,17 @@ class LlamaCppTokenizer(Tokenizer):
         n = lib.llama_vocab_n_tokens(vocab)
         names = names + [""] * (n - len(names))
         types = types + [UNUSED] * (n - len(types))
-        self.special_ids = frozenset(i for i, t in enumerate(types) if t in (UNKNOWN, CONTROL, UNUSED))
-        self.pieces = [b"" if i in self.special_ids else self._piece(i) for i in range(n)]
+        special = [i for i, t in enumerate(types) if t in (UNKNOWN, CONTROL, UNUSED)]
+        eos, eot, bos = lib.llama_vocab_eos(vocab), lib.llama_vocab_eot(vocab), lib.llama_vocab_bos(vocab)
+        super().__init__(
+            [self._piece(i) for i in range(n)],
+            special,
+            names={names[i]: i for i in special},
+            eos_ids=[eos, eot],
+            bos_id=bos if bos >= 0 else None,
+            start_ids=[bos] if lib.llama_vocab_get_add_bos(vocab) and bos >= 0 else [],
+        )
         self.special_names = {names[i]: i for i, t in enumerate(types) if t in (CONTROL, USER_DEFINED)}
-        ends = {i for i in self.special_ids if names[i] in END_NAMES}
-        ends |= {i for i in (lib.llama_vocab_eos(vocab), lib.llama_vocab_eot(vocab)) if i >= 0}
-        self.eos_ids = frozenset(ends)
-        bos = lib.llama_vocab_bos(vocab)
-        self.start_ids = [bos] if lib.llama_vocab_get_add_bos(vocab) and bos >= 0 else []
-        boundary = [names.index(b) for b in BOUNDARY_NAMES if b in names]
-        self.document_start = (self.start_ids or boundary or [bos if bos >= 0 else min(ends, default=0)])[0]
 
     def encode(self, text: str) -> list[int]:
         data = SURROGATE.sub("\ufffd", text).encode("utf-8")
@@ -242,15 +234,8 @@ class LlamaCppModel(LanguageModel):
         self._free_ids.append(id)
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
-        for row in rows:
-            held = row.sequence
-            if not isinstance(held, LlamaCppSequence) or not held._open or held.model is not self or not self._context:
-                raise InputError("The sequence is closed, or belongs to another model; open a new one.")
-            if row.sequence.length + len(row.inputs) > self.context_length:
-                raise ContextFull(
-                    f"{row.sequence.length + len(row.inputs)} tokens do not fit the context of {self.name}, "
-                    f"which holds {self.context_length}; shorten the text."
-                )
+        if not self._context:
+            raise InputError(f"{self.name} is closed; load it again.")
         self._collect()
         for row in rows:
             self._read_again(row.sequence)
@@ -270,7 +255,7 @@ class LlamaCppModel(LanguageModel):
                 if _wants_logits(rows[r], i):
                     logits[r].append(self._logits(b))
         return [
-            torch.empty(0) if row.silent else torch.stack(of_row) if wants_every(row) else of_row[0]
+            torch.empty(0) if row.silent else result(row, torch.stack(of_row))
             for row, of_row in zip(rows, logits, strict=True)
         ]
 
@@ -374,14 +359,18 @@ class LlamaCppSequence(Sequence):
         self.id = id
         self.branches: list[tuple[int, list[int]]] = []  # of a tree: the id of each leaf, the nodes on its path
         self.lost = False  # its recurrent memory: the next pass computes it again
-        self._open = True
+
+    @property
+    def _gone(self) -> bool:
+        """Whether the id may belong to another sequence by now, or to nothing."""
+        return self.closed or not self.model._context
 
     def _lose(self) -> None:
         lib.llama_memory_seq_rm(self.model._memory, self.id, -1, -1)
         self.lost = True
 
     def _keep(self, path: list[int]) -> None:
-        if not self._open or not self.model._context:  # the id may belong to another sequence by now
+        if self._gone:
             return
         memory, end = self.model._memory, self.length + len(path)
         if self.model.recurrent:
@@ -398,7 +387,7 @@ class LlamaCppSequence(Sequence):
         self.branches = []
 
     def _rewind(self, length: int) -> None:
-        if not self._open or not self.model._context:
+        if self._gone:
             return
         if self.model.recurrent:
             self._lose()
@@ -412,13 +401,12 @@ class LlamaCppSequence(Sequence):
             lib.llama_memory_seq_cp(self.model._memory, self.id, child.id, 0, -1)
         return child
 
-    def close(self) -> None:
-        if self._open and self.model._context:
+    def _close(self) -> None:
+        if not self._gone:
             self.forget_tree()
             self.model._give_id(self.id)
-        self._open = False
 
     def __del__(self) -> None:
         # A fork dropped by an error must not keep its id. Any thread may run this.
-        if getattr(self, "_open", False):
+        if not self.closed:
             self.model._dropped.extend([self.id, *(id for id, _ in self.branches)])

@@ -9,19 +9,13 @@ import gguf
 import torch
 from torch import Tensor
 
-from core.models.adapter import Adapter, Projection
+from core.models.adapter import PROJECTIONS, Adapter, Projection
+from core.models.families import PARTS
 from core.models.gguf_file import GGUFFile
 from core.models.llama import unpaired
 
-NAMES = {
-    "q_proj": "attn_q",
-    "k_proj": "attn_k",
-    "v_proj": "attn_v",
-    "o_proj": "attn_output",
-    "gate_proj": "ffn_gate",
-    "up_proj": "ffn_up",
-    "down_proj": "ffn_down",
-}
+# Of tensors, by the names of projections.
+NAMES = {place.rpartition(".")[2]: name for name, place in PARTS.items() if place.rpartition(".")[2] in PROJECTIONS}
 # Architectures with these projections; in files of the first, the pairs of a rotation are side by side.
 PAIRED, PLAIN = "llama", "qwen2"
 

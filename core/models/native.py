@@ -25,6 +25,7 @@ from core.errors import ContextFull
 from core.models import native_library
 from core.models.adapter import LowRank, Projection
 from core.models.coded import Coded, Form, Weight, filled, in_panels, joined
+from core.models.families import Shape
 from core.models.native_library import CannotCompile, CppSource
 from core.models.threads import Threads
 
@@ -162,10 +163,10 @@ def rounds() -> bool:
     return bool(library().polydraft_rounds())
 
 
-def beside_library(suffix: str) -> Path:
-    """A file beside the cached library, with its name and this suffix. Raises CannotCompile."""
+def library_path() -> Path:
+    """Where it is kept. Raises CannotCompile."""
     library()
-    return native_library.path_of(SOURCE).with_suffix(suffix)
+    return native_library.path_of(SOURCE)
 
 
 def why_not_width(width: int) -> str:
@@ -182,44 +183,6 @@ def why_not_width(width: int) -> str:
 
 
 Map = tuple[Weight, Tensor | None]  # weight (out, in), bias (out,): x Wᵀ + b
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What all layers have in common: D, query heads H, key heads K, width w of a head, inner width I, the norms' ε,
-    and features that only some families have.
-
-    Attributes:
-        turned: how many numbers of a head rotate, the first ones; None is all.
-        tables: kinds of rotation, see `LayerMaps.table`.
-        window: positions, up to its own, that an input attends to in layers that are `near`.
-        gelu: the gate is GELU, by tanh; else SiLU.
-        whole: norms of queries and keys are over all heads together.
-        attention: factor of attention scores; None is 1 / √w.
-        residual, logits: factors of what is added to the residual stream, and of logits.
-        attention_cap, logit_cap: c limits scores, or logits, to c · tanh(x / c); 0 is no limit.
-    """
-
-    dim: int
-    heads: int
-    key_heads: int
-    width: int
-    inner: int
-    eps: float
-    turned: int | None = None
-    tables: int = 1
-    window: int = 0
-    gelu: bool = False
-    whole: bool = False
-    attention: float | None = None
-    residual: float = 1.0
-    logits: float = 1.0
-    attention_cap: float = 0.0
-    logit_cap: float = 0.0
-
-    @property
-    def rotated(self) -> int:
-        return self.width if self.turned is None else self.turned
 
 
 @dataclass(frozen=True)
@@ -312,24 +275,9 @@ class Compiled:
         arranged = [self._layer(layer) for layer in layers]
         self.layers = len(arranged)
         self._model = _Model(
+            **vars(shape) | {"turned": shape.rotated, "attention": shape.of_scores},
             layers=self.layers,
-            dim=shape.dim,
-            heads=shape.heads,
-            key_heads=shape.key_heads,
-            width=shape.width,
-            inner=shape.inner,
-            turned=shape.rotated,
-            tables=shape.tables,
-            window=shape.window,
-            gelu=shape.gelu,
-            whole=shape.whole,
             rounded=rounded,
-            eps=shape.eps,
-            attention=shape.width**-0.5 if shape.attention is None else shape.attention,
-            residual=shape.residual,
-            logits=shape.logits,
-            attention_cap=shape.attention_cap,
-            logit_cap=shape.logit_cap,
             layer=(_Layer * self.layers)(*arranged),
             head=self._matrix([output], norm),
         )

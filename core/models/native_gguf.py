@@ -8,6 +8,8 @@ files for transformers' layers. Files with other features (other architectures, 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +22,7 @@ from core.models.gguf_check import Config, Scaling, config_of, table
 from core.models.gguf_file import GGUFFile
 from core.models.hf_tokenizer import is_built
 from core.models.llama import NativeLlama, unpaired
-from core.models.native import LayerMaps, Map, Shape, StoredRows, rounds, why_not_width
+from core.models.native import LayerMaps, Map, StoredRows, rounds, why_not_width
 
 
 def why_not_read(file: GGUFFile) -> str:
@@ -47,7 +49,7 @@ def why_not(file: GGUFFile) -> str:
     if reason := why_not_read(file):
         return reason
     others = [tensor.kind.name for tensor in file.tensors.values() if tensor.kind not in {*TYPES, *PLAIN}]
-    return f"its weights are {others[0]}" if others else why_not_width(config_of(file).head_dim)
+    return f"its weights are {others[0]}" if others else why_not_width(config_of(file).shape.width)
 
 
 def why_not_rounded(file: GGUFFile) -> str:
@@ -81,25 +83,8 @@ class _Reader:
     def model(self, rounded: bool) -> NativeLlama:
         c = self._config
         tables = rotations(self._file, c)
-        shape = Shape(
-            c.hidden_size,
-            c.num_attention_heads,
-            c.num_key_value_heads,
-            c.head_dim,
-            c.intermediate_size,
-            c.rms_norm_eps,
-            turned=c.turned,
-            tables=len(tables),
-            window=c.window,
-            gelu=c.family.gelu,
-            whole=c.family.qk_norms == "all",
-            attention=c.attention,
-            residual=c.residual,
-            logits=c.logits,
-            attention_cap=c.attention_cap,
-            logit_cap=c.logit_cap,
-        )
-        layers = (self._layer(i, len(tables)) for i in range(c.num_hidden_layers))  # their memory is used again
+        shape = replace(c.shape, tables=len(tables))
+        layers = (self._layer(i, len(tables)) for i in range(c.layers))  # their memory is used again
         tied = "output.weight" not in self._tensors
         output = self._weight("token_embd" if tied else "output")
         norm = self._numbers("output_norm.weight")
@@ -110,14 +95,16 @@ class _Reader:
             stored = weight_of(self._tensors["token_embd.weight"])  # embeddings are not rounded
             rows = StoredRows.of(stored)
             embeddings = Embeddings(rows.shape, rows, c.embeddings, largest(stored))
-        return NativeLlama(c, shape, embeddings, _Rotation(tables), layers, (output, None), norm, rounded)
+        return NativeLlama(
+            c, shape, embeddings, partial(Rotation(tables), layer_type=None), layers, (output, None), norm, rounded
+        )
 
     def _layer(self, i: int, tables: int) -> LayerMaps:
-        c, name = self._config, f"blk.{i}"
-        queries, keys = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+        c, s, name = self._config, self._config.shape, f"blk.{i}"
+        queries, keys = s.heads * s.width, s.key_heads * s.width
         if c.family.fused:
             q, k, v = self._maps(f"{name}.attn_qkv", [queries, keys, keys])
-            gate, up = self._maps(f"{name}.ffn_up", [c.intermediate_size] * 2)
+            gate, up = self._maps(f"{name}.ffn_up", [s.inner] * 2)
         else:
             q, k, v = self._neighbours([f"{name}.attn_{part}" for part in "qkv"])
             gate, up = (self._map(f"{name}.ffn_{part}") for part in ("gate", "up"))
@@ -170,7 +157,7 @@ class _Reader:
 
     def _unpaired(self, of: Map) -> Map:
         weight, bias = of
-        order = unpaired(len(weight), self._config.head_dim, self._config.turned)
+        order = unpaired(len(weight), self._config.shape.width, self._config.shape.turned)
         return rows_of(weight, order), None if bias is None else bias[order]
 
 
@@ -184,14 +171,15 @@ def _numbers(file: GGUFFile, name: str) -> Tensor | None:
 def rotations(file: GGUFFile, c: Config) -> list[tuple[Tensor, float]]:
     """The kinds of rotation: the speed of each pair (turned / 2,), and the factor of cosines and sines. Layers with a
     window have the last."""
-    speeds = _speeds(c.rope_theta, c.turned)
+    turned = c.shape.rotated
+    speeds = _speeds(c.rope_theta, turned)
     for name in FACTORS:
         if (factors := _numbers(file, name)) is not None:
             speeds = speeds / factors
-    tables = [_scaled(speeds, c.rope_theta, c.turned, c.scaling)]
+    tables = [_scaled(speeds, c.rope_theta, turned, c.scaling)]
     theta = c.window_theta or c.rope_theta
-    if c.family.pattern and c.window and (theta != c.rope_theta or c.scaling != Scaling()):
-        tables.append((_speeds(theta, c.turned), 1.0))
+    if c.family.pattern and c.shape.window and (theta != c.rope_theta or c.scaling != Scaling()):
+        tables.append((_speeds(theta, turned), 1.0))
     return tables
 
 
@@ -216,15 +204,24 @@ def _scaled(speeds: Tensor, theta: float, turned: int, scaling: Scaling) -> tupl
     return speeds * (1 - ramp) + speeds / scaling.factor * ramp, size
 
 
-class _Rotation(nn.Module):
-    """Cosines and sines of rotary positions."""
+class Rotation(nn.Module):
+    """Cosines and sines of rotary positions, in place of a transformers module."""
+
+    speeds: Tensor  # (tables, 1, turned)
+    sizes: Tensor  # (tables, 1, 1)
 
     def __init__(self, tables: list[tuple[Tensor, float]]) -> None:
         super().__init__()
-        self._speeds = torch.stack([speeds for speeds, _ in tables]).repeat(1, 2)[:, None]  # (tables, 1, turned)
-        self._sizes = torch.tensor([size for _, size in tables])[:, None, None]
+        speeds = torch.stack([speeds for speeds, _ in tables]).repeat(1, 2)[:, None]
+        self.register_buffer("speeds", speeds, persistent=False)
+        self.register_buffer("sizes", torch.tensor([size for _, size in tables])[:, None, None], persistent=False)
 
-    def forward(self, _: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Positions (1, n) -> cosines and sines (tables, n, turned)."""
-        angles = position_ids[..., None].float() * self._speeds
-        return angles.cos() * self._sizes, angles.sin() * self._sizes
+    @torch.no_grad()
+    def forward(
+        self, x: Tensor, position_ids: Tensor, layer_type: str | None = "full_attention"
+    ) -> tuple[Tensor, Tensor]:
+        """Positions (B, n) -> cosines and sines (B, n, turned), in the type of x; without a type of layer those of
+        every table, (tables, n, turned), for B = 1."""
+        one = {"full_attention": slice(1), "sliding_attention": slice(-1, None), None: slice(None)}[layer_type]
+        angles = position_ids[..., None].float() * self.speeds[one]
+        return (angles.cos() * self.sizes[one]).to(x.dtype), (angles.sin() * self.sizes[one]).to(x.dtype)

@@ -27,6 +27,11 @@ def wanted(row: Row) -> range:
     return range(n) if wants_every(row) else range(n - 1, n)
 
 
+def result(row: Row, logits: Tensor) -> Tensor:
+    """What a pass returns for a row, of the logits (n, V) after its wanted inputs."""
+    return torch.empty(0) if row.silent else logits if wants_every(row) else logits[0]
+
+
 def trees(rows: list[Row], n: int) -> tuple[Tensor, Tensor]:
     """The distance of each input from its sequence's end (B, n), and the inputs that it attends to (B, n, n). Rows
     without branches are chains; padding attends to itself, because a softmax over nothing is NaN."""

@@ -28,13 +28,13 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from core.errors import BackendUnavailable, ContextFull, InputError, first_line
+from core.errors import BackendUnavailable, ContextFull, first_line
 from core.models.adapter import Adapter
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings
 from core.models.capture import Graphs, bucket, memory_full, sent
 from core.models.memory import free_bytes
 from core.models.module import DOES_NOT_RUN
-from core.models.rows import PADDING, added_masks, trees, wanted, wants_every
+from core.models.rows import PADDING, added_masks, result, trees, wanted
 from core.models.torch_model import TorchModel
 
 LINES = 32  # sequences by default: a few people, and a set of drafts with exact steps for each
@@ -115,7 +115,6 @@ class StaticModel(LanguageModel):
         self._plain.close()
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
-        self._check_room(rows)
         if all(len(row.inputs) == 1 for row in rows):
             return self._step(rows)
         logits: dict[int, Tensor] = {}
@@ -141,8 +140,7 @@ class StaticModel(LanguageModel):
                 row.sequence.fresh = of_all[_line(row) - first].clone()
         places = [_line(row) - first for row in rows if not row.silent]
         after = iter(logits[places].to("cpu") if places else [])  # the only synchronisation of a step
-        results = [torch.empty(0) if row.silent else next(after).clone() for row in rows]
-        return [x[None] if wants_every(row) and not row.silent else x for x, row in zip(results, rows, strict=True)]
+        return [torch.empty(0) if row.silent else result(row, next(after)[None].clone()) for row in rows]
 
     def _stepped(self, fed: Tensor, first: int, columns: int) -> tuple[Tensor, ...]:
         """Lengths (B, 1) and embeddings (B, D), side by side -> logits (B, V), watched layers (B, 1, W) if there are
@@ -181,11 +179,7 @@ class StaticModel(LanguageModel):
         # Copies only what is wanted, in the precision of the weights: the logits of a large vocabulary are megabytes.
         after = logits.flatten(0, 1)[sent(places, self.layers.device)].to("cpu").float()  # (wanted, V)
         of_rows = iter(after.split([len(wanted(row)) for row in rows if not row.silent]))
-        results: list[Tensor] = []
-        for row in rows:
-            some = torch.empty(0) if row.silent else next(of_rows).clone()
-            results.append(some if row.silent or wants_every(row) else some[0])
-        return results
+        return [torch.empty(0) if row.silent else result(row, next(of_rows).clone()) for row in rows]
 
     def _branching(self, fed: Tensor, first: int, columns: int, n: int) -> tuple[Tensor, ...]:
         """ids (B, n), length (B, 1), depths (B, n), which inputs see which (B, n·n), side by side -> logits (B, n, V),
@@ -238,10 +232,7 @@ class StaticModel(LanguageModel):
         if seen:
             for sequence, size, of_row in zip(sequences, sizes, torch.cat(seen, 1), strict=True):
                 sequence.fresh = of_row[:size]
-        return [
-            torch.empty(0) if row.silent else torch.stack(logits) if wants_every(row) else logits[0]
-            for row, logits in zip(rows, kept, strict=True)
-        ]
+        return [result(row, torch.stack(logits)) for row, logits in zip(rows, kept, strict=True)]
 
     def _run(
         self,
@@ -299,17 +290,6 @@ class StaticModel(LanguageModel):
         low, high = min(map(_line, rows)), max(map(_line, rows)) + 1
         return (0, min(bucket(high, 1), self.lines)) if self.layers.device.type == "cuda" else (low, high - low)
 
-    def _check_room(self, rows: list[Row]) -> None:
-        for row in rows:
-            sequence = row.sequence
-            if not isinstance(sequence, StaticSequence) or sequence.model is not self or sequence.closed:
-                raise InputError("The sequence is closed, or belongs to another model; open a new one.")
-            if sequence.length + len(row.inputs) > self.context_length:
-                raise ContextFull(
-                    f"{sequence.length} positions are held and {len(row.inputs)} more were given, but a line has room "
-                    f"for {self.context_length}; shorten the text."
-                )
-
     def _take_line(self) -> int:
         if not self._free:
             raise ContextFull(f"All {self.lines} lines of the cache are in use; close a sequence first.")
@@ -350,7 +330,6 @@ class StaticSequence(Sequence):
     def __init__(self, model: StaticModel, line: int) -> None:
         super().__init__(model)
         self.line = line
-        self.closed = False
         self._lines = model._free
 
     def _rewind(self, length: int) -> None:
@@ -363,17 +342,13 @@ class StaticSequence(Sequence):
 
     def _fork(self) -> StaticSequence:
         model = self.model
-        if self.closed:
-            raise InputError("The sequence is closed; open a new one.")
         child = StaticSequence(model, model._take_line())
         for plane in model._planes:
             plane[child.line, :, : self.length] = plane[self.line, :, : self.length]
         return child
 
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self._lines.append(self.line)
+    def _close(self) -> None:
+        self._lines.append(self.line)
 
     def __del__(self) -> None:
         self.close()  # a fork dropped without closing should not keep its line

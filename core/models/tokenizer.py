@@ -62,6 +62,25 @@ class Tokenizer(ABC):
     document_start: int
     special_names: Mapping[str, int] = MappingProxyType({})
 
+    def __init__(
+        self,
+        pieces: list[bytes],
+        special_ids: Iterable[int],
+        names: dict[str, int],
+        eos_ids: Iterable[int | None],
+        bos_id: int | None,
+        start_ids: list[int],
+    ) -> None:
+        """`names` maps the control tokens' names to their ids; `eos_ids` are those stated in the files."""
+        self.special_names, self.start_ids = names, start_ids
+        stated = [i for i in eos_ids if i is not None and 0 <= i < len(pieces)]
+        self.eos_ids = frozenset(stated) | {i for name, i in names.items() if name in END_NAMES}
+        self.special_ids = frozenset(special_ids) | self.eos_ids
+        self.pieces = [b"" if i in self.special_ids else piece for i, piece in enumerate(pieces)]
+        boundaries = [names[name] for name in BOUNDARY_NAMES if name in names]
+        first = [] if bos_id is None else [bos_id]
+        self.document_start = [*start_ids, *boundaries, *first, *stated, *sorted(self.eos_ids), 0][0]
+
     @abstractmethod
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, without special tokens: text that looks like one is encoded as plain characters."""

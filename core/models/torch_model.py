@@ -17,14 +17,14 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
-from core.errors import ContextFull, InputError, ModelFileError, first_line
+from core.errors import InputError, ModelFileError, first_line
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings, finite, is_chain
 from core.models.capture import memory_full
 from core.models.memory import free_bytes, room_in_cache, usual_limit
 from core.models.module import DOES_NOT_RUN, Layers
 from core.models.native import Line
 from core.models.recurrent import refuse_recurrent
-from core.models.rows import PADDING, added_masks, trees, wanted, wants_every
+from core.models.rows import PADDING, added_masks, result, trees, wanted
 from core.models.store import KeyValueStore
 from core.models.tokenizer import Tokenizer
 
@@ -98,15 +98,6 @@ class TorchModel(LanguageModel):
         return room_in_cache(self.cache_bytes, positions * size, free_bytes(device), size, most)
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
-        for row in rows:
-            held = row.sequence
-            if not isinstance(held, TorchSequence) or held.model is not self or held.closed or self._layers is None:
-                raise InputError("The sequence is closed, or belongs to another model; open a new one.")
-            if row.sequence.length + len(row.inputs) > self.context_length:
-                raise ContextFull(
-                    f"{row.sequence.length} positions are held and {len(row.inputs)} more were given, but "
-                    f"the model has room for {self.context_length}; shorten the text."
-                )
         if self.layers.compiled:
             return self._compiled_pass(rows)
         logits: dict[int, Tensor] = {}
@@ -161,15 +152,8 @@ class TorchModel(LanguageModel):
             for line, sequence in enumerate(sequences):
                 sequence.move(store, line, starts[line])
         kept = {position: i for i, position in enumerate(positions)}
-        # Cloned outside of inference mode: ordinary tensors, which keep no batch alive.
-        return [
-            torch.empty(0)
-            if row.silent
-            else part[[kept[i] for i in wanted(row)]]
-            if wants_every(row)
-            else part[kept[size - 1]].clone()
-            for row, size, part in zip(rows, sizes, logits, strict=True)
-        ]
+        # Copied outside of inference mode: ordinary tensors, which keep no batch alive.
+        return [result(row, part[[kept[i] for i in wanted(row)]]) for row, part in zip(rows, logits, strict=True)]
 
     def _compiled_pass(self, rows: list[Row]) -> list[Tensor]:
         """Runs rows of any lengths in one pass of the compiled code."""
@@ -208,10 +192,7 @@ class TorchModel(LanguageModel):
                 row.sequence.fresh = of_row
         # Cloned, so that none keeps the logits of all rows alive.
         of_rows = logits.split([len(of_row) for of_row in kept])
-        return [
-            part[:0].flatten() if row.silent else (part if wants_every(row) else part[0]).clone()
-            for row, part in zip(rows, of_rows, strict=True)
-        ]
+        return [result(row, part.clone()) for row, part in zip(rows, of_rows, strict=True)]
 
     def _embedded(self, rows: list[Row]) -> Tensor:
         """The inputs of all rows (N, D); those that are ids are looked up at once."""
@@ -333,7 +314,6 @@ class TorchSequence(Sequence):
         self.store: KeyValueStore | None = None  # None: nothing cached yet
         self.line = 0
         self.start = 0
-        self.closed = False
 
     @property
     def end(self) -> int:
@@ -357,8 +337,6 @@ class TorchSequence(Sequence):
         """`end` follows `length`, which the caller reduces; nothing else changes."""
 
     def _fork(self) -> TorchSequence:
-        if self.closed:
-            raise InputError("The sequence is closed; open a new one.")
         child = TorchSequence(self.model)
         child.move(self.store, self.line, self.start)
         return child
@@ -370,8 +348,7 @@ class TorchSequence(Sequence):
         store, line, end = self.model.new_store([self], 0)
         self.move(store, line, end - self.length)
 
-    def close(self) -> None:
-        self.closed = True
+    def _close(self) -> None:
         self.move(None)
 
     def __del__(self) -> None:

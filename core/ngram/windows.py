@@ -66,35 +66,32 @@ class Windows:
         return windows
 
     @classmethod
-    def of(cls, ids: np.ndarray, times: np.ndarray, order: int = ORDER) -> Windows:
+    def of(cls, ids: np.ndarray, times: np.ndarray) -> Windows:
         """Counts a text.
 
         Args:
             ids: (n,) int64, NOWHERE between passages: no n-gram crosses it.
             times: (n,) the multiplicity of each token.
-            order: symbols to keep of each window; n-grams are no longer than that.
         """
         begins = np.flatnonzero(ids != NOWHERE)
-        return cls.beginning(np.append(ids + 1, 0), begins, np.asarray(times)[begins], order)
+        return cls.beginning(np.append(ids + 1, 0), begins, np.asarray(times)[begins])
 
     @classmethod
-    def beginning(cls, symbols: np.ndarray, begins: np.ndarray, times: np.ndarray, order: int = ORDER) -> Windows:
+    def beginning(cls, symbols: np.ndarray, begins: np.ndarray, times: np.ndarray) -> Windows:
         """Counts the windows of a text that begin at some of its tokens.
 
         Args:
             symbols: (n,) of the text, 0 after each passage.
             begins: (b,) places of tokens.
             times: (b,) the multiplicity of each.
-            order: as in `of`.
         """
         words, inside = [], np.ones(len(begins), dtype=bool)
         for places in ((0, 1, 2), (3, 4, 5)):
             word = np.zeros(len(begins), dtype=np.int64)
             for place in places:
-                if place < order:
-                    symbol = symbols[np.minimum(begins + place, len(symbols) - 1)].astype(np.int64)
-                    inside &= symbol != 0
-                    word |= np.where(inside, symbol, 0) << SHIFTS[place]
+                symbol = symbols[np.minimum(begins + place, len(symbols) - 1)].astype(np.int64)
+                inside &= symbol != 0
+                word |= np.where(inside, symbol, 0) << SHIFTS[place]
             words.append(word)
         hi, lo = words
         by_lo = np.argsort(lo)

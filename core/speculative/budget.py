@@ -1,7 +1,7 @@
 """The budget of speculation: how deep to draft, and how many proposals to verify.
 
 The probability that a proposal is accepted is estimated while decoding. The tree is cut to the n proposals with the
-highest expected number of tokens per millisecond, by the machine's cost curve t(n) (`core.speculative.cost`):
+highest expected number of tokens per millisecond, by the machine's cost curve t(n) (`core.models.costs`):
 
     n* = argmax_n  (1 + Σ_{c among the n most probable} P(c accepted)) / t(1 + n)
 
@@ -25,31 +25,42 @@ GRACE = 640  # the tokens whose slack is granted at the start, so that the first
 Curve = Callable[[int], float]  # tokens of a pass -> ms
 
 
-class Estimates:
-    """Estimates how often a proposal is accepted after its parent, by the drafter's confidence and by depth. Old
-    observations count less. The estimates remain for later generations."""
+class _Rates:
+    """How often proposals were accepted, in several classes. Old observations count less."""
 
     PRIOR = 4.0  # the weight of the prior, in proposals
-    MEMORY = 200.0  # proposals; beyond this number, older ones lose weight
+
+    def __init__(self, shape: tuple[int, ...], memory: float) -> None:
+        """`memory`: proposals; beyond this number, older ones lose weight."""
+        self.tried, self.accepted, self._memory = np.zeros(shape), np.zeros(shape), memory
+
+    def note(self, at: tuple[int, ...], accepted: bool) -> None:
+        if self.tried[at] >= self._memory:
+            self.tried[at] *= 0.9
+            self.accepted[at] *= 0.9
+        self.tried[at] += 1
+        self.accepted[at] += accepted
+
+    def rates(self, prior: float, at: tuple[int, ...] = ()) -> np.ndarray:
+        return (self.accepted[at] + self.PRIOR * prior) / (self.tried[at] + self.PRIOR)
+
+
+class Estimates:
+    """Estimates how often a proposal is accepted after its parent, by the drafter's confidence and by depth. The
+    estimates remain for later generations."""
+
     EDGES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
 
     def __init__(self) -> None:
-        self._tried = np.zeros((len(self.EDGES) + 1, 2))
-        self._accepted = np.zeros((len(self.EDGES) + 1, 2))
+        self._rates = _Rates((len(self.EDGES) + 1, 2), memory=200.0)
 
     def acceptance_rate(self, confidence: float, depth: int) -> float:
         """Returns P(accepted | its parent was accepted). The prior is half the drafter's confidence."""
-        at = self._place(confidence, depth)
-        return (self._accepted[at] + self.PRIOR * 0.5 * confidence) / (self._tried[at] + self.PRIOR)
+        return float(self._rates.rates(0.5 * confidence, self._place(confidence, depth)))
 
     def note(self, confidence: float, depth: int, accepted: bool) -> None:
         """Records one verified proposal whose parent was accepted."""
-        at = self._place(confidence, depth)
-        if self._tried[at] >= self.MEMORY:
-            self._tried[at] *= 0.9
-            self._accepted[at] *= 0.9
-        self._tried[at] += 1
-        self._accepted[at] += accepted
+        self._rates.note(self._place(confidence, depth), accepted)
 
     def p_accepted(self, tree: TokenTree) -> np.ndarray:
         """Returns (n,) P(accepted) of each token together with its ancestors."""
@@ -75,28 +86,23 @@ class Levels:
     """Estimates acceptance per level, from which the depth of the next draft follows. For drafters whose levels are
     expensive."""
 
-    PRIOR, FIRST, MEMORY = 4.0, 0.5, 100.0
+    FIRST = 0.5  # the prior
     FADING = 0.97
     DEEPEST = 8
 
     def __init__(self) -> None:
-        self._tried, self._accepted = np.zeros(self.DEEPEST), np.zeros(self.DEEPEST)
+        self._rates = _Rates((self.DEEPEST,), memory=100.0)
         # Running mean of the time that drafting one level takes for each of n texts that are drafted together, by n.
         self._ms: dict[int, float] = {}
 
     def note(self, depth: int, accepted: bool) -> None:
         """Records whether a proposal at this depth was accepted."""
-        depth = min(depth, len(self._tried) - 1)
-        if self._tried[depth] >= self.MEMORY:
-            self._tried[depth] *= 0.9
-            self._accepted[depth] *= 0.9
-        self._tried[depth] += 1
-        self._accepted[depth] += accepted
+        self._rates.note((min(depth, self.DEEPEST - 1),), accepted)
 
     def fade(self) -> None:
         """Reduces the weight of all observations, after a cycle without a draft."""
-        self._tried *= self.FADING
-        self._accepted *= self.FADING
+        self._rates.tried *= self.FADING
+        self._rates.accepted *= self.FADING
 
     def took(self, ms: float, levels: int, texts: int) -> None:
         """Records the time of drafting for `texts` texts together, `levels` levels in all."""
@@ -110,8 +116,7 @@ class Levels:
     def best(self, cost: Curve, pace: float, width: int, most: int, texts: int) -> int:
         """Returns the depth with the highest expected number of tokens per ms; 0 if a plain step is faster. Passes take
         `pace` times the curve's ms."""
-        rates = (self._accepted + self.PRIOR * self.FIRST) / (self._tried + self.PRIOR)
-        reach, level = np.cumprod(rates), self.ms(texts)
+        reach, level = np.cumprod(self._rates.rates(self.FIRST)), self.ms(texts)
         best, depth = 1.0 / (cost(1) * pace), 0
         for d in range(1, min(len(reach), most // width) + 1):
             rate = (1.0 + reach[:d].sum()) / (cost(1 + d * width) * pace + d * level)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import platformdirs
+from pydantic import BeforeValidator, Field, FiniteFloat, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
-from core.errors import PolydraftError
+from core.errors import PolydraftError, first_fault, first_line
 from core.files import read_json, write_whole
 from core.models.base import LanguageModel, Tokenizer
 from core.speculative.target import TargetSampling
@@ -32,13 +33,18 @@ class CalibrationError(PolydraftError):
     """A calibration is missing, damaged, or was made for another model or another way of sampling."""
 
 
+# In a file, null is ∞, because JSON has no infinity.
+Limit = Annotated[float, BeforeValidator(lambda value: math.inf if value is None else value), Field(gt=0, strict=True)]
+Positive = Annotated[FiniteFloat, Field(gt=0, strict=True)]
+
+
 @dataclass(frozen=True)
 class Constants:
     """c'_s (eq. 10), α·κ (eq. 13), τ_δ (eq. 15). A factor of ∞ means that its bound is not used."""
 
-    c_s: float
-    alpha_kappa: float
-    tau: float
+    c_s: Limit
+    alpha_kappa: Limit
+    tau: Positive
 
     def bound(self, emb: float, logit: float) -> float:
         """Returns U = min(c'_s·‖W Δe‖², ακ·(Δℓ̃)²) (eq. 14)."""
@@ -55,7 +61,7 @@ class Bucket:
     entropy: float
     depth: int
     constants: Constants
-    emb: float = math.inf
+    emb: Limit = math.inf
 
 
 @dataclass(frozen=True)
@@ -79,16 +85,20 @@ class Calibration:
 
     fingerprint: str
     model: str
-    whitening: np.ndarray
+    whitening: Annotated[
+        np.ndarray,
+        PlainValidator(lambda value: np.array(TypeAdapter(list[FiniteFloat]).validate_python(value), np.float64)),
+        PlainSerializer(lambda value: [round(float(w), 5) for w in value]),
+    ]
     overall: Constants
     buckets: list[Bucket] = field(default_factory=list)
-    delta: float = 0.05
-    temperature: float = 1.0
-    top_k: int = 64
+    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    temperature: Positive = 1.0
+    top_k: Annotated[int, Field(ge=1)] = 64
     samples: int = 0
     prompts: int = 0
     budget: float | None = None
-    positions: int | None = None
+    positions: Annotated[int, Field(ge=1)] | None = None
 
     @property
     def each_delta(self) -> float:
@@ -131,14 +141,7 @@ class Calibration:
 
     def save(self, path: Path) -> None:
         """Writes JSON. Raises CalibrationError if the file cannot be written."""
-        fields = _without_infinity(
-            {
-                "format": FORMAT,
-                "version": VERSION,
-                **asdict(self),
-                "whitening": [round(float(w), 5) for w in self.whitening],
-            }
-        )
+        fields = {"format": FORMAT, "version": VERSION, **json.loads(TypeAdapter(Calibration).dump_json(self))}
         try:
             write_whole(path, json.dumps(fields, indent=1, allow_nan=False).encode())
         except OSError as error:
@@ -156,59 +159,14 @@ class Calibration:
         except (ValueError, RecursionError) as error:
             raise CalibrationError(f"{path} is not JSON ({error}); run `polydraft calibrate` again.") from error
         try:
-            if fields["format"] != FORMAT or fields["version"] != VERSION:
-                raise ValueError(f"format {fields['format']!r}, version {fields['version']!r}")
-            calibration = cls(
-                str(fields["fingerprint"]),
-                str(fields["model"]),
-                np.array(fields["whitening"], dtype=np.float64),
-                _constants(fields["overall"]),
-                [_bucket(bucket) for bucket in fields["buckets"]],
-                float(fields["delta"]),
-                float(fields["temperature"]),
-                int(fields["top_k"]),
-                int(fields["samples"]),
-                int(fields["prompts"]),
-                None if fields["budget"] is None else float(fields["budget"]),
-                None if fields.get("positions") is None else int(fields["positions"]),
-            )
-            if calibration.whitening.ndim != 1 or not np.isfinite(calibration.whitening).all():
-                raise ValueError("whitening is not a list of numbers")
-            if not 0 < calibration.delta < 1 or not 0 < calibration.temperature < math.inf or calibration.top_k < 1:
-                raise ValueError("delta, temperature or top_k out of range")
-            if calibration.positions is not None and calibration.positions < 1:
-                raise ValueError("positions out of range")
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            if (found := (fields["format"], fields["version"])) != (FORMAT, VERSION):
+                raise ValueError(f"format and version {found}")
+            return TypeAdapter(cls).validate_python(fields)
+        except (KeyError, TypeError, ValueError) as error:
+            why = first_fault(error) if isinstance(error, ValidationError) else first_line(error)
             raise CalibrationError(
-                f"{path} is not a calibration of version {VERSION} ({error}); run `polydraft calibrate` again."
+                f"{path} is not a calibration of version {VERSION} ({why}); run `polydraft calibrate` again."
             ) from error
-        return calibration
-
-
-def _constants(fields: dict[str, Any]) -> Constants:
-    """Reads constants, with null as ∞. Raises ValueError or KeyError for an invalid value; τ_δ must be finite."""
-    read = {name: math.inf if fields[name] is None else fields[name] for name in ("c_s", "alpha_kappa", "tau")}
-    if not all(isinstance(v, int | float) and not isinstance(v, bool) and v > 0 for v in read.values()):
-        raise ValueError("constants that are not positive numbers")
-    if read["tau"] == math.inf:
-        raise ValueError("an infinite tolerance")
-    return Constants(**{name: float(v) for name, v in read.items()})
-
-
-def _bucket(fields: dict[str, Any]) -> Bucket:
-    edge = math.inf if fields["emb"] is None else float(fields["emb"])
-    if math.isnan(edge):
-        raise ValueError("a bucket without an edge")
-    return Bucket(float(fields["entropy"]), int(fields["depth"]), _constants(fields["constants"]), edge)
-
-
-def _without_infinity(value: Any) -> Any:
-    """Replaces ∞ by null, because JSON has no infinity."""
-    if isinstance(value, dict):
-        return {key: _without_infinity(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_without_infinity(each) for each in value]
-    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def user_file(

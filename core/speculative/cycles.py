@@ -17,10 +17,10 @@ import numpy as np
 from torch import Tensor
 
 from core.models.base import Row, Sequence
+from core.models.costs import cost_curve
 from core.noise import SeededNoise
 from core.speculative.acceptance import rejection
 from core.speculative.budget import Budget, Curve, FixedBudget, Memory
-from core.speculative.cost import cost_curve
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.options import SpeculationOptions
 from core.speculative.target import TargetSampling

@@ -19,24 +19,27 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from pickle import UnpicklingError  # torch raises it for a file that contains more than tensors; nothing is unpickled
-from typing import Any
+from typing import Annotated, Any
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, is_zipfile
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from core.errors import InputError, PolydraftError, first_line
+from core.errors import InputError, PolydraftError, first_fault, first_line
 from core.files import check_regular, read_json, replacing, write_whole
 
-LARGEST = 2**31 - 1  # of a size in config.json
+# Of config.json.
+Size = Annotated[int, Field(gt=0, lt=2**31, strict=True)]
+Number = Annotated[FiniteFloat, Field(gt=0, strict=True)]
+Layer = Annotated[int, Field(ge=0, strict=True)]
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q (…, n, H, w), k and v (…, n, K, w) -> (…, n, H, w)
 
@@ -57,17 +60,17 @@ class HeadConfig:
             last but two, as for the published heads.
     """
 
-    hidden_size: int
-    intermediate_size: int
-    num_attention_heads: int
-    vocab_size: int
-    draft_vocab_size: int
-    num_key_value_heads: int | None = None
-    head_dim: int | None = None
-    target_hidden_size: int | None = None
-    rms_norm_eps: float = 1e-6
-    rope_theta: float = 10000.0
-    layers: tuple[int, int, int] | None = None
+    hidden_size: Size
+    intermediate_size: Size
+    num_attention_heads: Size
+    vocab_size: Size
+    draft_vocab_size: Size
+    num_key_value_heads: Size | None = None
+    head_dim: Size | None = None
+    target_hidden_size: Size | None = None
+    rms_norm_eps: Number = 1e-6
+    rope_theta: Number = 10000.0
+    layers: tuple[Layer, Layer, Layer] | None = None
 
     @property
     def key_heads(self) -> int:
@@ -84,30 +87,21 @@ class HeadConfig:
     @classmethod
     def of(cls, contents: Mapping[str, Any]) -> HeadConfig:
         """Makes a configuration from the contents of a `config.json`. Raises HeadError with the invalid field."""
-        known = {field.name for field in fields(cls)}
-        given = {name: value for name, value in contents.items() if name in known and value is not None}
+        given = {field.name: contents.get(field.name) for field in fields(cls)}
         rope = contents.get("rope_parameters")
-        theta = rope.get("rope_theta") if isinstance(rope, dict) else None
-        if theta is not None:
-            given.setdefault("rope_theta", theta)
-        for name in ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size", "draft_vocab_size"):
-            given.setdefault(name, None)
-        for name, value in given.items():
-            if name == "layers":
-                if not isinstance(value, list) or len(value) != 3 or not all(type(n) is int and n >= 0 for n in value):
-                    raise HeadError(f"config.json has layers {value!r:.40}; three numbers expected.")
-            elif name in ("rms_norm_eps", "rope_theta"):
-                if type(value) not in (int, float) or not 0 < value < math.inf:
-                    raise HeadError(f"config.json has {name} {value!r:.40}; a number above 0 expected.")
-            elif type(value) is not int or not 0 < value <= LARGEST:
-                raise HeadError(f"config.json has {name} {value!r:.40}; a number above 0 expected.")
-        if given["draft_vocab_size"] > given["vocab_size"]:
-            raise HeadError(
-                f"config.json has draft_vocab_size {given['draft_vocab_size']}; at most {given['vocab_size']} expected."
+        if given["rope_theta"] is None and isinstance(rope, dict):
+            given["rope_theta"] = rope.get("rope_theta")
+        optional = {field.name for field in fields(cls) if field.default is not MISSING}
+        try:
+            config = TypeAdapter(cls).validate_python(
+                {name: value for name, value in given.items() if value is not None or name not in optional}
             )
-        if "layers" in given:
-            given["layers"] = tuple(given["layers"])
-        config = cls(**given)
+        except ValidationError as error:
+            raise HeadError(f"config.json has {first_fault(error)}.") from error
+        if config.draft_vocab_size > config.vocab_size:
+            raise HeadError(
+                f"config.json has draft_vocab_size {config.draft_vocab_size}; at most {config.vocab_size} expected."
+            )
         if config.num_attention_heads % config.key_heads or config.width % 2:
             raise HeadError(
                 f"config.json has {config.num_attention_heads} heads of width {config.width} on {config.key_heads} key "

@@ -13,9 +13,9 @@ from typing import Any
 
 from core.errors import InputError
 from core.models.base import LanguageModel, Sequence
+from core.models.costs import CostCurve, cost_curve
 from core.noise import SeededNoise
 from core.speculative.budget import Curve, Memory
-from core.speculative.cost import CostCurve, cost_curve
 from core.speculative.cycles import Statistics, Text, Token, cycles, drawn, logarithm
 from core.speculative.drafters.base import Drafter
 from core.speculative.options import SpeculationMode, SpeculationOptions

@@ -27,6 +27,7 @@ import typer
 
 from core.errors import InputError
 from core.models import LanguageModel, load_model
+from core.models.costs import CostCurve, finished, timing
 from core.speculative import (
     Memory,
     NgramDrafter,
@@ -36,8 +37,6 @@ from core.speculative import (
     Token,
     generate,
 )
-from core.speculative.cost import CostCurve
-from core.speculative.cost import measure as measure_curve
 from core.speculative.cycles import Statistics
 from core.speculative.drafters import Drafter
 from core.speculative.options import SpeculationMode
@@ -215,7 +214,7 @@ def measure(options: SpeculativeOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend, options.precision)
     compared = methods(model, options, progress)
     progress("measuring the cost curve")
-    curve = measure_curve(model)
+    curve = CostCurve.of_times(finished(timing(model, "tokens")))
     report = Report("speculative")
     count = options.prompts
     read = prompts(options.text, model.tokenizer, count + WARM, chat_template(options.model))

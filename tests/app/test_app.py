@@ -48,7 +48,7 @@ def page(context: BrowserContext) -> Page:
 def wait_until_done(editor: Editor) -> list[str]:
     """Drafts for the text as it stands, complete."""
     editor.settle()
-    editor.wait(lambda: editor.drafts() and editor.page.evaluate("polydraft.editor.request === null"), "all drafts")
+    editor.wait(lambda: editor.drafts() and editor.page.evaluate("polydraft.drafts.request === null"), "all drafts")
     return editor.drafts()
 
 

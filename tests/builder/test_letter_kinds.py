@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.builder.test_document_kinds import read, text_of
-from tests.builder.test_hostile_files import seconds
 
 SPACES = " ".join(
     f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
@@ -135,14 +134,3 @@ def test_rich_text_that_is_damaged_is_reported(tmp_path: Path) -> None:
         "one two",
         "1 words with characters that cannot be read were left out",
     )
-
-
-@pytest.mark.parametrize(
-    "piece", ["{", "\\", "\\'", "{\\*", "\\u1?", "\\v", "}{", "{\\field{\\fldinst TOC}{\\fldrslt a}}"]
-)
-def test_the_time_for_rich_text_grows_with_its_length(tmp_path: Path, piece: str) -> None:
-    def reading(length: int) -> float:
-        (tmp_path / "a.rtf").write_text("{\\rtf1 " + piece * (length // len(piece)))
-        return seconds(lambda: read(tmp_path / "a.rtf"))
-
-    assert reading(80_000) < 12 * reading(20_000) + 0.02

@@ -715,7 +715,7 @@ def test_an_eagle3_head_says_that_it_was_trained_for_the_model_alone(
     store: PersonalStore, autocomplete: Autocomplete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model: Any = autocomplete.model
-    monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: lambda n: 1.0 + n)
+    monkeypatch.setattr("core.models.costs.known", lambda *_: lambda n: 1.0 + n)
     monkeypatch.setattr(speculation, "missing_for", lambda *_: "")
     monkeypatch.setattr(speculation, "make_drafter", lambda *_: NgramDrafter([]))
 

@@ -8,7 +8,7 @@
  */
 
 import { READABLE_AFTER } from "./seen.js";
-import { attempt } from "../shared/memory.js";
+import { keep, recall } from "../shared/memory.js";
 
 const KEPT = "polydraft.pace";
 const KNOWN_AFTER = 200; // keys until the numbers count as known
@@ -69,14 +69,14 @@ export class Pace {
   }
 
   keep() {
-    if (!this.isIncognito()) attempt(() => localStorage.setItem(KEPT, JSON.stringify(this.numbers)));
+    if (!this.isIncognito()) keep(KEPT, this.numbers);
   }
 
   /** Delete all numbers. */
   reset() {
     clearTimeout(this.timer);
     this.numbers = none();
-    attempt(() => localStorage.removeItem(KEPT));
+    keep(KEPT, null);
     this.changed();
   }
 
@@ -221,7 +221,7 @@ export class Pace {
 
 /** The numbers of the last visit; new ones if there are none, or what is stored has another form. */
 function stored() {
-  const numbers = attempt(() => JSON.parse(localStorage.getItem(KEPT) ?? "null"));
+  const numbers = recall(KEPT);
   const counts = (/** @type {unknown} */ list, length = BINS) =>
     Array.isArray(list) && list.length === length && list.every((count) => Number.isFinite(count) && count >= 0);
   const judged = numbers && counts(numbers.judged, TENTHS) && counts(numbers.right, TENTHS);

@@ -6,7 +6,7 @@
  */
 
 import { cropped } from "../editor/drafting.js";
-import { newElement, part, setText } from "../shared/dom.js";
+import { newElement, on, part, setText } from "../shared/dom.js";
 import { ServerError, freshId, leaveAs, streamDrafts } from "../shared/transport.js";
 import { PINNED } from "./presets.js";
 import { Setting } from "./setting.js";
@@ -45,8 +45,8 @@ export class Compare {
     root.addEventListener("pd-rows", () => this.draw());
     root.addEventListener("pd-cleared", () => this.forget());
     root.addEventListener("pd-dropped", () => this.leave());
-    root.addEventListener("pd-stats", (event) => {
-      this.costs.b = /** @type {CustomEvent<Cost>} */ (event).detail;
+    on(root, "pd-stats", (cost) => {
+      this.costs.b = cost;
       this.draw();
     });
     addEventListener("pagehide", () => this.leave());

@@ -73,6 +73,7 @@ def test_forget_a_document_or_a_phrase(tmp_path: Path, monkeypatch: pytest.Monke
     assert "has no document '1 2'" in ngram("forget", "--document", "1 2", "--store", "me", status=1)
     assert forget("--document", "a.txt", "--dry-run") == (1, 1, 0, 7)
     assert "would be forgotten" in ngram("forget", "--phrase", "1 2", "--dry-run", "--store", "me")
+    assert "me does not contain the phrase '2 1': nothing was" in ngram("forget", "--phrase", "2 1", "--store", "me")
     assert forget("--document", "a.txt") == (1, 1, 0, 7)  # as it was named, from the same folder
     assert "has no document 'a.txt'" in ngram("forget", "--document", "a.txt", "--store", "me", status=1)
     assert rows("query", "1 2", "--store", "me") == []

@@ -16,9 +16,9 @@ from app.options import speculation
 from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.controls import DRAFTERS, WITH_DRAFT_MODEL
-from core.speculative import cost
+from core.models import costs
+from core.models.costs import CostCurve
 from core.speculative.calibration import Calibration, Constants, fingerprint
-from core.speculative.cost import CostCurve
 from tests.table_model import TableModel
 
 TEXT = "abcabcabcabc"
@@ -28,7 +28,7 @@ TEXT = "abcabcabcabc"
 def loaded(monkeypatch: pytest.MonkeyPatch) -> Autocomplete:
     loaded = Autocomplete(TableModel(seed=4, spread=3.0))
     monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: loaded)
-    monkeypatch.setattr(cost, "known_curve", lambda _: CostCurve((1, 48), (1.0, 1.5)))
+    monkeypatch.setattr(costs, "known", lambda *_: CostCurve((1, 48), (1.0, 1.5)))
     return loaded
 
 
@@ -112,8 +112,8 @@ def test_a_long_text_comes_in_stretches_between_resets() -> None:
 
 def test_costs_that_are_not_known_are_measured_first(loaded: Autocomplete, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[CostCurve] = []
-    monkeypatch.setattr(cost, "known_curve", lambda _: None)
-    monkeypatch.setattr(cost, "remember_curve", lambda _, curve: measured.append(curve))
+    monkeypatch.setattr(costs, "known", lambda *_: None)
+    monkeypatch.setattr(costs, "keep", lambda *kept: measured.append(kept[-1]))
     assert made("--speculate", "lossless")["accept_length"] >= 1
     assert len(measured) == 1
 

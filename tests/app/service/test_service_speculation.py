@@ -15,9 +15,8 @@ from app.service import engine
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
 from core.autocomplete import Autocomplete
-from core.models import hf
+from core.models import costs, hf
 from core.models.base import LanguageModel
-from core.speculative import cost
 from core.speculative.drafters import Moment, eagle3
 from tests.core.speculative.test_eagle3_drafter import head_for
 
@@ -36,7 +35,7 @@ def model(folder: Path) -> LanguageModel:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(cost.platformdirs, "user_cache_path", lambda _: tmp_path)
+    monkeypatch.setattr(costs.platformdirs, "user_cache_path", lambda _: tmp_path)
     return tmp_path
 
 
@@ -101,7 +100,7 @@ def test_a_head_drafts_after_a_text_that_was_fed_before_it_was_chosen(
 ) -> None:
     head_for(model).save(tmp_path / "head")
     monkeypatch.setattr(eagle3, "DEFAULT_HEAD", tmp_path / "head")
-    cost.remember_curve(model, cost.CostCurve((1, 48), (1.0, 1.01)))
+    costs.keep(model, "tokens", costs.CostCurve((1, 48), (1.0, 1.01)))
     before = "It was a dark and "
     plain = told(service, 1, asked(None), before)
     followed: list[int] = []
@@ -124,7 +123,7 @@ def test_a_head_drafts_after_a_text_that_was_fed_before_it_was_chosen(
 
 
 def test_a_drafter_that_a_model_cannot_have_is_refused_by_name(service: DraftService, model: LanguageModel) -> None:
-    cost.remember_curve(model, cost.CostCurve((1, 48), (1.0, 1.01)))
+    costs.keep(model, "tokens", costs.CostCurve((1, 48), (1.0, 1.01)))
     (error,) = told(service, 1, asked({"mode": "lossless", "drafter": "eagle3"}))
     assert error["type"] == "error"
     assert "300 and 32" in error["message"]  # the head that ships is for another model

@@ -291,6 +291,8 @@ def test_a_click_on_a_tool_leaves_the_focus_in_the_text_the_panel_covers_nothing
     for width, height in ((1280, 800), (2560, 1440)):
         resize(page, width, height)
         panel = open_panel(page)
+        closing, fields = (panel.locator(f".{part}").bounding_box() for part in ("toggle-button", "sidebar-content"))
+        assert closing and fields and closing["y"] + closing["height"] <= fields["y"], "fields scroll under the arrow"
         box, tools = panel.bounding_box(), page.locator("#pd :is(#pd-text, .pd-option-row, .pd-tools, .pd-line)").all()
         assert box
         for one in filter(None, [each.bounding_box() for each in tools]):

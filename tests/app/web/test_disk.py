@@ -31,11 +31,11 @@ from app.service.service import DraftService
 from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.files import recall
+from core.models.costs import known
 from core.ngram.base import BaseShelf
 from core.ngram.personal import PersonalStore
 from core.ngram.shelf import Shelf
 from core.speculative import calibration
-from core.speculative.cost import known_curve
 from tests.ngram_tools import WordTokenizer
 from tests.paths import with_compiled_code
 from tests.table_model import TableModel
@@ -361,4 +361,4 @@ def test_no_content_of_locks_and_caches_disturbs_a_start(disk: Disk, lock: bytes
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(cache)
     assert isinstance(recall(path), dict)
-    known_curve(disk.model)
+    known(disk.model, "tokens")

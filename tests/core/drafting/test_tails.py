@@ -15,14 +15,14 @@ from core.autocomplete import Autocomplete
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting, draft_all
 from core.drafting.tails import SHARE, Tails, choose_tails, ms_of
-from core.models.costs import ROWS, CostCurve
+from core.models.costs import SIZES, CostCurve
 from core.modes.checked import IMPLAUSIBLE, tails_checked
 from core.modes.start import Mode, start
 from tests.completing import complete
 from tests.table_model import TableModel
 
 NEVER = frozenset[int]()
-COMPILED = CostCurve(ROWS, (4.3, 4.9, 6.2, 10.3, 13.3))  # ms of a small model in compiled code
+COMPILED = CostCurve(SIZES["rows"], (4.3, 4.9, 6.2, 10.3, 13.3))  # ms of a small model in compiled code
 # Four rows cost 2.8 times as much as one, and reading many inputs little more.
 DEAR = CostCurve((1, 4, 8, 64), (10.5, 29.4, 50.0, 90.0))
 FREE = CostCurve((1, 12), (5.0, 5.0))
@@ -31,7 +31,9 @@ FREE = CostCurve((1, 12), (5.0, 5.0))
 def costs() -> st.SearchStrategy[CostCurve]:
     """The ms of one row, and what each further row adds."""
     pairs = st.tuples(st.floats(0.1, 50), st.floats(0, 20))
-    return pairs.map(lambda found: CostCurve(ROWS, tuple(found[0] + found[1] * (n - 1) for n in ROWS)))
+    return pairs.map(
+        lambda found: CostCurve(SIZES["rows"], tuple(found[0] + found[1] * (n - 1) for n in SIZES["rows"]))
+    )
 
 
 @given(curve=costs(), k=st.integers(2, 9), length=st.integers(1, 32), r=st.integers(0, 31), forks=st.integers(0, 4))

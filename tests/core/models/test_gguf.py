@@ -24,7 +24,6 @@ from tiny_gguf import (
     BOOL,
     FLOAT,
     I32,
-    LAYOUTS,
     Q8_0,
     TEXT,
     U32,
@@ -64,7 +63,7 @@ def test_a_tokenizer_without_a_part_is_refused(tmp_path: Path, change: str) -> N
         load_model(str(written(tmp_path, set_to(*lies[change]))), "torch")
 
 
-@pytest.mark.parametrize("family", LAYOUTS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_tiny_model_of_each_family_runs_in_compiled_code_in_any_types(tmp_path: Path, family: str) -> None:
     for seed in range(2):
         path = tmp_path / "tiny.gguf"
@@ -442,5 +441,5 @@ def test_fuzz_cases_are_files_of_every_family_and_of_both_kinds_of_vocabulary(tm
             continue
         families.add(file.architecture)
         vocabularies.add((file.fields.get("tokenizer.ggml.model"), "tokenizer.ggml.scores" in file.fields))
-    assert families >= {*LAYOUTS} == {*FAMILIES}
+    assert families >= {*FAMILIES}
     assert vocabularies >= {("gpt2", False), ("llama", True)}

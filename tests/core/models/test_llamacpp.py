@@ -8,59 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from core.errors import BackendUnavailable, ContextFull, InputError, ModelFileError, ModelNotFound
-from core.models import Row, gguf_file, load_model
+from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNotFound
+from core.models import gguf_file, load_model
 from core.models.llamacpp import LlamaCppModel, LlamaCppTokenizer
 from core.models.tokenizer import CONTROL, END_NAMES
 from training.texts import load as load_text
-
-IDS = [504, 3575, 282, 4649, 314, 7042, 30]
-CLOSE = 0.35  # of a logit: another batch size sums in another order, on quantised activations
-
-
-def test_feeding_a_token_is_feeding_its_embedding(llama_model):
-    a, b = llama_model.open(), llama_model.open()
-    a.feed(IDS[:-1])
-    b.feed(IDS[:-1])
-    assert torch.equal(a.feed(IDS[-1:]), b.feed_embedding(llama_model.embeddings[IDS[-1]]))
-    a.close()
-    b.close()
-
-
-def test_a_rewound_sequence_is_as_good_as_fresh(llama_model):
-    a, b = llama_model.open(), llama_model.open()
-    fresh = b.feed(IDS)
-    a.feed([*IDS[:3], 9, 9, 9])
-    a.feed_embedding(llama_model.embeddings[:3].mean(0))
-    a.rewind(3)
-    again = a.feed(IDS[3:])
-    assert again.argmax() == fresh.argmax()
-    assert (again - fresh).abs().max() < CLOSE
-    a.close()
-    b.close()
-
-
-@settings(max_examples=15)
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(100, 40000)), min_size=1, max_size=6))
-def test_forks_go_their_own_ways(tiny_llama, moves):
-    root = tiny_llama.open()
-    root.feed(IDS)
-    branches = [root.fork() for _ in range(3)]
-    paths = [list(IDS) for _ in branches]
-    for which, token in moves:
-        branches[which].feed([token])
-        paths[which].append(token)
-    latest = tiny_llama.forward([Row(b, [77]) for b in branches])
-    for path, logits in zip(paths, latest, strict=True):
-        plain = tiny_llama.open()
-        assert (plain.feed([*path, 77]) - logits).abs().max() < CLOSE
-        plain.close()
-    assert root.inputs == IDS
-    for b in [*branches, root]:
-        b.close()
 
 
 def test_only_the_changed_tail_is_fed(llama_model):
@@ -72,34 +25,6 @@ def test_only_the_changed_tail_is_fed(llama_model):
     assert llama_model.tokens_fed - before == 1
     sequence.sync([*text[:-2], 99, 100, 101])
     assert llama_model.tokens_fed - before == 4
-    sequence.close()
-
-
-def test_a_full_context_leaves_the_sequence_as_it_was(llama_model):
-    sequence = llama_model.open()
-    sequence.feed(IDS)
-    with pytest.raises(ContextFull, match="do not fit"):
-        sequence.feed([5] * llama_model.context_length)
-    assert sequence.inputs == IDS
-    sequence.feed([5])
-    sequence.close()
-
-
-def test_many_sequences_are_refused_in_words(llama_model):
-    opened = []
-    with pytest.raises(ContextFull, match="in use"):
-        while len(opened) < 1000:
-            opened.append(llama_model.open())
-    for sequence in opened:
-        sequence.close()
-    llama_model.open().close()
-
-
-def test_wrong_inputs_are_named(llama_model):
-    sequence = llama_model.open()
-    for wrong in ([], [-1], [49152], torch.zeros(1, 5)):
-        with pytest.raises(InputError):
-            llama_model.forward([Row(sequence, wrong)])
     sequence.close()
 
 
@@ -183,8 +108,8 @@ def test_a_control_token_with_any_known_name_of_an_end_ends_texts(
     """The torch backend knows the same names: both take them from one list."""
     fields = gguf_file.read(default_gguf).fields
     names, types = list(fields["tokenizer.ggml.tokens"]), fields["tokenizer.ggml.token_type"]
-    control = next(i for i, kind in enumerate(types) if kind == CONTROL and i not in llama_model.tokenizer.eos_ids)
-    for name in END_NAMES:
-        names[control] = name
-        made = LlamaCppTokenizer(llama_model._weights, names, types)  # type: ignore[arg-type]
-        assert made.eos_ids == llama_model.tokenizer.eos_ids | {control}, name
+    control = [i for i, kind in enumerate(types) if kind == CONTROL]
+    for i, name in zip(control, [*sorted(END_NAMES), *map(str, control)], strict=False):
+        names[i] = name
+    made = LlamaCppTokenizer(llama_model._weights, names, types)  # type: ignore[arg-type]
+    assert made.eos_ids >= {*control[: len(END_NAMES)]} and len(control) >= len(END_NAMES)

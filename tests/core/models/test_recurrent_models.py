@@ -1,23 +1,20 @@
-"""Models with a recurrent memory, in llama.cpp: going back, forks, joint passes and drafts give what a fresh sequence
-gives."""
+"""Models with a recurrent memory, in llama.cpp: they read the text again after going back and in forks, and no more."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_families import VOCAB
-from tiny_recurrent import BY_TRANSFORMERS, NAMES, file_of, module_of
+from tiny_recurrent import NAMES, file_of, module_of
 
-from core.errors import ContextFull, InputError, ModelFileError
-from core.models import Row, llamacpp, load_model, probe
-from core.models.llamacpp import CANNOT_GO_BACK, STATES, LlamaCppModel
+from core.errors import InputError, ModelFileError
+from core.models import llamacpp, load_model, probe
+from core.models.llamacpp import CANNOT_GO_BACK, LlamaCppModel
 from core.superposed import superpose
 
 CLOSE = 5e-3  # keys and values are kept in 16 bits
@@ -43,7 +40,6 @@ def fresh(model: LlamaCppModel, ids: list[int]) -> torch.Tensor:
         sequence.close()
 
 
-@pytest.mark.parametrize("model", BY_TRANSFORMERS, indirect=True)
 def test_the_logits_are_those_of_transformers(model: LlamaCppModel) -> None:
     ids = [5, 17, 33, 60, 9, 2, 44, 70, 21, 8, 3, 90]
     sequence = model.open()
@@ -51,50 +47,6 @@ def test_the_logits_are_those_of_transformers(model: LlamaCppModel) -> None:
     sequence.close()
     expected = module_of(model.name)(torch.tensor([ids])).logits[0]
     assert (found - expected).abs().max() < (1e-4 if model.name == "mamba" else CLOSE)
-
-
-MOVE = st.one_of(
-    st.tuples(st.just("feed"), st.lists(IDS, min_size=1, max_size=20)),
-    st.tuples(st.just("back"), st.integers(0, 30)),
-    st.tuples(st.just("chain"), st.lists(IDS, min_size=2, max_size=12)),
-    st.tuples(st.just("mix"), st.integers(1, 3)),
-    st.tuples(st.just("fork"), IDS),
-)
-
-
-@settings(max_examples=15)
-@given(moves=st.lists(MOVE, min_size=3, max_size=12))
-def test_whatever_was_done_before_the_logits_are_those_of_a_fresh_sequence(
-    model: LlamaCppModel, moves: list[tuple[str, object]]
-) -> None:
-    with ExitStack() as held:
-        sequence, ids = held.enter_context(closing(model.open())), [4, 9]
-        sequence.feed(ids)
-        forks = []
-        for what, given_ in moves:
-            if isinstance(given_, list) and what == "feed":
-                sequence.feed(given_)
-                ids = ids + given_
-            elif isinstance(given_, list):
-                sequence.feed_tree(given_, list(range(-1, len(given_) - 1)))
-                kept = len(given_) // 2
-                sequence.keep(list(range(kept)))
-                ids = ids + given_[:kept]
-            elif what == "back" and isinstance(given_, int):
-                ids = ids[: max(len(ids) - given_, 1)]
-                sequence.rewind(len(ids))
-            elif what == "mix" and isinstance(given_, int):
-                for n in range(given_):
-                    sequence.feed_embedding(model.embeddings[n + 5 : n + 8].mean(0))
-                sequence.rewind(len(ids))
-            elif isinstance(given_, int):
-                forks.append((held.enter_context(closing(sequence.fork())), [*ids, given_]))
-                forks[-1][0].feed([given_])
-        forks.append((sequence, ids))
-        together = model.forward([Row(each, [7]) for each, _ in forks])
-        for (_, path), logits in zip(forks, together, strict=True):
-            assert (logits - fresh(model, [*path, 7])).abs().max() < CLOSE
-    assert len(model._free_ids) == STATES, "every id was given back"
 
 
 def test_going_back_and_forks_read_the_text_again_in_the_next_pass_alone(
@@ -132,43 +84,6 @@ def test_superposed_positions_are_not_computed_again(model: LlamaCppModel) -> No
                     each.feed([7])
                 each.rewind(2)
                 assert (each.feed([7]) - fresh(model, [4, 9, 7])).abs().max() < CLOSE
-
-
-def test_after_a_failed_pass_a_sequence_goes_on(model: LlamaCppModel) -> None:
-    sequence = model.open()
-    sequence.feed([4, 9])
-    with pytest.raises(ContextFull):
-        sequence.feed([5] * model.context_length)
-    assert (sequence.feed([7]) - fresh(model, [4, 9, 7])).abs().max() < CLOSE
-    sequence.close()
-
-
-def test_every_id_is_used_and_given_back(model: LlamaCppModel) -> None:
-    held = [model.open() for _ in range(STATES)]
-    with pytest.raises(ContextFull, match=f"All {STATES} sequences"):
-        model.open()
-    while held:
-        held.pop().close()
-    lost = model.open()
-    lost.feed([4, 9])
-    del lost
-    gc.collect()
-    model.open().close()
-    assert len(model._free_ids) == STATES
-
-
-@pytest.mark.parametrize("options", [{"exact_steps": 3}, {"exact_steps": 0, "distinct": False, "mixing": "geometric"}])
-def test_several_drafts_are_the_same_after_others(model: LlamaCppModel, options: dict[str, object]) -> None:
-    def drafts(ids: list[int]) -> list[list[int]]:
-        *_, last = superpose(model, ids, k=3, length=6, **options)  # pyright: ignore[reportArgumentType]
-        return last.ids
-
-    ids = [5, 17, 33, 60, 9, 2, 44]
-    first = drafts(ids)
-    drafts([8, *ids])
-    assert drafts(ids) == first
-    assert len(first) == 3
-    assert len(model._free_ids) == STATES
 
 
 def test_drafts_copy_no_state(model: LlamaCppModel, monkeypatch: pytest.MonkeyPatch) -> None:

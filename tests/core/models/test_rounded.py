@@ -22,11 +22,9 @@ from core.errors import InputError, ModelFileError
 from core.models import adapter as adapters
 from core.models import load_model, native, native_gguf
 from core.models.coded import Coded, weight_of
-from core.models.costs import CostCurve
 from core.models.native import _in_bytes, panels_of
 from core.models.native_library import COMPILERS
 from core.models.torch_model import TorchModel
-from core.speculative import cost
 from tests.arm import remote
 from tests.paths import DATA, ROOT
 
@@ -256,13 +254,3 @@ def test_auto_rounds_inputs_where_a_file_allows_it_and_refuses_nothing(
         load_model(str(path), "torch", "int8")
     with pytest.raises(ModelFileError, match=r"no config\.json"):  # a folder, which is not refused for its precision
         load_model(str(tmp_path), "torch", "auto")
-
-
-def test_rounded_inputs_have_a_cost_curve_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "tiny.gguf"
-    path.write_bytes(tiny().written())
-    monkeypatch.setattr(cost, "_file", lambda: tmp_path / "costs.json")
-    exact, rounded = (load_model(str(path), "torch", precision) for precision in ("file", "int8"))
-    cost.remember_curve(exact, CostCurve((1, 2), (1.0, 1.5)))
-    assert cost.known_curve(exact) is not None
-    assert cost.known_curve(rounded) is None

@@ -1,27 +1,23 @@
-"""The static cache against the plain path: any program of passes, drafts of many prefixes, and unsupported models."""
+"""The static cache against the plain path: watched layers, drafts of many prefixes, and unsupported models."""
 
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tiny_families import FAMILIES, module_of
-from tiny_models import CONTEXT, VOCAB, Replayed, tiny
-from torch import Tensor
+from tiny_models import CONTEXT, VOCAB, tiny
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-from core.errors import BackendUnavailable, ContextFull, InputError
-from core.models import capture, hf, static
+from core.errors import BackendUnavailable, ContextFull
+from core.models import hf, static
 from core.models.base import Row
 from core.models.hf_tokenizer import HFTokenizer
-from core.models.static import StaticModel, StaticSequence
+from core.models.static import StaticModel
 from core.models.torch_model import TorchModel
 from core.samplers import TopK
 from core.superposed import superpose_batch
@@ -30,8 +26,6 @@ from tests.paths import DATA
 GOLDEN = json.loads((DATA / "spd_plain.json").read_text())
 PAPER = {"distinct": False, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
 LINES = 4
-KINDS = ["llama", "gpt2", "gemma3"]
-
 pytestmark = pytest.mark.usefixtures("small_scale")
 
 
@@ -57,7 +51,6 @@ def models() -> Callable[[str], tuple[StaticModel, TorchModel]]:
         if kind not in made:
             plain = plain_model(kind)
             made[kind] = StaticModel(plain, lines=LINES, capacity=CONTEXT), plain
-            made[kind][0].few = 9  # both ways to read are taken
         return made[kind]
 
     return get
@@ -66,115 +59,6 @@ def models() -> Callable[[str], tuple[StaticModel, TorchModel]]:
 @pytest.fixture
 def llama(models: Callable[[str], tuple[StaticModel, TorchModel]]) -> StaticModel:
     return models("llama")[0]
-
-
-def reference(plain: TorchModel, vectors: Tensor) -> Tensor:
-    """Logits (V,) after embeddings (n, D), on the plain path."""
-    sequence = plain.open()
-    logits = plain.forward([Row(sequence, vectors, every=True)])[0]
-    sequence.close()
-    return logits
-
-
-def close_to(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=3e-4)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=20)
-@given(data=st.data())
-def test_any_program_of_passes_rewinds_and_forks_equals_the_plain_path(
-    models: Callable[[str], tuple[StaticModel, TorchModel]], kind: str, data: st.DataObject
-) -> None:
-    model, plain = models(kind)
-    held: list[tuple[StaticSequence, Tensor]] = [(model.open(), torch.empty(0, model.dim))]
-    try:
-        for _ in range(data.draw(st.integers(3, 9), label="steps")):
-            do = data.draw(st.sampled_from(["pass", "fork", "step", "rewind", "open", "close"]), label="do")
-            at = data.draw(st.integers(0, len(held) - 1), label="which")
-            sequence, fed = held[at]
-            if do == "rewind":
-                length = data.draw(st.integers(0, sequence.length), label="to")
-                sequence.rewind(length)
-                held[at] = (sequence, fed[:length])
-            elif do == "fork" and len(held) < LINES:
-                held.append((sequence.fork(), fed))  # type: ignore[arg-type]
-            elif do == "open" and len(held) < LINES:
-                held.append((model.open(), torch.empty(0, model.dim)))
-            elif do == "close" and len(held) > 1:
-                sequence.close()
-                del held[at]
-            elif do in ("pass", "step"):
-                some = st.lists(st.integers(0, len(held) - 1), min_size=1, unique=True)
-                chosen = [i for i in data.draw(some, label="rows") if held[i][0].length < CONTEXT]
-                if chosen:
-                    check_pass(model, plain, held, chosen, 1 if do == "step" else 21, data)
-    finally:
-        for sequence, _ in held:
-            sequence.close()
-    assert sorted(model._free) == list(range(LINES))
-
-
-def check_pass(model, plain, held, chosen, most, data) -> None:
-    rows, vectors = [], []
-    for i in chosen:
-        n = data.draw(st.integers(1, min(CONTEXT - held[i][0].length, most)), label="n")
-        chance = random.Random(data.draw(st.integers(0, 99), label="of ids"))  # 20 drawn ids take a pass's time
-        ids = chance.choices(range(VOCAB), k=n)
-        vector = model.embeddings[torch.tensor(ids)]
-        inputs: list[int] | Tensor = ids
-        if data.draw(st.booleans(), label="as embeddings"):
-            vector = inputs = 0.7 * vector + 0.3 * model.embeddings[torch.tensor(ids[::-1]) // 2]
-        rows.append(Row(held[i][0], inputs, every=data.draw(st.booleans(), label="every")))
-        vectors.append(vector)
-    for i, row, vector, output in zip(chosen, rows, vectors, model.forward(rows), strict=True):
-        held[i] = (held[i][0], torch.cat([held[i][1], vector]))
-        expected = reference(plain, held[i][1])
-        assert close_to(output, expected[-len(vector) :] if row.every else expected[-1])
-
-
-@pytest.mark.parametrize(("kind", "few"), [("llama", 0), ("gpt2", 9), ("gemma3", 0), ("gemma3", 9)])
-def test_watched_layers_are_those_of_the_plain_path(
-    models: Callable[[str], tuple[StaticModel, TorchModel]], kind: str, few: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of texts read in chunks, of few tokens, steps, kept paths of trees and forks, after rewinds, whatever ran
-    in between: as of the same text in one pass."""
-    monkeypatch.setattr(capture, "Captured", Replayed)
-    plain = models(kind)[1]
-    model = StaticModel(plain, lines=LINES, capacity=CONTEXT)
-    model.few = few
-    model.watch((0, 1, 1))
-    plain.watch((0, 1, 1))
-    try:
-        a, b = model.open(), model.open()
-        a.feed(list(range(21)))
-        model.forward([Row(a, [30]), Row(b, [40])])
-        model.forward([Row(a, [31, 32], parents=[-1, -1]), Row(b, [41, 42, 43, 44, 45], parents=[-1, 0, 0, 2, -1])])
-        a.keep([1])
-        other = a.fork()
-        other.feed([33, 34, 35])  # before the other's path is kept
-        b.keep([0, 2, 3])
-        b.rewind(3)
-        model.forward([Row(b, [46]), Row(other, [36])])
-        model.forward([Row(a, [37], silent=True), Row(other, [38, 39])])
-        for sequence, length in ((a, 24), (b, 4), (other, 29)):
-            whole = plain.open()
-            whole.feed([*sequence.inputs])  # type: ignore[list-item]
-            assert sequence.features is not None and whole.features is not None
-            assert sequence.features.shape == (length, 3 * model.dim)
-            torch.testing.assert_close(sequence.features, whole.features, rtol=1e-4, atol=3e-4)
-        before = b.features
-        b.feed_embedding(model.embeddings[5])
-        assert before is not None and b.features is not None and torch.equal(b.features[:-1], before)
-        model.watch(())
-        a.feed([1])
-        assert a.features is None
-        model.watch((0, 1, 1))
-        assert a.features is None and b.features is not None
-        with pytest.raises(InputError, match="layers 0 to 1"):
-            model.watch((0, 1, 2))
-    finally:
-        plain.watch(())
 
 
 def test_a_model_that_needs_another_mask_is_refused_in_one_sentence() -> None:
@@ -191,25 +75,13 @@ def test_unsupported_models_run_as_before_with_a_notice(monkeypatch: pytest.Monk
     assert isinstance(served, TorchModel) and "memory for only 0 positions of 2" in (served.notice or "")
 
 
-def test_full_lines_and_positions_are_reported(llama: StaticModel) -> None:
+def test_full_lines_are_reported(llama: StaticModel) -> None:
     held = [llama.open() for _ in range(LINES)]
-    with pytest.raises(ContextFull, match=f"All {LINES} lines"):
-        llama.open()
-    with pytest.raises(ContextFull, match=f"All {LINES} lines"):
-        held[0].fork()
-    held[0].feed(list(range(CONTEXT)))
-    with pytest.raises(ContextFull, match=f"{CONTEXT} positions are held and 1 more"):
-        llama.forward([Row(held[1], [1]), Row(held[0], [1])])
-    assert (held[0].length, held[1].length) == (CONTEXT, 0)
+    for more in (llama.open, held[0].fork):
+        with pytest.raises(ContextFull, match=f"All {LINES} lines"):
+            more()
     for sequence in held:
         sequence.close()
-
-
-def test_a_closed_sequence_is_refused(llama: StaticModel) -> None:
-    a = llama.open()
-    a.close()
-    with pytest.raises(InputError, match="closed"):
-        llama.forward([Row(a, [1])])
 
 
 # --- drafts

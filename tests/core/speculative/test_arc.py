@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_model import TableModel
-from torch import Tensor
 
 from core.errors import InputError
-from core.models.base import LanguageModel, Row, Sequence, path_to
+from core.models.base import LanguageModel, Sequence, path_to
 from core.samplers import Chain, MinP, Temperature, TopK
 from core.samplers.greedy import Greedy
 from core.speculative import (
@@ -38,7 +37,6 @@ from core.speculative import acceptance as rules
 from core.speculative.arc import Pruning, kept, local_tolerance_score, risk
 from core.speculative.budget import Budget, Estimates, best_size
 from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint, for_model, user_file
-from core.speculative.cost import CostCurve, cost_curve, known_curve, measure
 from core.speculative.drafters import Moment
 from core.speculative.drafters.eagle3 import Eagle3Drafter
 from core.speculative.options import SpeculationOptions
@@ -509,55 +507,6 @@ def test_pruning_never_drops_the_token_that_a_knowing_drafter_sees_drawn(epsilon
 
 
 # --- cost
-
-
-def test_a_curve_is_a_straight_line_between_its_points() -> None:
-    curve = CostCurve((1, 3, 5), (10, 20, 30))
-    assert [curve(n) for n in (1, 2, 4, 10)] == [10, 15, 25, 60]
-    for sizes, ms in (((), ()), ((2,), (1,)), ((1, 1), (1, 1)), ((1,), (0,)), ((1, 2), (1,)), ((1,), (float("nan"),))):
-        with pytest.raises(InputError, match="curve"):
-            CostCurve(sizes, ms)  # type: ignore[arg-type]
-
-
-def test_a_curve_is_measured_once_and_then_remembered(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = own_folders / "cache" / "polydraft" / "costs.json"
-    fed = MODEL.tokens_fed
-    first = cost_curve(MODEL)
-    assert MODEL.tokens_fed > fed
-    fed = MODEL.tokens_fed
-    assert cost_curve(MODEL)(16) == pytest.approx(first(16), abs=1e-3)
-    assert MODEL.tokens_fed == fed
-    with monkeypatch.context() as other:
-        other.setattr(MODEL, "arithmetic", "weights kept in another way")
-        assert known_curve(MODEL) is None
-    stored.write_text("{}")
-    cost_curve(MODEL)
-    assert MODEL.tokens_fed > fed
-    stored.write_text("damaged")
-    cost_curve(MODEL)
-    assert all(a <= b for a, b in zip(first.ms, first.ms[1:], strict=False))
-
-
-def test_measuring_times_every_size_and_leaves_nothing_in_the_cache() -> None:
-    ticks = iter(range(10_000))
-    curve = measure(MODEL, sizes=(1, 2, 4), rounds=3, clock=lambda: next(ticks))
-    assert curve.sizes == (1, 2, 4)
-    assert curve.ms == (1000, 1000, 1000)
-
-
-def test_one_slow_pass_says_nothing_of_the_others() -> None:
-    """Every pass over two tokens was disturbed: two are known to take no longer than four do."""
-    now = [0.0]
-    took = {1: 1.0, 2: 5.0, 4: 1.5, 8: 2.0}
-    model = TableModel()
-    forward = model.forward
-
-    def timed(rows: list[Row]) -> list[Tensor]:
-        now[0] += took.get(len(rows[0].inputs), 0.0)
-        return forward(rows)
-
-    model.forward = timed  # type: ignore[method-assign]
-    assert measure(model, sizes=(1, 2, 4, 8), clock=lambda: now[0]).ms == (1000, 1500, 1500, 2000)
 
 
 def test_proposals_that_are_never_accepted_cost_half_a_percent_in_the_long_run() -> None:

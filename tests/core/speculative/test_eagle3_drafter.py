@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import pairwise, product
+from functools import cache
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,12 +19,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models import capture, hf, static
-from core.models.base import LanguageModel, Row, Sequence, path_to
+from core.models.base import LanguageModel, Row
+from core.models.costs import CostCurve
 from core.models.static import StaticModel
 from core.models.torch_model import TorchModel
 from core.noise import SeededNoise
 from core.speculative import generate
-from core.speculative.cost import CostCurve
 from core.speculative.drafters import Moment, eagle3_static
 from core.speculative.drafters.eagle3 import Eagle3Drafter
 from core.speculative.drafters.eagle3_cpu import CompiledHead, CpuTrees, PlainHead
@@ -96,35 +97,6 @@ def head_for(
 # ---------------------------------------------------------------- features
 
 
-def test_both_torch_paths_hand_over_the_same_features(model: LanguageModel, plain_layers: LanguageModel) -> None:
-    """Of fed tokens, of a path of a tree that was kept, and after a rewind: as of the text in one pass."""
-    found = []
-    for each in (model, plain_layers):
-        each.watch(LAYERS)
-        sequence = each.open()
-        sequence.feed(PREFIX)
-        sequence.feed_tree([1, 2, 3, 4, 5], [-1, 0, 0, 2, -1])
-        sequence.keep([0, 2, 3])
-        sequence.rewind(7)
-        sequence.feed([9, 8])
-        text = [*PREFIX, 1, 3, 9, 8]
-        assert sequence.inputs == text
-        whole = each.open()
-        whole.feed(text)
-        assert whole.features is not None and sequence.features is not None
-        assert sequence.features.shape == (9, 3 * each.dim)
-        torch.testing.assert_close(sequence.features, whole.features, atol=1e-5, rtol=1e-4)
-        fork = sequence.fork()
-        fork.feed([7])
-        assert fork.features is not None and fork.features.shape[0] == 10
-        found.append(sequence.features.clone())
-        each.watch(())
-        assert sequence.features is None
-    torch.testing.assert_close(found[0], found[1], atol=1e-5, rtol=1e-4)
-    # The first of the layers is entered by the embeddings themselves.
-    torch.testing.assert_close(found[0][:, : model.dim], model.embeddings[torch.tensor(text)])
-
-
 def test_features_of_positions_that_were_fed_unwatched_are_not_made_up(model: LanguageModel) -> None:
     sequence = model.open()
     sequence.feed(PREFIX)
@@ -151,96 +123,49 @@ def test_features_of_positions_that_were_fed_unwatched_are_not_made_up(model: La
 # ---------------------------------------------------------------- trees
 
 
+class Said(NamedTuple):
+    """Of a token of a tree: its probability among its siblings, with the noise, and the head's own after its parent."""
+
+    confidence: float
+    likelihood: float
+
+
 def by_the_head(
-    head: Eagle3Head, model: LanguageModel, ids: list[int], features: torch.Tensor, path: list[int]
-) -> list[torch.Tensor]:
-    """ln q of the tokens of its vocabulary after the text, and after each token of a path, computed by the module."""
-    with torch.no_grad():
-        text = torch.tensor(ids)
-        out, held = one_pass(
-            head, model.embeddings[text[1:]][None], head.fuse(features)[None], torch.arange(len(ids) - 1)
+    head: Eagle3Head, model: LanguageModel, moment: Moment, levels: int, beam: int, most: int
+) -> dict[tuple[int, ...], Said]:
+    """The tree by its definition, with each distribution computed by the module: at each level the `beam` most probable
+    paths continue, each with its `beam` most probable tokens, and the `most` most probable of all are kept."""
+    ids, vocabulary, T = moment.ids, head.vocabulary.tolist(), len(moment.ids)
+
+    @cache
+    def after(path: tuple[int, ...]) -> tuple[torch.Tensor, Any]:
+        """The output after the text and this path, (1, 1, D), and the cache."""
+        if path:
+            features, held = after(path[:-1])
+            return one_pass(head, model.embedded(path[-1:])[None], features, torch.tensor([T - 2 + len(path)]), held)
+        assert moment.features is not None
+        output, held = one_pass(
+            head, model.embedded(ids[1:])[None], head.fuse(moment.features)[None], torch.arange(T - 1)
         )
-        f, found = out[:, -1:], []
-        for depth, token in enumerate(path):
-            found.append(head.logits(f[0, 0]).log_softmax(-1))
-            at = torch.tensor([len(ids) - 1 + depth])
-            f, held = one_pass(head, model.embeddings[torch.tensor([[token]])], f, at, held)
-        return [*found, head.logits(f[0, 0]).log_softmax(-1)]
+        return output[:, -1:], held
 
-
-@pytest.mark.parametrize("made", [PlainHead, CompiledHead])
-def test_the_tree_is_what_the_head_says(model: LanguageModel, monkeypatch: pytest.MonkeyPatch, made: type) -> None:
-    """Each path has the product of the module's probabilities; after every kind of growth of the text."""
-    head = head_for(model, width=COMPILED_WIDTH if made is CompiledHead else PLAIN_WIDTH)
-    with torch.no_grad():
-        for parameter in head.parameters():
-            parameter.copy_(parameter.bfloat16())
-    drafter = Eagle3Drafter(head, model, beam=3, depth=4, most=9)
-    assert isinstance(drafter._trees, CpuTrees)
-    assert isinstance(drafter._trees._head, made)
-    sequence = model.open()
-    for text in (PREFIX, [*PREFIX, 70, 71, 72], [*PREFIX, 70, 71, 72, 80], [*PREFIX, 70, 90], [90, 91]):
-        sequence.sync(text[:-1])
-        features = sequence.features
-        assert features is not None
-        tree = drafter.draft(Moment(text, features), 6)
-        assert 0 < len(tree) <= 9
-        assert max(tree.depths) <= 3
-        products, vocabulary = tree.products(), head.vocabulary.tolist()
-        for place in range(len(tree)):
-            path = [tree.ids[i] for i in path_to(place, tree.parents)]
-            said = by_the_head(head, model, text, features, path[:-1])
-            logq = sum(float(each[vocabulary.index(token)]) for each, token in zip(said, path, strict=True))
-            assert np.log(products[place]) == pytest.approx(logq, abs=1e-3)
-        (first,) = by_the_head(head, model, text, features, [])
-        root = tree.ids[tree.children()[-1][0]]
-        assert first[vocabulary.index(root)] >= first.max() - 1e-4
-
-
-@pytest.mark.parametrize(("noise", "temperature"), [(None, 1.0), (SeededNoise(3), 0.5)])
-def test_a_tree_tells_the_heads_own_distributions_without_the_dice(
-    model: LanguageModel, noise: SeededNoise | None, temperature: float
-) -> None:
-    """What the head knows of the noise is in the confidences alone; likelihoods and distributions are the module's."""
-    head = head_for(model)
-    drafter = Eagle3Drafter(head, model, beam=3, depth=3, most=9)
-    sequence = model.open()
-    sequence.feed(PREFIX[:-1])
-    assert sequence.features is not None
-    told, silent = (
-        drafter.draft(Moment(PREFIX, sequence.features, noise, temperature, whole), 3) for whole in (True, False)
-    )
-    assert (told.ids, told.parents) == (silent.ids, silent.parents)
-    assert told.confidence == pytest.approx(silent.confidence, rel=1e-4)
-    assert silent.likelihood is None and not silent.own
-    assert told.likelihood is not None and set(told.own) == set(told.parents)
-    assert (told.likelihood == pytest.approx(told.confidence, rel=1e-4)) == (noise is None)
-    vocabulary = head.vocabulary.tolist()
-    for place, parent in enumerate(told.parents):
-        before = [told.ids[i] for i in path_to(parent, told.parents)] if parent >= 0 else []
-        logq = by_the_head(head, model, PREFIX, sequence.features, before)[-1]
-        expected = logq.div(temperature).softmax(0).numpy()
-        q = told.own[parent].over(model.vocab_size)
-        assert q[vocabulary] == pytest.approx(expected, abs=2e-3)
-        assert q.sum() == pytest.approx(1.0)
-        assert told.likelihood[place] == pytest.approx(q[told.ids[place]], rel=1e-3)
-
-
-def test_what_is_proposed_is_the_likeliest_of_what_was_looked_at(model: LanguageModel) -> None:
-    sequence = model.open()
-    head = head_for(model)
-    small, large = (Eagle3Drafter(head, model, beam=4, depth=3, most=most) for most in (6, 36))
-    sequence.feed(PREFIX[:-1])
-    few, many = (d.draft(Moment(PREFIX, sequence.features), 3) for d in (small, large))
-    assert (len(few), len(many)) == (6, 36)
-    best = np.sort(many.products())[::-1]
-    assert np.allclose(np.sort(few.products())[::-1], best[:6], rtol=1e-5)
-    assert all(parent < place for place, parent in enumerate(many.parents))
-    children = many.children()
-    assert all(len({many.ids[i] for i in places}) == len(places) for places in children.values())
-    assert all(
-        many.confidence[a] >= many.confidence[b] - 1e-6 for places in children.values() for a, b in pairwise(places)
-    )
+    kept: list[tuple[float, tuple[int, ...], Said]] = []
+    paths: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    for level in range(levels):
+        noise = None
+        if moment.noise is not None:
+            noise = torch.from_numpy(moment.noise.gumbel(T + level, np.array(vocabulary))).float()
+        grown: list[tuple[float, tuple[int, ...], Said]] = []
+        for total, path in paths:
+            with torch.no_grad():
+                logits = head.logits(after(path)[0][0, 0])
+            q = (logits / moment.temperature).softmax(-1)
+            for logp, at in zip(*most_probable(logits, min(beam, len(q)), moment.temperature, noise), strict=True):
+                said = Said(float(logp.exp()), float(q[at]))
+                grown.append((total + float(logp), (*path, vocabulary[at]), said))
+        kept += grown
+        paths = [(total, path) for total, path, _ in sorted(grown, key=lambda each: -each[0])[:beam]]
+    return {path: said for _, path, said in sorted(kept, key=lambda each: -each[0])[:most]}
 
 
 # ---------------------------------------------------------------- several texts
@@ -283,148 +208,70 @@ def test_one_pass_of_the_head_for_each_level_serves_all_texts(model: LanguageMod
 
 @pytest.mark.parametrize("engine", ["plain", "compiled", "static"])
 @settings(
-    max_examples=6,
+    max_examples=12,
     derandomize=True,  # where two paths are as likely to the last digit, either may come first
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_trees_drafted_together_are_those_of_each_text_alone(
+def test_trees_are_what_the_head_says_after_each_of_the_texts(
     model: LanguageModel, plain_layers: LanguageModel, replayed: None, engine: str, data: st.DataObject
 ) -> None:
-    """For texts that grow at different speeds, end early, are cut back or are the same, at any depths."""
+    """For texts that grow at different speeds, end early, are cut back, are the same or others altogether, at any
+    depths, and are sampled differently."""
     target = {"plain": model, "compiled": model, "static": behind_a_static_cache(plain_layers)}[engine]
-    head = head_for(model, width=COMPILED_WIDTH if engine == "compiled" else PLAIN_WIDTH)
-    drafter = Eagle3Drafter(head, target, beam=4, depth=5, most=12)
-    token = st.integers(0, VOCAB - 1)
+    sizes = st.sampled_from([(4, 5, 12, 2), (6, 6, 32, 2), (1, 3, 32, 1), (50, 2, 8, 4)])
+    beam, depth, most, key_heads = data.draw(sizes, label="beam, depth, most, key heads")
+    width = COMPILED_WIDTH if engine == "compiled" else PLAIN_WIDTH
+    head = head_for(model, key_heads=key_heads, width=width)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.copy_(parameter.bfloat16())
+    drafter = Eagle3Drafter(head, target, beam=beam, depth=depth, most=most)
+    if isinstance(drafter._trees, CpuTrees):
+        assert isinstance(drafter._trees._head, CompiledHead if engine == "compiled" else PlainHead)
+    new = st.lists(st.integers(0, VOCAB - 1), max_size=4) | st.lists(st.integers(0, VOCAB - 1), min_size=9, max_size=20)
     texts = [[*PREFIX, 3, 4] for _ in range(data.draw(st.integers(1, 4), label="texts"))]
     for _ in range(data.draw(st.integers(1, 4), label="cycles")):
         if len(texts) > 1 and data.draw(st.booleans(), label="one ends"):
             texts.pop(data.draw(st.integers(0, len(texts) - 1)))
-        texts = [text[: len(text) - data.draw(st.integers(0, 2), label="cut")] for text in texts]
-        texts = [[*text, *data.draw(st.lists(token, max_size=4), label="new")] for text in texts]
+        cuts = [data.draw(st.integers(0, 2) | st.integers(0, len(text) - 2), label="cut") for text in texts]
+        texts = [
+            [*text[: len(text) - n], *data.draw(new, label="new")][:CONTEXT]
+            for n, text in zip(cuts, texts, strict=True)
+        ]
         depths = [data.draw(st.integers(0, 6), label="levels") for _ in texts]
-        noise, temperature = data.draw(
-            st.sampled_from([(False, 1.0), (True, 1.0), (True, 0.5)]), label="noise and temperature"
-        )
-        whole = data.draw(st.booleans(), label="whole")
         moments = []
         for n, text in enumerate(texts):
             sequence = target.open()
             sequence.feed(text[:-1])
             assert sequence.features is not None
-            moments.append(
-                Moment(text, sequence.features.clone(), SeededNoise(1, n) if noise else None, temperature, whole)
+            noise, temperature = data.draw(
+                st.sampled_from([(None, 1.0), (SeededNoise(1, n), 1.0), (SeededNoise(1), 0.5)])
             )
+            whole = data.draw(st.booleans(), label="with distributions")
+            moments.append(Moment(text, sequence.features.clone(), noise, temperature, whole))
             sequence.close()
-        together = drafter.draft_all(moments, depths)
-        for tree, moment, depth in zip(together, moments, depths, strict=True):
-            single = Eagle3Drafter(head, target, beam=4, depth=5, most=12)
-            alone = single.draft(moment, depth)
-            single.close()
-            assert (tree.ids, tree.parents) == (alone.ids, alone.parents)
-            assert tree.confidence == pytest.approx(alone.confidence, rel=1e-3)
-            assert bool(tree.ids) == (depth > 0)
-            if whole and depth:
-                assert tree.likelihood == pytest.approx(alone.likelihood, rel=1e-3)
-                assert set(tree.own) == set(alone.own)
-                for parent, q in tree.own.items():
-                    assert q.over(VOCAB) == pytest.approx(alone.own[parent].over(VOCAB), abs=1e-4)
+        for tree, moment, levels in zip(drafter.draft_all(moments, depths), moments, depths, strict=True):
+            said = by_the_head(head, model, moment, min(levels, depth), beam, most)
+            at = tree.indices()
+            assert at.keys() == said.keys()
+            confidence = [said[path].confidence for path in at]
+            assert [tree.confidence[node] for node in at.values()] == pytest.approx(confidence, rel=2e-3)
+            if not moment.distributions or not levels:
+                assert tree.likelihood is None and not tree.own
+                continue
+            assert tree.likelihood is not None
+            likelihood = [said[path].likelihood for path in at]
+            assert [tree.likelihood[node] for node in at.values()] == pytest.approx(likelihood, rel=2e-3)
+            assert set(tree.own) == set(tree.parents)
+            for node, parent in enumerate(tree.parents):
+                q = tree.own[parent].over(VOCAB)
+                assert q.sum() == pytest.approx(1.0)
+                assert q[tree.ids[node]] == pytest.approx(tree.likelihood[node], rel=1e-3)
     drafter.close()
 
 
-def test_texts_that_are_sampled_differently_may_be_drafted_for_in_one_call(model: LanguageModel) -> None:
-    head = head_for(model, width=COMPILED_WIDTH)
-    sequence = model.open()
-    drafter = Eagle3Drafter(head, model, beam=3, depth=3)
-    sequence.feed(PREFIX[:-1])
-    ways: list[tuple[SeededNoise | None, float]] = [
-        (SeededNoise(1), 1.0),
-        (None, 1.0),
-        (SeededNoise(1), 0.5),
-        (SeededNoise(2), 1.0),
-    ]
-    moments = [Moment(PREFIX, sequence.features, noise, temperature) for noise, temperature in ways]
-    together = drafter.draft_all(moments, [3] * 4)
-    alone = [Eagle3Drafter(head, model, beam=3, depth=3).draft(moment, 3) for moment in moments]
-    assert [(tree.ids, tree.parents) for tree in together] == [(tree.ids, tree.parents) for tree in alone]
-
-
 # ---------------------------------------------------------------- on a static cache
-
-
-@pytest.mark.parametrize(("beam", "depth", "most", "key_heads"), [(6, 6, 32, 2), (1, 3, 32, 1), (50, 2, 8, 4)])
-@settings(
-    max_examples=6,
-    derandomize=True,  # where two paths are as likely to the last digit, either may come first
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-@given(data=st.data())
-def test_the_trees_are_those_of_the_other_engine(
-    plain_layers: LanguageModel, replayed: None, beam: int, depth: int, most: int, key_heads: int, data: st.DataObject
-) -> None:
-    """After texts that grow, are rewound, branch off in forks, or are others altogether."""
-    head = head_for(plain_layers, key_heads=key_heads)
-    targets = (plain_layers, behind_a_static_cache(plain_layers))
-    drafters = [Eagle3Drafter(head, each, beam=beam, depth=depth, most=most) for each in targets]
-    token = st.integers(0, VOCAB - 1)
-    held: list[list[Sequence]] = [[each.open() for each in targets]]
-    for _ in range(data.draw(st.integers(2, 6), label="steps")):
-        do = data.draw(st.sampled_from(["grow", "grow", "rewind", "fork", "open"]), label="do")
-        which = data.draw(st.integers(0, len(held) - 1), label="which")
-        if do == "fork" and len(held) < 4:
-            held.append([each.fork() for each in held[which]])
-        elif do == "open" and len(held) < 4:
-            held.append([each.open() for each in targets])
-        pair = held[which]
-        if do == "rewind":
-            length = data.draw(st.integers(0, pair[0].length), label="to")
-            for each in pair:
-                each.rewind(length)
-        room = CONTEXT - pair[0].length
-        ids = data.draw(st.lists(token, min_size=not pair[0].length, max_size=min(room, 25)), label="ids")
-        levels = data.draw(st.integers(1, 7), label="levels")
-        last = data.draw(token, label="last")
-        noise = data.draw(st.sampled_from([None, SeededNoise(1), SeededNoise(2, 3)]), label="noise")
-        temperature = data.draw(st.sampled_from([1.0, 0.5]), label="temperature") if noise else 1.0
-        whole = data.draw(st.booleans(), label="whole")
-        trees = []
-        for drafter, each in zip(drafters, pair, strict=True):
-            if ids:
-                each.feed(ids)
-            text = [*each.inputs, last]
-            moment = Moment(text, each.features, noise, temperature, whole)  # pyright: ignore[reportArgumentType]
-            trees.append(drafter.draft(moment, levels))
-        assert len(trees[0]) and (trees[0].ids, trees[0].parents) == (trees[1].ids, trees[1].parents)
-        assert trees[1].confidence == pytest.approx(trees[0].confidence, rel=1e-3)
-        if whole:
-            assert trees[1].likelihood == pytest.approx(trees[0].likelihood, rel=1e-3)
-            q, other = (tree.own[-1].over(VOCAB) for tree in trees)
-            assert other == pytest.approx(q, abs=1e-4)
-    for pair in held:
-        for each in pair:
-            each.close()
-    drafters[1].close()
-
-
-def test_a_text_is_the_same_on_a_static_cache(plain_layers: LanguageModel, replayed: None) -> None:
-    for seed, few, temperature in ((0, 0, 1), (1, 9, 0)):
-        prefix = [int(n) for n in np.random.default_rng(seed).integers(0, 256, 12)]
-        found = []
-        for target in (plain_layers, behind_a_static_cache(plain_layers, few)):
-            drafter = Eagle3Drafter(head_for(plain_layers, seed), target, beam=4)
-            made = generate(
-                target,
-                drafter,
-                prefix,
-                temperature=temperature,
-                seed=seed,
-                length=30,
-                tree_size=7,
-                stop_ids=frozenset(),
-            )
-            found.append([(token.id, token.how) for token in made])
-            assert made.statistics.proposed > 50
-        assert found[0] == found[1]
 
 
 def test_a_head_that_knows_the_dice_guesses_more_of_what_they_give() -> None:
@@ -528,37 +375,28 @@ def compare(graphs: Iterable[capture.Captured]) -> None:
 # ---------------------------------------------------------------- texts
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-def test_greedy_text_is_that_of_plain_decoding(model: LanguageModel, beam: int) -> None:
-    for seed in range(2):
-        prefix = [int(n) for n in np.random.default_rng(seed).integers(0, 256, 6)]
-        plain = [t.id for t in generate(model, None, prefix, "off", temperature=0, length=30, stop_ids=frozenset())]
-        drafter = Eagle3Drafter(head_for(model, seed), model, beam=beam)
-        made = generate(model, drafter, prefix, temperature=0, length=30, tree_size=12, stop_ids=frozenset())
-        assert [t.id for t in made] == plain
-        assert made.statistics.proposed > 0
-
-
-def test_sampled_text_is_that_of_plain_decoding(model: LanguageModel) -> None:
-    """Out of five tokens: the rule leaves most of the draft vocabulary. The draws are those of the seed alone, so each
-    text, and not only their distribution, is that of plain decoding."""
+@pytest.mark.parametrize("static", [False, True])
+def test_texts_are_those_of_plain_decoding(
+    model: LanguageModel, plain_layers: LanguageModel, replayed: None, static: bool
+) -> None:
+    """Out of five tokens: the rule leaves most of the draft vocabulary. The draws are those of the seed alone."""
 
     def rule(ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
         cropped = torch.full_like(logits, -torch.inf)
         cropped[..., 60:65] = 3 * logits[..., 60:65]
         return cropped
 
-    drafter = Eagle3Drafter(head_for(model, 3, 6), model, beam=4, depth=2)
-    sequence, accepted, texts = model.open(), 0, set[tuple[int, ...]]()
-    for seed in range(20):
-        of_seed: dict[str, Any] = {"rule": rule, "seed": seed, "length": 12, "sequence": sequence}
-        made = generate(model, drafter, PREFIX, tree_size=6, curve=FLAT, **of_seed)
+    target = behind_a_static_cache(plain_layers) if static else model
+    drafter = Eagle3Drafter(head_for(model, 3, 6), target, beam=4, depth=2)
+    accepted, texts = 0, set[tuple[int, ...]]()
+    for seed in range(6):
+        how: dict[str, Any] = {"rule": rule, "seed": seed, "length": 12, "temperature": min(seed, 1)}
+        made = generate(target, drafter, PREFIX, tree_size=6, curve=FLAT, **how)
         text = [token.id for token in made]
-        assert text == [token.id for token in generate(model, None, PREFIX, "off", **of_seed)]
+        assert text == [token.id for token in generate(target, None, PREFIX, "off", **how)]
         texts.add(tuple(text))
         accepted += made.statistics.accepted
-    assert accepted > 50
-    assert len(texts) > 10
+    assert accepted > 15 and len(texts) > 4
 
 
 # ---------------------------------------------------------------- what cannot be

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from itertools import permutations, product
 from typing import Any
@@ -19,11 +19,10 @@ from torch import Tensor
 
 from core.errors import InputError
 from core.models.base import Row, path_to
-from core.noise import SeededNoise
-from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma, TopW
+from core.models.costs import CostCurve
+from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma
 from core.samplers.greedy import Greedy
 from core.speculative import (
-    Memory,
     ModelDrafter,
     NgramDrafter,
     SuffixDrafter,
@@ -33,11 +32,9 @@ from core.speculative import (
     generate,
 )
 from core.speculative.acceptance import rejection
-from core.speculative.cost import CostCurve
 from core.speculative.drafters import Drafter, Moment
 from tests.table_model import TableModel, chain
 
-SEEDS, LENGTH = 40, 100  # texts of a rule and drafter, and their tokens
 PREFIX = [0, 1, 2, 0, 1]
 FLAT = CostCurve((1, 32), (10.0, 11.0))  # proposals cost next to nothing
 
@@ -71,61 +68,6 @@ class Remembered:
         return self.known[key]
 
 
-def transitions(make: Callable[[], Drafter], choice: TargetSampling, **options) -> Counter[tuple[int, ...]]:
-    """How often each token followed each pair of tokens, on which alone the table's probabilities depend."""
-    drafter, memory, sequence = make(), Memory(), MODEL.open()
-    seen = Counter[tuple[int, ...]]()
-    for seed in range(SEEDS):
-        made = generate(
-            MODEL,
-            drafter,
-            PREFIX,
-            temperature=choice.temperature,
-            rule=choice.rule,
-            seed=seed,
-            length=LENGTH,
-            sequence=sequence,
-            estimates=memory,
-            **{"curve": FLAT} | options,
-        )
-        ids = PREFIX[-2:] + [token.id for token in made]
-        seen.update(zip(ids, ids[1:], ids[2:], strict=False))
-        sequence.rewind(len(PREFIX) - 1)
-    return seen
-
-
-def chi_squared(seen: Counter, expected: dict[tuple[int, ...], float], runs: int) -> float:
-    """How many standard deviations above its mean χ² lies; cells that are expected less than 5 times are one."""
-    return chi_squared_together([(seen, expected, runs)])
-
-
-def chi_squared_together(samples: Iterable[tuple[Counter, dict[tuple[int, ...], float], int]]) -> float:
-    """The same of several samples: what was seen, the probabilities, and the number of runs of each."""
-    statistic, freedom = 0.0, 0
-    for seen, expected, runs in samples:
-        cells = [(seen[t], p * runs) for t, p in expected.items() if p * runs >= 5]
-        rest = runs - sum(n for n, _ in cells), runs - sum(e for _, e in cells)
-        impossible = sum(n for t, n in seen.items() if expected[t] == 0)
-        assert impossible == 0
-        if rest[1] >= 5:
-            cells.append(rest)
-        statistic += sum((n - e) ** 2 / e for n, e in cells)
-        freedom += max(len(cells) - 1, 0)
-    # Wilson-Hilferty: the cube root of χ² / freedom is close to normal.
-    v = 2 / (9 * max(freedom, 1))
-    return ((statistic / max(freedom, 1)) ** (1 / 3) - (1 - v)) / v**0.5
-
-
-def departure(seen: Counter[tuple[int, ...]], choice: TargetSampling) -> float:
-    """χ² of the tokens after each pair of tokens, against plain decoding."""
-    samples = []
-    for pair in product(range(MODEL.vocab_size), repeat=2):
-        p = choice.probabilities(MODEL.after([*pair]), [*pair])
-        found = Counter({t: n for t, n in seen.items() if t[:2] == pair})
-        samples.append((found, {(*pair, token): p[token] for token in range(len(p))}, found.total()))
-    return chi_squared_together(samples)
-
-
 MODEL = TableModel()
 EMBEDDINGS = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
 OTHER = TableModel(seed=1)  # another table: proposals are often wrong
@@ -153,15 +95,6 @@ class Knowing(Drafter):
                 self.known[last] = self.choice.probabilities(self.model.after(ids), ids)
             ids.append(moment.noise.draw(self.known[last], len(ids)))
         return chain(ids[len(moment.ids) :], [0.5] * depth)
-
-
-def test_samples_have_the_distribution_of_plain_decoding() -> None:
-    """Coupled draws give the very text of plain decoding: `test_a_seed_has_one_text_whatever_is_proposed` compares it
-    for more drafters, rules and temperatures."""
-    choice = TargetSampling(1.0, Remembered(TopW(EMBEDDINGS)))
-    seen = transitions(NgramDrafter, choice, tree_size=6)
-    assert seen.total() == SEEDS * LENGTH
-    assert departure(seen, choice) < 4
 
 
 # --- the rejection sampler
@@ -200,10 +133,33 @@ def test_rejection_gives_exactly_the_targets_distribution(size: int, count: int,
 
 
 def test_texts_by_rejection_have_the_distribution_of_plain_decoding() -> None:
+    """By the χ² of the tokens after each pair of tokens, on which alone the table's probabilities depend."""
     choice = TargetSampling(1.5, Remembered(TopNSigma(1.0)))
-    seen = transitions(small_model, choice, tree_size=2, draws="rejection")  # each level of a draft model is a pass
-    assert seen.total() == SEEDS * LENGTH
-    assert departure(seen, choice) < 4
+    drafter, sequence, seen = small_model(), MODEL.open(), Counter[tuple[int, ...]]()
+    for seed in range(30):
+        sampling: dict[str, Any] = {"temperature": 1.5, "rule": choice.rule, "seed": seed, "length": 100}
+        made = generate(MODEL, drafter, PREFIX, sequence=sequence, tree_size=2, draws="rejection", **sampling)
+        ids = PREFIX[-2:] + [token.id for token in made]
+        seen.update(zip(ids, ids[1:], ids[2:], strict=False))
+        sequence.rewind(len(PREFIX) - 1)
+
+    def departure(choice: TargetSampling) -> float:
+        """How many standard deviations above its mean χ² lies; cells that are expected less than 5 times are one."""
+        statistic, freedom = 0.0, 0
+        for pair in product(range(MODEL.vocab_size), repeat=2):
+            p = choice.probabilities(MODEL.after([*pair]), [*pair])
+            found = np.array([seen[(*pair, token)] for token in range(len(p))])
+            expected = p * found.sum()
+            assert not found[p == 0].any()
+            cells = [*zip(found[expected >= 5], expected[expected >= 5], strict=True)]
+            if (rest := expected[expected < 5].sum()) >= 5:
+                cells.append((found[expected < 5].sum(), rest))
+            statistic += sum((n - e) ** 2 / e for n, e in cells)
+            freedom += max(len(cells) - 1, 0)
+        v = 2 / (9 * freedom)  # Wilson-Hilferty: the cube root of χ² / freedom is close to normal
+        return ((statistic / freedom) ** (1 / 3) - (1 - v)) / v**0.5
+
+    assert departure(choice) < 4 < departure(TargetSampling(0.5, choice.rule))
 
 
 def test_a_drafter_with_the_targets_distribution_is_never_rejected() -> None:
@@ -259,27 +215,15 @@ def test_a_seed_has_one_text_whatever_is_proposed(make: Callable[[], Drafter], t
         assert token_by_token(temperature, seed, cropped) != others
 
 
-def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One position in twenty takes the least probable token."""
-    draw, chance = SeededNoise.draw, np.random.default_rng(0)
-
-    def biased(noise: SeededNoise, p: np.ndarray, place: int) -> int:
-        return int(p.argmin()) if chance.random() < 0.05 else draw(noise, p, place)
-
-    monkeypatch.setattr(SeededNoise, "draw", biased)
-    choice = TargetSampling(1.0)
-    seen = transitions(NgramDrafter, choice, tree_size=6)
-    assert departure(seen, choice) > 4
-
-
 # --- the loop
 
 
-def plain(model: TableModel, choice: TargetSampling, length: int) -> list[int]:
-    ids = list(PREFIX)
-    for _ in range(length):
+def continued(model: TableModel, ids: list[int], n: int) -> list[int]:
+    """The n most probable tokens, one after the other."""
+    ids = list(ids)
+    for _ in range(n):
         ids.append(int(model.after(ids).argmax()))
-    return ids[len(PREFIX) :]
+    return ids[-n:]
 
 
 @st.composite
@@ -305,7 +249,7 @@ def test_greedy_is_plain_greedy_whatever_is_proposed_and_nothing_is_fed_twice(
     drafter = Scripted(lambda ids, depth: trees[drafter.calls % len(trees)])
     made = generate(model, drafter, PREFIX, temperature=0, length=length, tree_size="auto" if auto else 7, curve=FLAT)
     tokens = list(made)
-    assert [t.id for t in tokens] == plain(model, TargetSampling(0), length)
+    assert [t.id for t in tokens] == continued(model, PREFIX, length)
     s = made.statistics
     assert model.tokens_fed == len(PREFIX) + s.fed
     assert s.fed == s.cycles + s.proposed  # each pass: the one new token of the text, and its proposals
@@ -334,16 +278,9 @@ def test_perfect_proposals_are_taken_whole() -> None:
     assert made.statistics.accept_length == 6
 
 
-def continued(model: TableModel, ids: list[int], n: int) -> list[int]:
-    ids = list(ids)
-    for _ in range(n):
-        ids.append(int(model.after(ids).argmax()))
-    return ids[-n:]
-
-
 def test_an_end_of_text_inside_a_path_ends_the_text() -> None:
     model = TableModel()
-    text = plain(model, TargetSampling(0), 12)
+    text = continued(model, PREFIX, 12)
     drafter = Scripted(lambda ids, depth: chain(continued(model, ids, 5)))
     stop = text[3]
     made = generate(model, drafter, PREFIX, temperature=0, length=12, tree_size=5, stop_ids=frozenset({stop}))
@@ -392,40 +329,23 @@ def clock_of(model: TableModel, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_drafter_that_pays_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock of its own: a pass takes what the curve says, drafting a hundredth of it."""
+@pytest.mark.parametrize("longer", [1, 100])
+def test_a_drafter_that_pays_is_used_also_after_a_long_first_draft(
+    monkeypatch: pytest.MonkeyPatch, longer: int
+) -> None:
+    """On a clock of its own: a pass takes what the curve says, drafting a hundredth of it. A head reads the whole
+    prompt before its first tree."""
     model = TableModel()
     now = clock_of(model, monkeypatch)
 
     def right(ids: list[int], depth: int) -> TokenTree:
-        now[0] += FLAT(1) / 100_000
+        now[0] += FLAT(1) / 100_000 * (longer if len(ids) == len(PREFIX) + 1 else 1)
         return chain(continued(model, ids, depth), [0.9] * depth)
 
     made = generate(model, Scripted(right), PREFIX, temperature=0, length=200, curve=FLAT)
     list(made)
     assert made.statistics.notice is None
     assert made.statistics.accept_length > 4
-
-
-def test_a_long_first_draft_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A head reads the whole prompt before its first tree; the second one is quick."""
-    model = TableModel()
-    now = clock_of(model, monkeypatch)
-
-    def right(ids: list[int], depth: int) -> TokenTree:
-        now[0] += FLAT(1) / (1_000 if len(ids) == len(PREFIX) + 1 else 100_000)
-        return chain(continued(model, ids, depth), [0.9] * depth)
-
-    made = generate(model, Scripted(right), PREFIX, temperature=0, length=200, curve=FLAT)
-    list(made)
-    assert made.statistics.notice is None
-    assert made.statistics.accept_length > 4
-
-
-def test_mode_off_is_plain_decoding() -> None:
-    made = generate(MODEL, NgramDrafter(), PREFIX, "off", length=10)
-    assert {t.how for t in made} == {"plain"}
-    assert made.statistics.proposed == 0
 
 
 def test_a_rule_with_a_memory_sees_every_token_once() -> None:
@@ -529,7 +449,7 @@ def test_superposed_drafts_are_a_tree_of_k_beginnings() -> None:
     tree = drafter.draft(Moment(PREFIX), 4)
     assert len(tree.children()[-1]) == 3
     made = generate(MODEL, drafter, PREFIX, temperature=0, length=12, tree_size=12, depth=3)
-    assert [t.id for t in made] == plain(MODEL, TargetSampling(0), 12)
+    assert [t.id for t in made] == continued(MODEL, PREFIX, 12)
 
 
 def test_superposed_drafts_are_trusted_by_their_own_probabilities() -> None:

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from app.options import speculation
 from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete
+from core.models import costs
 from core.models.base import path_to
+from core.models.costs import CostCurve
 from core.ngram.personal import PersonalStore
 from core.ngram.shelf import Shelf
 from core.noise import SeededNoise
-from core.speculative import SuffixDrafter, TokenTree, cost
-from core.speculative.cost import CostCurve
+from core.speculative import SuffixDrafter, TokenTree
 from core.speculative.drafters import Moment
 from core.speculative.drafters.suffix import HALF, LEAST
 from tests.ngram_tools import WordTokenizer
@@ -171,7 +172,7 @@ def test_forgotten_text_is_not_proposed(store: PersonalStore) -> None:
 
 def test_the_apps_drafter_reads_the_stores_that_are_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = TableModel(20)
-    monkeypatch.setattr(cost, "known_curve", lambda _: CostCurve((1, 48), (1.0, 1.5)))
+    monkeypatch.setattr(costs, "known", lambda *_: CostCurve((1, 48), (1.0, 1.5)))
     app = Autocomplete(model, shelf=Shelf(model.tokenizer, tmp_path))
     with PersonalStore.open(tmp_path / "me.sqlite", model.tokenizer, create=True) as me:
         me.add("letter", ["\nabcdefgh\ni\njklm"])  # letters are tokens

@@ -286,7 +286,7 @@ def test_rules_make_a_chain_in_the_order_of_the_list_and_a_rule_that_stands_alon
 def test_every_method_reaches_the_drafts_a_seed_repeats_draws_and_speculation_says_what_it_comes_to(
     panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: lambda n: float(n))
+    monkeypatch.setattr("core.models.costs.known", lambda *_: lambda n: float(n))
     monkeypatch.setattr(speculation, "make_drafter", lambda *_: Any)
     panel.pick("rule", "Top-p")
     seed = panel.region.get_by_role("spinbutton", name="Seed")
