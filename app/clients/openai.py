@@ -148,9 +148,7 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     @taking(CompletionRequest, MAX_BODY)
     async def completions(request: Request, body: CompletionRequest) -> Response:
         if body.scores:
-            body.refuse_what_is_missing()
-            scored = await unless_gone(request, score(service, body, body.settings(1, 1, NAMES)))
-            return JSONResponse(scored, headers=model_headers(service))
+            return JSONResponse(await unless_gone(request, _scored(service, body)), headers=model_headers(service))
         return await response(request, Answer(service, body))
 
     @app.get("/models")
@@ -174,6 +172,25 @@ async def response(request: Request, answer: Answer) -> Response:
     return JSONResponse(await unless_gone(request, answer.whole()), headers=answer.headers)
 
 
+async def _scored(service: DraftService, body: CompletionRequest) -> dict[str, object]:
+    """The response with the scores of a prompt."""
+    body.refuse_what_is_missing()
+    settings, likeliest = body.settings(1, 1, NAMES), body.logprobs or 0
+    choices, usage = await score(service, body.prompt, body.prompt_ids, settings, likeliest, bool(body.max_tokens))
+    head = _head(service, "cmpl", "text_completion", body.model)
+    return {**head, "choices": choices, "usage": usage.as_dict()}
+
+
+def _head(service: DraftService, prefix: str, kind: str, model: str | None) -> dict[str, object]:
+    """What every response and each part of one begins with."""
+    return {
+        "id": f"{prefix}-{uuid.uuid4().hex}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": answered_by(service, model),
+    }
+
+
 def _model(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "polydraft"}
 
@@ -192,12 +209,7 @@ class Answer:
         body.refuse_what_is_missing()
         self._service, self._body = service, body
         self.streamed, self.headers = bool(body.stream), model_headers(service)
-        self._head = {
-            "id": f"{self.PREFIX}-{uuid.uuid4().hex}",
-            "object": self.CHUNK if self.streamed else self.WHOLE,
-            "created": int(time.time()),
-            "model": answered_by(service, body.model),
-        }
+        self._head = _head(service, self.PREFIX, self.CHUNK if self.streamed else self.WHOLE, body.model)
         if body.user and len(body.prompt) > 1:
             raise Refused(422, "user names one session, and there are several prompts.", "Leave user out.", "user")
         self._tokens = TOKENS if body.max_tokens is None else body.max_tokens

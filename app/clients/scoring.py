@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.clients.requests import answered_by, cancelled, events
+from app.clients.requests import cancelled, events
 from app.service.requests import DraftRequest
 from app.wire.bounds import MOST_TEXT
 from app.wire.refused import Refused
 
 if TYPE_CHECKING:
-    from app.clients.openai import CompletionRequest
     from app.options.settings import DraftSettings
     from app.service.service import DraftService
 
@@ -35,20 +32,30 @@ class Usage:
         return {"prompt_tokens": self.prompt, "completion_tokens": self.completion, "total_tokens": total}
 
 
-async def score(service: DraftService, body: CompletionRequest, settings: DraftSettings) -> dict[str, object]:
-    """The response with the scores. Raises Refused."""
-    texts, likeliest = body.prompt, body.logprobs or 0
+async def score(
+    service: DraftService,
+    texts: list[str],
+    ids: list[list[int]],
+    settings: DraftSettings,
+    likeliest: int,
+    continued: bool,
+) -> tuple[list[dict[str, object]], Usage]:
+    """The choices with the scores of these texts, or of these tokens. Raises Refused.
+
+    Args:
+        likeliest: the number of most probable tokens at each position.
+        continued: whether the likeliest next token is wanted, too.
+    """
     tasks = [
-        asyncio.create_task(_scored(service, settings, likeliest, text, ids))
-        for text, ids in zip(texts, body.prompt_ids or [[] for _ in texts], strict=True)
+        asyncio.create_task(_scored(service, settings, likeliest, text, some))
+        for text, some in zip(texts, ids or [[] for _ in texts], strict=True)
     ]
     try:
         rows = await asyncio.gather(*tasks)
     finally:
         await cancelled(*tasks)
-    continued = bool(body.max_tokens)  # the likeliest next token is wanted, too
     tokens = [row["chances"][: None if continued else -1] for row in rows]
-    choices = [
+    choices: list[dict[str, object]] = [
         {
             "text": "".join(token["text"] for token in some),
             "index": index,
@@ -57,15 +64,7 @@ async def score(service: DraftService, body: CompletionRequest, settings: DraftS
         }
         for index, some in enumerate(tokens)
     ]
-    usage = Usage(sum(len(row["chances"]) - 1 for row in rows), continued * len(rows))
-    return {
-        "id": f"cmpl-{uuid.uuid4().hex}",
-        "object": "text_completion",
-        "created": int(time.time()),
-        "model": answered_by(service, body.model),
-        "choices": choices,
-        "usage": usage.as_dict(),
-    }
+    return choices, Usage(sum(len(row["chances"]) - 1 for row in rows), continued * len(rows))
 
 
 async def _scored(

@@ -6,7 +6,6 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -52,19 +51,6 @@ def post(site: Site, **fields: Any) -> tuple[int, bytes]:
 
 def infill(site: Site, **fields: Any) -> Any:
     return site.json("/infill", fields)
-
-
-@pytest.fixture(scope="module")
-def made() -> Iterator[Site]:
-    site = Site()
-    yield site
-    site.close()
-
-
-@pytest.fixture
-def site(made: Site) -> Site:
-    made.autocomplete.model.step_s = 0.0
-    return made
 
 
 def test_llama_vim_gets_the_raw_text_that_it_looks_for(site: Site) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,10 +11,9 @@ import pytest
 from app.clients.choices import Choices
 from app.clients.options import FIELDS, in_fields
 from app.options.given import ALL_FLAGS
-from core.autocomplete import Autocomplete
 from core.errors import Mention, OptionError
 from tests.app.site import Site
-from tests.table_model import FIRST, TableModel
+from tests.table_model import FIRST
 from tests.waiting import until
 
 
@@ -34,34 +32,12 @@ def refused(site: Site, **fields: Any) -> Any:
     return found.value
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    """Drafts of scripted words, a word a step."""
-    made = Site()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def table() -> Iterator[Site]:
-    """Drafts of a real autocomplete, over a model of six letters."""
-    made = Site(Autocomplete(TableModel(seed=3)))
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def openai() -> Any:
     """The official client, whose import takes half a second that a process without these tests saves."""
     import openai
 
     return openai
-
-
-@pytest.fixture(autouse=True)
-def calm(request: pytest.FixtureRequest) -> None:
-    if "site" in request.fixturenames:
-        request.getfixturevalue("site").autocomplete.model.step_s = 0.0
 
 
 def texts(completion: Any) -> list[str]:

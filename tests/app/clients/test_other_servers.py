@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +26,6 @@ from tests.app.site import Site
 from tests.table_model import TableModel, words
 
 ONE = " one" * 16
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    made = Site()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def table() -> Iterator[Site]:
-    """A real autocomplete, over a model of six letters."""
-    made = Site(Autocomplete(TableModel(seed=3)))
-    yield made
-    made.close()
 
 
 # ---------------------------------------------------------------- fields that change nothing
@@ -378,42 +363,33 @@ def test_the_other_addresses_of_llama_server_and_ollama(site: Site) -> None:
     assert (found["response"], found["model"], found["done"]) == (" one one", "Scripted", True)
 
 
-def test_tokens_there_and_back() -> None:
-    made = Site(Autocomplete(TableModel(seed=3)))
-    try:
-        tokens = made.json("/tokenize", {"content": "abca"})["tokens"]
-        assert made.json("/detokenize", {"tokens": tokens})["content"] == words("abca")
-        pieces = made.json("/tokenize", {"content": "abca", "with_pieces": True})["tokens"]
-        assert "".join(token["piece"] for token in pieces) == words("abca")
-        status, content = made.answer("POST", "/detokenize", {"tokens": [10**6]})
-        assert (status, "The token 1000000 given" in content.decode()) == (400, True)
-    finally:
-        made.close()
+def test_tokens_there_and_back(table: Site) -> None:
+    tokens = table.json("/tokenize", {"content": "abca"})["tokens"]
+    assert table.json("/detokenize", {"tokens": tokens})["content"] == words("abca")
+    pieces = table.json("/tokenize", {"content": "abca", "with_pieces": True})["tokens"]
+    assert "".join(token["piece"] for token in pieces) == words("abca")
+    status, content = table.answer("POST", "/detokenize", {"tokens": [10**6]})
+    assert (status, "The token 1000000 given" in content.decode()) == (400, True)
 
 
 def test_a_part_of_a_character_is_a_list_of_bytes(tiny_file: Path) -> None:
     """As llama-server gives it. Tokens are bytes here, and a character of more has several."""
     model = load_model(str(tiny_file), "torch")
-    made = Site(Autocomplete(model))
-    try:
+    with closing(model), closing(Site(Autocomplete(model))) as made:
         tokens = made.json("/tokenize", {"content": "a\u00e9", "with_pieces": True})["tokens"]
         assert [token["piece"] for token in tokens] == ["a", [0xC3], [0xA9]]
         found = made.client.completions.create(model="x", prompt="Caf\u00e9 ", n=3, max_tokens=6, logprobs=5)
         for choice in found.choices:
             for name, top in zip(choice.logprobs.tokens, choice.logprobs.top_logprobs, strict=True):
                 assert name in top and len(top) in (5, 6) and "\ufffd" not in "".join(top)
-    finally:
-        made.close()
-        model.close()
 
 
 def test_llama_servers_probabilities_with_a_part_of_a_character_as_bytes() -> None:
     """In a stream they come with the text."""
     model = TableModel(seed=3)
     model.tokenizer.pieces[5] = b"\xe4\xb8"
-    made = Site(Autocomplete(model))
     body = {"prompt": "abca", "n_predict": 6, "n_probs": 20, "cache_prompt": True}
-    try:
+    with closing(Site(Autocomplete(model))) as made:
         found = made.json("/completion", body)
         tokens = found["completion_probabilities"]
         assert "".join(token["token"] for token in tokens) == found["content"] != ""
@@ -440,8 +416,6 @@ def test_llama_servers_probabilities_with_a_part_of_a_character_as_bytes() -> No
             assert [(each["id"], pytest.approx(each["prob"])) for each in token["top_probs"]] == [*expected]
             assert token["prob"] in [each["prob"] for each in token["top_probs"]]
             ids.append(token["id"])
-    finally:
-        made.close()
 
 
 def test_lm_evaluation_harness(table: Site) -> None:
@@ -497,8 +471,7 @@ def test_ollamas_errors_are_texts(site: Site) -> None:
 
 @pytest.mark.parametrize("page", [False, True])
 def test_errors_below_api_have_ollamas_form(page: bool) -> None:
-    made = Site(page=page)
-    try:
+    with closing(Site(page=page)) as made:
         for method, path, status in (
             ("POST", "/api/chat", 404), ("GET", "/api/ps", 404), ("POST", "/api/nothing", 404),
             ("GET", "/api/generate", 405), ("POST", "/api/tags", 405), ("POST", "/api/show/", 404),
@@ -510,17 +483,14 @@ def test_errors_below_api_have_ollamas_form(page: bool) -> None:
             assert (found, [*answer]) == (status, ["error"]) and path in answer["error"], (path, content)
         status, content = made.answer("POST", "/api/chat", {}, Authorization="Bearer x")
         assert (status, [*json.loads(content)]) == (401, ["error"])
-    finally:
-        made.close()
 
 
 @pytest.mark.parametrize("page", [False, True])
 def test_head_is_answered_where_get_is(page: bool) -> None:
-    made = Site(page=page)
     paths = ["/", "/health", "/v1/health", "/props", "/slots", "/models", "/v1/models", "/v1/models/polydraft"]
     paths += ["/api/tags", "/api/version", "/nothing", "/v1/nothing", "/v1/completions", "/api/chat"]
     paths += ["/api/status", "/api/models", "/manifest.json"] if page else []
-    try:
+    with closing(Site(page=page)) as made:
         for path in paths:
             status, content = made.answer("GET", path)
             assert made.answer("HEAD", path) == (status, b""), (path, status, content)
@@ -529,8 +499,6 @@ def test_head_is_answered_where_get_is(page: bool) -> None:
             )
         for path in ("/health", "/v1/models"):
             assert made.answer("HEAD", path, Authorization="")[0] == made.answer("GET", path, Authorization="")[0]
-    finally:
-        made.close()
 
 
 # ---------------------------------------------------------------- prompts

@@ -22,9 +22,9 @@ from app.web.security.access import Access
 from app.web.serving import _tell, serve, tell_programs
 from app.web.site import create_service_app
 from core.errors import InputError
+from tests.app.site import Site
 from tests.app.web.test_server import child
 from tests.fake_autocomplete import FakeAutocomplete
-from tests.fake_drafts import Server
 
 # Its model is never loaded: the imports alone take seconds.
 SCRIPT = """
@@ -127,18 +127,12 @@ def test_other_machines_have_access_by_ip_address_only_with_the_option(elsewhere
 
 
 def test_a_connection_that_closes_before_its_body_has_come_is_no_error(
-    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    site: Site, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    service = DraftService(FakeAutocomplete().real)
-    service.start()
-    server = Server(create_service_app(service))
-    try:
-        with socket.create_connection(("127.0.0.1", server.port)) as connection:
-            head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Length: 100\r\n\r\n"
-            connection.sendall(head.encode())
-            time.sleep(0.1)
-        time.sleep(0.2)
-        assert (caplog.messages, capfd.readouterr().err) == ([], "")
-    finally:
-        server.stop()
-        service.close()
+    with socket.create_connection(("127.0.0.1", site.port)) as connection:
+        head = ["POST /v1/completions HTTP/1.1", f"Host: 127.0.0.1:{site.port}", "Content-Length: 100"]
+        head.append(f"Authorization: Bearer {site.access.token}")
+        connection.sendall("\r\n".join([*head, "", ""]).encode())
+        time.sleep(0.1)
+    time.sleep(0.2)
+    assert (caplog.messages, capfd.readouterr().err) == ([], "")

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,25 +31,12 @@ from tests.fake_drafts import Server
 from tests.paths import ROOT
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    made = Site(page=True)
-    yield made
-    made.close()
-
-
 def refused(site: Site, body: Any) -> tuple[int, str]:
     response, content = site.ask("POST", "/api/drafts", body)
     answer = json.loads(content)
     assert set(answer) == {"message", "fix"}
     assert answer["fix"]
     return response.status, answer["message"]
-
-
-@pytest.fixture(autouse=True)
-def calm(request: pytest.FixtureRequest) -> None:
-    if "site" in request.fixturenames:
-        request.getfixturevalue("site").fake.model.step_s = 0.0
 
 
 def asked(tab: str, n: int = 1, before: str = "Once", **settings: Any) -> dict[str, Any]:
