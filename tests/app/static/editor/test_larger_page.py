@@ -19,13 +19,13 @@ from core.models import on_machine, recommended
 from core.models.costs import CostCurve
 from core.models.recommended import Recommended
 from tests.app.static.editor.editor_page import Editor
-from tests.app.web.routes.test_model_file import GOOD, alone, server
+from tests.app.web.routes.test_model_file import GOOD, alone, load
 from tests.fake_autocomplete import FakeAutocomplete
-from tests.fake_drafts import FakeDrafts, Server, serving
+from tests.fake_drafts import FakeDrafts, serving
 from tests.fake_hub import FILE, FakeHub, hub_of_the_page
 from tests.tiny_gguf import tiny
 
-__all__ = ["alone", "server"]  # fixtures
+__all__ = ["alone"]  # a fixture
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 ABOUT = 200_000_000  # bytes that the list states: larger than the default model
@@ -223,18 +223,19 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(context: Bro
         assert editor.errors == []
 
 
-def test_the_field_loads_another_model_and_goes(context: BrowserContext, server: Server) -> None:
-    editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
-    field = editor.page.get_by_role("textbox", name="Model file")
-    expect(field).to_be_visible()
-    expect(editor.page.get_by_role("group", name="Status")).to_contain_text("There is no model at gone.gguf.")
-    field.fill("/models/bad.gguf")
-    field.press("Enter")
-    expect(editor.page.get_by_text("There is no model at /models/bad.gguf.")).to_be_visible()
-    field.fill(GOOD)
-    editor.page.get_by_role("button", name="Load").click()
-    expect(field).to_have_count(0)
-    editor.box.focus()
-    editor.write("Once")
-    editor.wait(lambda: len(editor.drafts()) == 3, "drafts of the new model")
-    assert editor.errors == []
+def test_the_field_loads_another_model_and_goes(context: BrowserContext, without_gradio: None) -> None:
+    with serving(load, "gone.gguf") as (_, server):
+        editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
+        field = editor.page.get_by_role("textbox", name="Model file")
+        expect(field).to_be_visible()
+        expect(editor.page.get_by_role("group", name="Status")).to_contain_text("There is no model at gone.gguf.")
+        field.fill("/models/bad.gguf")
+        field.press("Enter")
+        expect(editor.page.get_by_text("There is no model at /models/bad.gguf.")).to_be_visible()
+        field.fill(GOOD)
+        editor.page.get_by_role("button", name="Load").click()
+        expect(field).to_have_count(0)
+        editor.box.focus()
+        editor.write("Once")
+        editor.wait(lambda: len(editor.drafts()) == 3, "drafts of the new model")
+        assert editor.errors == []
