@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -202,7 +203,7 @@ class _Counting:
         self.saved = journal_of(plan, part.number)
         if alone and not self.saved.done:
             _sweep(self.folder, self.saved)
-        self._read = _copy(self.saved)
+        self._read = deepcopy(self.saved)
         self._read.inputs = self.saved.inputs or _inputs(part)
         self._held: list[np.ndarray] = []
         self._size = 0
@@ -221,7 +222,7 @@ class _Counting:
         """Sorts the tokens held."""
         ids = np.concatenate(self._held) if self._held else np.zeros(0, dtype=np.uint32)
         self._held, self._size = [], 0
-        self._sorting.add(self, ids, _copy(self._read))
+        self._sorting.add(self, ids, deepcopy(self._read))
 
     def _count_file(self, number: int, encode: Encode, sieve: repeats.Sieve | None) -> None:
         read, file = self._read, self._part.files[number]
@@ -252,10 +253,6 @@ class _Counting:
         read.inputs[number][3] = digest(file, self._selection.signals)
         read.damage += [(place.path, place.line, place.reason) for place in damage]
         read.left_out = {reason: number for reason, number in left_out.items() if number}
-
-
-def _copy(counted: Counted) -> Counted:
-    return Counted(**asdict(counted))
 
 
 def batches(documents: Iterable[Document]) -> Iterator[list[str]]:

@@ -7,7 +7,7 @@ written as they are counted, and read in slices, so memory does not depend on th
 from __future__ import annotations
 
 import uuid
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -138,13 +138,7 @@ class Level:
 
     def lower_bound(self, key: tuple[int, ...], low: int, high: int) -> int:
         """The first n-gram from `low` to `high` that is not less than `key`."""
-        while low < high:
-            middle = (low + high) // 2
-            if self.key(middle) < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return low + bisect_left(range(low, high), key, key=self.key)
 
     def pieces(self, start: int, end: int) -> list[Piece]:
         """Where the n-grams from `start` up to but without `end` are."""
@@ -192,14 +186,10 @@ def _next_start(levels: Sequence[Level], start: Sequence[int], ends: Sequence[in
 
     largest: list[int] = list(start)
     for level, low, end in zip(levels, start, ends, strict=True):
-        high = min(end, low + most + 1)
-        while low < high:  # the last n-gram of this order with at most `most` n-grams before it
-            middle = (low + high) // 2
-            places = before(level.key(middle))
-            if sum(places) - sum(start) <= most:
-                low, largest = middle + 1, max(largest, places, key=sum)
-            else:
-                high = middle
+        # The n-grams of this order with at most `most` n-grams before them.
+        here = range(low, min(end, low + most + 1))
+        if number := bisect_right(here, most + sum(start), key=lambda i, level=level: sum(before(level.key(i)))):
+            largest = max(largest, before(level.key(here[number - 1])), key=sum)
         if sum(largest) - sum(start) >= _LEAST_CUT * most:
             break
     return largest

@@ -7,6 +7,7 @@ memory depends on the size of a block and not on the length or the number of run
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -142,14 +143,7 @@ def _read(run: Run, packing: Packing, start: int, end: int) -> np.ndarray:
 
 def _lower_bound(rows: np.ndarray, key: tuple[int, ...]) -> int:
     """The first row whose window is not less than `key`."""
-    low, high = 0, len(rows)
-    while low < high:
-        middle = (low + high) // 2
-        if tuple(rows[middle, :-1].tolist()) < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_left(range(len(rows)), key, key=lambda i: tuple(rows[i, :-1].tolist()))
 
 
 def _sample(rows: np.ndarray, start: int, end: int, number: int) -> np.ndarray:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from core.errors import InputError
-from core.ngram.store import CandidateIds, Contexts, TypedEvidence
-from core.ngram.windows import BITS, NOWHERE, ORDER, SHIFTS, SYMBOL, Windows
+from core.ngram.store import CandidateIds, Contexts, TypedEvidence, asked_of
+from core.ngram.windows import BITS, ORDER, SHIFTS, SYMBOL, Windows
 
 REMEMBERED = 1 << 16  # n-grams whose counts are cached
 REMEMBERED_LISTS = 1 << 14  # contexts whose continuations are cached
@@ -28,15 +28,15 @@ _UNKNOWN = SYMBOL  # the symbol of an id out of range, which no window contains
 
 def windows_of(passages: Iterable[tuple[Sequence[int] | np.ndarray, int]], vocab_size: int) -> Windows:
     """Counts passages of token ids, each with its multiplicity. Raises InputError for an id of V or above."""
-    parts: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
-    times_of: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
+    parts, times_of = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
     for passage, times in passages:
-        parts += [np.asarray(passage, dtype=np.int64), np.array([NOWHERE])]
+        parts += [np.asarray(passage, dtype=np.int64) + 1, np.zeros(1, dtype=np.int64)]
         times_of.append(np.full(len(passage) + 1, times))
-    ids = np.concatenate(parts)
-    if len(ids) and ids.max() >= vocab_size:
-        raise InputError(f"Token {ids.max()} given; ids below {vocab_size} expected.")
-    return Windows.of(ids, np.concatenate(times_of))
+    symbols = np.concatenate(parts)
+    if symbols.max() > vocab_size:
+        raise InputError(f"Token {symbols.max() - 1} given; ids below {vocab_size} expected.")
+    begins = np.flatnonzero(symbols)
+    return Windows.beginning(symbols, begins, np.concatenate(times_of)[begins])
 
 
 class Counts:
@@ -161,13 +161,7 @@ class Counts:
         self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None
     ) -> TypedEvidence:
         """The counts for each candidate; see `NgramStore.evidence`."""
-        wanted = self.orders if orders is None else tuple(sorted(orders))
-        for n in wanted:
-            if n not in self.orders:
-                raise InputError(f"Order {n} requested; this store has 2 to {ORDER}.")
-        ids = np.asarray(candidates, dtype=np.int64)
-        if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
-            raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
+        wanted, ids = asked_of(self.orders, contexts, np.asarray(candidates, dtype=np.int64), orders)
         d, m = len(contexts), ids.shape[-1]
         known = TypedEvidence(wanted, np.zeros((d, len(wanted), m)), *(np.zeros((d, len(wanted))) for _ in range(3)))
         if any(map(len, self._lists)) and d and wanted:
@@ -304,7 +298,7 @@ class Counts:
     def _tails(self, contexts: Contexts) -> np.ndarray:
         """The last five tokens of each context as symbols (d, 5); missing ones get a symbol that no window contains."""
         reach = ORDER - 1
-        tails = [[NOWHERE] * (reach - len(context)) + list(context[-reach:]) for context in contexts]
+        tails = [[-1] * (reach - len(context)) + list(context[-reach:]) for context in contexts]
         ids = np.array(tails, dtype=np.int64)
         return np.where((ids >= 0) & (ids < self._v), ids + 1, _UNKNOWN)
 

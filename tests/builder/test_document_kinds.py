@@ -555,7 +555,7 @@ VALUES = st.recursive(
 
 
 @given(value=VALUES)
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_chat_of_any_shape_is_read_or_refused(tmp_path: Path, value: object) -> None:
     (tmp_path / "a.json").write_text(json.dumps(value, indent=1))
     text, damage = read(tmp_path / "a.json", "a")

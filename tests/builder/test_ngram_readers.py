@@ -54,15 +54,12 @@ def test_documents_say_where_they_are_from(tmp_path):
 def test_a_mailbox_is_read_mail_by_mail(tmp_path):
     head = "From: ann@example.org\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable"
     box = f"From ann@example.org Mon Jun  3 10:00:00 2024\n{head}\n\nOne.\n\n>From the start.\n\n".encode()
-    box += f"From bob@example.org Tue Jun  4 10:00:00 2024\n{head}\n\nGr=C3=BC=C3=9Fe.\n".replace("\n", "\r\n").encode()
+    box += f"From bob@example.org\n{head}\n\nGr=C3=BC=C3=9Fe.\n".encode()
     (tmp_path / "all.mbox").write_bytes(box)
-    (tmp_path / "all.mbox.gz").write_bytes(gzip.compress(box))
+    (tmp_path / "all.mbox.gz").write_bytes(gzip.compress(box.replace(b"\n", b"\r\n")))
     for path in (tmp_path / "all.mbox", tmp_path / "all.mbox.gz"):
         found, damage = read(path)
-        assert [(document.text, document.line) for document in found] == [
-            ("One.\n\nFrom the start.", 1),
-            ("Grüße.", 10),
-        ]
+        assert [(each.text, each.line) for each in found] == [("One.\n\nFrom the start.", 1), ("Grüße.", 10)]
         assert damage == []
 
 
@@ -117,17 +114,6 @@ def test_a_letter_is_its_body(tmp_path):
     letter.sections[0].header.paragraphs[0].text = "page header"
     letter.save(str(tmp_path / "a.docx"))
     assert texts(tmp_path) == ["A letter\nDear Bob,\nleft\tright\nYours"]
-
-
-def test_damaged_letters_are_reported(tmp_path):
-    docx.Document().save(str(tmp_path / "empty.docx"))
-    whole = (tmp_path / "empty.docx").read_bytes()
-    (tmp_path / "cut.docx").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "no.docx").write_text("words")
-    found, damage = read(tmp_path)
-    assert found == []
-    assert [Path(place.path).name for place in damage] == ["cut.docx", "no.docx"]
-    assert all(place.reason.startswith("not an intact Word document: it is cut off or damaged") for place in damage)
 
 
 # Parquet

@@ -26,7 +26,7 @@ def random_grams(rng: random.Random, number: int, vocab: int, longest: int = 4) 
     return {tuple(token() for _ in range(rng.randint(2, longest))): rng.randint(1, 600) for _ in range(number)}
 
 
-@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 1 << 30), st.integers(1, 30), st.integers(1, 2))
 def test_a_divided_store_answers_as_a_whole_one(tmp_path, seed, most, lowest):
     rng = random.Random(seed)
