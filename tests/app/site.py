@@ -5,8 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from app.service.service import DraftService
 from app.web.security.access import Access
@@ -15,6 +21,23 @@ from app.web.security.guard import NONE_ALLOWED
 from app.web.site import create_app, create_service_app
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import Server
+
+
+@contextmanager
+def answering(
+    load: Callable[..., Any],
+    name: str = "scripted",
+    make: Callable[[DraftService], FastAPI] = create_app,
+    loaded: bool = False,
+) -> Iterator[TestClient]:
+    """A client of a server in this process, whose autocomplete a function loads; once it is `loaded`, if wanted."""
+    service = DraftService(load, name, pace=0)
+    service.start()
+    with TestClient(make(service), base_url="http://127.0.0.1") as client:
+        while loaded and not service.loaded:
+            time.sleep(0.01)
+        yield client
+    service.close()
 
 
 class Site:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from app.service.service import DraftService
 from app.web.site import create_service_app
-from tests.app.site import Site
+from tests.app.site import Site, answering
 from tests.fake_autocomplete import FakeAutocomplete
+from tests.waiting import until
 
 # What llama.vim sends, without the text.
 VIM = {
@@ -130,13 +128,8 @@ def test_what_cannot_be_had_is_refused_in_words(site: Site, fields: dict[str, An
 
 def test_health_tells_when_the_model_is_there() -> None:
     gate, fake = threading.Event(), FakeAutocomplete()
-    service = DraftService(lambda _: (gate.wait(), fake.real())[1], "scripted")
-    service.start()
-    with TestClient(create_service_app(service), base_url="http://127.0.0.1") as client:
+    with answering(lambda _: (gate.wait(), fake.real())[1], make=create_service_app) as client:
         loading = client.get("/health")
         assert (loading.status_code, loading.json()["error"]["message"]) == (503, "The model is being loaded.")
         gate.set()
-        while not service.loaded:
-            time.sleep(0.01)
-        assert client.get("/health").json()["status"] == "ok"
-    service.close()
+        until(lambda: client.get("/health").json().get("status") == "ok")

@@ -131,6 +131,7 @@ def test_an_echoed_prompt_is_scored(table: Site) -> None:
                 assert at.token_logprobs[n] == pytest.approx(float(logp[token]), abs=1e-4)
                 assert max(at.top_logprobs[n].values()) == pytest.approx(float(logp.max()), abs=1e-4)
         assert [choice.index for choice in found.choices] == list(range(len(found.choices)))
+        assert found.usage.completion_tokens == most * len(found.choices)
     engine = table.service._engine
     assert engine is not None
     until(lambda: not any(tab.name.startswith("score") for tab in engine._tabs))  # the place in the cache is free again

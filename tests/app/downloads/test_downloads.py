@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ from fastapi.testclient import TestClient
 
 from app.downloads.download import COMMAND, Downloads
 from app.machine import offline
-from app.service.service import DraftService
-from app.web.site import create_app
 from core.errors import InputError
 from core.models.costs import CostCurve
 from core.models.recommended import Recommended
+from tests.app.site import answering
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_hub import FILE, FakeHub, hub_of_the_page
 from tests.waiting import until
@@ -42,14 +40,9 @@ def client(hub: FakeHub, without_gradio: None) -> Iterator[TestClient]:
     """The server's routes, with a model whose rows were timed."""
     drafting = FakeAutocomplete()
     drafting.row_costs = CostCurve((1, 4), (5.0, 8.0))
-    service = DraftService(lambda *_: drafting.real(), "default", pace=0)
-    service.start()
-    with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
-        while not service.loaded:
-            time.sleep(0.01)
+    with answering(lambda *_: drafting.real(), "default", loaded=True) as client:
         yield client
         client.post("/api/models/stop-download", json={})
-    service.close()
 
 
 def ended(client: TestClient) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from app.service.service import DraftService
 from app.web.site import create_app, create_service_app
 from app.wire.bounds import MOST_NAMES, MOST_STOPS
 from app.wire.refusals import BODIES
+from tests.app.site import answering
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.shared_cases import cases
 
@@ -110,11 +111,8 @@ def test_a_field_without_a_bound_is_found(kind: Any) -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    service = DraftService(FakeAutocomplete().real)
-    service.start()
-    with TestClient(create_app(service), base_url="http://127.0.0.1") as made:
-        yield made
-    service.close()
+    with answering(FakeAutocomplete().real) as client:
+        yield client
 
 
 DRAFTS = {"tab": "a", "n": 1, "before": "Once"}

@@ -11,14 +11,13 @@ import pytest
 from fastapi.testclient import TestClient
 from tiny_gguf import tiny
 
-from app.service.service import DraftService
 from app.web.routes.models import offered
-from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.errors import ModelNotFound
 from core.models import listed, on_machine
 from core.models.located import default_model_path
 from core.models.on_machine import read_about
+from tests.app.site import answering
 from tests.fake_autocomplete import FakeAutocomplete
 
 GOOD = "/models/good.gguf"
@@ -35,11 +34,8 @@ def load(name: str, precision: str = "auto") -> Autocomplete:
 @pytest.fixture
 def client(without_gradio: None) -> Iterator[TestClient]:
     """Of a server whose model is not there."""
-    service = DraftService(load, "gone.gguf", pace=0)
-    service.start()
-    with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
+    with answering(load, "gone.gguf") as client:
         yield client
-    service.close()
 
 
 def chosen(client: TestClient, **body: Any) -> tuple[int, dict[str, Any]]:

@@ -14,13 +14,12 @@ from fastapi.testclient import TestClient
 
 from app.options import presets as presets_module
 from app.options.presets import OwnPresets
-from app.service.service import DraftService
 from app.web.routes.sampling import SWEPT
-from app.web.site import create_app
 from core.controls import CATALOG, MODES, PRESETS, Preset
 from core.errors import InputError
 from core.options import DRAFTING
 from core.samplers.view import look, sweep, top_w_map
+from tests.app.site import answering
 from tests.fake_sampling import SamplingAutocomplete, Tokenizer, logits_after
 
 TEXT = "Once upon a"
@@ -33,11 +32,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     file = tmp_path_factory.mktemp("data") / "presets.sqlite"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(presets_module, "presets_file", lambda: file)
-        service = DraftService(FAKE.real, "scripted", pace=0)
-        service.start()
-        with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
+        with answering(FAKE.real) as client:
             yield client
-    service.close()
 
 
 def draft(client: TestClient, tab: str, n: int = 1, text: str = TEXT, **settings: Any) -> list[dict[str, Any]]:
