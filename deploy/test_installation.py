@@ -82,19 +82,19 @@ def test_the_wheel_brings_one_package_with_all_its_data(wheels: Path) -> None:
     assert {
         "polydraft/app/static/editor/main.js",
         "polydraft/app/static/icon-192.png",
-        "polydraft/research/training/instructions.json",
         "polydraft/core/models/native/weights.h",
         "polydraft/assets/base.ngram",
         "polydraft/assets/eagle3-default/model.safetensors",
         "polydraft/assets/prose/adapter_model.safetensors",
         "polydraft/assets/prose/eagle3/model.safetensors",
-        "polydraft/research/training/heads.py",
     } <= set(names)
     sources = [archive.read(name).decode() for name in names if name.endswith(".py")]
     lines = [line.split() for source in sources for line in source.splitlines()]
     outside = {line[1].split(".")[0] for line in lines if len(line) > 2 and line[0] == "from" and line[2] == "import"}
     assert not outside & set(PARTS) - {"polydraft"}
     assert not [name for name in names if name.startswith("polydraft/research")]
+    measuring = zipfile.ZipFile(wheel_of(wheels, "polydraft_research")).namelist()
+    assert {"polydraft/research/training/heads.py", "polydraft/research/training/instructions.json"} <= set(measuring)
 
 
 def test_it_drafts_from_anywhere_without_the_repository(installed: Path, tmp_path: Path) -> None:
@@ -106,6 +106,9 @@ def test_it_drafts_from_anywhere_without_the_repository(installed: Path, tmp_pat
     assert len(texts) == len(set(texts)) == 3
     assert all(0 < draft["probability"] <= 1 for draft in found["drafts"])
     assert found["backend"] in ("torch", "llama.cpp")
+    (tmp_path / "note.txt").write_text("The quay wardens log the tide before noon.\n")
+    done = run([installed / "polydraft", "ngram", "add", "note.txt", "--store", "me"], tmp_path)
+    assert (done.stderr, done.returncode) == ("", 0), "a process of its own reads the file"
 
 
 def test_measurements_come_with_a_wheel_of_their_own_and_programs_import_both_by_their_own_names(

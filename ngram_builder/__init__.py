@@ -29,9 +29,9 @@ __all__ = [
 __getattr__ = imported_at_first_use(
     __name__,
     {
-        "ngram_builder.pipeline": ("BuildReport", "TooMuchDamage", "build", "merge"),
-        "ngram_builder.readers": ("Damage", "Signals"),
-        "ngram_builder.selection": ("DocumentSelection",),
-        "ngram_builder.work": ("NoRoom",),
+        "pipeline": ("BuildReport", "TooMuchDamage", "build", "merge"),
+        "readers": ("Damage", "Signals"),
+        "selection": ("DocumentSelection",),
+        "work": ("NoRoom",),
     },
 )

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, cast
 from core.errors import InputError
 from ngram_builder.encoding import encoding
 from ngram_builder.inputs import Part
+from ngram_builder.machines import Machines, Tokens
 from ngram_builder.parts import Advance, Counted, count_parts, journal_of, note_part
-from ngram_builder.pipeline import Machines, Plan
+from ngram_builder.plan import Plan
 from ngram_builder.ranges import merge_range
 from ngram_builder.readers import Damage
 from ngram_builder.runs import Run
-from ngram_builder.write import SegmentPlan, read_tokens, write_segment
+from ngram_builder.write import SegmentPlan, write_segment
 
 if TYPE_CHECKING:  # an optional package
     from distributed import Client, Future
@@ -39,7 +40,7 @@ LoadTokenizer = Callable[[], "Tokenizer"]
 
 @dataclass
 class Cluster:
-    """The machines of a Dask cluster; see `pipeline.Machines`.
+    """The machines of a Dask cluster; see `Machines`.
 
     Attributes:
         load: returns the tokenizer on a worker; must be importable there.
@@ -50,13 +51,13 @@ class Cluster:
 
     def note(self, plan: Plan, parts: Sequence[Part], consumed: Callable[[int], None]) -> None:
         self._check_folder(plan.folder)
-        begun = {self.client.submit(_note_part, plan, part, pure=False): part for part in parts}
+        begun = {self.client.submit(note_part, plan, part, pure=False): part for part in parts}
         for future, _ in self._completed(list(begun)):
             consumed(sum(file.size for file in begun[future].files))
 
     def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]:
         self._check_folder(plan.folder)
-        before = [journal_of(plan.folder, part.number, plan.packing) for part in parts]
+        before = [journal_of(plan, part.number) for part in parts]
         missing = [(part, known) for part, known in zip(parts, before, strict=True) if not known.done]
         begun = {
             self.client.submit(_count_part, plan, part, self.load, pure=False): (part, known) for part, known in missing
@@ -73,18 +74,16 @@ class Cluster:
             )
         return [counted[part.number] for part in parts]
 
-    def merge(
-        self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
-    ) -> Iterator[None]:
+    def merge(self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, Tokens]) -> Iterator[None]:
         futures = [
-            self.client.submit(_merge_range, plan, number, list(runs), tokens, pure=False)
+            self.client.submit(merge_range, plan, number, list(runs), tokens, plan.memory, pure=False)
             for number, tokens in ranges.items()
         ]
         for _ in self._completed(futures):
             yield
 
     def write(self, plan: Plan, segments: Sequence[SegmentPlan]) -> Iterator[int]:
-        futures = [self.client.submit(_write_segment, plan, segment, pure=False) for segment in segments]
+        futures = [self.client.submit(write_segment, plan, segment, pure=False) for segment in segments]
         for _, entries in self._completed(futures):
             yield entries
 
@@ -158,22 +157,5 @@ def _tokenizer(load: LoadTokenizer) -> Tokenizer:
 def _count_part(plan: Plan, part: Part, load: LoadTokenizer) -> Counted:
     # Another worker, presumed dead, may still run the same part. Its runs have other names, so they are kept.
     with encoding(_tokenizer(load), workers=1, processes=1, memory=plan.memory // 4) as encode:
-        (counted,) = count_parts(
-            plan.folder, [part], encode, plan.packing, memory=plan.memory, selection=plan.selection, alone=False
-        )
+        (counted,) = count_parts(plan, [part], encode, plan.memory, alone=False)
     return counted
-
-
-def _note_part(plan: Plan, part: Part) -> None:
-    note_part(plan.folder, part, plan.packing, plan.selection, plan.memory)
-
-
-def _merge_range(plan: Plan, number: int, runs: list[Run], tokens: tuple[int | None, int | None]) -> None:
-    merge_range(
-        plan.ranges, number, runs, plan.packing, plan.orders, plan.min_counts, tokens, plan.memory, whole=plan.whole
-    )
-
-
-def _write_segment(plan: Plan, segment: SegmentPlan) -> int:
-    write_segment(plan.segments, segment, read_tokens(plan.segments), plan.packing, plan.exact)
-    return segment.entries

@@ -1,23 +1,18 @@
 """Encodes texts piece by piece, and remembers the tokens of pieces: most words of a text have occurred before.
 
-A program, too: `encoding` starts one per core. It does not import this project, whose imports take a second.
-"""
+This module imports little, because processes that import it are started (see `encoding`)."""
 
 from __future__ import annotations
 
-import json
 import re
-import signal
-import sys
 from array import array
-from collections.abc import Callable, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 MOST = 1 << 18  # pieces that are remembered at most
 PER_PIECE = 256  # bytes of memory, about
 _LONGEST = 64  # characters of a piece that is remembered
 _END = bytes(4)  # after each text
-_HEAD = 8  # bytes of a message's length
 
 
 class Encoder(dict[str, bytes]):
@@ -42,10 +37,7 @@ class Encoder(dict[str, bytes]):
 
     def batch(self, texts: Sequence[str]) -> bytes:
         """The tokens of texts, with a 0 after each."""
-        parts = list[bytes]()
-        for text in texts:
-            parts += (self.text(text), _END)
-        return b"".join(parts)
+        return joined(map(self.text, texts))
 
     def text(self, text: str) -> bytes:
         if self._prepends and self._verbatim and self._verbatim.search(text):
@@ -76,38 +68,18 @@ def tokens(ids: Sequence[int]) -> bytes:
     return array("I", [i + 1 for i in ids]).tobytes()
 
 
-def packed(texts: Sequence[str]) -> bytes:
-    """Texts as one message."""
-    written = [text.encode("utf-8", "surrogatepass") for text in texts]
-    return array("Q", [len(written), *map(len, written)]).tobytes() + b"".join(written)
+def joined(texts: Iterable[bytes]) -> bytes:
+    """The tokens of texts, with a 0 after each."""
+    return b"".join(part for text in texts for part in (text, _END))
 
 
-def unpacked(message: bytes) -> list[str]:
-    size = array("Q").itemsize
-    start = size * (1 + int.from_bytes(message[:size], sys.byteorder))
-    texts = list[str]()
-    for length in array("Q", message[size:start]):
-        texts.append(message[start : start + length].decode("utf-8", "surrogatepass"))
-        start += length
-    return texts
+# ---------------------------------------------------------------- in a process of its own
+
+_encoder: Encoder
 
 
-def send(file: IO[bytes], message: bytes) -> None:
-    file.write(len(message).to_bytes(_HEAD, "little"))
-    file.write(message)
-    file.flush()
-
-
-def receive(file: IO[bytes]) -> bytes | None:
-    """The next message; None when the other process has ended."""
-    head = file.read(_HEAD)
-    size = int.from_bytes(head, "little")
-    message = file.read(size)
-    return message if len(head) == _HEAD and len(message) == size else None
-
-
-def _backend(model: str, encodes_special: bool, vocab_size: int) -> Callable[[str], list[int]]:
-    """The `encode` of core.models.hf_tokenizer.HFTokenizer."""
+def begin(model: str, encodes_special: bool, vocab_size: int, cuts: dict[str, Any]) -> None:
+    """Loads the tokenizer of core.models.hf_tokenizer.HFTokenizer; see its `portable`."""
     import tokenizers
 
     backend: Any = tokenizers.Tokenizer.from_str(model)
@@ -118,19 +90,10 @@ def _backend(model: str, encodes_special: bool, vocab_size: int) -> Callable[[st
         ids = backend.encode(surrogate.sub("\ufffd", text), add_special_tokens=False).ids
         return [i for i in ids if i < vocab_size]
 
-    return encode
+    global _encoder
+    _encoder = Encoder(encode, **cuts)
 
 
-def _serve(requests: IO[bytes], answers: IO[bytes]) -> None:
-    """Answers each list of texts by their tokens. The first message is what to encode with."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the build, and then this process
-    if (first := receive(requests)) is None:
-        return
-    model, encodes_special, vocab_size, cuts = json.loads(first)
-    encoder = Encoder(_backend(model, encodes_special, vocab_size), **cuts)
-    while (texts := receive(requests)) is not None:
-        send(answers, encoder.batch(unpacked(texts)))
-
-
-if __name__ == "__main__":
-    _serve(sys.stdin.buffer, sys.stdout.buffer)
+def batch(texts: Sequence[str]) -> bytes:
+    """`Encoder.batch`, after `begin`."""
+    return _encoder.batch(texts)

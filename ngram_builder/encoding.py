@@ -6,29 +6,22 @@ Python's lock would let threads use one core. Other tokenizers encode whole text
 
 from __future__ import annotations
 
-import json
-import os
-import queue
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import count
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.errors import InputError
 from ngram_builder import encoder
-from ngram_builder.encoder import Encoder, packed, receive, send, tokens
+from ngram_builder.child import Children
+from ngram_builder.encoder import Encoder, joined, tokens
 
 if TYPE_CHECKING:  # its module imports torch, which counting does not need
     from core.models.base import Tokenizer
-    from core.models.cuts import Cuts
 
 PER_PROCESS = 200 << 20  # bytes of memory of a process that encodes
 _ALONE = 4  # batches that this process encodes before others are started, which takes as long
@@ -47,20 +40,22 @@ def encoding(tokenizer: Tokenizer, workers: int, processes: int, memory: int) ->
             process encodes alone.
         memory: bytes that this process may take for what it remembers; others take up to PER_PROCESS each.
     """
-    cuts: Cuts | None = getattr(tokenizer, "cuts", None)
-    if cuts is None:
+    known: Any = tokenizer
+    if (cuts := getattr(tokenizer, "cuts", None)) is None:
         with _threads(workers) as pool:
-            yield _in_order(pool, workers, lambda texts: _whole(tokenizer, texts))
+            yield _in_order(pool, workers, lambda texts: joined(tokens(tokenizer.encode(text)) for text in texts))
         return
     own = Encoder(tokenizer.encode, **asdict(cuts), most=min(memory // encoder.PER_PIECE, encoder.MOST))
     if processes < 2:
         yield lambda batches: ((_array(own.batch(texts)), len(texts)) for texts in batches)
         return
-    with _Processes(tokenizer, cuts) as others, _threads(processes) as pool:
-        number = count()
-        yield _in_order(
-            pool, processes, lambda texts: own.batch(texts) if next(number) < _ALONE else others.batch(texts)
-        )
+    number = count()
+
+    def encode(texts: Sequence[str]) -> bytes:
+        return own.batch(texts) if next(number) < _ALONE else others.call(encoder.batch, texts)
+
+    with Children(encoder.begin, *known.portable, asdict(cuts)) as others, _threads(processes) as pool:
+        yield _in_order(pool, processes, encode)
 
 
 @contextmanager
@@ -70,13 +65,6 @@ def _threads(number: int) -> Iterator[ThreadPoolExecutor]:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _whole(tokenizer: Tokenizer, texts: Sequence[str]) -> bytes:
-    parts = list[bytes]()
-    for text in texts:
-        parts += (tokens(tokenizer.encode(text)), tokens([-1]))
-    return b"".join(parts)
 
 
 def _array(ids: bytes) -> np.ndarray:
@@ -97,51 +85,3 @@ def _in_order(pool: ThreadPoolExecutor, workers: int, encode: Callable[[Sequence
             yield _array(future.result()), number
 
     return encoded
-
-
-class _Processes:
-    """Processes that encode, started when they are needed. They end with this process, however it ends."""
-
-    def __init__(self, tokenizer: Tokenizer, cuts: Cuts) -> None:
-        self._first = json.dumps((*tokenizer.portable, asdict(cuts))).encode()  # type: ignore[attr-defined]
-        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-        self._started: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> _Processes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._started:
-            process.kill()
-            process.communicate()
-
-    def batch(self, texts: Sequence[str]) -> bytes:
-        messages = [packed(texts)]
-        try:
-            process = self._idle.get_nowait()
-        except queue.Empty:
-            process = self._new()
-            messages.insert(0, self._first)
-        assert process.stdin and process.stdout
-        try:
-            for message in messages:
-                send(process.stdin, message)
-            ids = receive(process.stdout)
-        except BrokenPipeError:
-            ids = None
-        if ids is None:
-            raise InputError(
-                f"A process that encodes text ended (status {process.wait()}), usually for lack of memory: give fewer "
-                "--workers. The counts so far are kept, and the same command resumes from them."
-            )
-        self._idle.put(process)
-        return ids
-
-    def _new(self) -> subprocess.Popen[bytes]:
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TOKENIZERS_PARALLELISM": "false"}
-        program = str(Path(encoder.__file__))
-        process = subprocess.Popen(
-            [sys.executable, "-P", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
-        self._started.append(process)
-        return process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import InputError
 from core.ngram.folders import ReadFile
-from ngram_builder.personal import FULL, Added, Progress, add_file, origin_of
+from ngram_builder.personal import FULL, Added, Progress, add_each, origin_of
 from ngram_builder.readers import File, FolderListing, ReaderProcess, Reading, Senders, spelled, walk
 
 if TYPE_CHECKING:
@@ -118,30 +118,14 @@ def step(
     """
     added = Added(senders=senders or Senders())
     store.folders.remember(made.root, made.excluded)
-    with ReaderProcess() as reader:
-        for share, file in _shares(made.to_read):
-
-            def share_of_all(part: float, at: Callable[[float], float] = share, name: str = str(file)) -> None:
-                progress(at(part), name)
-
-            of_file = add_file(store, file, origin_of(file), reader, share_of_all, added.senders)
-            added.include(of_file)
-            problem = of_file.damage[0].reason if of_file.damage else ""
-            store.folders.read(made.root, ReadFile(origin_of(file), file.size, file.stamp, problem))
+    for file, of_file in add_each(store, made.to_read, added, progress):
+        problem = of_file.damage[0].reason if of_file.damage else ""
+        store.folders.read(made.root, ReadFile(origin_of(file), file.size, file.stamp, problem))
     added.damage += made.found.problems
     if forget and made.vanished:
         store.forget_document(*made.vanished)
         store.folders.drop(made.vanished)
-    progress(1.0, "")
     return added
-
-
-def _shares(files: Sequence[File]) -> Iterator[tuple[Callable[[float], float], File]]:
-    """Each file, with a function from the share of it that is read to the share of all bytes."""
-    total, done = sum(file.size for file in files) or 1, 0
-    for file in files:
-        yield (lambda part, begun=done, size=file.size: (begun + part * size) / total), file
-        done += file.size
 
 
 @dataclass(frozen=True)

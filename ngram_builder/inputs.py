@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cache
 
 from ngram_builder.readers import File, Signals
 
@@ -29,10 +29,6 @@ class Part:
 
     number: int
     files: tuple[File, ...]
-
-
-def part_folder(folder: Path, number: int) -> Path:
-    return folder / f"part-{number:05d}"
 
 
 def stamped(file: File, signals: Signals | None) -> File:
@@ -70,64 +66,43 @@ def divided(
         free: the first number that no part on disk has.
     """
     order = {file: place for place, file in enumerate(files)}
-    missing = _Missing(files, signals)
-    parts, unlike = list[Part](), list[tuple[int, Sequence[Input]]]()
-    for number, inputs in earlier:
-        if found := missing.taken_by_stamp(inputs):
-            parts.append(Part(number, found))
-        else:
-            unlike.append((number, inputs))
-    for number, inputs in unlike:
-        if found := missing.taken_by_content(inputs):
-            parts.append(Part(number, found))
-    parts += [Part(free + place, group) for place, group in enumerate(_groups(missing.files))]
+    missing, parts = dict.fromkeys(files), list[Part]()
+    digest_of = cache(lambda file: digest(file, signals))
+    left = list(earlier)
+    for look in (lambda _: "", digest_of):  # parts that are as they were come first
+        unlike = list[tuple[int, Sequence[Input]]]()
+        for number, inputs in left:
+            if found := _found(inputs, missing, look):
+                parts.append(Part(number, found))
+                for file in found:
+                    del missing[file]
+            else:
+                unlike.append((number, inputs))
+        left = unlike
+    parts += [Part(free + place, group) for place, group in enumerate(_groups(list(missing)))]
     return sorted(parts, key=lambda part: order[part.files[0]])
 
 
-class _Missing:
-    """The files of the input that no part contains yet."""
-
-    def __init__(self, files: Sequence[File], signals: Signals | None) -> None:
-        self._files, self._signals = dict.fromkeys(files), signals
-        self._digests: dict[File, str] = {}
-
-    @property
-    def files(self) -> list[File]:
-        return list(self._files)
-
-    def taken_by_stamp(self, inputs: Sequence[Input]) -> tuple[File, ...]:
-        """Removes and returns the files of a part; () if one of them is missing."""
-        found = [File(str(address), int(size), str(stamp)) for address, size, stamp, _ in inputs]
-        return self._taken(found) if all(file in self._files for file in found) else ()
-
-    def taken_by_content(self, inputs: Sequence[Input]) -> tuple[File, ...]:
-        wanted = [(File(str(address), int(size), str(stamp)), str(known)) for address, size, stamp, known in inputs]
-        taken = {file for file, _ in wanted if file in self._files}
-        alike = defaultdict[tuple[str, int], list[File]](list)
-        for file in self._files:
-            if file not in taken:
-                alike[file.name, file.size].append(file)
-        found = list[File]()
-        for file, known in wanted:
-            if file not in taken:
-                others = alike[file.name, file.size]
-                same = next((other for other in others if known and self._digest(other) == known), None)
-                if same is None:
-                    return ()
-                others.remove(same)
-                file = same
-            found.append(file)
-        return self._taken(found)
-
-    def _taken(self, found: Sequence[File]) -> tuple[File, ...]:
-        for file in found:
-            del self._files[file]
-        return tuple(found)
-
-    def _digest(self, file: File) -> str:
-        if file not in self._digests:
-            self._digests[file] = digest(file, self._signals)
-        return self._digests[file]
+def _found(inputs: Sequence[Input], missing: Collection[File], digest_of: Callable[[File], str]) -> tuple[File, ...]:
+    """The files of an earlier part among those that no part contains yet, by their stamps, or their names and digests;
+    () if one of them is gone."""
+    wanted = [(File(str(address), int(size), str(stamp)), str(known)) for address, size, stamp, known in inputs]
+    taken = {file for file, _ in wanted if file in missing}
+    alike = defaultdict[tuple[str, int], list[File]](list)
+    for file in missing:
+        if file not in taken:
+            alike[file.name, file.size].append(file)
+    found = list[File]()
+    for file, known in wanted:
+        if file not in taken:
+            others = alike[file.name, file.size]
+            same = next((other for other in others if known and digest_of(other) == known), None)
+            if same is None:
+                return ()
+            others.remove(same)
+            file = same
+        found.append(file)
+    return tuple(found)
 
 
 def _groups(files: Sequence[File]) -> list[tuple[File, ...]]:

@@ -3,10 +3,10 @@ resumed by journals. The runs are in the work folder (see `work`); `ranges` merg
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -16,12 +16,12 @@ import numpy as np
 from core.errors import PolydraftError
 from ngram_builder import repeats
 from ngram_builder import runs as run_files
-from ngram_builder.count import Packing
 from ngram_builder.encoding import Encode
-from ngram_builder.inputs import Input, Part, digest, part_folder
+from ngram_builder.inputs import Input, Part, digest
+from ngram_builder.plan import Plan
 from ngram_builder.readers import Damage, Document, Reading, spelled
-from ngram_builder.runs import Run, merged, rows_within, sorted_windows, windows_within, write_run
-from ngram_builder.selection import DocumentSelection, chosen
+from ngram_builder.runs import Run, new_run, sorted_windows, windows_within, write_run
+from ngram_builder.selection import chosen
 from ngram_builder.work import read_json, write_json
 
 BATCH = 1 << 18  # characters that are encoded at once
@@ -65,19 +65,17 @@ class Counted:
         return sum(tokens for _, tokens in self.files)
 
 
-def journal_of(folder: Path, number: int, packing: Packing) -> Counted:
-    """Reads the journal of a part in a work folder; an empty one if it is missing, or if a run that it names does not
-    match it."""
-    place = part_folder(folder, number)
-    stored = read_json(place / "journal.json")
+def journal_of(plan: Plan, number: int) -> Counted:
+    """Reads the journal of a part; an empty one if it is missing, or if a run that it names does not match it."""
+    stored = read_json(plan.part(number) / "journal.json")
     counted = Counted(**stored) if stored else Counted(number)
-    intact = all(run.intact(packing) for run in runs_of(place, counted))
+    intact = all(run.intact(plan.packing) for run in runs_of(plan, counted))
     return counted if intact else Counted(number)
 
 
-def adopt(folder: Path, part: Part, packing: Packing) -> None:
+def adopt(plan: Plan, part: Part) -> None:
     """Notes in the journal of a part where its files are now, if they were touched or moved."""
-    counted = journal_of(folder, part.number, packing)
+    counted = journal_of(plan, part.number)
     now = [
         [file.address, file.size, file.stamp, known[3]] for file, known in zip(part.files, counted.inputs, strict=True)
     ]
@@ -86,31 +84,24 @@ def adopt(folder: Path, part: Part, packing: Packing) -> None:
     moved = {spelled(str(old[0])): spelled(str(new[0])) for old, new in zip(counted.inputs, now, strict=True)}
     counted.inputs = now
     counted.damage = [(moved.get(path, path), line, reason) for path, line, reason in counted.damage]
-    _save(part_folder(folder, part.number), counted)
+    _save(plan, counted)
 
 
-def note_part(
-    folder: Path,
-    part: Part,
-    packing: Packing,
-    selection: DocumentSelection,
-    memory: int,
-    consumed: Callable[[int], None] = lambda _: None,
-) -> None:
+def note_part(plan: Plan, part: Part, consumed: Callable[[int], None] = lambda _: None) -> None:
     """Notes the documents or paragraphs of a part, by which `repeats.find` finds those that repeat others."""
-    repeats.note(folder, part, selection, memory, consumed)
-    if not journal_of(folder, part.number, packing).inputs:
-        _save(part_folder(folder, part.number), Counted(part.number, _inputs(part)))
+    repeats.note(plan, part, consumed)
+    if not journal_of(plan, part.number).inputs:
+        _save(plan, Counted(part.number, _inputs(part)))
 
 
-def without_repeated(folder: Path, part: Part, packing: Packing) -> None:
+def without_repeated(plan: Plan, part: Part) -> None:
     """Discards the runs of a part that were counted without other repeated documents or paragraphs than are known
     now."""
-    counted, place = journal_of(folder, part.number, packing), part_folder(folder, part.number)
-    now = repeats.digest(repeats.repeated(place))
+    counted = journal_of(plan, part.number)
+    now = repeats.digest(repeats.repeated(plan.part(part.number)))
     if counted.repeated != now:
-        _save(place, Counted(part.number, counted.inputs, repeated=now))
-        for run in runs_of(place, counted):
+        _save(plan, Counted(part.number, counted.inputs, repeated=now))
+        for run in runs_of(plan, counted):
             run.path.unlink(missing_ok=True)
 
 
@@ -118,18 +109,15 @@ def _inputs(part: Part) -> list[Input]:
     return [[file.address, file.size, file.stamp, ""] for file in part.files]
 
 
-def runs_of(folder: Path, counted: Counted) -> list[Run]:
-    return [Run(folder / name, rows) for name, rows in counted.runs]
+def runs_of(plan: Plan, counted: Counted) -> list[Run]:
+    return [Run(plan.part(counted.number) / name, rows) for name, rows in counted.runs]
 
 
 def count_parts(
-    folder: Path,
+    plan: Plan,
     parts: Sequence[Part],
     encode: Encode,
-    packing: Packing,
-    *,
     memory: int,
-    selection: DocumentSelection,
     sorters: int = 1,
     advance: Advance = lambda *_: None,
     alone: bool = True,
@@ -139,16 +127,15 @@ def count_parts(
     While one buffer of tokens is sorted and written, the next one is read and encoded.
 
     Args:
-        folder: the work folder.
         memory: bytes that sorting may take.
         sorters: buffers that are sorted at once.
         alone: no other process can work on the same parts, so files that no journal names may be deleted.
     """
     with ThreadPoolExecutor(sorters) as pool:
-        sorting = _Sorting(pool, sorters, packing, memory // sorters)
+        sorting = _Sorting(pool, sorters, plan, memory // sorters)
         begun = list[_Counting]()
         for part in parts:
-            counting = _Counting(folder, part, sorting, selection, advance, alone)
+            counting = _Counting(plan, part, sorting, advance, alone)
             begun.append(counting)
             try:
                 counting.count(encode)
@@ -167,10 +154,12 @@ class _Sorting:
         capacity: windows that are sorted at once.
     """
 
-    def __init__(self, pool: ThreadPoolExecutor, sorters: int, packing: Packing, memory: int) -> None:
-        self._pool, self._sorters, self._memory, self.packing = pool, sorters, memory, packing
-        self.capacity = windows_within(memory - memory // 8, packing)  # the rest holds the tokens that are read next
-        self._waiting: deque[tuple[Future[list[tuple[str, int]]], _Counting, Counted]] = deque()
+    def __init__(self, pool: ThreadPoolExecutor, sorters: int, plan: Plan, memory: int) -> None:
+        self._pool, self._sorters, self._memory, self._plan = pool, sorters, memory, plan
+        self.capacity = windows_within(
+            memory - memory // 8, plan.packing
+        )  # the rest holds the tokens that are read next
+        self._waiting: deque[tuple[Future[list[Run]], _Counting, Counted]] = deque()
 
     def add(self, counting: _Counting, ids: np.ndarray, contents: Counted) -> None:
         """Sorts these tokens; then the journal of their part says `contents`."""
@@ -182,16 +171,22 @@ class _Sorting:
         while self._waiting:
             self._complete_one()
 
-    def _runs(self, folder: Path, ids: np.ndarray) -> list[tuple[str, int]]:
-        return [_new_run(folder, iter([block])) for block in sorted_windows(ids, self.packing, self.capacity)]
+    def _runs(self, folder: Path, ids: np.ndarray) -> list[Run]:
+        blocks = sorted_windows(ids, self._plan.packing, self.capacity)
+        return [write_run(new_run(folder), iter([block])) for block in blocks]
 
     def _complete_one(self) -> None:
         future, counting, contents = self._waiting.popleft()
-        counting.saved = replace(contents, runs=[*counting.saved.runs, *future.result()])
-        if contents.done and len(counting.saved.runs) > run_files.FAN_IN:
+
+        def save(runs: Sequence[Run]) -> None:
+            counting.saved = replace(contents, runs=[(run.path.name, run.rows) for run in runs])
+            _save(self._plan, counting.saved)
+
+        runs = [*runs_of(self._plan, counting.saved), *future.result()]
+        if contents.done and len(runs) > run_files.FAN_IN:
             wait([other for other, *_ in self._waiting])  # merging takes the memory of sorting
-            _compact(counting.folder, counting.saved, self.packing, self._memory)
-        _save(counting.folder, counting.saved)
+            runs = run_files.compacted(runs, counting.folder, self._plan.packing, self._memory, save)
+        save(runs)
 
 
 class _Counting:
@@ -201,16 +196,14 @@ class _Counting:
         saved: the contents of the runs on disk; the part may have been read further.
     """
 
-    def __init__(
-        self, folder: Path, part: Part, sorting: _Sorting, selection: DocumentSelection, advance: Advance, alone: bool
-    ) -> None:
-        self.folder, self._part, self._sorting = part_folder(folder, part.number), part, sorting
-        self._selection, self._advance = selection, advance
+    def __init__(self, plan: Plan, part: Part, sorting: _Sorting, advance: Advance, alone: bool) -> None:
+        self.folder, self._part, self._sorting = plan.part(part.number), part, sorting
+        self._selection, self._advance = plan.selection, advance
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.saved = journal_of(folder, part.number, sorting.packing)
+        self.saved = journal_of(plan, part.number)
         if alone and not self.saved.done:
             _sweep(self.folder, self.saved)
-        self._read = _copy(self.saved)
+        self._read = deepcopy(self.saved)
         self._read.inputs = self.saved.inputs or _inputs(part)
         self._held: list[np.ndarray] = []
         self._size = 0
@@ -229,7 +222,7 @@ class _Counting:
         """Sorts the tokens held."""
         ids = np.concatenate(self._held) if self._held else np.zeros(0, dtype=np.uint32)
         self._held, self._size = [], 0
-        self._sorting.add(self, ids, _copy(self._read))
+        self._sorting.add(self, ids, deepcopy(self._read))
 
     def _count_file(self, number: int, encode: Encode, sieve: repeats.Sieve | None) -> None:
         read, file = self._read, self._part.files[number]
@@ -248,7 +241,7 @@ class _Counting:
         if sieve:
             documents = sieve.sift(number, documents, left_out)
         # Documents of this file that the runs already contain are read again, to report their damage, and skipped.
-        for ids, n in encode(_batches(islice(documents, figures[0], None))):
+        for ids, n in encode(batches(islice(documents, figures[0], None))):
             if self._size and self._size + len(ids) > self._sorting.capacity:
                 self.flush()
             self._held.append(ids)
@@ -262,11 +255,8 @@ class _Counting:
         read.left_out = {reason: number for reason, number in left_out.items() if number}
 
 
-def _copy(counted: Counted) -> Counted:
-    return Counted(**asdict(counted))
-
-
-def _batches(documents: Iterable[Document]) -> Iterator[list[str]]:
+def batches(documents: Iterable[Document]) -> Iterator[list[str]]:
+    """Texts that are encoded at once."""
     held: list[str] = []
     size = 0
     for document in documents:
@@ -279,24 +269,8 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[str]]:
         yield held
 
 
-def _compact(folder: Path, counted: Counted, packing: Packing, memory: int) -> None:
-    """Merges runs until few enough remain to read all of them at once."""
-    while len(counted.runs) > run_files.FAN_IN:
-        oldest = runs_of(folder, counted)[: run_files.FAN_IN]
-        whole = _new_run(folder, merged(oldest, packing, rows_within(memory, packing)))
-        counted.runs = [*counted.runs[len(oldest) :], whole]
-        _save(folder, counted)
-        for run in oldest:
-            run.path.unlink(missing_ok=True)
-
-
-def _new_run(folder: Path, blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[str, int]:
-    run = write_run(folder / f"run-{uuid.uuid4().hex}.rows", blocks)
-    return run.path.name, run.rows
-
-
-def _save(folder: Path, counted: Counted) -> None:
-    write_json(folder / "journal.json", asdict(counted))
+def _save(plan: Plan, counted: Counted) -> None:
+    write_json(plan.part(counted.number) / "journal.json", asdict(counted))
 
 
 def _sweep(folder: Path, counted: Counted) -> None:

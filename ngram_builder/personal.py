@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,17 +78,28 @@ def add(
         senders: whose mails and messages are added; it counts them.
     Raises: InputError when a source contains no file; StoreError when the store cannot be written.
     """
-    files, added = expand(sources), Added(senders=senders or Senders())
-    with ReaderProcess() as reader:
-        for number, file in enumerate(files):
-            begun, each = number / len(files), 1 / len(files)
-
-            def share_of_all(share: float, a: float = begun, b: float = each, f: str = str(file)) -> None:
-                progress(a + b * share, f)
-
-            added.include(add_file(store, file, origin_of(file), reader, share_of_all, added.senders))
-    progress(1.0, "")
+    added = Added(senders=senders or Senders())
+    for _ in add_each(store, expand(sources), added, progress):
+        pass
     return added
+
+
+def add_each(
+    store: PersonalStore, files: Sequence[File], added: Added, progress: Progress
+) -> Iterator[tuple[File, Added]]:
+    """Adds files to a store and to what is `added`; yields each with its own result."""
+    total, done = sum(file.size for file in files) or 1, 0
+    with ReaderProcess() as reader:
+        for file in files:
+
+            def share_of_all(part: float, file: File = file, done: int = done) -> None:
+                progress((done + part * file.size) / total, str(file))
+
+            of_file = add_file(store, file, origin_of(file), reader, share_of_all, added.senders)
+            added.include(of_file)
+            yield file, of_file
+            done += file.size
+    progress(1.0, "")
 
 
 def add_file(

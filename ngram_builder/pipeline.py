@@ -8,14 +8,14 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
@@ -27,21 +27,13 @@ from core.ngram.store import NgramStore
 from ngram_builder import repeats, write
 from ngram_builder.count import Packing
 from ngram_builder.disk import full_disk_explained
-from ngram_builder.encoding import PER_PROCESS, encoding
 from ngram_builder.fitting import Fitting
-from ngram_builder.inputs import Part, divided, part_folder, stamped
+from ngram_builder.inputs import Part, divided, stamped
 from ngram_builder.levels import CountsOfCounts
-from ngram_builder.parts import (
-    Advance,
-    Counted,
-    adopt,
-    count_parts,
-    journal_of,
-    note_part,
-    runs_of,
-    without_repeated,
-)
-from ngram_builder.ranges import Level, MergedRange, ids_of, merge_range, read_pieces, read_range, segments_of
+from ngram_builder.machines import DOCUMENTS, LEAST_MEMORY, Machines, ThisMachine
+from ngram_builder.parts import Counted, adopt, journal_of, runs_of, without_repeated
+from ngram_builder.plan import Plan
+from ngram_builder.ranges import Level, MergedRange, ids_of, read_pieces, read_range, segments_of
 from ngram_builder.readers import Damage, File, Signals, expand
 from ngram_builder.runs import LEAST_WINDOWS, Run, equal_ranges
 from ngram_builder.selection import DocumentSelection
@@ -57,13 +49,10 @@ from ngram_builder.work import (
     write_json,
 )
 from ngram_builder.write import SegmentPlan, save_tokens, store_size, write_store
-from ngram_builder.writers import write_segments
 
 if TYPE_CHECKING:  # its module imports torch, which counting does not need
     from core.models.base import Tokenizer
 
-_DOCUMENTS = 150 << 20  # bytes that documents and their tokens in flight take, at most
-_LEAST_MEMORY = 64 << 20  # bytes for sorting; a build with less would be too slow
 _RANGE_ROWS = 1 << 24  # rows of runs that are merged into one range, about: a kill costs no more than its ranges
 _MOST_RANGES = 4096
 DEFAULT_ORDERS = range(2, 7)
@@ -75,6 +64,7 @@ TIMES = {COMPARING: 0.05, READING: 0.5, MERGING: 0.2, WRITING: 0.25}
 
 # A phase, its share done (0 to 1), and the report so far.
 Progress = Callable[[str, float, "BuildReport"], None]
+Tell = Callable[[str, float], None]  # the same with the report of this build
 
 
 class TooMuchDamage(PolydraftError):
@@ -121,101 +111,6 @@ def done(phase: str, share: float) -> float:
     """The share of a whole build that is done when this share of a phase is."""
     phases = list(TIMES)
     return sum(TIMES[before] for before in phases[: phases.index(phase)]) + TIMES[phase] * share
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The settings that every part and range needs."""
-
-    folder: Path
-    packing: Packing
-    orders: range
-    min_counts: Mapping[int, int]
-    memory: int  # bytes for sorting and merging, all workers of a machine together
-    workers: int
-    selection: DocumentSelection = field(default_factory=DocumentSelection)
-    exact: bool = False
-    whole: bool = False  # the runs have n-grams of stores, not windows
-
-    @property
-    def ranges(self) -> Path:
-        return self.folder / "ranges"
-
-    @property
-    def segments(self) -> Path:
-        return self.ranges / "segments"
-
-
-class Workers(Protocol):
-    """The place where ranges are merged and segments written."""
-
-    def merge(
-        self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
-    ) -> Iterator[None]:
-        """Yields for each range when it is complete."""
-        ...
-
-    def write(self, plan: Plan, segments: Sequence[SegmentPlan]) -> Iterator[int]:
-        """Yields the number of n-grams of each segment when it is written."""
-        ...
-
-
-class Machines(Workers, Protocol):
-    """The place where parts are counted, too: this machine, or a cluster."""
-
-    def note(self, plan: Plan, parts: Sequence[Part], consumed: Callable[[int], None]) -> None: ...
-
-    def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]: ...
-
-
-class _Here:
-    """Merges and writes on all cores of this machine: by threads, because sorting releases Python's lock, and by
-    processes."""
-
-    def merge(
-        self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
-    ) -> Iterator[None]:
-        _sweep(plan)
-        each = plan.memory // plan.workers
-        with ThreadPoolExecutor(plan.workers) as pool:
-            futures = [
-                pool.submit(
-                    merge_range, plan.ranges, number, runs, plan.packing, plan.orders, plan.min_counts, tokens, each,
-                    plan.whole,
-                )
-                for number, tokens in ranges.items()
-            ]  # fmt: skip
-            try:
-                for future in as_completed(futures):
-                    yield future.result()
-            finally:
-                pool.shutdown(cancel_futures=True)
-
-    def write(self, plan: Plan, segments: Sequence[SegmentPlan]) -> Iterator[int]:
-        at_once = max((plan.memory + _DOCUMENTS) // write.MEMORY, 1)  # no documents are in memory any more
-        return write_segments(plan.segments, segments, plan.packing, plan.exact, min(plan.workers, at_once))
-
-
-@dataclass
-class ThisMachine(_Here):
-    """All cores of this machine: processes that encode (see `encoding`), and threads that sort, which releases Python's
-    lock."""
-
-    tokenizer: Tokenizer
-
-    def note(self, plan: Plan, parts: Sequence[Part], consumed: Callable[[int], None]) -> None:
-        for part in parts:
-            note_part(plan.folder, part, plan.packing, plan.selection, plan.memory, consumed)
-
-    def count(self, plan: Plan, parts: Sequence[Part], advance: Advance) -> list[Counted]:
-        spare = max(plan.memory // 2 - _LEAST_MEMORY, 0)  # half of the memory at most goes to processes
-        processes = min(plan.workers, spare // PER_PROCESS)
-        with encoding(self.tokenizer, plan.workers, processes, plan.memory // 4) as encode:
-            return count_parts(
-                plan.folder, parts, encode, plan.packing,
-                memory=plan.memory - (processes * PER_PROCESS if processes > 1 else 0),
-                sorters=max(plan.workers // 2, 1), selection=plan.selection, advance=advance,
-            )  # fmt: skip
 
 
 def build(
@@ -284,7 +179,6 @@ def build(
     packing = Packing(orders[-1], len(tokenizer.pieces))
     machines = machines or ThisMachine(tokenizer)
     identity = {"tokenizer": tokenizer.fingerprint, "order": packing.order, "selection": selection.identity()}
-    memory = _resident() + (2 << 30) if memory is None else memory
     sorting = _for_sorting(memory)
     folder = Path(work) if work else out.with_name(f".{out.name}.work")
     kept = f"What is done so far is kept in {folder}: free some space, and run the same command again."
@@ -295,15 +189,16 @@ def build(
         parts = _parts(plan, files)
         _check_disk(folder, _room(files, packing, at_least), [part.number for part in parts], notify)
         report = BuildReport()
+        tell = partial(_told, progress, report)
         if selection.dedup:
-            _compare(plan, parts, files, machines, report, progress)
-        counted = _count(plan, parts, machines, report, max_bad, progress, notify)
+            _compare(plan, parts, files, machines, tell)
+        counted = _count(plan, parts, machines, report, max_bad, tell, notify)
         _check(report, max_bad)
         if not report.tokens:
             discard(folder)
             left_out = f" {report.left_out:,} documents were left out." if report.left_out else ""
             raise InputError(f"No text found in {', '.join(sources)}; nothing was written.{left_out}")
-        runs = [run for part in counted for run in runs_of(part_folder(folder, part.number), part)]
+        runs = [run for part in counted for run in runs_of(plan, part)]
         about = {
             "tokenizer": {"fingerprint": tokenizer.fingerprint, "name": name, "vocab_size": len(tokenizer.pieces)},
             "documents": report.documents,
@@ -311,7 +206,7 @@ def build(
             "sources": _summary(parts, counted, source_of),
         }
         if fit is not None:
-            plan = _fitted(plan, fit, about, runs, machines, report, progress, notify)
+            plan = _fitted(plan, fit, about, runs, machines, tell, notify)
         about |= {"min_count": {str(n): plan.min_counts[n] for n in orders}, "closed": _rises(plan.min_counts)}
         for litter in unfinished(out):
             litter.unlink(missing_ok=True)
@@ -367,15 +262,14 @@ def merge(
         "sources": [source for m in manifests for source in m["sources"]],
     }
     report, out = BuildReport(documents=about["documents"], tokens=about["tokens"]), Path(out)
-    sorting = _for_sorting(_resident() + (2 << 30) if memory is None else memory)
+    sorting = _for_sorting(memory)
     folder = out.with_name(f".{out.name}.merge")
     again = "Free some space, and run the same command again."
     with full_disk_explained(out, again), work_folder(folder, {"merge": token_hex(8)}):  # no earlier work is this one's
         try:
-            plan = Plan(
-                folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, exact=exact, whole=True
-            )
-            runs = runs_of_stores(stores, part_folder(plan.folder, 0), packing, sorting)
+            cores = workers or os.cpu_count() or 1
+            plan = Plan(folder, packing, orders, at_least, sorting, cores, exact=exact, whole=True)
+            runs = runs_of_stores(stores, plan.part(0), packing, sorting)
             write_merged(out, plan, runs, about, report, progress=progress)
         finally:
             discard(folder)
@@ -389,7 +283,7 @@ def write_merged(
     runs: Sequence[Run],
     about: Mapping[str, Any],
     report: BuildReport,
-    workers: Workers | None = None,
+    machines: Machines | None = None,
     progress: Progress = lambda *_: None,
 ) -> None:
     """Merges runs and writes their n-grams to a store. Continues from what is in the work folder, and leaves it there.
@@ -397,9 +291,10 @@ def write_merged(
     Args:
         about: what the manifest says of the input.
         report: gets the numbers of n-grams, and the size.
-        workers: where to work; None is this machine.
+        machines: where to work; None is this machine.
     """
-    segments, by_rank, ranges = _write(plan, runs, workers or _Here(), report, progress)
+    tell = partial(_told, progress, report)
+    segments, by_rank, ranges = _write(plan, runs, machines or ThisMachine(), tell)
     report.ngrams = {n: sum(found.ngrams[n - 1] for found in ranges) for n in range(1, plan.packing.order + 1)}
     contexts = {n: sum(found.contexts[n - 1] for found in ranges) for n in report.ngrams}
     contexts[0] = int(any(found.total for found in ranges))
@@ -407,25 +302,29 @@ def write_merged(
     numbers = {name: {str(n): number for n, number in of.items()} for name, of in numbers.items()}
     write_store(out, plan.segments, segments, by_rank, {**about, "orders": list(plan.orders), **numbers})
     report.size = out.stat().st_size
-    progress(WRITING, 1.0, report)
+    tell(WRITING, 1.0)
+
+
+def _told(progress: Progress, report: BuildReport, phase: str, share: float) -> None:
+    progress(phase, share, report)
 
 
 def _write(
-    plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress
+    plan: Plan, runs: Sequence[Run], machines: Machines, tell: Tell
 ) -> tuple[list[SegmentPlan], np.ndarray, list[MergedRange]]:
     """Merges all runs, and writes the segments of the store; what is done already stays. Returns also the tokens by
     rank, and the ranges."""
     return_freed()  # of counting
-    ranges = _merge(plan, runs, workers, report, progress)
+    ranges = _merge(plan, runs, machines, tell)
     return_freed()
-    progress(WRITING, 0.0, report)
+    tell(WRITING, 0.0)
     segments, by_rank = _segments(plan, ranges)
     missing = [segment for segment in segments if not segment.written(plan.segments)]
     total = sum(segment.entries for segment in segments)
     done = total - sum(segment.entries for segment in missing)
-    for entries in workers.write(plan, missing) if missing else ():
+    for entries in machines.write(plan, missing) if missing else ():
         done += entries
-        progress(WRITING, min(done / total, 0.99), report)
+        tell(WRITING, min(done / total, 0.99))
     return segments, by_rank, ranges
 
 
@@ -458,16 +357,15 @@ def _fitted(
     fit: int,
     about: Mapping[str, Any],
     runs: Sequence[Run],
-    workers: Workers,
-    report: BuildReport,
-    progress: Progress,
+    machines: Machines,
+    tell: Tell,
     notify: Callable[[str], None],
 ) -> Plan:
     """The plan with the least pruning whose store fits into so many bytes, and writes the segments of that store."""
     path, asked = plan.folder / "fit.json", [*_asked(plan, runs), plan.exact]
     known, tally = read_json(path), CountsOfCounts(plan.packing.order)
     if known is None or known["asked"] != asked:
-        for found in _merge(plan, runs, workers, report, progress):
+        for found in _merge(plan, runs, machines, tell):
             tally.add_packed(found.tally)
         known = {"asked": asked, "tally": tally.packed(), "sizes": []}
         write_json(path, known)
@@ -480,7 +378,7 @@ def _fitted(
         notify(line)
     while place is not None:
         fitted = replace(plan, min_counts=fitting[place])
-        segments, by_rank, _ = _write(fitted, runs, workers, report, progress)
+        segments, by_rank, _ = _write(fitted, runs, machines, tell)
         fitting.sizes[place] = store_size(plan.segments, segments, by_rank, about)
         write_json(path, {**known, "sizes": list(fitting.sizes.items())})
         place = fitting.next()
@@ -515,35 +413,28 @@ def _rises(min_counts: Mapping[int, int]) -> bool:
 def _parts(plan: Plan, files: Sequence[File]) -> list[Part]:
     """Divides the input into parts: those on disk that are still wanted, and new ones."""
     numbers = parts_in(plan.folder)
-    inputs = [(number, journal_of(plan.folder, number, plan.packing).inputs) for number in numbers]
+    inputs = [(number, journal_of(plan, number).inputs) for number in numbers]
     parts = divided(files, [each for each in inputs if each[1]], plan.selection.signals, max(numbers, default=-1) + 1)
     for part in parts:
         if part.number in numbers:
-            adopt(plan.folder, part, plan.packing)
+            adopt(plan, part)
     return parts
 
 
-def _compare(
-    plan: Plan,
-    parts: Sequence[Part],
-    files: Sequence[File],
-    machines: Machines,
-    report: BuildReport,
-    progress: Progress,
-) -> None:
+def _compare(plan: Plan, parts: Sequence[Part], files: Sequence[File], machines: Machines, tell: Tell) -> None:
     """Finds what repeats other text, and discards the counts that were made without knowing it."""
     total, read = sum(file.size for file in files), 0
 
     def consumed(size: int) -> None:
         nonlocal read
         read += size
-        progress(COMPARING, min(read / max(total, 1), 1.0), report)
+        tell(COMPARING, min(read / max(total, 1), 1.0))
 
     machines.note(plan, parts, consumed)
-    repeats.find(plan.folder, parts, {file: place for place, file in enumerate(files)}, plan.memory)
+    repeats.find(plan, parts, {file: place for place, file in enumerate(files)})
     for part in parts:
-        without_repeated(plan.folder, part, plan.packing)
-    progress(COMPARING, 1.0, report)
+        without_repeated(plan, part)
+    tell(COMPARING, 1.0)
 
 
 def _count(
@@ -552,7 +443,7 @@ def _count(
     machines: Machines,
     report: BuildReport,
     max_bad: float,
-    progress: Progress,
+    tell: Tell,
     notify: Callable[[str], None],
 ) -> list[Counted]:
     """The map step: turns every file into runs."""
@@ -569,10 +460,10 @@ def _count(
         # Not where little is left to read, and not between documents that are not counted yet.
         if report.damage and total - read > _LITTLE and (consumed or documents):
             _check_so_far(report, max_bad, share)
-        progress(READING, share, report)
+        tell(READING, share)
 
     for part in parts:
-        before = journal_of(plan.folder, part.number, plan.packing)
+        before = journal_of(plan, part.number)
         size = sum(file.size for file in part.files[: before.finished])
         advance(size, before.documents, before.tokens, [Damage(*place) for place in before.damage])
     if report.tokens:
@@ -582,7 +473,7 @@ def _count(
     report.tokens = sum(part.tokens for part in counted)
     report.left_out_by = dict(sum((Counter(part.left_out) for part in counted), Counter[str]()))
     report.damage = [Damage(*place) for part in counted for place in part.damage]
-    progress(READING, 1.0, report)
+    tell(READING, 1.0)
     return counted
 
 
@@ -617,36 +508,21 @@ def _check(report: BuildReport, max_bad: float) -> None:
         )
 
 
-def _merge(
-    plan: Plan, runs: Sequence[Run], workers: Workers, report: BuildReport, progress: Progress
-) -> list[MergedRange]:
+def _merge(plan: Plan, runs: Sequence[Run], machines: Machines, tell: Tell) -> list[MergedRange]:
     """The merge step: turns all runs into n-grams, range by range of first tokens."""
     edges: list[int | None] = [None, *_cuts(plan, runs), None]
     wanted = dict(enumerate(pairwise(edges)))
-    missing = {
-        number: tokens for number, tokens in wanted.items() if read_range(plan.ranges, number, plan.packing) is None
-    }
+    missing = {number: tokens for number, tokens in wanted.items() if read_range(plan, number) is None}
     done = len(wanted) - len(missing)
-    for _ in workers.merge(plan, runs, missing) if missing else ():
+    for _ in machines.merge(plan, runs, missing) if missing else ():
         done += 1
-        progress(MERGING, done / len(wanted), report)
+        tell(MERGING, done / len(wanted))
     ranges: list[MergedRange] = []
     for number in wanted:
-        if (found := read_range(plan.ranges, number, plan.packing)) is None:
+        if (found := read_range(plan, number)) is None:
             raise PolydraftError(f"Range {number} in {plan.ranges} was removed meanwhile; run the same command again.")
         ranges.append(found)
     return ranges
-
-
-def _sweep(plan: Plan) -> None:
-    """Removes the files of ranges that were not completed."""
-    named: set[Path] = set()
-    for path in plan.ranges.glob("range-*.json"):
-        if found := read_range(plan.ranges, int(path.stem.removeprefix("range-")), plan.packing):
-            named.update(found.files(plan.ranges))
-    for path in plan.ranges.glob("range-*.rows"):
-        if path not in named:
-            path.unlink()
 
 
 def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
@@ -688,15 +564,17 @@ def _summary(parts: Sequence[Part], counted: Sequence[Counted], source_of: Mappi
     return list(summary.values())
 
 
-def _for_sorting(memory: int) -> int:
-    """The memory left for sorting and merging, out of the limit for the whole process. Documents get half of what is
-    left, but no more than they need."""
+def _for_sorting(memory: int | None) -> int:
+    """The memory left for sorting and merging, out of the limit for the whole process; None is 2 GiB more than it takes
+    now. Documents get half of what is left, but no more than they need."""
     taken = _resident()
-    left = memory - taken
-    sorting = left - min(_DOCUMENTS, left // 2)
-    if sorting < _LEAST_MEMORY:
-        least = taken + 2 * _LEAST_MEMORY
-        raise InputError(f"Memory of {human(memory)} given; with this tokenizer, at least {human(least)} are needed.")
+    left = 2 << 30 if memory is None else memory - taken
+    sorting = left - min(DOCUMENTS, left // 2)
+    if sorting < LEAST_MEMORY:
+        least = taken + 2 * LEAST_MEMORY
+        raise InputError(
+            f"Memory of {human(taken + left)} given; with this tokenizer, at least {human(least)} are needed."
+        )
     return sorting
 
 

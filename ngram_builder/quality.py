@@ -37,46 +37,8 @@ class _Text:
     def lines(self) -> list[str]:
         return [stripped for line in self.text.splitlines() if (stripped := line.strip())]
 
-    @property
-    def paragraphs(self) -> list[str]:
-        return [stripped for part in _PARAGRAPHS.split(self.text) if (stripped := part.strip())]
-
-
-def _length(text: _Text) -> bool:
-    return 50 <= len(text.words) <= 100_000
-
-
-def _word_length(text: _Text) -> bool:
-    return 3 <= text.per_word(sum(map(len, text.words))) <= 10
-
-
-def _symbols(text: _Text) -> bool:
-    ellipses = sum(map(text.text.count, _ELLIPSES))
-    return text.per_word(text.text.count("#")) <= 0.1 and text.per_word(ellipses) <= 0.1
-
-
-def _bullets(text: _Text) -> bool:
-    return sum(line.startswith(_BULLETS) for line in text.lines) <= 0.9 * len(text.lines)
-
-
-def _ellipses(text: _Text) -> bool:
-    return sum(line.endswith(_ELLIPSES) for line in text.lines) <= 0.3 * len(text.lines)
-
-
-def _alphabetic(text: _Text) -> bool:
-    return sum(any(map(str.isalpha, word)) for word in text.words) >= 0.8 * len(text.words)
-
-
-def _stop_words(text: _Text) -> bool:
-    return len(_STOP_WORDS.intersection(map(str.lower, text.words))) >= 2
-
-
-def _lines(text: _Text) -> bool:
-    return _differ(text.lines)
-
-
-def _paragraphs(text: _Text) -> bool:
-    return _differ(text.paragraphs)
+    def ellipses(self) -> int:
+        return sum(map(self.text.count, _ELLIPSES))
 
 
 def _differ(parts: Sequence[str]) -> bool:
@@ -112,16 +74,24 @@ def _phrases(text: _Text) -> bool:
     return True
 
 
+def _stop_words(text: _Text) -> int:
+    return len(_STOP_WORDS.intersection(map(str.lower, text.words)))
+
+
+def _paragraphs(text: _Text) -> list[str]:
+    return [stripped for part in _PARAGRAPHS.split(text.text) if (stripped := part.strip())]
+
+
 RULES: dict[str, Callable[[_Text], bool]] = {
-    "words": _length,  # 50 to 100,000 words
-    "word-length": _word_length,  # 3 to 10 characters on average
-    "symbols": _symbols,  # at most one # and one ellipsis for ten words
-    "bullets": _bullets,  # at most 90 % of lines begin with one
-    "ellipses": _ellipses,  # at most 30 % of lines end with one
-    "alphabetic": _alphabetic,  # at least 80 % of words contain a letter
-    "stop-words": _stop_words,  # at least two of eight words that English text contains
-    "repeated-lines": _lines,
-    "repeated-paragraphs": _paragraphs,
+    "words": lambda text: 50 <= len(text.words) <= 100_000,
+    "word-length": lambda text: 3 <= text.per_word(sum(map(len, text.words))) <= 10,
+    "symbols": lambda text: max(text.per_word(text.text.count("#")), text.per_word(text.ellipses())) <= 0.1,
+    "bullets": lambda text: sum(line.startswith(_BULLETS) for line in text.lines) <= 0.9 * len(text.lines),
+    "ellipses": lambda text: sum(line.endswith(_ELLIPSES) for line in text.lines) <= 0.3 * len(text.lines),
+    "alphabetic": lambda text: sum(any(map(str.isalpha, word)) for word in text.words) >= 0.8 * len(text.words),
+    "stop-words": lambda text: _stop_words(text) >= 2,
+    "repeated-lines": lambda text: _differ(text.lines),
+    "repeated-paragraphs": lambda text: _differ(_paragraphs(text)),
     "repeated-phrases": _phrases,
 }
 ALL = "gopher"

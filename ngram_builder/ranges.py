@@ -7,8 +7,8 @@ written as they are counted, and read in slices, so memory does not depend on th
 from __future__ import annotations
 
 import uuid
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate
@@ -20,6 +20,7 @@ import numpy as np
 from ngram_builder.count import Entries, Packing
 from ngram_builder.disk import synced
 from ngram_builder.levels import CountsOfCounts, levels_of
+from ngram_builder.plan import Plan
 from ngram_builder.runs import LEAST_WINDOWS, Run, merged
 from ngram_builder.work import read_json, write_json
 
@@ -53,23 +54,11 @@ class MergedRange:
 
 
 def merge_range(
-    folder: Path,
-    number: int,
-    runs: Sequence[Run],
-    packing: Packing,
-    orders: range,
-    min_counts: Mapping[int, int],
-    tokens: tuple[int | None, int | None],
-    memory: int,
-    whole: bool = False,
+    plan: Plan, number: int, runs: Sequence[Run], tokens: tuple[int | None, int | None], memory: int
 ) -> None:
     """Counts and prunes the n-grams that begin with the tokens from `tokens[0]` up to but without `tokens[1]`, and
-    writes them to `folder`.
-
-    Args:
-        memory: bytes that merging may take.
-        whole: the rows of the runs are n-grams; see `levels_of`.
-    """
+    writes them. `memory`: bytes that merging may take."""
+    packing = plan.packing
     low, high = (None if token is None else packing.first(token) for token in tokens)
     blocks = merged(list(runs), packing, max(memory // _PER_ROW, LEAST_WINDOWS), low, high)
     # Another worker, presumed dead, may still write the same range: its files have other names.
@@ -77,8 +66,8 @@ def merge_range(
     result = MergedRange(f"range-{number:05d}-{uuid.uuid4().hex[:8]}", [*nothing], [*nothing], [*nothing])
     tally = CountsOfCounts(packing.order)
     with ExitStack() as opened:
-        files = [opened.enter_context(synced(path)) for path in result.files(folder)]
-        for empty, *levels in levels_of(blocks, packing, orders, min_counts, tally, whole):
+        files = [opened.enter_context(synced(path)) for path in result.files(plan.ranges)]
+        for empty, *levels in levels_of(blocks, packing, plan.orders, plan.min_counts, tally, plan.whole):
             result.tokens += int(empty.counts.sum())
             result.total += int(empty.totals.sum())
             for at, (level, file) in enumerate(zip(levels, files, strict=True)):
@@ -90,23 +79,23 @@ def merge_range(
                     columns = [*(word[some] for word in level.words), level.counts[some], level.totals[some]]
                     file.write(np.column_stack(columns).tobytes())
     result.tally = tally.packed()
-    write_json(range_path(folder, number), asdict(result))
+    write_json(_range_path(plan, number), asdict(result))
 
 
-def range_path(folder: Path, number: int) -> Path:
-    return folder / f"range-{number:05d}.json"
+def _range_path(plan: Plan, number: int) -> Path:
+    return plan.ranges / f"range-{number:05d}.json"
 
 
-def read_range(folder: Path, number: int, packing: Packing) -> MergedRange | None:
+def read_range(plan: Plan, number: int) -> MergedRange | None:
     """The description of a range; None if it is not merged yet, or one of its files does not match it."""
-    if (stored := read_json(range_path(folder, number))) is None:
+    if (stored := read_json(_range_path(plan, number))) is None:
         return None
     known = MergedRange(**stored)
     try:
-        sizes = [path.stat().st_size for path in known.files(folder)]
+        sizes = [path.stat().st_size for path in known.files(plan.ranges)]
     except FileNotFoundError:
         return None
-    return known if sizes == [rows * _width(packing) for rows in known.rows] else None
+    return known if sizes == [rows * _width(plan.packing) for rows in known.rows] else None
 
 
 @dataclass(frozen=True)
@@ -149,13 +138,7 @@ class Level:
 
     def lower_bound(self, key: tuple[int, ...], low: int, high: int) -> int:
         """The first n-gram from `low` to `high` that is not less than `key`."""
-        while low < high:
-            middle = (low + high) // 2
-            if self.key(middle) < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return low + bisect_left(range(low, high), key, key=self.key)
 
     def pieces(self, start: int, end: int) -> list[Piece]:
         """Where the n-grams from `start` up to but without `end` are."""
@@ -203,14 +186,10 @@ def _next_start(levels: Sequence[Level], start: Sequence[int], ends: Sequence[in
 
     largest: list[int] = list(start)
     for level, low, end in zip(levels, start, ends, strict=True):
-        high = min(end, low + most + 1)
-        while low < high:  # the last n-gram of this order with at most `most` n-grams before it
-            middle = (low + high) // 2
-            places = before(level.key(middle))
-            if sum(places) - sum(start) <= most:
-                low, largest = middle + 1, max(largest, places, key=sum)
-            else:
-                high = middle
+        # The n-grams of this order with at most `most` n-grams before them.
+        here = range(low, min(end, low + most + 1))
+        if number := bisect_right(here, most + sum(start), key=lambda i, level=level: sum(before(level.key(i)))):
+            largest = max(largest, before(level.key(here[number - 1])), key=sum)
         if sum(largest) - sum(start) >= _LEAST_CUT * most:
             break
     return largest

@@ -25,9 +25,10 @@ import numpy as np
 
 from core.errors import InputError
 from core.files import replacing
-from ngram_builder.inputs import Part, part_folder
+from ngram_builder.inputs import Part
+from ngram_builder.plan import Plan
 from ngram_builder.readers import Document, File, Reading
-from ngram_builder.selection import Dedup, DocumentSelection, chosen, hash_of
+from ngram_builder.selection import Dedup, chosen, hash_of
 from ngram_builder.work import read_json, write_json
 
 _SHORT = 32  # characters; shorter lines stay where anything else of their document does
@@ -36,19 +37,13 @@ LEAST_UNITS = 1 << 16  # sorted at once
 PARAGRAPHS = "paragraphs"  # the reason for leaving out paragraphs; the others leave out documents
 
 
-def note(
-    folder: Path,
-    part: Part,
-    selection: DocumentSelection,
-    memory: int,
-    consumed: Callable[[int], None] = lambda _: None,
-) -> None:
+def note(plan: Plan, part: Part, consumed: Callable[[int], None] = lambda _: None) -> None:
     """Notes the hashes of a part, if they are not noted yet."""
-    place = part_folder(folder, part.number)
+    place, selection = plan.part(part.number), plan.selection
     place.mkdir(parents=True, exist_ok=True)
     if (place / "units.json").exists():
         return
-    at_once = max(memory // _PER_UNIT, LEAST_UNITS)
+    at_once = max(plan.memory // _PER_UNIT, LEAST_UNITS)
     held, ends, blocks, total = list[int](), list[int](), 0, 0
 
     def flush() -> None:
@@ -73,22 +68,23 @@ def note(
     write_json(place / "units.json", {"ends": ends, "blocks": blocks})
 
 
-def find(folder: Path, parts: Sequence[Part], order: Mapping[File, int], memory: int) -> None:
+def find(plan: Plan, parts: Sequence[Part], order: Mapping[File, int]) -> None:
     """Finds the repeated places of all parts, whose hashes are noted, and writes them where they differ from those that
     are written."""
-    noted = [read_json(part_folder(folder, part.number) / "units.json") for part in parts]
+    places_of = [plan.part(part.number) for part in parts]
+    noted = [read_json(place / "units.json") for place in places_of]
     ends = [np.array([0, *each["ends"]], dtype=np.int64) for each in noted]
     ranks = [np.array([order[file] for file in part.files], dtype=np.int64) for part in parts]
     total = sum(int(each[-1]) for each in ends)
-    ranges = -(-total // max(memory // (2 * _PER_UNIT), LEAST_UNITS)) or 1
+    ranges = -(-total // max(plan.memory // (2 * _PER_UNIT), LEAST_UNITS)) or 1
     limits = [0, *(2**64 * i // ranges for i in range(1, ranges)), 2**64 - 1]
-    growing = [part_folder(folder, part.number) / "repeated.part" for part in parts]
+    growing = [place / "repeated.part" for place in places_of]
     for path in growing:
         path.write_bytes(b"")
     for low, high in pairwise(limits):
         found = list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]()
-        for number, (part, each) in enumerate(zip(parts, noted, strict=True)):
-            for hashes, places in _between(folder, part, each["blocks"], low, high, last=high == limits[-1]):
+        for number, (place, each) in enumerate(zip(places_of, noted, strict=True)):
+            for hashes, places in _between(place, each["blocks"], low, high, last=high == limits[-1]):
                 file = np.searchsorted(ends[number], places, side="right") - 1
                 found.append((hashes, ranks[number][file], places, np.full(len(places), number)))
         hashes, files, places, numbers = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -106,12 +102,10 @@ def find(folder: Path, parts: Sequence[Part], order: Mapping[File, int], memory:
         path.unlink()
 
 
-def _between(
-    folder: Path, part: Part, blocks: int, low: int, high: int, last: bool
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _between(place: Path, blocks: int, low: int, high: int, last: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Hashes from `low` up to but without `high`, and their places; with `last` including it."""
     for block in range(blocks):
-        units = np.load(part_folder(folder, part.number) / f"units-{block}.npy", mmap_mode="r")
+        units = np.load(place / f"units-{block}.npy", mmap_mode="r")
         start = np.searchsorted(units[0], np.uint64(low))
         end = np.searchsorted(units[0], np.uint64(high), side="right" if last else "left")
         yield np.array(units[0, start:end]), np.array(units[1, start:end]).astype(np.int64)

@@ -6,7 +6,9 @@ memory depends on the size of a block and not on the length or the number of run
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -60,6 +62,26 @@ def write_run(path: Path, blocks: Iterator[KeptGrams]) -> Run:
                 file.write(np.column_stack([*(word[part] for word in words), counts[part]]).tobytes())
             rows += len(counts)
     return Run(path, rows)
+
+
+def new_run(folder: Path) -> Path:
+    """The path of a run, which is never used twice."""
+    return folder / f"run-{uuid.uuid4().hex}.rows"
+
+
+def compacted(
+    runs: list[Run], folder: Path, packing: Packing, memory: int, save: Callable[[list[Run]], None] = lambda _: None
+) -> list[Run]:
+    """Merges runs until few enough remain to read all of them at once. `save` is called with what remains, before
+    those that were merged are removed."""
+    while len(runs) > FAN_IN:
+        oldest = runs[:FAN_IN]
+        blocks = merged(oldest, packing, rows_within(memory, packing))
+        runs = [*runs[FAN_IN:], write_run(new_run(folder), blocks)]
+        save(runs)
+        for run in oldest:
+            run.path.unlink(missing_ok=True)
+    return runs
 
 
 def sorted_windows(ids: np.ndarray, packing: Packing, at_once: int) -> Iterator[KeptGrams]:
@@ -121,14 +143,7 @@ def _read(run: Run, packing: Packing, start: int, end: int) -> np.ndarray:
 
 def _lower_bound(rows: np.ndarray, key: tuple[int, ...]) -> int:
     """The first row whose window is not less than `key`."""
-    low, high = 0, len(rows)
-    while low < high:
-        middle = (low + high) // 2
-        if tuple(rows[middle, :-1].tolist()) < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return bisect_left(range(len(rows)), key, key=lambda i: tuple(rows[i, :-1].tolist()))
 
 
 def _sample(rows: np.ndarray, start: int, end: int, number: int) -> np.ndarray:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from core.ngram.store import NgramStore
-from ngram_builder import runs as run_files
 from ngram_builder.count import KeptGrams, Packing, sum_rows
-from ngram_builder.runs import Run, merged, rows_within, write_run
+from ngram_builder.runs import Run, compacted, new_run, write_run
 
 _AT_ONCE = 1 << 19  # n-grams as objects of Python, some 100 MB
 
@@ -19,14 +18,8 @@ _AT_ONCE = 1 << 19  # n-grams as objects of Python, some 100 MB
 def runs_of_stores(stores: Sequence[NgramStore], folder: Path, packing: Packing, memory: int) -> list[Run]:
     """Writes the n-grams of these stores that have a count, and not more tokens than `packing` has, as runs."""
     folder.mkdir()
-    paths = (folder / f"run-{number:05d}.rows" for number in count())
-    runs = [write_run(path, iter([block])) for path, block in zip(paths, _blocks(stores, packing), strict=False)]
-    while len(runs) > run_files.FAN_IN:
-        some = runs[: run_files.FAN_IN]
-        runs = [*runs[len(some) :], write_run(next(paths), merged(some, packing, rows_within(memory, packing)))]
-        for run in some:
-            run.path.unlink()
-    return runs
+    runs = [write_run(new_run(folder), iter([block])) for block in _blocks(stores, packing)]
+    return compacted(runs, folder, packing, memory)
 
 
 def _blocks(stores: Sequence[NgramStore], packing: Packing) -> Iterator[KeptGrams]:

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,8 @@ from core.errors import InputError
 from ngram_builder.count import Packing, count_rows, starts_of_groups
 from ngram_builder.encoding import encoding
 from ngram_builder.inputs import stamped
-from ngram_builder.readers import File, Reading, expand
+from ngram_builder.parts import batches
+from ngram_builder.readers import Document, File, Reading, expand
 from ngram_builder.selection import DocumentSelection, chosen
 
 if TYPE_CHECKING:  # its module imports torch, which counting does not need
@@ -28,7 +28,6 @@ _LEAST = 4 << 20  # bytes that are read at least
 _MOST = 2_000_000  # tokens that are counted at most, in some 200 MB of memory
 _MEMORY = 64 << 20  # bytes for remembered tokens
 _FILES = 64  # that are read from, spread over the input
-_BATCH = 64  # documents
 _PER_NGRAM = 3.5  # bytes in a store
 # Seconds of merging and writing per second of reading on one core, measured.
 _AFTER_READING = 0.8
@@ -81,7 +80,7 @@ def survey(
         for file in some:
             taken = [0]
             beginning = _beginning(file, selection, share * file.size, taken)
-            for ids, _ in encode(_batches(beginning)):
+            for ids, _ in encode(batches(beginning)):
                 streams += np.split(ids, np.flatnonzero(ids == 0)[:-1] + 1)
                 tokens += len(ids) - np.count_nonzero(ids == 0)
             read += taken[0]
@@ -115,8 +114,8 @@ def _spread(files: Sequence[File]) -> list[File]:
     return [files[int(i * step)] for i in range(min(len(files), _FILES))]
 
 
-def _beginning(file: File, selection: DocumentSelection, most: float, taken: list[int]) -> Iterator[str]:
-    """The texts in about the first `most` bytes of a file; `taken` grows by the bytes read."""
+def _beginning(file: File, selection: DocumentSelection, most: float, taken: list[int]) -> Iterator[Document]:
+    """The documents in about the first `most` bytes of a file; `taken` grows by the bytes read."""
 
     def consumed(size: int) -> None:
         if size and taken[0] >= most:
@@ -125,15 +124,9 @@ def _beginning(file: File, selection: DocumentSelection, most: float, taken: lis
 
     reading = Reading(lambda _: None, consumed, selection.signals)
     try:
-        for document in chosen(file, reading, selection, Counter()):
-            yield document.text
+        yield from chosen(file, reading, selection, Counter())
     except _Enough:
         return
-
-
-def _batches(texts: Iterator[str]) -> Iterator[list[str]]:
-    while batch := list(islice(texts, _BATCH)):
-        yield batch
 
 
 def _kept(

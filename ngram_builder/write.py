@@ -22,6 +22,7 @@ from core.ngram.keys import RankCode
 from core.ngram.records import pack_records
 from ngram_builder.count import Entries, Packing
 from ngram_builder.disk import naming
+from ngram_builder.plan import Plan
 from ngram_builder.ranges import Piece, read_pieces
 
 TRIES = 3  # nested tries inside the trie: more make it smaller and look-ups slower
@@ -75,20 +76,17 @@ def save_tokens(folder: Path, single: Entries, packing: Packing) -> np.ndarray:
     return by_rank
 
 
-def read_tokens(folder: Path) -> np.ndarray:
-    """What `save_tokens` saved."""
-    return np.fromfile(folder / "tokens", dtype="<u4")
-
-
-def write_segment(folder: Path, plan: SegmentPlan, by_rank: np.ndarray, packing: Packing, exact: bool) -> None:
-    """Writes a segment to a file of its own. The same n-grams give the same bytes."""
+def write_segment(plan: Plan, segment: SegmentPlan) -> int:
+    """Writes a segment to a file of its own, and returns the number of its n-grams. The same n-grams give the same
+    bytes."""
+    packing, by_rank = plan.packing, np.fromfile(plan.segments / "tokens", dtype="<u4")
     code = RankCode.for_tokens(len(by_rank))
     table, lengths = code.table(len(by_rank))
     rank_of = np.zeros(packing.vocab_size, dtype=np.int64)
     rank_of[by_rank] = np.arange(len(by_rank))
     spelt: list[tuple[bytes, np.ndarray]] = []  # of each block of n-grams the keys, and the length of each
     counts, totals = [], []
-    for n, entries in enumerate(_entries(plan, packing)):
+    for n, entries in enumerate(_entries(segment, packing)):
         counts.append(entries.counts)
         totals.append(entries.totals)
         spelt += [
@@ -97,19 +95,20 @@ def write_segment(folder: Path, plan: SegmentPlan, by_rank: np.ndarray, packing:
         ]
 
     trie = marisa_trie.BinaryTrie(_keys(spelt), num_tries=TRIES)
-    ids = np.fromiter(map(trie.key_id, _keys(spelt)), dtype=np.uint32, count=plan.entries)
+    ids = np.fromiter(map(trie.key_id, _keys(spelt)), dtype=np.uint32, count=segment.entries)
     data = trie.tobytes()
     del trie, spelt
     return_freed()
     check_once(memoryview(data), longest=3 * packing.order)  # what opens the store on this machine need not repeat it
     by_id = np.empty_like(ids)
     by_id[ids] = np.arange(len(ids), dtype=np.uint32)
-    records, sections = pack_records(np.concatenate(counts)[by_id], np.concatenate(totals)[by_id], exact)
-    manifest = {"first": list(plan.first), "entries": plan.entries, "records": records}
-    path = segment_path(folder, plan.number)
+    records, sections = pack_records(np.concatenate(counts)[by_id], np.concatenate(totals)[by_id], plan.exact)
+    manifest = {"first": list(segment.first), "entries": segment.entries, "records": records}
+    path = segment_path(plan.segments, segment.number)
     with naming(path):
         write_container(path, manifest, {"trie": data, **sections})
     return_freed()
+    return segment.entries
 
 
 def write_store(

@@ -1,6 +1,6 @@
 """What docs/contributing.md says about adding an option, a sampling rule or a flag of requests, done on a copy: the
-three files that it names are edited, the command that it names is run, and the page, the command line, requests and the
-documentation have the addition."""
+files that it names are edited, the command that it names is run, and the page, the command line, requests and the
+documentation have the addition. The tests that it names beside them are at the end of `LOOK`."""
 
 from __future__ import annotations
 
@@ -35,17 +35,6 @@ OPTION: list[Edit] = [
         """\
         if self.further:
             return WITH_FORKS + self.further
-""",
-    ),
-    (
-        "tests/core/drafting/test_further.py",
-        "",
-        """\
-from core.drafting.drafts import Options
-
-
-def test_further_candidates_are_added():
-    assert Options(further=4).m == Options().m + 4
 """,
     ),
 ]
@@ -84,20 +73,6 @@ class Near(Rule):
     ),
 """,
     ),
-    (
-        "tests/core/samplers/test_near.py",
-        "",
-        """\
-import torch
-
-from core.samplers.catalog import sampler
-
-
-def test_logits_within_d_of_the_largest_are_kept():
-    kept = sampler("near", {"within": 2.0})(None, torch.tensor([[5.0, 4.0, 2.0]]))
-    assert kept.isfinite().tolist() == [[True, True, False]]
-""",
-    ),
 ]
 
 FLAG: list[Edit] = [
@@ -112,27 +87,14 @@ FLAG: list[Edit] = [
 """,
     ),
 ]
-SHOUTING = """
-from types import SimpleNamespace
 
-from app.service.requests import DraftRequest
-from core.drafting.drafts import Draft, Drafts
-from core.present import Presentation, present
-
-
-def test_a_client_that_wants_it_gets_drafts_in_capitals():
-    ask = DraftRequest(tab="a", n=0, before="", shouts=True).ask(None, [])
-    draft = Draft([0], [-1.0], 0, own=1, rests=True, personal=[False])
-    (row,) = present(Drafts([draft], 1), Presentation(SimpleNamespace(pieces=[b" sea"]), ask))
-    assert row.text == " SEA"
-"""
-
-# Runs the tests and the command of the documentation; then what each edge of the product has, as one object.
+# Runs the command of the documentation; then what each edge of the product has, and what it does, as one object.
 LOOK = """
 import json, runpy, sys
 from contextlib import redirect_stdout
+from types import SimpleNamespace
 
-import pytest
+import torch
 from typer.testing import CliRunner
 
 from app.cli.flags import sentence_of
@@ -141,7 +103,10 @@ from app.clients.options import ClientOptions
 from app.options.given import settings_of
 from app.service.requests import DraftRequest
 from app.web.page import build_page
+from core.drafting.drafts import Draft, Drafts, Options
 from core.errors import OptionError
+from core.present import Presentation, present
+from core.samplers.catalog import sampler
 
 def refused(**given):
     try:
@@ -150,12 +115,14 @@ def refused(**given):
         return sentence_of(error)
 
 with redirect_stdout(sys.stderr):
-    assert pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]) == 0
     runpy.run_module("tests.options_table", run_name="__main__")
 
 page, known = build_page()
 components = {part.elem_id: part for part in page.blocks.values()}
 request = DraftRequest(tab="a", n=0, before="", settings={"further": 4, "sampling": {"rule": "near"}})
+shouting = DraftRequest(tab="a", n=0, before="", shouts=True).ask(None, [])
+draft = Draft([0], [-1.0], 0, own=1, rests=True, personal=[False])
+(row,) = present(Drafts([draft], 1), Presentation(SimpleNamespace(pieces=[b" sea"]), shouting))
 print(json.dumps({
     "help": CliRunner().invoke(app, ["complete", "--help"], env={"COLUMNS": "240"}).stdout,
     "sliders": {
@@ -168,19 +135,20 @@ print(json.dumps({
     "request": [request.settings.further, request.settings.sampling.values],
     "program": ClientOptions(further=5, within=3.0).settings(3, 10, {}).model_dump(),
     "refused": [refused(further=11), refused(further=2, distinct=False)],
+    "further": Options(further=4).m - Options().m,
+    "near": sampler("near", {"within": 2.0})(None, torch.tensor([[5.0, 4.0, 2.0]])).isfinite().tolist(),
+    "shouted": row.text,
 }))
 """
 
 
-def edit(copy: Path, edits: list[Edit]) -> list[str]:
-    """Makes the edits and returns the files among them that are tests."""
+def edit(copy: Path, edits: list[Edit]) -> None:
     for file, before, text in edits:
         path = copy / file
         path.parent.mkdir(parents=True, exist_ok=True)
         content = path.read_text(encoding="utf-8") if before else ""
         assert content.count(before) == 1
         path.write_text(content.replace(before, text + before), encoding="utf-8")
-    return [file for file, _, _ in edits if file.startswith("tests/")]
 
 
 @pytest.fixture(scope="module")
@@ -196,14 +164,11 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def seen(copy: Path) -> dict[str, Any]:
-    (copy / "tests/test_shouting.py").write_text(SHOUTING, encoding="utf-8")
-    tests = [*edit(copy, OPTION), *edit(copy, RULE), *edit(copy, FLAG), "tests/test_shouting.py"]
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", LOOK, *tests], cwd=copy, env=environment, capture_output=True, text=True, check=False
-    )
+    for edits in (OPTION, RULE, FLAG):
+        edit(copy, edits)
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    done = subprocess.run([sys.executable, "-c", LOOK], cwd=copy, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "3 passed" in done.stderr
     return json.loads(done.stdout)
 
 
@@ -213,12 +178,12 @@ def new_lines(copy: Path, page: str) -> list[str]:
     return [line for line in (copy / page).read_text(encoding="utf-8").splitlines() if line not in ours]
 
 
-@pytest.mark.parametrize("edits", [OPTION, RULE, FLAG], ids=["option", "rule", "flag"])
-def test_an_addition_edits_three_files(edits: list[Edit]) -> None:
-    assert len({file for file, _, _ in edits}) <= 3
+def test_a_flag_of_requests_is_two_fields_and_its_use(seen: dict[str, Any]) -> None:
+    assert seen["shouted"] == " SEA"
 
 
-def test_an_option_is_a_field_its_use_and_a_test(seen: dict[str, Any], copy: Path) -> None:
+def test_an_option_is_a_field_and_its_use(seen: dict[str, Any], copy: Path) -> None:
+    assert seen["further"] == 4
     assert "--further" in seen["help"]
     assert "More candidates." in seen["help"]
     assert seen["sliders"]["further"] == ["Further", "More candidates.", 0, 10, 0]
@@ -232,7 +197,8 @@ def test_an_option_is_a_field_its_use_and_a_test(seen: dict[str, Any], copy: Pat
     assert new_lines(copy, "docs/using.md") == ["| Further | `--further` | 0 | 0-10 | More candidates. |"]
 
 
-def test_a_sampling_rule_is_a_class_an_entry_and_a_test(seen: dict[str, Any], copy: Path) -> None:
+def test_a_sampling_rule_is_a_class_and_an_entry(seen: dict[str, Any], copy: Path) -> None:
+    assert seen["near"] == [[True, True, False]]
     assert "--within" in seen["help"]
     assert ["Near: Keeps logits within d of the largest.", "near"] in seen["rules"]
     assert seen["sliders"]["within"] == ["Within", "Higher: more tokens are kept.", 0, 9, 1]

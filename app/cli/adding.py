@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from app.cli import personal as personal_cli
-from app.cli.personal import UNLEARNED, Json, ModelName, Store
-from app.cli.shared import refuse_in_dry_run
+from app.cli.personal import UNLEARNED, ModelName, Store
+from app.cli.shared import Json, refuse_in_dry_run, show
 from app.machine.output import say, say_json, visible
 from core.errors import InputError
 from core.ngram.errors import StoreError
@@ -185,10 +185,7 @@ def _report(store: str, added: Added, made: Sequence[Changes], forgets: bool, ad
     message += f"{len(added.damage)} damaged places."
     if adapted:
         message += f" A text was replaced. {UNLEARNED.format(store)}"
-    if as_json:
-        say_json({"name": "ngram add", "rows": [row]})
-    else:
-        say(message)
+    show(as_json, "ngram add", [row], message)
 
 
 def _print_places(added: Added) -> None:

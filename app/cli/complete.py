@@ -46,78 +46,63 @@ MOST_BYTES = 4 * MOST * LONGEST  # of a file of phrases
 _MOST_READ = 64 << 20  # bytes of a text
 _CONTEXT = 28  # characters of the text shown before each draft
 
-RuleNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--rule",
-        help=f"The sampling rule: {', '.join(CATALOG)}. Given several times, the rules are applied in this order.",
-        metavar="NAME",
-        show_default=DEFAULT_RULE,
-    ),
-]
-ModeName = Annotated[
-    str | None,
-    typer.Option(
-        "--mode",
-        help=f"The draft method: {', '.join(MODES)}.",
-        metavar="NAME",
-        show_default=f"{DEFAULT_MODE}; with --speculate {DEFAULT_METHOD}",
-    ),
-]
-Speculate = Annotated[
-    str | None,
-    typer.Option(
-        help="Make sampled or greedy drafts several tokens per pass: "
-        + " ".join(f"[bold]{name}[/]: {description}" for name, (description, _) in SPECULATIONS.items()),
-        metavar="NAME",
-    ),
-]
-DrafterName = Annotated[
-    str | None,
-    typer.Option(
-        "--drafter",
-        help="With --speculate, the drafter that proposes tokens: "
-        + " ".join(f"[bold]{name}[/]: {description}" for name, description in DRAFTERS.items()),
-        metavar="NAME",
-        show_default=DEFAULT_DRAFTER,
-    ),
-]
-HeadFolder = Annotated[
-    Path | None,
-    typer.Option(
-        help="With --drafter eagle3: the folder of the head; by default the one for the default model.",
-        metavar="FOLDER",
-    ),
-]
 
+@dataclass(frozen=True)
+class CompleteOptions:
+    """The options of `polydraft complete` beside the flags of drafting."""
 
-def complete(
-    ctx: typer.Context,
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            help="The text so far, in quotation marks. Left out, or -: what standard input has.",
-            metavar="TEXT",
-            show_default=False,
-        ),
-    ] = None,
     file: Annotated[
         Path | None,
         typer.Option(help="The text so far is that of this file, without its last line end.", metavar="FILE"),
-    ] = None,
+    ] = None
     store: Annotated[
         list[str] | None, typer.Option(help="Use these personal stores, instead of those that are on.", metavar="NAME")
-    ] = None,
-    mode: ModeName = None,
-    rule: RuleNames = None,
-    speculate: Speculate = None,
-    drafter: DrafterName = None,
-    draft_model: DraftModel = None,
-    head: HeadFolder = None,
-    model: Model = "default",
-    backend: Backend = "auto",
-    precision: Precision = "auto",
-    base_store: BaseStores = None,
+    ] = None
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            help=f"The draft method: {', '.join(MODES)}.",
+            metavar="NAME",
+            show_default=f"{DEFAULT_MODE}; with --speculate {DEFAULT_METHOD}",
+        ),
+    ] = None
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"The sampling rule: {', '.join(CATALOG)}. Given several times, the rules are applied in this order.",
+            metavar="NAME",
+            show_default=DEFAULT_RULE,
+        ),
+    ] = None
+    speculate: Annotated[
+        str | None,
+        typer.Option(
+            help="Make sampled or greedy drafts several tokens per pass: "
+            + " ".join(f"[bold]{name}[/]: {description}" for name, (description, _) in SPECULATIONS.items()),
+            metavar="NAME",
+        ),
+    ] = None
+    drafter: Annotated[
+        str | None,
+        typer.Option(
+            help="With --speculate, the drafter that proposes tokens: "
+            + " ".join(f"[bold]{name}[/]: {description}" for name, description in DRAFTERS.items()),
+            metavar="NAME",
+            show_default=DEFAULT_DRAFTER,
+        ),
+    ] = None
+    draft_model: DraftModel = None
+    head: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --drafter eagle3: the folder of the head; by default the one for the default model.",
+            metavar="FOLDER",
+        ),
+    ] = None
+    model: Model = "default"
+    backend: Backend = "auto"
+    precision: Precision = "auto"
+    base_store: BaseStores = None
     background: Annotated[
         Path | None,
         typer.Option(
@@ -125,7 +110,7 @@ def complete(
             "notes, names. Its end counts, about 2,000 characters.",
             metavar="FILE",
         ),
-    ] = None,
+    ] = None
     never: Annotated[
         list[str] | None,
         typer.Option(
@@ -133,76 +118,21 @@ def complete(
             "each.",
             metavar="PHRASE",
         ),
-    ] = None,
+    ] = None
     never_file: Annotated[
         Path | None,
         typer.Option(help="The same from a file, one a line; lines that begin with # do not count.", metavar="FILE"),
-    ] = None,
+    ] = None
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how each token of the drafts was made, and what the passes took.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Print drafts that continue a text.
+    ] = False
+    as_json: Json = False
 
-    Example: [bold]polydraft complete "Thank you for your" --k 5[/]
-
-    [bold]pandoc letter.docx -t plain | polydraft complete --k 5[/]
-
-    [bold]polydraft complete "Once upon a" --mode sampled --rule top-w --beta 4 --temperature 1.5[/]
-
-    [bold]polydraft complete "Once upon a" --mode sampled --rule top-n-sigma --rule top-p --n-sigma 1.3[/]
-
-    A flag that would have no effect is refused.
-    """
-    given = flags.given(ctx, ALL_FLAGS)
-    settings = settings_of(given, joined(rule or [DEFAULT_RULE]), mode, speculate, drafter)
-    equipment = _Equipment(model, backend, precision, base_store, store, draft_model, head)
-    equipment.check(settings, drafter)
-    text = _text(text, file)
-    about = "" if background is None else _background(background)
-    refused = _never(never or [], never_file)
-    autocomplete = equipment.load(settings, needs_prose=bool(given.get("prose")))
-    more = {"stores": store or None, "background": about, "explain": explain, "never": refused}
-    completion, ms = _complete(autocomplete, settings, text, **more)
-    drafts = [draft for draft in completion.drafts if draft.probability >= settings.min_confidence]
-    figures = completion.figures if settings.speculates else None
-    if as_json:
-        made = {"model": autocomplete.model.name, "backend": autocomplete.model.backend, "ms": round(ms, 1)}
-        shown = [_as_json(draft, bool(figures), explain) for draft in drafts]
-        say_json({"text": text, "drafts": shown} | made | _statistics(completion, settings, explain))
-        return
-    _print_drafts(text, drafts)
-    if explain and drafts:
-        print_explained(drafts, completion)
-    if figures:
-        say(f"   {figures.accept_length:.2g} tokens a pass, {ms:.0f} ms")
-        if figures.notice:
-            say(figures.notice, err=True)
-    if not drafts:
-        if settings.min_confidence:
-            say(f"No draft is more probable than {settings.min_confidence:g}: lower --min-confidence.", err=True)
-        else:
-            say("There is no draft." + (" Without what --never excludes nothing is left." if refused else ""), err=True)
-
-
-@dataclass(frozen=True)
-class _Equipment:
-    """What drafts are made with: the flags of `complete` that select models and stores."""
-
-    model: str
-    backend: Backend
-    precision: Precision
-    base_store: list[str] | None
-    store: list[str] | None
-    draft_model: str | None
-    head: Path | None
-
-    def check(self, settings: DraftSettings, drafter: str | None) -> None:
+    def check(self, settings: DraftSettings) -> None:
         """Raises InputError for a flag that would change nothing with these settings."""
         if self.store:
             refuse_stores(settings)
-        if self.head is not None and not (settings.speculates and drafter == "eagle3"):
+        if self.head is not None and not (settings.speculates and self.drafter == "eagle3"):
             raise InputError("--head changes nothing without --speculate and --drafter eagle3; add them.")
         refuse_draft_model(settings, self.draft_model)
         if self.base_store:
@@ -233,6 +163,60 @@ class _Equipment:
         if settings.speculates:
             speculation.prepare(autocomplete, settings, self.head)
         return autocomplete
+
+
+def complete(
+    ctx: typer.Context,
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            help="The text so far, in quotation marks. Left out, or -: what standard input has.",
+            metavar="TEXT",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Print drafts that continue a text.
+
+    Example: [bold]polydraft complete "Thank you for your" --k 5[/]
+
+    [bold]pandoc letter.docx -t plain | polydraft complete --k 5[/]
+
+    [bold]polydraft complete "Once upon a" --mode sampled --rule top-w --beta 4 --temperature 1.5[/]
+
+    [bold]polydraft complete "Once upon a" --mode sampled --rule top-n-sigma --rule top-p --n-sigma 1.3[/]
+
+    A flag that would have no effect is refused.
+    """
+    given, wanted = flags.given(ctx, ALL_FLAGS), flags.chosen(ctx, CompleteOptions)
+    rule = joined(wanted.rule or [DEFAULT_RULE])
+    settings = settings_of(given, rule, wanted.mode, wanted.speculate, wanted.drafter)
+    wanted.check(settings)
+    text = _text(text, wanted.file)
+    about = "" if wanted.background is None else _background(wanted.background)
+    refused = _never(wanted.never or [], wanted.never_file)
+    autocomplete = wanted.load(settings, needs_prose=bool(given.get("prose")))
+    more = {"stores": wanted.store or None, "background": about, "explain": wanted.explain, "never": refused}
+    completion, ms = _complete(autocomplete, settings, text, **more)
+    drafts = [draft for draft in completion.drafts if draft.probability >= settings.min_confidence]
+    figures = completion.figures if settings.speculates else None
+    if wanted.as_json:
+        made = {"model": autocomplete.model.name, "backend": autocomplete.model.backend, "ms": round(ms, 1)}
+        shown = [_as_json(draft, bool(figures), wanted.explain) for draft in drafts]
+        say_json({"text": text, "drafts": shown} | made | _statistics(completion, settings, wanted.explain))
+        return
+    _print_drafts(text, drafts)
+    if wanted.explain and drafts:
+        print_explained(drafts, completion)
+    if figures:
+        say(f"   {figures.accept_length:.2g} tokens a pass, {ms:.0f} ms")
+        if figures.notice:
+            say(figures.notice, err=True)
+    if not drafts:
+        if settings.min_confidence:
+            say(f"No draft is more probable than {settings.min_confidence:g}: lower --min-confidence.", err=True)
+        else:
+            say("There is no draft." + (" Without what --never excludes nothing is left." if refused else ""), err=True)
 
 
 def _complete(autocomplete: Autocomplete, settings: DraftSettings, text: str, **more: Any) -> tuple[Completion, float]:

@@ -42,6 +42,8 @@ def options_of(fields: Iterable[tuple[str, Any, Any]]) -> list[Any]:
 
 
 def _store(ctx: Any, option: Any, value: Any) -> Any:
+    if value == ():  # an option that may be given several times, and was not
+        value = None
     ctx.meta.setdefault(_VALUES, {})[option.name] = value
     return value
 
@@ -72,28 +74,28 @@ def command_with(last: Callable[[], Sequence[Any]], first: Callable[[], Sequence
     return Generated
 
 
-def command_for(options: Callable[[], type[Any]]) -> type[TyperCommand]:
-    """The class of a command whose options are the fields of a dataclass, which `chosen` returns."""
+def command_for(
+    options: Callable[[], type[Any] | None] = lambda: None, flags: Mapping[str, Flag] | None = None
+) -> type[TyperCommand]:
+    """The class of a command whose options are the fields of a dataclass, which `chosen` returns, and these flags,
+    whose values `given` returns."""
 
     def of_its_fields() -> list[Any]:
-        kind = options()
-        hints = get_type_hints(kind, include_extras=True)
-        return options_of((each.name, hints[each.name], each.default) for each in fields(kind))
+        if (of := options()) is None:
+            return []
+        hints = get_type_hints(of, include_extras=True)
+        return options_of((each.name, hints[each.name], each.default) for each in fields(of))
 
-    return command_with(of_its_fields)
+    def generated(general: bool) -> list[Any]:
+        return options_of(_field(flag) for flag in (flags or {}).values() if bool(flag.kind) is not general)
+
+    return command_with(lambda: [*of_its_fields(), *generated(False)], lambda: generated(True))
 
 
 def chosen(ctx: typer.Context, options: type[Chosen]) -> Chosen:
     """The values of a command's options as their dataclass."""
-    return options(**values_of(ctx))
-
-
-def command_of(flags: Mapping[str, Flag]) -> type[TyperCommand]:
-    """The class of a command with these flags, whose values `given` returns."""
-    return command_with(
-        lambda: options_of(_field(flag) for flag in flags.values() if flag.kind),
-        lambda: options_of(_field(flag) for flag in flags.values() if not flag.kind),
-    )
+    values: Any = options
+    return options(**{each.name: values_of(ctx)[each.name] for each in fields(values)})
 
 
 def given(ctx: typer.Context, flags: Mapping[str, Flag]) -> Given:

@@ -15,11 +15,11 @@ import typer
 from click import UsageError
 from typer.core import TyperGroup
 
-from app.cli import complete as complete_cli
 from app.cli import flags
 from app.cli import learn as learn_cli
 from app.cli import models as models_cli
 from app.cli import ngram as ngram_cli
+from app.cli.complete import CompleteOptions, complete
 from app.cli.sample_view import sample_view
 from app.cli.shared import (
     AllowHost,
@@ -33,7 +33,7 @@ from app.cli.shared import (
     Precision,
     bytes_of,
 )
-from app.machine.ending import end_on_signals
+from app.machine.ending import end_on_signals, end_with_input
 from app.machine.offline import stay_offline
 from app.machine.output import say, visible
 from app.machine.running import PORT
@@ -127,6 +127,7 @@ def serve(
     allow_origin: AllowOrigin = None,
     allow_host: AllowHost = None,
     cache_memory: CacheMemory = None,
+    with_input: Annotated[bool, typer.Option("--with-input", hidden=True)] = False,
 ) -> None:
     """Serve drafts to editors and other programs, without the page.
 
@@ -135,6 +136,8 @@ def serve(
     """
     from app.web import serving as server
 
+    if with_input:  # the language server starts it, and it ends with that
+        end_with_input()
     options = model, backend, port, False, precision, not no_token, base_store, draft_model
     cache = None if cache_memory is None else bytes_of(cache_memory)
     more = {"allow_origin": allow_origin or (), "allow_host": allow_host or (), "cache": cache}
@@ -152,8 +155,8 @@ def lsp() -> None:
     run()
 
 
-app.command(cls=flags.command_of(ALL_FLAGS))(complete_cli.complete)
-app.command(name="sample-view", cls=flags.command_of(RULE_FLAGS))(sample_view)
+app.command(cls=flags.command_for(lambda: CompleteOptions, ALL_FLAGS))(complete)
+app.command(name="sample-view", cls=flags.command_for(flags=RULE_FLAGS))(sample_view)
 
 
 def _of_calibrate() -> type[Any]:

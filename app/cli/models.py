@@ -13,6 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 from rich.text import Text
 
+from app.cli.shared import Json
 from app.machine.offline import stay_offline, without_telemetry
 from app.machine.output import plain, say, say_json, visible
 
@@ -31,7 +32,7 @@ def models(
     speed: Annotated[
         bool, typer.Option(help="Estimate the time of a key, from up to ten seconds of passes of the default model.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List the models on this machine, and a few that are worth a download."""
     if ctx.invoked_subcommand is not None:

@@ -21,10 +21,10 @@ from rich.table import Table
 from app.cli import adding
 from app.cli import personal as personal_cli
 from app.cli.flags import chosen, command_for, was_given
-from app.cli.personal import Json, ModelName, load_tokenizer
-from app.cli.shared import Yes, begins_with, bytes_of, refuse_in_dry_run, refuse_to_replace
+from app.cli.personal import ModelName, load_tokenizer
+from app.cli.shared import Json, Yes, begins_with, bytes_of, refuse_in_dry_run, refuse_to_replace, show
 from app.machine.offline import allow_network
-from app.machine.output import plain, say, say_json
+from app.machine.output import plain, say
 from core.errors import InputError
 from core.ngram import NgramStore
 from core.ngram.container import MAGIC
@@ -177,7 +177,7 @@ def _built(
                 out,
                 words,
                 name=name,
-                fit=_file_size(wanted.fit) if wanted.fit else None,
+                fit=bytes_of(wanted.fit, "Size", 1000) if wanted.fit else None,  # as sizes of files are shown
                 exact=wanted.exact,
                 workers=workers,
                 work=wanted.work,
@@ -234,9 +234,10 @@ def query(
         words = load_tokenizer(tokenizer)
         opened = NgramStore.open(store, fingerprint=words.fingerprint)
         rows = personal_cli.continuations(opened, words, text, top)
-    if as_json:
-        say_json({"name": "ngram query", "rows": rows})
-        return
+    show(as_json, "ngram query", rows, lambda: _print_continuations(rows))
+
+
+def _print_continuations(rows: list[dict[str, Any]]) -> None:
     if not rows:
         say("The store has no continuation of these words.")
     for row in rows:
@@ -264,24 +265,13 @@ def stats(
     list the personal stores."""
     if store is None:
         rows = personal_cli.listed()
-        if as_json:
-            say_json({"name": "ngram stats", "rows": rows})
-        else:
-            personal_cli.print_list(rows)
-        return
-    store = _own(store)
-    if personal_cli.named(store):
+        show(as_json, "ngram stats", rows, lambda: personal_cli.print_list(rows))
+    elif personal_cli.named(store := _own(store)):
         row = personal_cli.stats(store.name)
-        if as_json:
-            say_json({"name": "ngram stats", "rows": [row]})
-        else:
-            personal_cli.print_stats(row)
-        return
-    row = _statistics(NgramStore.open(store, verify=verify), store, verify)
-    if as_json:
-        say_json({"name": "ngram stats", "rows": [row]})
+        show(as_json, "ngram stats", [row], lambda: personal_cli.print_stats(row))
     else:
-        _print_statistics(row)
+        row = _statistics(NgramStore.open(store, verify=verify), store, verify)
+        show(as_json, "ngram stats", [row], lambda: _print_statistics(row))
 
 
 def _statistics(opened: NgramStore, store: Path, verify: bool) -> dict[str, Any]:
@@ -372,44 +362,40 @@ def _duration(seconds: float) -> str:
 
 
 def _print_survey(found: Survey, as_json: bool) -> None:
-    if as_json:
-        say_json({"name": "ngram build --dry-run", "rows": [asdict(found)]})
-        return
     from ngram_builder.work import human
 
-    say(
+    sentences = (
         f"About {found.documents:,} documents and {found.tokens / 1e6:,.1f} M tokens in {found.files:,} files of "
         f"{human(found.bytes)}, of which {found.read:.1%} were read. The store would have about "
         f"{found.ngrams / 1e6:,.1f} M n-grams in {human(found.store)}. The build takes about "
         f"{_duration(found.seconds)} on this machine, and {human(found.disk)} of disk meanwhile. Nothing was written."
     )
+    show(as_json, "ngram build --dry-run", [asdict(found)], sentences)
 
 
 def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
     _print_damage(report.damage)
-    if as_json:
-        row = {
-            "store": str(out),
-            "bytes": report.size,
-            "documents": report.documents,
-            "tokens": report.tokens,
-            "ngrams": report.ngrams,
-            "left_out": report.left_out,
-            "left_out_by": report.left_out_by,
-            "damaged": len(report.damage),
-            "damage": [asdict(place) for place in report.damage],
-            "seconds": round(report.seconds, 3),
-        }
-        say_json({"name": "ngram build", "rows": [row]})
-        return
+    row = {
+        "store": str(out),
+        "bytes": report.size,
+        "documents": report.documents,
+        "tokens": report.tokens,
+        "ngrams": report.ngrams,
+        "left_out": report.left_out,
+        "left_out_by": report.left_out_by,
+        "damaged": len(report.damage),
+        "damage": [asdict(place) for place in report.damage],
+        "seconds": round(report.seconds, 3),
+    }
     kept = sum(report.ngrams.values())
-    say(
+    sentences = (
         f"{out}: {kept:,} n-grams in {report.size:,} bytes, from {report.documents:,} documents and "
-        f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places" + "."
+        f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places."
     )
     if report.left_out_by:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in sorted(report.left_out_by.items()))
-        say(f"Left out: {reasons}.")
+        sentences += f" Left out: {reasons}."
+    show(as_json, "ngram build", [row], sentences)
 
 
 def _print_damage(damage: Sequence[Damage]) -> None:
@@ -443,13 +429,6 @@ def _per_order(text: str, orders: range) -> dict[int, int]:
     if len(numbers) != len(orders):
         raise InputError(f"{len(numbers)} minimum counts given for {len(orders)} orders.")
     return dict(zip(orders, numbers, strict=True))
-
-
-def _file_size(text: str) -> int:
-    """Bytes, in units of 1000 as sizes of files are shown."""
-    if not (match := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)B?", text.strip(), re.IGNORECASE)):
-        raise InputError(f"Size {text!r} given; something like 200MB or 1.5GB expected.")
-    return int(float(match[1]) * 1000 ** " KMG".index(match[2].upper() or " "))
 
 
 def _share(text: str) -> float:

@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from app.cli.shared import Yes, begins_with, refuse_to_replace
-from app.machine.output import plain, say, say_json, visible
+from app.cli.shared import Json, Yes, begins_with, refuse_to_replace, show
+from app.machine.output import plain, say, visible
 from core import language
 from core.errors import InputError, PolydraftError
 from core.ngram.shelf import Shelf, stores_folder
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 Store = Annotated[str, typer.Option("--store", help="The personal store, by name.", metavar="NAME")]
 ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tokenizer to use.", metavar="NAME")]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
 
 # After text was removed.
 UNLEARNED = (
@@ -101,13 +100,15 @@ def forget(
     number = f"{extent.occurrences} occurrences" if document is None else f"{extent.documents} documents"
     message = f"{store}: {number} ({extent.characters:,} characters in {extent.passages} passages)"
     message += " would be forgotten." if dry_run else " forgotten."
+    if phrase is not None and not extent.occurrences:
+        message = f"{store} does not contain the phrase {phrase!r}: nothing was forgotten."
     if done is not None:
         row |= {"complete": done.complete, "adapter": done.adapter}
         if done.adapter:
             message += f" {UNLEARNED.format(store)}"
         if not done.complete:
             message += f" {TRACES}"
-    _print(as_json, "ngram forget", row, message)
+    show(as_json, "ngram forget", [row], message)
 
 
 def _confirm(names: list[str], extent: Extent) -> None:
@@ -135,7 +136,7 @@ def export(
     message = f"{out}: {done.documents} documents of {store}{', and its adapter' if done.adapter else ''}."
     if done.left_out:
         message += f" Its adapter is left out: {done.left_out}"
-    _print(as_json, "ngram export", row, message)
+    show(as_json, "ngram export", [row], message)
 
 
 def import_(
@@ -160,7 +161,7 @@ def import_(
         message += " Drafts use its adapter too."
     elif left_out:
         message += f" The adapter in it is left out: {left_out}."
-    _print(as_json, "ngram import", row, message)
+    show(as_json, "ngram import", [row], message)
 
 
 def compile_(
@@ -180,7 +181,7 @@ def compile_(
         report = personal.compile_store(opened, out, min_count)
     kept = sum(report.ngrams.values())
     row = {"store": store, "out": str(out), "ngrams": kept, "bytes": report.size}
-    _print(as_json, "ngram compile", row, f"{out}: {kept:,} n-grams in {report.size:,} bytes.")
+    show(as_json, "ngram compile", [row], f"{out}: {kept:,} n-grams in {report.size:,} bytes.")
 
 
 def switch(
@@ -373,10 +374,3 @@ def load_tokenizer(name: str) -> Tokenizer:
     from core.models import words  # takes .3 s to import
 
     return words.load_tokenizer(name)
-
-
-def _print(as_json: bool, name: str, row: dict[str, Any], message: str) -> None:
-    if as_json:
-        say_json({"name": name, "rows": [row]})
-    else:
-        say(message)

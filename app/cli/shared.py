@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from app.machine.output import say, say_json
 from core import options
 from core.errors import InputError
 
@@ -74,14 +75,22 @@ CacheMemory = Annotated[
     ),
 ]
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
-
-def bytes_of(text: str) -> int:
+def bytes_of(text: str, what: str = "Memory", unit: int = 1024) -> int:
     """The number of bytes that a size like 800M states. Raises InputError."""
     if not (match := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)):
-        raise InputError(f"Memory {text!r} given; something like 2G or 800M expected.")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+        raise InputError(f"{what} {text!r} given; something like 2G or 800M expected.")
+    return int(float(match[1]) * unit ** " KMG".index(match[2].upper() or " "))
+
+
+def show(as_json: bool, name: str, rows: Sequence[object], printed: str | Callable[[], None]) -> None:
+    """Prints a result: its rows as one JSON object, or a sentence, or what a function prints."""
+    if as_json:
+        say_json({"name": name, "rows": rows})
+    elif isinstance(printed, str):
+        say(printed)
+    else:
+        printed()
 
 
 def refuse_in_dry_run(given: Mapping[str, object]) -> None:

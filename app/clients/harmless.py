@@ -178,36 +178,20 @@ def translated(body: Any, known: Collection[str]) -> Any:
     body = _with_one_mirostat(body)
     fields = dict(body)
     for name in [name for name in body if name in HARMLESS and name not in known]:  # a chain has their order
-        if (switch := SWITCHES.get(name)) and number(body.get(switch)) and not HARMLESS[switch](body[switch]):
-            if name in OURS:
-                continue
-            value = body[name]
-            if name == "dry_sequence_breakers":
-                del fields[name]
-                if value is not None:
-                    fields["dry_breakers"] = _breakers(value)
-                continue
-            if name in RENAMED:
-                _rename(fields, name)
-                continue
-            del fields[name]
-            if name == switch == "mirostat":
-                if value not in MIROSTAT:
-                    raise Refused(422, f"mirostat {value} is not supported.", "1 and 2 are.", name)
-                fields["rule"] = "mirostat"
-                if value != MIROSTAT[-1]:
-                    fields["mirostat_version"] = int(value)
-            elif name in WHOLE:
-                _read_last(fields, name, value)
-            elif value is not None:
-                raise Refused(422, f"{name} is not supported where {switch} is on.", "Leave it out.", name)
+        value, switch = body[name], SWITCHES.get(name)
+        on = switch is not None and number(body.get(switch)) and not HARMLESS[switch](body[switch])
+        if on and name in OURS:
             continue
-        if body[name] is None or HARMLESS[name](body[name]):
+        if value is None or (not on and HARMLESS[name](value)):
             del fields[name]
         elif name in RENAMED:
             _rename(fields, name)
+        elif on and name in TAKEN:
+            del fields[name]
+            fields |= TAKEN[name](name, value)
         else:
-            raise Refused(422, f"{name} is not supported.", "Leave it out.", name)
+            where = f" where {switch} is on" if on else ""
+            raise Refused(422, f"{name} is not supported{where}.", "Leave it out.", name)
     if fields.get("rule") == "mirostat" and "mirostat" in body:  # llama-server ignores all other samplers then
         fields = {name: value for name, value in fields.items() if name not in WITHOUT_MIROSTAT}
     for names in SAME:
@@ -239,18 +223,24 @@ def _with_one_mirostat(body: dict[str, Any]) -> dict[str, Any]:
     return {"mirostat": own or other} | rest
 
 
-def _read_last(fields: dict[str, Any], name: str, value: Any) -> None:
-    """Takes over the number of last tokens that DRY reads, unless it is the whole text."""
-    if value is None or value in WHOLE[name]:
-        return
+def _mirostat(name: str, value: Any) -> dict[str, Any]:
+    """The rule, and its version unless it is the usual one."""
+    if value not in MIROSTAT:
+        raise Refused(422, f"mirostat {value} is not supported.", "1 and 2 are.", name)
+    return {"rule": "mirostat"} | ({} if value == MIROSTAT[-1] else {"mirostat_version": int(value)})
+
+
+def _last(name: str, value: Any) -> dict[str, Any]:
+    """The number of last tokens that DRY reads, unless it is the whole text."""
+    if value in WHOLE[name]:
+        return {}
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         message = f"{name} {value} is not supported: it switches DRY off in one server and reads all in another."
         raise Refused(422, message if value == 0 else f"{name} is no number of tokens.", "Leave it out.", name)
-    if value < WINDOW:
-        fields["dry_last_n"] = value
+    return {"dry_last_n": value} if value < WINDOW else {}
 
 
-def _breakers(value: Any) -> list[str]:
+def _breakers(name: str, value: Any) -> dict[str, Any]:
     """A list of texts; some programs write it as JSON, with brackets or without. Raises Refused for anything else."""
     if isinstance(value, str) and len(value) <= MOST_NAMES * LABEL:
         try:
@@ -258,9 +248,17 @@ def _breakers(value: Any) -> list[str]:
         except (ValueError, RecursionError):
             value = None
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        message = 'dry_sequence_breakers is no list of texts, and no JSON of one such as ["\\n", ":"].'
-        raise Refused(422, message, param="dry_sequence_breakers")
-    return value
+        message = f'{name} is no list of texts, and no JSON of one such as ["\\n", ":"].'
+        raise Refused(422, message, param=name)
+    return {"dry_breakers": value}
+
+
+# What becomes of the fields of a rule that is on, where they are no options of ours under any name.
+TAKEN: Mapping[str, Callable[[str, Any], dict[str, Any]]] = {
+    "mirostat": _mirostat,
+    "dry_sequence_breakers": _breakers,
+    **dict.fromkeys(WHOLE, _last),
+}
 
 
 def _rename(fields: dict[str, Any], name: str) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from app.clients.harmless import HARMLESS
+from app.clients.harmless import HARMLESS, RENAMED, SWITCHES
+from app.clients.options import DROPS_NONE
 from app.options.given import RULE_FLAGS
 from core.chains import joined
 from core.controls import CATALOG, DEFAULT_RULE, Preset
@@ -25,43 +26,15 @@ MOST_FIELDS = 400
 MOST_CHARACTERS = 200_000
 
 
-@dataclass(frozen=True)
-class _Ours:
-    """A field of theirs that is an option here.
-
-    Attributes:
-        flag: of the option.
-        off: values with which their programs switch the rule off.
-        unit: their value times this is ours.
-    """
-
-    flag: str
-    off: tuple[float, ...] = ()
-    unit: float = 1.0
-
-
-_FIELDS: Mapping[str, _Ours] = {
-    **dict.fromkeys(("temperature", "temp"), _Ours("temperature")),
-    "top_k": _Ours("top-k", (0, -1)),
-    "top_p": _Ours("top-p", (1,)),
-    "min_p": _Ours("min-p", (0,)),
-    **dict.fromkeys(("typical_p", "typical", "typ_p"), _Ours("mass", (1,))),
-    **dict.fromkeys(("top_n_sigma", "nsigma"), _Ours("n-sigma", (0, -1))),
-    "eta_cutoff": _Ours("epsilon", (0,), 1e-4),  # in text-generation-webui and SillyTavern, of 1e-4
-    "xtc_probability": _Ours("xtc-probability", (0,)),
-    "xtc_threshold": _Ours("xtc-threshold"),
-    "dry_multiplier": _Ours("dry-multiplier", (0,)),
-    "dry_base": _Ours("dry-base"),
-    "dry_allowed_length": _Ours("dry-allowed"),
-    "mirostat_tau": _Ours("surprise"),
-    "mirostat_eta": _Ours("rate"),
+# The flag of each field of theirs that is an option here.
+_FLAGS: Mapping[str, str] = {
+    **dict.fromkeys(("temperature", "temp"), "temperature"),
+    **{name: own.replace("_", "-") for name, own in RENAMED.items()},
+    **{name: name.replace("_", "-") for name in ("top_k", "top_p", "min_p", "xtc_probability", "xtc_threshold")},
+    **{name: name.replace("_", "-") for name in ("dry_multiplier", "dry_base")},
+    "eta_cutoff": "epsilon",
 }
-# The field that says whether a rule of several fields is on, and the values with which it is.
-_SWITCHES: Mapping[str, tuple[str, tuple[float, ...]]] = {
-    "xtc": ("xtc_probability", ()),
-    "dry": ("dry_multiplier", ()),
-    "mirostat": ("mirostat_mode", (2,)),  # this version is ours
-}
+_UNITS = {"eta_cutoff": 1e-4}  # in text-generation-webui and SillyTavern
 # Fields that say how much to write, or what the page looks like. They say nothing about how tokens are chosen.
 _ELSEWHERE = frozenset(
     {"genamt", "max_length", "max_new_tokens", "max_tokens", "n_predict", "max_predict_tokens", "seed", "sampler_seed"}
@@ -89,7 +62,7 @@ def read(text: str, name: str) -> tuple[Preset, list[str]]:
     Raises: InputError for a file without a field that is known here.
     """
     fields = {_snake(key): value for key, value in _fields(text).items()}
-    if not fields.keys() & _FIELDS.keys():
+    if not fields.keys() & _FLAGS.keys():
         raise InputError(
             "The file has no setting that Polydraft knows; choose one that Polydraft, SillyTavern, mikupad or "
             "text-generation-webui exported."
@@ -97,8 +70,8 @@ def read(text: str, name: str) -> tuple[Preset, list[str]]:
     reading = _Reading()
     mirostat = fields.get("mirostat_mode", fields.get("mirostat", 0))
     for key, value in fields.items():
-        if (ours := _FIELDS.get(key)) is not None:
-            _take(reading, key, ours, value, {**fields, "mirostat_mode": mirostat})
+        if key in _FLAGS:
+            _take(reading, key, value, {**fields, "mirostat": mirostat})
         elif key not in _ELSEWHERE and _is_set(key, value):
             reading.left_out.append(f"{key} {value}")
     if mirostat == 1:
@@ -118,22 +91,21 @@ def read(text: str, name: str) -> tuple[Preset, list[str]]:
     return Preset(str(called)[:80], joined(chain) or DEFAULT_RULE, values, temperature), reading.left_out
 
 
-def _take(reading: _Reading, key: str, ours: _Ours, value: Any, fields: Mapping[str, Any]) -> None:
+def _take(reading: _Reading, key: str, value: Any, fields: Mapping[str, Any]) -> None:
     """Takes over the value of a field, or says that it is left out."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e300:  # nor NaN
         reading.left_out.append(f"{key} {value!r:.40}")
         return
-    if ours.flag in RULE_FLAGS:
-        switch, on = _SWITCHES.get(RULE_FLAGS[ours.flag].owners[0], (key, ()))
-        state = fields.get(switch, 0)
-        if state in _FIELDS.get(switch, ours).off or (on and state not in on):
-            return
-        control = RULE_FLAGS[ours.flag].control
-    else:
-        control = DRAFTING[ours.flag]
-    number = round(value * ours.unit, 10)
+    flag, switch = _FLAGS[key], SWITCHES.get(key, key)
+    state = fields.get(switch, 0)
+    if state in DROPS_NONE.get(flag, ()) or (switch in HARMLESS and HARMLESS[switch](state)):
+        return
+    if switch == "mirostat" and state != 2:  # this version is ours
+        return
+    control = RULE_FLAGS[flag].control if flag in RULE_FLAGS else DRAFTING[flag]
+    number = round(value * _UNITS.get(key, 1.0), 10)
     try:
-        reading.values[ours.flag] = control.checked(int(number) if control.kind == "int" else float(number))
+        reading.values[flag] = control.checked(int(number) if control.kind == "int" else float(number))
     except InputError as error:
         reading.left_out.append(f"{key} {value} ({error})")
 
@@ -149,7 +121,7 @@ def _place(rule: str, fields: Mapping[str, Any]) -> int:
     """Where a rule stands in the file's order of samplers; after those that it names if it does not name this one."""
     order = next((fields[name] for name in _ORDERS if isinstance(fields.get(name), list)), [])
     names = [_NUMBERS.get(each, "") if isinstance(each, int) else _snake(str(each)) for each in order]
-    keys = [key for key, ours in _FIELDS.items() if ours.flag in {c.flag for c in CATALOG[rule].controls}]
+    keys = [key for key, flag in _FLAGS.items() if flag in {c.flag for c in CATALOG[rule].controls}]
     return min((names.index(key) for key in (rule.replace("-", "_"), *keys) if key in names), default=len(names))
 
 

@@ -9,10 +9,7 @@ It ends when its input does: the server has ended, even if it was killed.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Generator, Iterable
 from contextlib import suppress
@@ -20,10 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from app.machine.ending import end_with_input
 from core.errors import PolydraftError
 from core.hub.download import DownloadStep, download
 
-INPUT = 0  # descriptor
 EVERY = 0.2  # seconds between two lines of one stage
 
 
@@ -40,14 +37,8 @@ def lines(steps: Iterable[DownloadStep]) -> Generator[dict[str, Any]]:
         yield {"refused": str(error)}
 
 
-def _end_with_input() -> None:
-    while os.read(INPUT, 1024):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)  # what has come is in the part
-
-
 def _main(name: str, folder: str) -> None:
-    threading.Thread(target=_end_with_input, daemon=True).start()
+    end_with_input()  # what has come is in the part
     with suppress(BrokenPipeError):
         for line in lines(download(name, Path(folder))):
             print(json.dumps(line), flush=True)  # noqa: T201

@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+PATIENCE = 5  # seconds for an orderly end after that of the input
 
 _came: list[int] = []  # the signals so far
 
@@ -42,6 +46,20 @@ def raise_again() -> None:
         raise KeyboardInterrupt
     if _came:
         raise SystemExit(128 + _came[0])
+
+
+def end_with_input() -> None:
+    """Lets the end of its standard input end this process. So a child whose input is a pipe that its parent keeps open
+    ends with the parent, even if that is killed."""
+
+    def follow() -> None:
+        while os.read(0, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(PATIENCE)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, daemon=True).start()
 
 
 @contextmanager

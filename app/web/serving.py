@@ -98,10 +98,9 @@ def serve(
     Raises: InputError for an unusable port; StoreError for a file that is no n-gram store; ModelNotFound,
         ModelFileError for a model that does not exist or cannot be read. If a model fails later, the page reports it.
     """
-    options: dict[str, object] = {"model": model_name, "backend": backend, "precision": precision}
-    options |= {"with_token": with_token, "draft_model": draft_model}
-    options["base_store"] = in_full(base_store)
     also = allowed(allow_origin, allow_host)
+    options: dict[str, object] = {"model": model_name, "backend": backend, "precision": precision}
+    options |= {"with_token": with_token, "draft_model": draft_model, "base_store": in_full(base_store)}
     options |= {"allow_origin": sorted(also.origins), "allow_host": sorted(also.hosts), "cache_memory": cache}
     bases = shelf_of(base_store)  # a wrong file ends the start
     access = Access(token()) if with_token else None
@@ -211,14 +210,13 @@ def _listen(port: int, host: str = HOST) -> socket.socket | None:
         listener.bind((host, port))
         # A bind may succeed beside another listener on the same port.
         listener.listen(128)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
-        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        if error.errno == errno.EADDRINUSE:
             return None
-        if isinstance(error, socket.gaierror) or getattr(error, "errno", None) == errno.EADDRNOTAVAIL:
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             raise InputError(f"{host} is no IPv4 address of this machine; give one with --host.") from error
-        why = error.strerror if isinstance(error, OSError) else "ports go up to 65535"
-        raise InputError(f"Port {port} cannot be used: {why}. Choose another with --port.") from error
+        raise InputError(f"Port {port} cannot be used: {error.strerror}. Choose another with --port.") from error
     return listener
 
 

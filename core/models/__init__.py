@@ -17,5 +17,5 @@ __all__ = ["LanguageModel", "Row", "Sequence", "Tokenizer", "load_model"]
 
 __getattr__ = imported_at_first_use(
     __name__,
-    {"core.models.base": ("LanguageModel", "Row", "Sequence", "Tokenizer"), "core.models.load": ("load_model",)},
+    {"base": ("LanguageModel", "Row", "Sequence", "Tokenizer"), "load": ("load_model",)},
 )

@@ -30,8 +30,8 @@ __all__ = [
 __getattr__ = imported_at_first_use(
     __name__,
     {
-        "core.ngram.errors": ("StoreError",),
-        "core.ngram.interpolation": ("PRUNED", "WHOLE", "Geometric", "Interpolation", "Linear", "Mixed", "Trust"),
-        "core.ngram.store": ("Evidence", "NgramStore"),
+        "errors": ("StoreError",),
+        "interpolation": ("PRUNED", "WHOLE", "Geometric", "Interpolation", "Linear", "Mixed", "Trust"),
+        "store": ("Evidence", "NgramStore"),
     },
 )

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from core.errors import InputError
-from core.ngram.store import CandidateIds, Contexts, TypedEvidence
-from core.ngram.windows import BITS, NOWHERE, ORDER, SHIFTS, SYMBOL, Windows
+from core.ngram.store import CandidateIds, Contexts, TypedEvidence, asked_of
+from core.ngram.windows import BITS, ORDER, SHIFTS, SYMBOL, Windows
 
 REMEMBERED = 1 << 16  # n-grams whose counts are cached
 REMEMBERED_LISTS = 1 << 14  # contexts whose continuations are cached
@@ -26,57 +26,51 @@ _KEPT = -(np.int64(1) << np.array([3, 3, 3, 3, 2, 1]) * BITS) & ((1 << 3 * BITS)
 _UNKNOWN = SYMBOL  # the symbol of an id out of range, which no window contains
 
 
-def windows_of(
-    passages: Iterable[tuple[Sequence[int] | np.ndarray, int]], vocab_size: int, order: int = ORDER
-) -> Windows:
+def windows_of(passages: Iterable[tuple[Sequence[int] | np.ndarray, int]], vocab_size: int) -> Windows:
     """Counts passages of token ids, each with its multiplicity. Raises InputError for an id of V or above."""
-    parts: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
-    times_of: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
+    parts, times_of = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
     for passage, times in passages:
-        parts += [np.asarray(passage, dtype=np.int64), np.array([NOWHERE])]
+        parts += [np.asarray(passage, dtype=np.int64) + 1, np.zeros(1, dtype=np.int64)]
         times_of.append(np.full(len(passage) + 1, times))
-    ids = np.concatenate(parts)
-    if len(ids) and ids.max() >= vocab_size:
-        raise InputError(f"Token {ids.max()} given; ids below {vocab_size} expected.")
-    return Windows.of(ids, np.concatenate(times_of), order)
+    symbols = np.concatenate(parts)
+    if symbols.max() > vocab_size:
+        raise InputError(f"Token {symbols.max() - 1} given; ids below {vocab_size} expected.")
+    begins = np.flatnonzero(symbols)
+    return Windows.beginning(symbols, begins, np.concatenate(times_of)[begins])
 
 
 class Counts:
-    """n-gram counts, orders 1 to `order`.
+    """n-gram counts, orders 1 to ORDER.
 
     Attributes:
-        orders: those that give probabilities: 2 … order.
+        orders: those that give probabilities: 2 … ORDER.
         windows: all but the fresh and the older passages.
         fresh: tokens added since the windows were built; they slow look-ups down.
     """
 
-    def __init__(self, vocab_size: int, windows: Windows, order: int = ORDER, older: Windows | None = None) -> None:
+    orders = tuple(range(2, ORDER + 1))
+
+    def __init__(self, vocab_size: int, windows: Windows, older: Windows | None = None) -> None:
         """`older`: windows that `windows` stand `beside`."""
-        if not 2 <= order <= ORDER:
-            raise InputError(f"n-grams of up to {order} tokens requested; 2 to {ORDER} expected.")
         if vocab_size >= _UNKNOWN:
             raise InputError(f"A vocabulary of {vocab_size} tokens given; fewer than {_UNKNOWN} expected.")
-        self.orders = tuple(range(2, order + 1))
         self.windows, self.fresh = windows, 0
         self._lists = [windows] if older is None else [older, windows]
-        self._v, self._order = vocab_size, order
+        self._v = vocab_size
         self._added: dict[tuple[int, ...], dict[int, int]] = {}  # context -> continuation -> count
         self._passages: list[tuple[list[int], int]] = []  # the same
         self._known: dict[tuple[int, ...], int] = {}
         self._followers: dict[tuple[tuple[int, ...], int], list[tuple[int, int]]] = {}  # of `quick_continuations`
 
     @classmethod
-    def of(
-        cls, vocab_size: int, passages: Iterable[tuple[Sequence[int] | np.ndarray, int]] = (), order: int = ORDER
-    ) -> Counts:
+    def of(cls, vocab_size: int, passages: Iterable[tuple[Sequence[int] | np.ndarray, int]] = ()) -> Counts:
         """Counts passages.
 
         Args:
             vocab_size: V; ids of V and above are invalid.
             passages: token ids, and the multiplicity of each; an n-gram does not cross from one to the next.
-            order: of the longest n-grams, 2 to 6.
         """
-        return cls(vocab_size, windows_of(passages, vocab_size, order), order)
+        return cls(vocab_size, windows_of(passages, vocab_size))
 
     def add(self, passage: Sequence[int], times: int = 1) -> None:
         """Counts one more passage immediately."""
@@ -87,7 +81,7 @@ class Counts:
         self._passages.append((ids, times))
         self._known.clear()
         self._followers.clear()
-        for n in range(self._order):  # tokens of context
+        for n in range(ORDER):  # tokens of context
             for i in range(len(ids) - n):
                 following = self._added.setdefault(tuple(ids[i : i + n]), {})
                 following[ids[i + n]] = following.get(ids[i + n], 0) + times
@@ -117,7 +111,7 @@ class Counts:
         """The tokens that followed this context: (id, count), most frequent first, then by id."""
         following = dict(self._added.get(tuple(context), {}))
         symbols = self._symbols(context)
-        if symbols is not None and len(symbols) < self._order:
+        if symbols is not None and len(symbols) < ORDER:
             found = [some.next(some.range(symbols), len(symbols)) for some in self._lists]
             tokens, counts = found[0] if len(found) == 1 else _summed(found)
             tokens, counts = tokens[tokens > 0] - 1, counts[tokens > 0]
@@ -145,7 +139,7 @@ class Counts:
         both older and newer text contains comes once for each of them."""
         yield (), 0, self.count(())
         *older, windows = self._lists
-        for some in (*older, windows.merged(windows_of(self._passages, self._v, self._order))):
+        for some in (*older, windows.merged(windows_of(self._passages, self._v))):
             yield from some.ngrams()
 
     def _count(self, gram: tuple[int, ...]) -> int:
@@ -157,7 +151,7 @@ class Counts:
 
     def _symbols(self, gram: Sequence[int]) -> list[int] | None:
         """The n-gram as symbols; None if no window can begin with it."""
-        if len(gram) > self._order or not all(0 <= token < self._v for token in gram):
+        if len(gram) > ORDER or not all(0 <= token < self._v for token in gram):
             return None
         return [token + 1 for token in gram]
 
@@ -167,13 +161,7 @@ class Counts:
         self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None
     ) -> TypedEvidence:
         """The counts for each candidate; see `NgramStore.evidence`."""
-        wanted = self.orders if orders is None else tuple(sorted(orders))
-        for n in wanted:
-            if n not in self.orders:
-                raise InputError(f"Order {n} requested; this store has 2 to {self._order}.")
-        ids = np.asarray(candidates, dtype=np.int64)
-        if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
-            raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
+        wanted, ids = asked_of(self.orders, contexts, np.asarray(candidates, dtype=np.int64), orders)
         d, m = len(contexts), ids.shape[-1]
         known = TypedEvidence(wanted, np.zeros((d, len(wanted), m)), *(np.zeros((d, len(wanted))) for _ in range(3)))
         if any(map(len, self._lists)) and d and wanted:
@@ -310,7 +298,7 @@ class Counts:
     def _tails(self, contexts: Contexts) -> np.ndarray:
         """The last five tokens of each context as symbols (d, 5); missing ones get a symbol that no window contains."""
         reach = ORDER - 1
-        tails = [[NOWHERE] * (reach - len(context)) + list(context[-reach:]) for context in contexts]
+        tails = [[-1] * (reach - len(context)) + list(context[-reach:]) for context in contexts]
         ids = np.array(tails, dtype=np.int64)
         return np.where((ids >= 0) & (ids < self._v), ids + 1, _UNKNOWN)
 

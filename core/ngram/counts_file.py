@@ -66,7 +66,7 @@ class Older:
     @classmethod
     def none(cls) -> Older:
         none = np.zeros(0, dtype=np.int64)
-        return cls(Windows.of(none, none), PassageIds.none(), none, 0)
+        return cls(Windows.beginning(none, none, none), PassageIds.none(), none, 0)
 
     @classmethod
     def open(cls, path: Path, identity: str) -> Older:

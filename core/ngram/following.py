@@ -5,53 +5,40 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import closing, suppress
 from pathlib import Path
 
-from core.errors import PolydraftError
+from core.files import in_thread
 from core.ngram.tally import Tally
-
-
-class _Stopped(Exception):
-    """The tally is no longer needed."""
 
 
 class Following:
     """One such thread, started at once.
 
     Attributes:
-        tally: the new tally, or the error that prevented it: sqlite3.Error, PolydraftError or MemoryError. Cancelled
-            after `stop`.
+        tally: the new tally, or the error that prevented it; after `stop` CancelledError.
     """
 
     def __init__(self, path: Path, tally: Tally, vocab_size: int) -> None:
-        self.tally = Future[Tally]()
         self._path, self._before, self._v = path, tally, vocab_size
         self._stopped = threading.Event()
-        threading.Thread(target=self._work, name=f"counts of {path.stem}", daemon=True).start()
+        self.tally: Future[Tally] = in_thread(self._work)
 
     def stop(self) -> None:
         """Makes it end soon, without a tally."""
         self._stopped.set()
 
-    def _work(self) -> None:
+    def _work(self) -> Tally:
         _lower_priority()
-        try:
-            # "rw" does not recreate a file that was deleted meanwhile.
-            address = f"{self._path.resolve().as_uri()}?mode=rw"
-            with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as file:
-                self.tally.set_result(self._before.brought_up_to_date(file, self._path, self._v, self._alive))
-        except _Stopped:
-            pass
-        except (sqlite3.Error, PolydraftError, MemoryError) as error:
-            self.tally.set_exception(error)
-        finally:
-            self.tally.cancel()  # unless it is there
+        # "rw" does not recreate a file that was deleted meanwhile.
+        address = f"{self._path.resolve().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as file:
+            return self._before.brought_up_to_date(file, self._path, self._v, self._check_stopped)
 
-    def _alive(self) -> None:
+    def _check_stopped(self) -> None:
         if self._stopped.is_set():
-            raise _Stopped
+            raise CancelledError
 
 
 def _lower_priority() -> None:

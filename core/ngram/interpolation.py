@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from core.errors import InputError
-from core.ngram.store import PAPER_WEIGHTS, CandidateIds, Contexts, Evidence, NgramStore, OrderCounts, TypedEvidence
+from core.ngram.store import PAPER_WEIGHTS, CandidateIds, Contexts, Evidence, TypedEvidence
 from core.options import LIBRARY
 
 
@@ -215,14 +215,6 @@ class Trust:
         shares = np.array([self._share(n) for n in known.orders])
         return familiar * shares * kept**self.exponent
 
-    def weight(self, known: OrderCounts, familiar: float) -> float:
-        """One of `weights`, to the last bit, as a plain number."""
-        below = max(known.seen, known.total) + self.offset + self.types_weight * known.types
-        kept = min(known.total / below, 1.0) if below > 0 else min(float(known.total), 1.0)
-        # Arrays are squared by a product too, and raised to other powers by this function.
-        power = kept * kept if self.exponent == 2 else float(np.power(kept, self.exponent))
-        return familiar * self._share(known.order) * power
-
     def _share(self, order: int) -> float:
         return self.shares[min(order - 2, len(self.shares) - 1)]
 
@@ -308,9 +300,12 @@ class Linear(Interpolation):
         some = [n for n, ids in enumerate(proposed) if ids]
         if not some:
             return proposed
-        given = self._given([contexts[n] for n in some], [proposed[n] for n in some])
+        widest = max(len(proposed[n]) for n in some)
+        candidates = [[*proposed[n], *proposed[n][:1] * (widest - len(proposed[n]))] for n in some]
+        nothing = np.full((len(some), widest), -np.inf)  # by the model
+        given = np.exp(self.scores(nothing, [contexts[n] for n in some], candidates)).tolist()
         for n, p in zip(some, given, strict=True):
-            ranked = sorted((-p, i) for p, i in zip(p, proposed[n], strict=True) if p >= least[n])
+            ranked = sorted((-p, i) for p, i in zip(p, proposed[n], strict=False) if p >= least[n])
             proposed[n] = [i for _, i in ranked[:PROPOSALS]]
         return proposed
 
@@ -346,29 +341,6 @@ class Linear(Interpolation):
         weight = 1 - (np.exp(self.scores(np.zeros(shape), contexts, candidates)) - given)[:, :1]
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(given > 0, np.log(given / weight), -np.inf), weight
-
-    def _given(self, contexts: Contexts, candidates: list[list[int]]) -> list[list[float]]:
-        """The probabilities of `scores` for a few candidates after each context to which the model gives nothing, the
-        same to the last bit. For so few, plain numbers are faster than arrays."""
-        given = [[0.0] * len(ids) for ids in candidates]
-        for number, (mixed, familiar) in enumerate(zip(self.stores, self._factors(contexts), strict=True)):
-            if not mixed.alpha:
-                continue
-            raised_by = None if self._offsets is None else np.exp(self._offsets[number]).tolist()
-            for row, counted in enumerate(_counted(mixed.store, contexts, candidates)):
-                p = given[row]
-                for column, known in enumerate(counted):
-                    if not known.total:
-                        continue
-                    w = mixed.alpha * mixed.trust.weight(known, familiar)
-                    if raised_by is not None:
-                        raised = w * raised_by[column]
-                        w = raised / (1 - w + raised)
-                    p = [(1 - w) * p + w * (count / known.total) for p, count in zip(p, known.counts, strict=True)]
-                given[row] = p
-        with np.errstate(divide="ignore"):
-            flat = iter(np.exp(np.log([p for row in given for p in row])).tolist())
-        return [[next(flat) for _ in row] for row in given]
 
     def _factors(self, contexts: Contexts) -> list[float]:
         """`Trust.familiar` of each store. Without a text, the common beginning of the contexts counts as the text."""
@@ -410,24 +382,6 @@ def _mixed_in(p: np.ndarray, w: np.ndarray, fractions: np.ndarray) -> np.ndarray
     for n in range(w.shape[1]):
         p = kept[:, n] * p + added[:, n]
     return p
-
-
-def _counted(store: Store, contexts: Contexts, candidates: list[list[int]]) -> list[list[OrderCounts]]:
-    """The counts of some candidates after each context, for each order of `Store.evidence`."""
-    orders = [n for n in store.orders if n > 1]
-    if isinstance(store, NgramStore):
-        return [store.counted(*both, orders) for both in zip(contexts, candidates, strict=True)]
-    widest = max(map(len, candidates))
-    known = store.evidence(contexts, [ids + ids[:1] * (widest - len(ids)) for ids in candidates], orders)
-    types = known.types if isinstance(known, TypedEvidence) else np.zeros(known.totals.shape)
-    table = [x.tolist() for x in (known.seen, known.totals, known.counts, types)]
-    return [
-        [
-            OrderCounts(n, seen, total, counts[: len(ids)], types)
-            for n, seen, total, counts, types in zip(orders, *row, strict=True)
-        ]
-        for ids, *row in zip(candidates, *table, strict=True)
-    ]
 
 
 def _shared_tail(contexts: Contexts) -> list[int]:

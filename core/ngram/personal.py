@@ -42,7 +42,6 @@ if TYPE_CHECKING:  # its module imports torch
 
 MOST_TIMES = 1000  # the maximum multiplicity of a text
 
-_TEXTS = "SELECT origin, text FROM passages JOIN documents ON document = documents.id"
 # The multiplicity of a phrase that was added on purpose, and of a paragraph that was just written. Of the sequences
 # that a long text contains once, one in five occurs again; an added phrase is certainly
 # wanted.
@@ -331,7 +330,7 @@ class PersonalStore(Switches):
     def occurrences(self, phrase: str) -> dict[str, int]:
         """The number of occurrences of a phrase, by origin: those that `forget_phrase` would remove."""
         pattern, by_origin = whole_words(phrase), dict[str, int]()
-        for origin, text in self._file.rows(_TEXTS, (str, str)):
+        for _, _, origin, text in self._texts.candidates(phrase):
             if times := len(pattern.findall(text)):
                 by_origin[origin] = by_origin.get(origin, 0) + times
         return by_origin
@@ -341,7 +340,7 @@ class PersonalStore(Switches):
         by origin. Words are found as in `occurrences`."""
         pattern = word_after(phrase)
         by_word: dict[str, dict[str, int]] = {}
-        for origin, text in self._file.rows(_TEXTS, (str, str)):
+        for _, _, origin, text in self._texts.candidates(phrase):
             for match in pattern.finditer(text):
                 origins = by_word.setdefault(match[1], {})
                 origins[origin] = origins.get(origin, 0) + 1
@@ -459,7 +458,7 @@ class PersonalStore(Switches):
 
     def phrase_extent(self, phrase: str) -> Extent:
         """What `forget_phrase` would remove."""
-        return self._texts.found(whole_words(phrase))[1]
+        return self._texts.found(phrase)[1]
 
     def forget_document(self, *origins: str, keep: int = 0) -> Forgotten:
         """Removes all documents of these origins; with their folder they are not learned again.
@@ -483,12 +482,11 @@ class PersonalStore(Switches):
 
         As `forget_document`. No n-gram is counted across the gap.
         """
-        pattern = whole_words(phrase)
         with self._writing():
-            occurrences, extent = self._texts.found(pattern)
+            occurrences, extent = self._texts.found(phrase)
             removed = self._kept(sorted(set(occurrences.values())), keep)
             if occurrences:
-                self._texts.cut(pattern, occurrences)
+                self._texts.cut(phrase, occurrences)
                 self._removed()
             adapter = self._aside
         return self._forgotten(extent, adapter, removed)

@@ -59,7 +59,7 @@ def pack_records(counts: np.ndarray, totals: np.ndarray, exact: bool) -> tuple[d
     return about, {
         "codes": codes.tobytes(),
         "marks": marks.astype("<u4").tobytes(),
-        "pairs": pairs_of(distinct[listed]),
+        "pairs": distinct[listed].astype("<u8").tobytes(),  # count and total, one pair after the other
         "wide": packed.tobytes(),
     }
 
@@ -71,11 +71,6 @@ def _distinct(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return np.stack([joined >> 32, joined & 0xFFFFFFFF], axis=1), inverse, often
     distinct, inverse, often = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
     return distinct, inverse.reshape(-1), often
-
-
-def pairs_of(listed: np.ndarray) -> bytes:
-    """The list of common pairs as stored: u64 count and total, one pair after the other."""
-    return listed.astype("<u8").tobytes()
 
 
 def _log8_values(first: int, ratio: float) -> np.ndarray:

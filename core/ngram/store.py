@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -71,14 +71,19 @@ class TypedEvidence(Evidence):
     types: np.ndarray
 
 
-class OrderCounts(NamedTuple):
-    """The evidence of one order for a few candidates after one context, as plain numbers; see `TypedEvidence`."""
-
-    order: int
-    seen: float
-    total: float
-    counts: Sequence[float]
-    types: float = 0.0
+def asked_of(
+    known: tuple[int, ...], contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None
+) -> tuple[tuple[int, ...], np.ndarray]:
+    """The orders asked of a store that has the `known` ones, and the candidates as an array. Raises InputError for
+    other orders, and shapes that do not fit."""
+    wanted = known if orders is None else tuple(sorted(orders))
+    for n in wanted:
+        if n not in known:
+            raise InputError(f"Order {n} requested; this store has {known[0]} to {known[-1]}.")
+    ids = np.asarray(candidates)
+    if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
+        raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
+    return wanted, ids
 
 
 class NgramStore:
@@ -183,19 +188,9 @@ class NgramStore:
         Raises: InputError for an order that the store lacks, or shapes that do not fit.
         """
         self._container.check_unchanged()
-        wanted = self.orders if orders is None else tuple(sorted(orders))
-        for n in wanted:
-            if n not in self.orders:
-                raise InputError(f"Order {n} requested; this store has {self.orders[0]} to {self.orders[-1]}.")
-        ids = np.asarray(candidates)
-        if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
-            raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
+        wanted, ids = asked_of(self.orders, contexts, candidates, orders)
         d, m, key_of = len(contexts), ids.shape[-1], self._keys.get
-        counts, totals, seen = (
-            np.zeros((d, len(wanted), m)),
-            np.zeros((d, len(wanted))),
-            np.zeros((d, len(wanted))),
-        )
+        counts, totals, seen = np.zeros((d, len(wanted), m)), np.zeros((d, len(wanted))), np.zeros((d, len(wanted)))
         tokens: list[int] = ids.tolist() if ids.ndim == 1 else []
         keys = [key_of(i) for i in tokens]
         # Drafts usually share their last tokens, so contexts are cached within a call.
@@ -215,17 +210,6 @@ class NgramStore:
                     break  # an n-gram whose suffix has no count has none either
                 below = known_counts
         return Evidence(wanted, counts, totals, seen)
-
-    def counted(self, context: Sequence[int], candidates: Sequence[int], orders: Sequence[int]) -> list[OrderCounts]:
-        """`evidence` for one context, of as many orders as the store has continuations of."""
-        self._container.check_unchanged()
-        keys, counts, below = [self._keys.get(i) for i in candidates], list[OrderCounts](), None
-        for n, (suffix, ending) in zip(orders, self._suffixes(context, orders), strict=False):
-            seen, total, below = self._continuations(suffix, ending, keys, candidates, below)
-            if not below and self._closed:
-                break  # an n-gram whose suffix has no count has none either
-            counts.append(OrderCounts(n, float(seen), float(total), below))
-        return counts
 
     def probabilities(
         self,

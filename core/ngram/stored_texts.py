@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.ngram.errors import StoreError
 from core.ngram.held_passages import HeldPassages
-from core.ngram.passages import StoredPassage, encoded
+from core.ngram.passages import StoredPassage, encoded, likely, whole_words
 from core.ngram.personal_file import PersonalFile
 from core.ngram.plain import plain
 from core.ngram.removed import Extent, RemovedDocument
@@ -65,12 +64,20 @@ class StoredTexts:
         passages, characters, size = (sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0, 0)
         return Extent(len(documents), passages, 0, characters, size)
 
-    def found(self, pattern: re.Pattern[str]) -> tuple[dict[int, int], Extent]:
+    def candidates(self, phrase: str) -> Iterator[tuple[int, int, str, str]]:
+        """The passages that may contain a phrase: number, document, origin, and text."""
+        patterns = likely(phrase)
+        yield from self._file.rows(
+            "SELECT passages.id, document, origin, text FROM passages JOIN documents ON document = documents.id "
+            f"WHERE {' OR '.join(['text LIKE ?'] * len(patterns))} ORDER BY passages.id",
+            (int, int, str, str),
+            patterns,
+        )
+
+    def found(self, phrase: str) -> tuple[dict[int, int], Extent]:
         """The passages that contain a phrase, with their documents; and what cutting it out removes."""
-        documents, occurrences, characters = dict[int, int](), 0, 0
-        for number, document, text in self._file.rows(
-            "SELECT id, document, text FROM passages ORDER BY id", (int, int, str)
-        ):
+        pattern, documents, occurrences, characters = whole_words(phrase), dict[int, int](), 0, 0
+        for number, document, _, text in self.candidates(phrase):
             if lengths := [match.end() - match.start() for match in pattern.finditer(text)]:
                 documents[number] = document
                 occurrences, characters = occurrences + len(lengths), characters + sum(lengths)
@@ -166,8 +173,9 @@ class StoredTexts:
         """Deletes documents with their passages."""
         self._file.db.conn.executemany("DELETE FROM documents WHERE id = ?", [[number] for number in documents])
 
-    def cut(self, pattern: re.Pattern[str], passages: Mapping[int, int]) -> None:
+    def cut(self, phrase: str, passages: Mapping[int, int]) -> None:
         """Cuts a phrase out of these passages, given with their documents."""
+        pattern = whole_words(phrase)
         for number, document in passages.items():
             ((text,),) = self._file.query("SELECT text FROM passages WHERE id = ?", [number], (str,))
             self._file.db.table("passages").delete(number)

@@ -64,35 +64,33 @@ class Switches:
 
     def remember_senders(self, names: Sequence[str]) -> None:
         """Sets `senders`."""
-        with self._writing():
-            self._file.set("senders", "\n".join(" ".join(name.split()) for name in names))
+        self._set("senders", "\n".join(" ".join(name.split()) for name in names))
 
     def switch(self, on: bool) -> None:
         """Switches the use of this store in drafts."""
-        with self._writing():
-            self._file.set("enabled", str(int(on)))
+        self._set("enabled", str(int(on)))
 
     def switch_learning(self, on: bool) -> None:
         """Switches learning of written and picked text."""
-        with self._writing():
-            self._file.set("learning", str(int(on)))
+        self._set("learning", str(int(on)))
 
     def switch_adapter(self, on: bool) -> None:
         """Switches the use of its adapter in drafts."""
-        with self._writing():
-            self._file.set("adapter", str(int(on)))
+        self._set("adapter", str(int(on)))
 
     def set_strength(self, strength: float | None) -> None:
         """Sets `strength`. Raises InputError unless it is None or 0 to 1."""
         if strength is not None and not 0 <= strength <= 1:
             raise InputError(f"The strength {strength:g} was given; 0 to 1 expected.")
-        with self._writing():
-            self._file.set("strength", "" if strength is None else repr(float(strength)))
+        self._set("strength", "" if strength is None else repr(float(strength)))
 
     def stop_relearning(self) -> None:
         """Its adapter stays removed until it is trained on request."""
+        self._set("relearn", "0")
+
+    def _set(self, key: str, value: str) -> None:
         with self._writing():
-            self._file.set("relearn", "0")
+            self._file.set(key, value)
 
     def read_settings(self) -> None:
         """Reads them from the file. Raises StoreError for a strength that is none."""

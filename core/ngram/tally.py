@@ -82,13 +82,8 @@ class Tally:
 
     def _without(self, gone: np.ndarray, alive: Callable[[], None]) -> Tally:
         """This tally minus the passages marked in `gone` (p,)."""
-        removed, left = self.ids.some(gone), self.ids.some(~gone)
-        # Choose the smaller work: subtract the removed passages, or count the remaining ones.
-        if len(removed.symbols) > len(left.symbols):
-            windows = _added(Tally.empty().windows, left, 1, alive)
-        else:
-            windows = _added(self.windows, removed, -1, alive)
-        return Tally(windows, left, self.last, self.removals, self.older)
+        windows = _added(self.windows, self.ids.some(gone), -1, alive)
+        return Tally(windows, self.ids.some(~gone), self.last, self.removals, self.older)
 
 
 def _added(windows: Windows, ids: PassageIds, sign: int, alive: Callable[[], None]) -> Windows:

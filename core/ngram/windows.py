@@ -20,8 +20,6 @@ import numpy as np
 
 ORDER = 6  # tokens of a window
 BITS = 21
-NOWHERE = -1  # separates passages, in place of a token id
-
 SYMBOL = (1 << BITS) - 1
 # The shift of the symbol at each place of a window in its word: places 0, 1, 2 in `hi`, 3, 4, 5 in `lo`.
 SHIFTS = np.array([2 * BITS, BITS, 0, 2 * BITS, BITS, 0])
@@ -47,7 +45,7 @@ class Windows:
     """
 
     def __init__(self, hi: np.ndarray, lo: np.ndarray, weights: np.ndarray, shared: np.ndarray | None = None) -> None:
-        """From sorted arrays; weights (n,) are larger than 0. Use `of`."""
+        """From sorted arrays; weights (n,) are larger than 0. Use `beginning`."""
         self.hi, self.lo = hi, lo
         total = int(weights.sum(dtype=np.int64))
         self.before = np.zeros(len(hi) + 1, dtype=np.uint32 if total < 1 << 32 else np.int64)
@@ -66,35 +64,21 @@ class Windows:
         return windows
 
     @classmethod
-    def of(cls, ids: np.ndarray, times: np.ndarray, order: int = ORDER) -> Windows:
-        """Counts a text.
-
-        Args:
-            ids: (n,) int64, NOWHERE between passages: no n-gram crosses it.
-            times: (n,) the multiplicity of each token.
-            order: symbols to keep of each window; n-grams are no longer than that.
-        """
-        begins = np.flatnonzero(ids != NOWHERE)
-        return cls.beginning(np.append(ids + 1, 0), begins, np.asarray(times)[begins], order)
-
-    @classmethod
-    def beginning(cls, symbols: np.ndarray, begins: np.ndarray, times: np.ndarray, order: int = ORDER) -> Windows:
+    def beginning(cls, symbols: np.ndarray, begins: np.ndarray, times: np.ndarray) -> Windows:
         """Counts the windows of a text that begin at some of its tokens.
 
         Args:
             symbols: (n,) of the text, 0 after each passage.
             begins: (b,) places of tokens.
             times: (b,) the multiplicity of each.
-            order: as in `of`.
         """
         words, inside = [], np.ones(len(begins), dtype=bool)
         for places in ((0, 1, 2), (3, 4, 5)):
             word = np.zeros(len(begins), dtype=np.int64)
             for place in places:
-                if place < order:
-                    symbol = symbols[np.minimum(begins + place, len(symbols) - 1)].astype(np.int64)
-                    inside &= symbol != 0
-                    word |= np.where(inside, symbol, 0) << SHIFTS[place]
+                symbol = symbols[np.minimum(begins + place, len(symbols) - 1)].astype(np.int64)
+                inside &= symbol != 0
+                word |= np.where(inside, symbol, 0) << SHIFTS[place]
             words.append(word)
         hi, lo = words
         by_lo = np.argsort(lo)

@@ -21,7 +21,7 @@ from tests.running_app import free_port
 
 PROGRAMS = os.environ.get("POLYDRAFT_JUPYTERLAB", "")  # the folder of jupyter-lab
 CELL = ".jp-MarkdownCell .cm-content"
-GHOST = ".jp-MarkdownCell .jp-GhostText"
+GHOST = ".jp-MarkdownCell .jp-GhostText >> nth=-1"  # JupyterLab draws the new text before it removes the old one
 NOTEBOOK = {
     "cells": [
         {"cell_type": "markdown", "id": "prose", "metadata": {}, "source": ["A letter"]},

@@ -21,7 +21,7 @@ from app.machine.private import data_folder
 from app.machine.token import token_file
 from core.autocomplete import Autocomplete
 from core.files import write_whole
-from tests.app.clients.test_openai_api import Site
+from tests.app.site import Site
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.running_app import free_port
 from tests.strangers import stranger

@@ -20,7 +20,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, astuple
-from pathlib import Path
 from typing import Any, TextIO
 
 from ngram_builder.readers.base import PIECE, Damage, Document, spelled
@@ -31,7 +30,6 @@ from ngram_builder.readers.senders import Senders
 MEMORY = 4 << 30  # bytes of address space: what the libraries of all kinds map, and a document of every limit
 STALL = 60.0  # seconds without a line until a reader is said to loop
 _BEAT = 0.2  # seconds between two lines that say that it reads on
-_ROOT = Path(__file__).parents[2]
 
 
 class ReaderProcess:
@@ -102,13 +100,11 @@ class ReaderProcess:
         if self._process is None or self._process.poll() is not None:
             self.close()
             self._held.clear()
-            path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
             self._process = subprocess.Popen(  # -P: no module of the folder that the caller happens to be in
-                [sys.executable, "-P", "-m", "ngram_builder.readers.apart", str(self._memory)],
+                [sys.executable, "-P", "-m", __name__, str(self._memory)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path},
             )
         return self._process
 

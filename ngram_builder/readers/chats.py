@@ -173,19 +173,10 @@ def _of_people(chat: dict[str, Any]) -> Iterator[Said]:
     for message in chat["messages"]:
         if not isinstance(message, dict) or message.get("type") == "service" or message.get("forwarded_from"):
             continue
-        sender = next(
-            (
-                message[name]
-                for name in ("from", "sender_name", "author", "creator", "sender", "user")
-                if message.get(name)
-            ),
-            None,
-        )
+        sender = _first(message, "from", "sender_name", "author", "creator", "sender", "user")
         if isinstance(sender, dict):
-            sender = next(
-                (sender[name] for name in ("nickname", "name", "global_name", "email") if sender.get(name)), None
-            )
-        text = next((message[name] for name in ("text", "content", "body") if message.get(name)), "")
+            sender = _first(sender, "nickname", "name", "global_name", "email")
+        text = _first(message, "text", "content", "body") or ""
         if isinstance(text, list):  # Telegram: words, and links or marks as objects
             text = "".join(
                 part if isinstance(part, str) else str(part.get("text", ""))
@@ -194,6 +185,11 @@ def _of_people(chat: dict[str, Any]) -> Iterator[Said]:
             )
         if isinstance(sender, str) and isinstance(text, str):
             yield Said(undoubled(sender) if doubled else sender, undoubled(text) if doubled else text)
+
+
+def _first(values: dict[str, Any], *names: str) -> Any:
+    """The first of these values that is there."""
+    return next((values[name] for name in names if values.get(name)), None)
 
 
 # ---------------------------------------------------------------- own messages

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from ngram_builder.readers.archives import archive_of, member, pieces_of
 from ngram_builder.readers.base import Document, Source, Unreadable, guarded, sound
@@ -39,34 +39,9 @@ GENERATED_FIELD = re.compile(
     r"\s*(?:TOC|INDEX|TOA|BIBLIOGRAPHY|ADDIN\s+(?:ZOTERO_BIBL|EN\.REFLIST|Mendeley Bibliography)|MACROBUTTON)\b",
     re.IGNORECASE,
 )
-_WRONG = "not an intact Word document"
 
 
-def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], None], size: int) -> Iterator[Document]:
-    """The document, as one text."""
-    body = _Body()
-    try:
-        archive = archive_of(file, _WRONG, "save it again as .docx, and add it again")
-        document = member(archive, _BODY)
-        if document is None:
-            raise Unreadable(f"{_WRONG}: it has no body")
-        styles = _WordStyles()
-        if about := member(archive, _STYLES):
-            with suppress(Unreadable):
-                parse(archive, about, styles, source, _WRONG)
-        body = _Body(styles.unseen)
-        parse(archive, document, body, source, _WRONG)
-    except Unreadable as error:
-        source.damaged(str(error))
-        return
-    if not body.begun:
-        source.damaged(f"{_WRONG}: it has no body")
-    consumed(size)
-    if text := sound("".join(body.out)).strip():
-        yield Document(text, source.path)
-
-
-class XmlTarget(Protocol):
+class ParserTarget:
     """Takes the parts of XML, as lxml passes them."""
 
     def start(self, tag: str, attributes: Any) -> None: ...
@@ -75,19 +50,7 @@ class XmlTarget(Protocol):
     def close(self) -> None: ...
 
 
-def parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: XmlTarget, source: Source, wrong: str) -> None:
-    """Passes the XML of a member to `target`. Raises Unreadable, which begins with `wrong`."""
-    # Imported here, because most readers never need it.
-    import lxml.etree
-
-    # No entity is replaced and nothing is fetched; libxml2 limits depth and length.
-    parser = lxml.etree.XMLParser(target=target, resolve_entities=False, no_network=True)
-    for piece in pieces_of(archive, entry, wrong, source):
-        guarded(wrong, parser.feed, piece)
-    guarded(wrong, parser.close)
-
-
-class UnseenStyles:
+class UnseenStyles(ParserTarget):
     """Collects the styles whose text is not the writer's. `start` of a subclass fills them in."""
 
     def __init__(self) -> None:
@@ -95,12 +58,6 @@ class UnseenStyles:
         self.shown: set[str] = set()  # styles that say so themselves
         self.based_on: dict[str, str] = {}
         self.id = ""  # of the style that is being read
-
-    def end(self, tag: str) -> None:
-        pass
-
-    def data(self, data: str) -> None:
-        pass
 
     def close(self) -> None:
         """Adds the styles that inherit from them."""
@@ -111,6 +68,78 @@ class UnseenStyles:
                 style = self.based_on.get(style, "")
             if style in self.unseen:
                 self.unseen.update(chain)
+
+
+class Body(ParserTarget):
+    """Collects the text of a body as a reader of the page sees it: one line per paragraph; the cells of a row are
+    separated by tabs."""
+
+    styles: UnseenStyles
+
+    def __init__(self) -> None:
+        self.out: list[str] = []
+        self.begun = False
+        self._due = ""  # the separator between the collected text and the next text
+
+    def _say(self, text: str) -> None:
+        self.out += [self._due, text]
+        self._due = ""
+
+    def _end_cell(self) -> None:
+        self._due = self._due.removesuffix("\n") + "\t"
+
+    def _end_row(self) -> None:
+        self._due = self._due.removesuffix("\t") + "\n"
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A kind of document that is a ZIP archive of XML.
+
+    Attributes:
+        ending: of its files.
+        wrong: what a damaged one is.
+        styles, content: names of the members.
+        body: makes what collects its text.
+    """
+
+    ending: str
+    wrong: str
+    styles: re.Pattern[str]
+    content: re.Pattern[str]
+    body: type[Body]
+
+    def documents(
+        self, file: BinaryIO, source: Source, consumed: Callable[[int], None], size: int
+    ) -> Iterator[Document]:
+        """The document, as one text."""
+        body = self.body()
+        try:
+            archive = archive_of(file, self.wrong, f"save it again as {self.ending}, and add it again")
+            if styles := member(archive, self.styles):
+                with suppress(Unreadable):
+                    self._parse(archive, styles, body.styles, source)
+            if content := member(archive, self.content):
+                self._parse(archive, content, body, source)
+            if not body.begun:
+                raise Unreadable(f"{self.wrong}: it has no body")
+        except Unreadable as error:
+            source.damaged(str(error))
+            return
+        consumed(size)
+        if text := sound("".join(body.out)).strip():
+            yield Document(text, source.path)
+
+    def _parse(self, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: ParserTarget, source: Source) -> None:
+        """Passes the XML of a member to `target`. Raises Unreadable."""
+        # Imported here, because most readers never need it.
+        import lxml.etree
+
+        # No entity is replaced and nothing is fetched; libxml2 limits depth and length.
+        parser = lxml.etree.XMLParser(target=target, resolve_entities=False, no_network=True)
+        for piece in pieces_of(archive, entry, self.wrong, source):
+            guarded(self.wrong, parser.feed, piece)
+        guarded(self.wrong, parser.close)
 
 
 class _WordStyles(UnseenStyles):
@@ -148,15 +177,10 @@ class _Field:
         return not self.result or bool(GENERATED_FIELD.match(self.instruction))
 
 
-class _Body:
-    """Collects the text of a body as a reader of the page sees it: one line per paragraph; the cells of a row are
-    separated by tabs."""
-
-    def __init__(self, unseen_styles: Collection[str] = ()) -> None:
-        self.out: list[str] = []
-        self.begun = False
-        self._due = ""  # the separator between the collected text and the next text
-        self._unseen_styles = unseen_styles
+class _Body(Body):
+    def __init__(self) -> None:
+        super().__init__()
+        self.styles = _WordStyles()
         self._open = [_Frame("")]
         self._fields: list[_Field] = []
         self._joined = False  # whether the paragraph's mark is deleted or not shown: the next one goes on with it
@@ -182,7 +206,7 @@ class _Body:
                 self._hide("tr")
             case "cellDel":
                 self._hide("tc")
-            case "rStyle" | "pStyle" if value in self._unseen_styles or _GENERATED_ID.fullmatch(value):
+            case "rStyle" | "pStyle" if value in self.styles.unseen or _GENERATED_ID.fullmatch(value):
                 if name == "pStyle":
                     self._hide("p")
                 elif not self._within("pPr"):
@@ -216,9 +240,9 @@ class _Body:
         elif frame.unseen:
             return
         elif frame.name == "tc":
-            self._due = self._due.removesuffix("\n") + "\t"
+            self._end_cell()
         elif frame.name == "tr":
-            self._due = self._due.removesuffix("\t") + "\n"
+            self._end_row()
 
     def data(self, data: str) -> None:
         frame = self._open[-1]
@@ -227,13 +251,9 @@ class _Body:
         elif frame.name == "t" and not frame.unseen:
             self._say(data)
 
-    def close(self) -> None:
-        pass
-
     def _say(self, text: str) -> None:
         if self.begun and not any(field.unseen for field in self._fields[-_NESTED:]):
-            self.out += [self._due, text]
-            self._due = ""
+            super()._say(text)
 
     def _field(self, mark: str) -> None:
         if mark == "begin":
@@ -263,6 +283,9 @@ class _Body:
 
     def _innermost(self, name: str) -> int:
         return next((at for at in reversed(range(len(self._open))) if self._open[at].name == name), 0)
+
+
+DOCX = Letter(".docx", "not an intact Word document", _STYLES, _BODY, _Body)
 
 
 def local(tag: str) -> str:

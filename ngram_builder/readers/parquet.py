@@ -25,16 +25,12 @@ def parquet_documents(file: BinaryIO, source: Source, consumed: Callable[[int], 
         raise InputError(f"{source.path}: reading Parquet needs pyarrow: pip install 'polydraft[parquet]'.") from error
     try:
         shard = guarded("not an intact Parquet file", pyarrow.parquet.ParquetFile, file)
-        names = guarded("not an intact Parquet file", _columns_of_text, shard)
-        if not isinstance(names, str):
-            # Keep a dictionary column as a dictionary: a long text that is repeated in every row is stored once.
-            again = partial(pyarrow.parquet.ParquetFile, metadata=shard.metadata, read_dictionary=names[:1])
-            shard = guarded("not an intact Parquet file", again, file)
+        column = guarded("not an intact Parquet file", _column_of_text, shard)
+        # Keep a dictionary column as a dictionary: a long text that is repeated in every row is stored once.
+        again = partial(pyarrow.parquet.ParquetFile, metadata=shard.metadata, read_dictionary=[column])
+        shard = guarded("not an intact Parquet file", again, file)
     except Unreadable as error:
         source.damaged(str(error))
-        return
-    if isinstance(names, str):
-        source.damaged(names)
         return
     row = 0
     for group in range(shard.num_row_groups):
@@ -42,12 +38,12 @@ def parquet_documents(file: BinaryIO, source: Source, consumed: Callable[[int], 
         rows = max(shard.metadata.row_group(group).num_rows, 0)
         try:
             guarded("", _check_size, shard.metadata.row_group(group))
-            batches: Any = shard.iter_batches(_ROWS, row_groups=[group], columns=[names[0]], use_threads=False)
+            batches: Any = shard.iter_batches(_ROWS, row_groups=[group], columns=[column], use_threads=False)
             while (batch := guarded("", _next, batches)) is not None:
                 source.check_cancelled()
                 for value in batch.column(0):
                     row += 1
-                    yield from _document(value, names[0], row, source)
+                    yield from _document(value, column, row, source)
         except Unreadable as error:
             source.damaged(f"rows up to {first + rows} cannot be read{error}", row + 1)
         row = first + rows
@@ -58,12 +54,14 @@ def _next(batches: Iterator[Any]) -> Any:
     return next(batches, None)
 
 
-def _columns_of_text(shard: Any) -> list[str] | str:
-    """The columns to read, the best first; or the reason why there are none."""
+def _column_of_text(shard: Any) -> str:
+    """The column to read. Raises Unreadable if there is none."""
     schema = shard.schema_arrow
-    columns = [name for name in COLUMNS if name in schema.names and _is_text(schema.field(name).type)]
-    wanted = " or ".join(COLUMNS)
-    return columns or f"no column of text called {wanted}; it has {', '.join(map(sound, schema.names)) or 'none'}"
+    for name in COLUMNS:
+        if name in schema.names and _is_text(schema.field(name).type):
+            return name
+    known = ", ".join(map(sound, schema.names)) or "none"
+    raise Unreadable(f"no column of text called {' or '.join(COLUMNS)}; it has {known}")
 
 
 def _check_size(group: Any) -> None:

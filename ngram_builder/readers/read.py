@@ -12,10 +12,10 @@ from core.ngram.plain import plain
 from ngram_builder.readers.archives import zip_documents
 from ngram_builder.readers.base import Damage, Document, ReportDamage, Source, divided, spelled, whole_words
 from ngram_builder.readers.files import File, kind_of, mail_at
-from ngram_builder.readers.letters import docx_documents
+from ngram_builder.readers.letters import DOCX
 from ngram_builder.readers.mail import eml_documents, emlx_documents
 from ngram_builder.readers.mbox import FIRST, kind_of_mail, mbox_documents
-from ngram_builder.readers.odt import odt_documents
+from ngram_builder.readers.odt import ODT
 from ngram_builder.readers.packed import CutOff, unpacked
 from ngram_builder.readers.pages import html_documents
 from ngram_builder.readers.parquet import parquet_documents
@@ -33,7 +33,7 @@ _READERS = {
     "html": html_documents,
     "rtf": rtf_documents,
 }
-_SEEKING = {"parquet": parquet_documents, "docx": docx_documents, "odt": odt_documents, "zip": zip_documents}
+_SEEKING = {"parquet": parquet_documents, "docx": DOCX.documents, "odt": ODT.documents, "zip": zip_documents}
 _TEXT = ("text", "")  # of a file of no known kind
 _CORPORA = ("json", "parquet")  # where a broken word in a document of many is no news
 

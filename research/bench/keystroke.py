@@ -79,9 +79,9 @@ def measure(options: KeystrokeOptions, progress: Progress) -> Report:
             page = open_editor(browser, child.page)
             box, server = page.get_by_role("textbox", name="Your text"), child.process.pid
             ours = type_at_rate(page, "polydraft", box, chosen, progress, server)
-            page.evaluate("polydraft.editor.settings.refill = false")
+            page.evaluate("polydraft.setting.options.refill = false")
             seldom = type_at_rate(page, "polydraft", box, chosen, progress, server)
-            page.evaluate("polydraft.editor.settings.refill = true; polydraft.showing.choose('time')")
+            page.evaluate("polydraft.setting.options.refill = true; polydraft.showing.choose('time')")
             timely = type_at_rate(page, "polydraft", box, chosen, progress, server)
             page.close()
         progress("starting the peer")

@@ -26,22 +26,22 @@ SLIDERS = (("top-p", "top-p"), ("top-n-sigma", "n-sigma"), ("top-w", "beta"))  #
 
 # Moves a slider back and forth; returns ms to the chart and ms to the drafts, one of each per move with an effect.
 MOVE = """([flag, moves, pause]) => new Promise((done) => {
-    const slider = document.querySelector(`#pd-${flag} input[type=range]`), editor = polydraft.editor;
+    const slider = document.querySelector(`#pd-${flag} input[type=range]`), { drafts: requests } = polydraft;
     const root = document.querySelector("#pd"), summary = document.querySelector(".sm-summary");
     const chart = [], drafts = [];
     let at = null, before = 0, drawn = true;
     new MutationObserver(() => { if (!drawn) { chart.push(performance.now() - at); drawn = true; } })
         .observe(summary, { childList: true, subtree: true, characterData: true });
     root.addEventListener("pd-drafts", () => {
-        if (editor.requests > before) requestAnimationFrame.soon(() => { drafts.push(performance.now() - at); });
-        before = editor.requests;
+        if (requests.n > before) requestAnimationFrame.soon(() => { drafts.push(performance.now() - at); });
+        before = requests.n;
     });
     const low = Number(slider.min), span = Number(slider.max) - low;
     let n = 0;
     const timer = setInterval(() => {
         if (n++ === moves) { clearInterval(timer); setTimeout(() => done([chart, drafts]), 500); return; }
         slider.value = String(low + span * (0.35 + 0.3 * Math.abs(((n * 7) % 20) / 10 - 1)));
-        at = performance.now(); before = editor.requests; drawn = false;
+        at = performance.now(); before = requests.n; drawn = false;
         slider.dispatchEvent(new Event("input", { bubbles: true }));
     }, pause);
 })"""

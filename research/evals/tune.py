@@ -27,7 +27,6 @@ from research.options import MixedOptions, PastOptions, PlacesOptions, amount
 from research.report import Progress, Report, ReportRow
 
 FOLDS = 5
-ORDER = 6
 SHOWN, CANDIDATES = 3, 9  # k, and 3k
 TAUS = (0.8, 0.9, 1.0, 1.1, 1.2)
 
@@ -153,7 +152,7 @@ def places(
     rng, tuned = random.Random(0), []
     sequence = model.open()
     for fold, (low, high) in enumerate(pairwise(cuts)):
-        others = Counts.of(len(model.tokenizer.pieces), [(ids[:low], 1), (ids[high:], 1)], ORDER)
+        others = Counts.of(len(model.tokenizer.pieces), [(ids[:low], 1), (ids[high:], 1)])
         for number in range(count // FOLDS):
             progress(f"place {fold * (count // FOLDS) + number + 1} of {count}")
             at = rng.randrange(low + context, high)

@@ -19,8 +19,7 @@ from core.errors import InputError
 from core.ngram.personal import PersonalStore
 from core.ngram.plain import plain
 from ngram_builder import personal, readers
-from ngram_builder.readers import Damage, Reading, Senders, Signals, archives, charsets, chats, notes, pages
-from tests.builder.test_hostile_files import seconds
+from ngram_builder.readers import Damage, Reading, Senders, Signals, archives, charsets, pages
 from tests.builder.test_ngram_readers import shard_of_v2, signals_of
 from tests.ngram_tools import WordTokenizer
 
@@ -168,14 +167,6 @@ KEPT = {
 
 def test_what_a_person_put_into_a_note_is_read(tmp_path: Path) -> None:
     assert {name: text_of(tmp_path / "a.md", note) for name, note in KEPT.items()} == KEPT
-
-
-@pytest.mark.parametrize(
-    "piece", ["---\n", "<!--", "data:a;base64,", "```a\n", "![](data:", "A" * 59 + "-", "a: b\n", "`="]
-)
-def test_the_time_for_a_note_grows_with_its_length(piece: str) -> None:
-    once, often = ("---\n" + piece * n for n in (2_000, 16_000))
-    assert seconds(lambda: notes.written(often, "a.md")) < 8 * 4 * seconds(lambda: notes.written(once, "a.md")) + 0.05
 
 
 # ---------------------------------------------------------------- encodings
@@ -367,21 +358,6 @@ def test_a_letter_is_read_as_its_page_is_seen(tmp_path: Path) -> None:
         assert read(path) == ("Yes.", []), name
 
 
-@pytest.mark.parametrize("kind", ["begin", "separate"])
-def test_the_time_for_fields_in_fields_grows_with_their_number(tmp_path: Path, kind: str) -> None:
-    mark = '<w:r><w:fldChar w:fldCharType="begin"/></w:r>'
-    mark += '<w:r><w:fldChar w:fldCharType="separate"/></w:r>' if kind == "separate" else ""
-
-    def write(n: int) -> Path:
-        path = tmp_path / f"{n}.docx"
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("word/document.xml", f"<w:document {W}><w:body>{par(mark, YES) * n}</w:body></w:document>")
-        return path
-
-    once, often = write(500), write(4_000)
-    assert seconds(lambda: read(often)) < 8 * 4 * seconds(lambda: read(once)) + 0.05
-
-
 # ---------------------------------------------------------------- pages
 
 PAGES = {
@@ -411,16 +387,6 @@ PAGES = {
 
 def test_a_page_is_read_as_it_is_seen() -> None:
     assert {name: pages.text_of_html(page) for name, page in PAGES.items()} == dict.fromkeys(PAGES, "Yes.")
-
-
-HIDDEN = ["<p hidden>", "<i hidden><b>", "<i hidden></b>", "<a style=display:none ", "<li hidden><p>"]
-
-
-@pytest.mark.parametrize("piece", [*HIDDEN, "<style>a{", "<style>display ", "<style>/*"])
-def test_the_time_for_hidden_parts_grows_with_their_length(piece: str) -> None:
-    tag = piece.removeprefix("<style>")
-    once, often = (piece + tag * n for n in (1_000, 8_000))
-    assert seconds(lambda: pages.text_of_html(often)) < 8 * 4 * seconds(lambda: pages.text_of_html(once)) + 0.05
 
 
 # ---------------------------------------------------------------- chats
@@ -589,20 +555,12 @@ VALUES = st.recursive(
 
 
 @given(value=VALUES)
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_chat_of_any_shape_is_read_or_refused(tmp_path: Path, value: object) -> None:
     (tmp_path / "a.json").write_text(json.dumps(value, indent=1))
     text, damage = read(tmp_path / "a.json", "a")
     text.encode()
     assert len(damage) <= 2
-
-
-@pytest.mark.parametrize("name", ["Telegram", "Instagram", "Slack"])
-def test_a_chat_without_a_name_says_which_there_are(tmp_path: Path, name: str) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(CHATS[name], indent=1))
-    text, (place,) = read(tmp_path)
-    assert (text, place.line) == ("", 0)
-    assert place.reason.endswith(("--from NAME: Zoë, Bob", "--from NAME: Bob, Zoë"))
 
 
 def test_the_marks_of_names_do_not_count(tmp_path: Path) -> None:
@@ -626,13 +584,6 @@ def test_other_json_is_refused_in_one_sentence(tmp_path: Path) -> None:
     assert (text, sorted(Path(place.path).stem for place in places)) == ("", sorted(OTHER_JSON))
 
 
-def test_json_that_is_cut_off_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(CHATGPT, indent=1)[:-40])
-    text, (place,) = read(tmp_path)
-    assert text == ""
-    assert place.reason.startswith("not JSON")
-
-
 @pytest.mark.parametrize(
     "data",
     ['[\n{"text": "one"},\n{"text": "two"}\n]', '[{"text": "one"}, {"text": "two"}]',
@@ -646,20 +597,12 @@ def test_documents_in_json_are_read(tmp_path: Path, data: str) -> None:
     assert (text, len(damage)) == ("one\ntwo", int("broken" in data))
 
 
-@pytest.mark.parametrize(
-    "piece", ["1/1/20, 1:00 - ", "[1/1/20, 1:00] a: ", "<", "< ", "<a: .b", "1.", "\u200e", ": ", "a "]
-)
-def test_the_time_for_a_chat_grows_with_its_length(piece: str) -> None:
-    once, often = ("1/1/20, 1:00 - a: b\n" + piece * n for n in (1_000, 8_000))
-    least = seconds(lambda: list(chats.of_whatsapp(once)))
-    assert seconds(lambda: list(chats.of_whatsapp(often))) < 8 * 4 * least + 0.05
-
-
 # ---------------------------------------------------------------- shards with files beside them
 
 
 def sidecars(folder: Path, listed: list[int]) -> Path:
-    path = shard_of_v2(folder, [signals_of(i, perplexity=-500.0 * i) for i in range(5)])
+    about: list[dict[str, Any]] = [{}, {"language": "de"}, {"bucket": 2.0}, {}, {"words": 7}]
+    path = shard_of_v2(folder, [signals_of(i, perplexity=-500.0 * i, **each) for i, each in enumerate(about)])
     ids = [f"2023-06/0000/en_head.json.gz/{i}" for i in listed]
     for kind, table in (("duplicates", {"doc_id": ids}), ("minhash", {"id": ids, "text": ids})):
         beside = folder / kind / "2023-06" / "0000" / f"en_head.{kind}.parquet"
@@ -682,26 +625,34 @@ def test_files_beside_shards_are_no_documents(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "taken"),
     [
-        (["duplicates=no"], [0, 2, 4]),
-        (["duplicates=no", "language=en"], [0, 2, 4]),
-        (["perplexity=-1000-"], [0, 1, 2]),
-        (["perplexity=-1500--500"], [1, 2, 3]),
-        (["perplexity=--1500"], [3, 4]),
-        (["perplexity=-1000-", "duplicates=no"], [0, 2]),
-        (["perplexity=-1e3-0.5"], [0, 1, 2]),
-        (["perplexity=-500"], [0, 1, 2, 3, 4]),
+        ("language=en", [0, 2, 3, 4]),
+        ("language=en,de", [0, 1, 2, 3, 4]),
+        ("bucket=head,middle", [0, 1, 3, 4]),
+        ("perplexity=-500", [0, 1, 2, 3, 4]),
+        ("words=50-1000", [0, 1, 2, 3]),
+        ("rps_doc_word_count=-50", [4]),
+        ("language=en bucket=head perplexity=-9999-500 words=50-", [0, 3]),
+        ("rps_doc_unknown=0-1", []),
+        ("duplicates=no", [0, 2, 4]),
+        ("perplexity=-1000-", [0, 1, 2]),
+        ("perplexity=-1500--500", [1, 2, 3]),
+        ("perplexity=--1500", [3, 4]),
+        ("perplexity=-1000- duplicates=no", [0, 2]),
+        ("perplexity=-1e3-0.5", [0, 1, 2]),
     ],
-    ids=lambda value: " ".join(map(str, value)),
 )
-def test_duplicates_and_negative_ranges_select(tmp_path: Path, wanted: list[str], taken: list[int]) -> None:
+def test_documents_are_taken_by_their_signals(tmp_path: Path, wanted: str, taken: list[int]) -> None:
     path, damage = sidecars(tmp_path, [1, 3]), list[Damage]()
-    reading = Reading(damage.append, signals=Signals.parse(wanted))
+    reading = Reading(damage.append, signals=Signals.parse(wanted.split()))
     found = [document.text for document in readers.read_file(readers.File.at(path), reading)]
-    assert (found, damage) == ([f"{i} {i}" for i in taken], [])
+    assert (found, reading.left_out, damage) == ([f"{i} {i}" for i in taken], 5 - len(taken), [])
 
 
-@pytest.mark.parametrize("wrong", ["duplicates=yes", "words=-", "words=10-5", "perplexity=--", "words=1-2-3-4"])
-def test_wrong_ranges_are_refused(wrong: str) -> None:
+WRONG = "duplicates=yes words=- words=10-5 perplexity=-- words=1-2-3-4 words words= words=many bucket=best colour=red"
+
+
+@pytest.mark.parametrize("wrong", WRONG.split())
+def test_wrong_signals_are_refused(wrong: str) -> None:
     with pytest.raises(InputError, match="given"):
         Signals.parse([wrong])
 

@@ -10,7 +10,7 @@ import pytest
 
 from ngram_builder import readers
 from ngram_builder.readers import Damage, Senders
-from ngram_builder.readers.quotes import own_words, unflowed
+from ngram_builder.readers.quotes import own_words
 
 OWN = "Thank you, I shall come on Tuesday."
 AGAIN = "And one more thing from me."
@@ -352,21 +352,6 @@ def test_a_footer_in_a_part_of_its_own_is_not_learned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flowed", "joined"),
-    [
-        ("Thank you, I \nshall come on \nTuesday.", OWN),
-        ("One.\n\nTwo \nthree.", "One.\n\nTwo three."),
-        (" From here on.\n >no quote", "From here on.\n>no quote"),
-        ("> quoted \n> text\nown \nwords", "> quoted text\nown words"),
-        (">> two \n> one", ">> two \n> one"),
-        ("One. \n-- \nAnn", "One. \n-- \nAnn"),
-    ],
-)
-def test_flowed_text_is_joined(flowed: str, joined: str) -> None:
-    assert unflowed(flowed) == joined
-
-
-@pytest.mark.parametrize(
     ("body", "kind", "text"),
     [
         ("Thank you, I \nshall come on \nTuesday.", "format=flowed", OWN),
@@ -374,6 +359,10 @@ def test_flowed_text_is_joined(flowed: str, joined: str) -> None:
         ("Thank you, I  \nshall come on Tues \nday.", 'Format="Flowed"; DelSp=Yes', OWN),
         ("Thank you, I \r\nshall come on \r\nTuesday.\r\n\r\n> Shall \r\n> we?", "format=flowed", OWN),
         ("One \ntwo", "format=fixed", "One \ntwo"),
+        ("One.\n\nTwo \nthree.", "format=flowed", "One.\n\nTwo three."),
+        (" From here on.\n >no quote", "format=flowed", "From here on."),
+        ("own \nwords\n> quoted \n> text\n>> two \nand \nmore", "format=flowed", "own words\nand more"),
+        ("One. \n-- \nAnn", "format=flowed", "One."),
     ],
 )
 def test_flowed_mail_is_joined(tmp_path: Path, body: str, kind: str, text: str) -> None:
@@ -479,6 +468,7 @@ ENCODINGS = {
     "korean, in ascii": ("iso-2022-kr", KOREAN.encode("iso-2022-kr"), KOREAN),
     "chinese, in ascii": ("hz-gb-2312", CHINESE.encode("hz"), CHINESE),
     "chinese, utf-16 without a mark": ("utf-16-be", CHINESE.encode("utf-16-be"), CHINESE),
+    "utf-7": ("utf-7", b"Hi Mom +Jjo-!", "Hi Mom ☺!"),
     "unknown-8bit": ("unknown-8bit", WORDS.encode("cp1252"), WORDS),
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import threading
 import time
@@ -85,51 +84,10 @@ def test_the_command_counts_on_a_cluster(local: Client, tiny_file: Path, tmp_pat
     assert build("dask.ngram", "--dask", "local", "--workers", "1") == alone
 
 
-def test_a_worker_killed_half_way_changes_nothing(local, corpus, tmp_path):
-    alone = ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), max_bad=0.5)
-    work = tmp_path / "work"
-    killed: list[int] = []
-    done: list[int] = []
-
-    def kill() -> None:
-        while not list(work.glob("part-*/journal.json")):
-            time.sleep(0.01)
-        done.append(len(list(work.glob("part-*/journal.json"))))
-        killed.append(next(iter(local.run(os.getpid).values())))
-        os.kill(killed[0], signal.SIGKILL)
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    options = {"max_bad": 0.5, "work": work, "machines": Cluster(local, SlowTokenizer)}
-    together = ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), **options)
-    killer.join(20)
-    assert killed
-    assert 0 < done[0] < 12
-    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
-    assert (together.documents, together.tokens, together.damage) == (alone.documents, alone.tokens, alone.damage)
-    assert not work.exists()
-
-
-def test_a_cluster_reads_only_what_changed(local: Client, corpus: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "corpus"
-    shutil.copytree(corpus, folder)
-    out, work = tmp_path / "s.ngram", tmp_path / "work"
-    options = {"max_bad": 0.5, "work": work, "keep": True, "machines": Cluster(local, WordTokenizer)}
-    ngram_builder.build([folder], out, WordTokenizer(), **options)
-    before = set(work.glob("part-*/run-*"))
-    (folder / "b.txt").write_text("1 2 3 4 " * 100)
-    ngram_builder.build([folder], out, WordTokenizer(), **options)
-    assert len(before) == 12
-    assert len(before & set(work.glob("part-*/run-*"))) == 11
-    ngram_builder.build([folder], tmp_path / "whole.ngram", WordTokenizer(), max_bad=0.5)
-    assert out.read_bytes() == (tmp_path / "whole.ngram").read_bytes()
-
-
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("file", ["ranges/range-*.json", "ranges/segments/segment-*.ngram"])
-def test_a_worker_killed_while_it_merges_or_writes_changes_nothing(local, corpus, tmp_path, file):
-    work = tmp_path / "work"
-    killed: list[int] = []
+@pytest.mark.parametrize("file", ["part-*/journal.json", "ranges/range-*.json", "ranges/segments/segment-*.ngram"])
+def test_a_worker_killed_while_it_counts_merges_or_writes_changes_nothing(local, corpus, tmp_path, file):
+    work, killed = tmp_path / "work", list[int]()
 
     def kill() -> None:
         while not list(work.glob(file)):
@@ -138,25 +96,18 @@ def test_a_worker_killed_while_it_merges_or_writes_changes_nothing(local, corpus
         os.kill(killed[0], signal.SIGKILL)
 
     killer = threading.Thread(target=kill, daemon=True)
+    options = {"max_bad": 0.5, "dedup": "paragraphs", "sample": 0.9}
+    load = SlowTokenizer if file.startswith("part") else WordTokenizer
     with tiny_runs(2000), segments_of(300):
-        ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), max_bad=0.5)
+        alone = ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), **options)
         killer.start()
-        options = {"max_bad": 0.5, "work": work, "machines": Cluster(local, WordTokenizer)}
-        ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), **options)
+        there = {"work": work, "machines": Cluster(local, load)}
+        together = ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), **options, **there)
     killer.join(20)
     assert killed
     assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
+    assert (together.documents, together.tokens, together.damage) == (alone.documents, alone.tokens, alone.damage)
     assert not work.exists()
-
-
-def test_three_workers_write_the_same_bytes(corpus, tmp_path):
-    with segments_of(3000):
-        options = {"max_bad": 0.5, "dedup": "paragraphs", "sample": 0.9}
-        ngram_builder.build([corpus], tmp_path / "alone.ngram", WordTokenizer(), **options)
-        with cluster("local", WordTokenizer, 3) as machines:
-            options["machines"] = machines
-            ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), **options)
-    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
 
 
 def test_workers_that_do_not_see_the_work_are_named(local, corpus, tmp_path, monkeypatch):

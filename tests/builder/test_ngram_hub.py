@@ -59,10 +59,15 @@ def test_a_user_who_forbids_connections_has_none(hub: FakeHub, tmp_path: Path, m
 
 @pytest.mark.parametrize(
     ("fails", "said"),
-    [("page", "does this network ask for a login?"), ("circle", "redirects"), (500, "500"), (404, "owner/text")],
-)
-def test_whatever_the_network_does_ends_in_a_sentence(hub: FakeHub, tmp_path: Path, fails: Any, said: str) -> None:
+    [("page", "does this network ask for a login?"), ("circle", "redirects"), (500, "500"), (404, "owner/text"),
+     ("gone", "Connection refused")],
+)  # fmt: skip
+def test_whatever_the_network_does_ends_in_a_sentence(
+    hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: Any, said: str
+) -> None:
     hub.fails = fails
+    if fails == "gone":
+        monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     done = built(tmp_path)
     assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.exception
     assert done.stderr.startswith(f"Error: {URL} cannot be read: ") and said in done.stderr
@@ -76,9 +81,3 @@ def test_a_file_that_does_not_come_ends_in_a_sentence(hub: FakeHub, tmp_path: Pa
         done = built(tmp_path)
         assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.exception
         assert not (tmp_path / "x.ngram").exists()
-
-
-def test_a_hub_that_is_gone_ends_in_a_sentence(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    done = built(tmp_path)
-    assert done.exit_code == 1 and "Connection refused" in done.stderr

@@ -6,7 +6,6 @@ import gzip
 import json
 import threading
 from collections.abc import Iterator
-from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import ngram_builder
 from core.errors import InputError
 from core.ngram import NgramStore
 from ngram_builder import readers
-from ngram_builder.readers import Damage, Document, Signals, files, mail, pages
+from ngram_builder.readers import Damage, Document, Signals, files, pages
 from tests.ngram_tools import WordTokenizer
 
 
@@ -49,89 +48,31 @@ def test_documents_say_where_they_are_from(tmp_path):
     assert [(place.path, place.line) for place in damage] == [(a, 3)]
 
 
-def test_halves_of_surrogate_pairs_do_no_harm(tmp_path):
-    (tmp_path / "a.jsonl").write_text(r'{"text": "whole \ud83d\ude00 half \ud83d end"}' + "\n")
-    (text,) = texts(tmp_path)
-    assert text == "whole 😀 half end"
-
-
 # Mail
 
 
-def message(body: str, subtype: str = "plain", **parts: str) -> EmailMessage:
-    mail = EmailMessage()
-    mail["From"], mail["To"], mail["Subject"] = "ann@example.org", "bob@example.org", "The plan"
-    mail.set_content(body, subtype=subtype)
-    for kind, text in parts.items():
-        mail.add_alternative(text, subtype=kind)
-    return mail
-
-
-@pytest.mark.parametrize(
-    "rest",
-    [
-        "On Mon, 3 Jun 2024 at 10:00, Bob Lee <bob@example.org> wrote:\n> Shall we?\n> Bob\n",
-        "On Mon, 3 Jun 2024 at 10:00, Bob Lee, long name\n<bob@example.org>\nwrote:\n\n> Shall we?\n>> When?\n",
-        "Am 03.06.2024 um 10:00 schrieb Bob Lee:\n> Wollen wir?\n",
-        "Le lun. 3 juin 2024 à 10:00, Bob <bob@example.org> a écrit :\n> On y va ?\n",
-        "-----Original Message-----\nFrom: Bob\nSent: Monday\n\nShall we?\n",
-        "---------- Forwarded message ---------\nFrom: Bob\n\nShall we?\n",
-        "________________________________\nFrom: Bob <b@example.org>\nSent: Monday\nTo: Ann\nSubject: x\n\nShall we?\n",
-        "From: Bob <bob@example.org>\nSent: Monday, June 3\nTo: Ann\n\nShall we?\n",
-        "-- \nAnn\nExample Ltd, +44 1632 960000\n",
-        "--\nAnn\n",
-        "Sent from my iPhone\n",
-    ],
-)
-def test_quoted_replies_and_signatures_are_dropped(tmp_path, rest):
-    (tmp_path / "m.eml").write_bytes(message(f"Yes, let us meet at 5 - 6 on Tuesday.\n\n{rest}").as_bytes())
-    assert texts(tmp_path) == ["Yes, let us meet at 5 - 6 on Tuesday."]
-
-
-def test_answers_between_quotes_are_kept():
-    said = "Bob wrote:\n> Shall we?\nYes.\n\n> When?\nOn Monday I wrote you a letter.\nFrom: here to there is a mile.\n"
-    assert mail.own_words(said) == "Bob wrote:\nYes.\n\nOn Monday I wrote you a letter.\nFrom: here to there is a mile."
-
-
-def test_only_text_parts_of_a_mail_are_read(tmp_path):
-    letter = message("Plain and <simple>.", html="<p>Plain and <b>&lt;simple&gt;</b>.</p>")
-    letter.add_attachment("attached words", filename="notes.txt")
-    letter.add_attachment(b"\x00\x01", maintype="image", subtype="png", filename="x.png")
-    letter.add_attachment(message("a forwarded mail"))
-    (tmp_path / "m.eml").write_bytes(letter.as_bytes())
-    (tmp_path / "n.eml").write_bytes(
-        message("<html><p>Only &amp; <i>HTML</i></p><script>no</script>", "html").as_bytes()
-    )
-    (tmp_path / "o.eml").write_bytes(message("grüße aus köln").as_bytes())
-    assert texts(tmp_path) == ["Plain and <simple>.", "Only & HTML", "grüße aus köln"]
-
-
 def test_a_mailbox_is_read_mail_by_mail(tmp_path):
-    first, second = message("One.\n\n>From the start.\n"), message("Two.")
-    box = b"From ann@example.org Mon Jun  3 10:00:00 2024\n" + first.as_bytes().replace(b"\n>From", b"\n>From")
-    box += b"\n\nFrom bob@example.org Tue Jun  4 10:00:00 2024\r\n" + second.as_bytes().replace(b"\n", b"\r\n")
+    head = "From: ann@example.org\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable"
+    box = f"From ann@example.org Mon Jun  3 10:00:00 2024\n{head}\n\nOne.\n\n>From the start.\n\n".encode()
+    box += f"From bob@example.org\n{head}\n\nGr=C3=BC=C3=9Fe.\n".encode()
     (tmp_path / "all.mbox").write_bytes(box)
-    (tmp_path / "all.mbox.gz").write_bytes(gzip.compress(box))
+    (tmp_path / "all.mbox.gz").write_bytes(gzip.compress(box.replace(b"\n", b"\r\n")))
     for path in (tmp_path / "all.mbox", tmp_path / "all.mbox.gz"):
         found, damage = read(path)
-        assert [document.text for document in found] == ["One.\n\nFrom the start.", "Two."]
-        assert [document.line for document in found] == [1, 1 + box[: box.index(b"From bob")].count(b"\n")]
+        assert [(each.text, each.line) for each in found] == [("One.\n\nFrom the start.", 1), ("Grüße.", 10)]
         assert damage == []
 
 
 def test_damaged_mail_is_reported(tmp_path):
     (tmp_path / "a.eml").write_bytes(b"\n\nno header at all")
     (tmp_path / "b.mbox").write_text("Dear diary,\n")
-    unknown = message("words").as_bytes().replace(b'charset="utf-8"', b'charset="klingon"')
-    (tmp_path / "c.mbox").write_bytes(b"From a\n" + unknown + b"\nFrom b\n" + message("fine").as_bytes())
+    unknown = "From a\nContent-Type: text/plain; charset=klingon\n\nwords\n\n"
+    (tmp_path / "c.mbox").write_text(f"{unknown}From b\nSubject: x\n\nfine\n")
     found, damage = read(tmp_path)
     assert [document.text for document in found] == ["fine"]
-    assert [(Path(place.path).name, place.line) for place in damage] == [("a.eml", 0), ("b.mbox", 1), ("c.mbox", 1)]
-    assert [place.reason.split(":")[0] for place in damage] == [
-        "not a mail",
-        "not a mailbox",
-        "a part of it cannot be decoded",
-    ]
+    assert [(Path(place.path).name, place.line, place.reason.split(":")[0]) for place in damage] == [
+        ("a.eml", 0, "not a mail"), ("b.mbox", 1, "not a mailbox"), ("c.mbox", 1, "a part of it cannot be decoded")
+    ]  # fmt: skip
 
 
 # Pages and letters
@@ -153,10 +94,7 @@ def test_a_page_is_what_it_shows(tmp_path):
     ("data", "shown"),
     [
         ("<meta charset=iso-8859-1><p>Übung</p>".encode(), "Übung"),
-        ("<meta charset=iso-8859-1><p>Übung</p>".encode("latin-1"), "Übung"),
-        ("<p>Übung</p>".encode("utf-16"), "Übung"),
         (b"<p>unclosed <b>tags <p>everywhere", "unclosed tags\n\neverywhere"),
-        (b"just words", "just words"),
         (b"<div>" * 5000 + b"deep" + b"</div>" * 5000, "deep"),
         (b"<!-- nothing -->", ""),
         (b"   ", ""),
@@ -176,27 +114,6 @@ def test_a_letter_is_its_body(tmp_path):
     letter.sections[0].header.paragraphs[0].text = "page header"
     letter.save(str(tmp_path / "a.docx"))
     assert texts(tmp_path) == ["A letter\nDear Bob,\nleft\tright\nYours"]
-
-
-def test_damaged_letters_are_reported(tmp_path):
-    docx.Document().save(str(tmp_path / "empty.docx"))
-    whole = (tmp_path / "empty.docx").read_bytes()
-    (tmp_path / "cut.docx").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "no.docx").write_text("words")
-    found, damage = read(tmp_path)
-    assert found == []
-    assert [Path(place.path).name for place in damage] == ["cut.docx", "no.docx"]
-    assert all(place.reason.startswith("not an intact Word document: it is cut off or damaged") for place in damage)
-
-
-def test_a_letter_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
-    letter = docx.Document()
-    letter.add_paragraph("a" * 1_000_000)
-    letter.save(str(tmp_path / "bomb.docx"))
-    monkeypatch.setattr(readers.base, "FREE", 1 << 19)
-    found, (place,) = read(tmp_path)
-    assert found == []
-    assert "unpacks to" in place.reason
 
 
 # Parquet
@@ -272,28 +189,6 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "taken"),
-    [
-        (["language=en"], [0, 2, 3, 4]),
-        (["language=en,de"], [0, 1, 2, 3, 4]),
-        (["bucket=head,middle"], [0, 1, 3, 4]),
-        (["perplexity=-500"], [0, 1, 2, 4]),
-        (["words=50-1000"], [0, 1, 2, 3]),
-        (["rps_doc_word_count=-50"], [4]),
-        (["language=en", "bucket=head", "perplexity=0-500", "words=50-"], [0]),
-        (["rps_doc_unknown=0-1"], []),
-    ],
-)
-def test_documents_are_taken_by_their_signals(tmp_path, wanted, taken):
-    path = shard_of_v2(tmp_path, LINES)
-    damage: list[Damage] = []
-    reading = readers.Reading(damage.append, signals=Signals.parse(wanted))
-    found = [document.text for document in readers.read_file(readers.File.at(path), reading)]
-    assert found == [f"{i} {i}" for i in taken]
-    assert (reading.left_out, damage) == (5 - len(taken), [])
-
-
 def test_signals_that_do_not_fit_their_documents_are_reported(tmp_path):
     path = shard_of_v2(tmp_path, [signals_of(0), signals_of(2), b"broken", signals_of(3)])
     beside = tmp_path / "quality_signals" / "2023-06" / "0000" / "en_head.signals.json.gz"
@@ -323,12 +218,6 @@ def test_documents_without_signals_are_refused_when_signals_are_requested(tmp_pa
     with pytest.raises(InputError, match="has no quality signals"):
         ngram_builder.build([tmp_path], tmp_path / "s.ngram", WordTokenizer(), signals=Signals.parse(["words=5-"]))
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
-
-
-@pytest.mark.parametrize("wrong", ["words", "words=", "words=many", "bucket=best", "colour=red", "language"])
-def test_unknown_signals_are_refused(wrong):
-    with pytest.raises(InputError, match="given"):
-        Signals.parse([wrong])
 
 
 # Remote files
@@ -455,17 +344,3 @@ def test_folders_and_patterns_of_other_file_systems_are_read():
     assert texts("memory://corpus") == ["one", "two"]
     assert texts("memory://corpus/*.jsonl") == ["one"]
     memory.rm("/corpus", recursive=True)
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.jsonl"])
-def test_no_break_spaces_are_spaces_and_characters_without_width_are_left_out(tmp_path: Path, name: str) -> None:
-    written, clean = (
-        "A\u00a0word\u200b and\ufeff one\u2060. می\u200cخواهم क्\u200dष 👩\u200d💻",
-        "A word and one. می\u200cخواهم क्\u200dष 👩\u200d💻",
-    )
-    file = tmp_path / name
-    if name == "a.html":
-        file.write_text(f"<html><body><p>{written}</p></body></html>", "utf-8")
-    else:
-        file.write_text(json.dumps({"text": written}) if name == "a.jsonl" else written, "utf-8")
-    assert [text.strip() for text in texts(file)] == [clean]

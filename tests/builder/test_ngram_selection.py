@@ -56,20 +56,6 @@ def test_only_the_first_of_equal_paragraphs_is_counted(folder: Path) -> None:
     assert build(folder)[0].ngrams == report.ngrams
 
 
-@pytest.mark.parametrize("dedup", ["documents", "paragraphs"])
-def test_a_copy_of_the_input_in_another_folder_adds_nothing(folder: Path, dedup: str) -> None:
-    for start in range(0, 40, 10):
-        texts = ["\n".join([*LINES[i : i + 3], "1 2 3"]) for i in range(start, start + 9, 3)]
-        shard(folder / f"{start}.jsonl", *texts, f"{start} 1 2")
-    once, _ = build(folder, dedup=dedup)
-    (folder / "copy").mkdir()
-    for path in folder.glob("*.jsonl"):
-        (folder / "copy" / path.name).write_bytes(path.read_bytes())
-    twice, _ = build(folder, dedup=dedup)
-    assert (twice.ngrams, twice.tokens) == (once.ngrams, once.tokens)
-    assert twice.left_out == 16
-
-
 def test_what_repeats_does_not_depend_on_memory_parts_or_resuming(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

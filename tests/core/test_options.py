@@ -201,7 +201,7 @@ def test_the_papers_preset_is_the_papers_method() -> None:
     (paper,) = [preset for preset in PRESETS if preset.name == "Superposed Decoding, the paper's"]
     assert (paper.rule, paper.mode, paper.temperature) == ("none", "superposed", 1.0)
     settings = DraftSettings(k=3, length=6, **paper.drafting)
-    store: Any = Counts.of(6, [([0, 1, 2, 3, 4, 5, 0, 2, 4, 1, 3, 5] * 3, 1)], 3)
+    store: Any = Counts.of(6, [([0, 1, 2, 3, 4, 5, 0, 2, 4, 1, 3, 5] * 3, 1)])
     autocomplete = Autocomplete(TableModel(seed=2), ngrams=store)
     completion = complete(autocomplete.open(), "abc", drafting(settings, heal=False, one_line=False))
     completion.finish()

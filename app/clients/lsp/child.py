@@ -1,4 +1,4 @@
-"""A drafting server as a child process that ends with its parent, even if the parent is killed; see `app.web.child`."""
+"""A drafting server as a child process that ends with its parent, even if the parent is killed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 
-SERVER = f"{__name__.removesuffix('.clients.lsp.child')}.web.child"
 SHOWN = 2000  # characters of a failed child's output in a message
 
 
@@ -16,9 +15,12 @@ class OwnServer:
     def __init__(self, port: int) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - the child writes to it until it ends
         # -P, because the editor's folder may contain a package with the same name as ours.
-        command = [sys.executable, "-P", "-m", SERVER, str(port)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=self._output, stderr=subprocess.STDOUT, start_new_session=True
+            (sys.executable, "-P", "-m", "polydraft", "serve", "--with-input", "--port", str(port)),
+            stdin=subprocess.PIPE,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
 
     @property
@@ -28,7 +30,7 @@ class OwnServer:
     def output(self) -> str:
         """Returns the end of the child's output, in one line."""
         self._output.seek(0)
-        return " ".join(self._output.read().decode(errors="replace").split())[-SHOWN:]
+        return " ".join(self._output.read().decode(errors="replace").split())[-SHOWN:].removeprefix("Error: ")
 
     def stop(self) -> None:
         assert self._process.stdin is not None

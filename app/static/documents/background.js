@@ -1,7 +1,8 @@
 // @ts-check
 /** The section *Background* of a document: text that the model reads before the document, and that is no part of it. */
 
-import { part, setText } from "../shared/dom.js";
+import { wordsIn } from "./document.js";
+import { on, part, setText } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
 
 export const MOST_BACKGROUND = 1 << 18; // UTF-16 units: the limit of app/documents/notes.py
@@ -32,7 +33,7 @@ export function setUpBackground(root, documents, drafts) {
     problem.hidden = !tooLong;
     const most = MOST_BACKGROUND.toLocaleString("en");
     setText(problem, tooLong ? `This text has ${box.value.length.toLocaleString("en")} characters, and a background at most ${most}. Shorten it; until then the earlier one is used and kept.` : "");
-    const words = background.match(/\S+/g)?.length ?? 0;
+    const words = wordsIn(background);
     const cut = words && skipped ? `, without the first ${skipped.toLocaleString("en")} characters, which are not read` : "";
     setText(size, words ? `${plural(words, "word")}${cut}` : "");
   }
@@ -47,8 +48,7 @@ export function setUpBackground(root, documents, drafts) {
   });
   box.addEventListener("change", () => drafts.settingsChanged()); // the model reads all of it
   root.addEventListener("pd-document", draw);
-  root.addEventListener("pd-stats", (event) => {
-    const { background_skipped: now = 0 } = /** @type {CustomEvent} */ (event).detail;
+  on(root, "pd-stats", ({ background_skipped: now = 0 }) => {
     if (now === skipped) return;
     skipped = now;
     draw();

@@ -68,6 +68,9 @@ export function fileNameOf(entry) {
   return name.replace(/^[. ]+|[. ]+$/g, "") || "Untitled";
 }
 
+/** @param {string} text */
+export const wordsIn = (text) => text.match(/\S+/g)?.length ?? 0;
+
 /**
  * Counts words: runs of characters that are no spaces. A long text is counted in slices, so typing stays fast.
  * @param {string} text
@@ -82,7 +85,7 @@ export async function countWords(text, stopped = () => false) {
     // End the slice at a space, unless the word is longer than 1000 characters.
     const space = to < text.length ? text.slice(to, to + 1000).search(/\s/) : -1;
     if (space > 0) to += space;
-    words += text.slice(from, to).match(/\S+/g)?.length ?? 0;
+    words += wordsIn(text.slice(from, to));
     from = to;
     if (from < text.length && !document.hidden) await new Promise((resolve) => setTimeout(resolve)); // for keys and drawing
     if (stopped()) break;

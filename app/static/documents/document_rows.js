@@ -3,7 +3,7 @@
 
 import { MOST_TITLE, titleOf } from "./document.js";
 import { linkTo } from "./documents.js";
-import { newElement, setText } from "../shared/dom.js";
+import { newButton, newElement } from "../shared/dom.js";
 import { ago, plural } from "../shared/wording.js";
 
 /** @typedef {import("./documents.js").Documents} Documents */
@@ -64,9 +64,8 @@ export class DocumentRows {
   /** @param {Row} row @param {HTMLElement[]} buttons */
   #item(row, buttons) {
     const li = document.createElement("li");
-    const name = newElement(row.binned === null ? "a" : "span", "dc-name", "<b></b><small></small>");
-    setText(name.querySelector("b"), titleOf(row));
-    setText(name.querySelector("small"), description(row));
+    const texts = { b: titleOf(row), small: description(row) };
+    const name = newElement(row.binned === null ? "a" : "span", "dc-name", "<b></b><small></small>", texts);
     if (name instanceof HTMLAnchorElement) {
       name.href = linkTo(row.id); // so that it can be opened in a new tab
       if (row.here) name.setAttribute("aria-current", "true");
@@ -86,12 +85,11 @@ export class DocumentRows {
   /** The writer's way to say that a text of another program is not private. @param {Row} row */
   #publicButton(row) {
     if (!row.unsure) return [];
-    const button = textButton("Not private", `Nothing in “${titleOf(row)}” is private`, () =>
+    const button = newButton("Not private", () =>
       this.#panel.run(async () => {
         await this.#documents.makePublic(row.id);
         this.#panel.toast(`“${titleOf(row)}” is not private: stores that learn may learn it.`, { long: true });
-      }));
-    button.className = "dc-public";
+      }), { label: `Nothing in “${titleOf(row)}” is private`, className: "dc-public" });
     button.disabled = row.elsewhere;
     return [button];
   }
@@ -147,12 +145,13 @@ export class DocumentRows {
 
   /** @param {Row} row */
   #restoreButton(row) {
-    return textButton("Put back", `Put “${titleOf(row)}” back`, () => this.#panel.run(() => this.#documents.putInBin(row.id, false)));
+    const restore = () => this.#panel.run(() => this.#documents.putInBin(row.id, false));
+    return newButton("Put back", restore, { label: `Put “${titleOf(row)}” back` });
   }
 
   /** @param {Row} row */
   #deleteButton(row) {
-    const button = textButton("Delete", `Delete “${titleOf(row)}” for good`, () => {});
+    const button = newButton("Delete", () => {}, { label: `Delete “${titleOf(row)}” for good` });
     twoClicks(button, this.#panel.run, () => this.#documents.stored.remove([row.id]));
     return button;
   }
@@ -202,20 +201,8 @@ function when(time) {
  * @param {() => void} action
  */
 function iconButton(path, label, action) {
-  const button = textButton("", label, action);
+  const button = newButton("", action, { label });
   button.innerHTML = `<svg viewBox="0 0 24 24" aria-hidden="true" fill="none" stroke="currentColor" stroke-width="1.7" stroke-linecap="round" stroke-linejoin="round"><path d="${path}"/></svg>`;
   button.title = label;
-  return button;
-}
-
-/**
- * @param {string} text
- * @param {string} label
- * @param {() => void} action
- */
-export function textButton(text, label, action) {
-  const button = document.createElement("button");
-  Object.assign(button, { type: "button", textContent: text, ariaLabel: label });
-  button.addEventListener("click", action);
   return button;
 }

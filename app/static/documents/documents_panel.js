@@ -5,11 +5,11 @@
  */
 
 import { titleOf } from "./document.js";
-import { DocumentRows, textButton, twoClicks } from "./document_rows.js";
+import { DocumentRows, twoClicks } from "./document_rows.js";
 import { setAside, whereKept } from "./file_documents.js";
 import { exportAll, exportText } from "./files.js";
 import { setUpOpeningFiles } from "./opening_files.js";
-import { dialogIsOpen, disclose, finder, keepFocus, onDo, part } from "../shared/dom.js";
+import { dialogIsOpen, disclose, finder, keepFocus, newButton, newElement, on, onDo, part } from "../shared/dom.js";
 
 /** @typedef {import("./documents.js").Documents} Documents */
 
@@ -146,15 +146,13 @@ export class DocumentsPanel {
 
   /** @param {import("./file_documents.js").Problem} problem */
   #problemItem({ message, note }) {
-    const li = document.createElement("li");
+    const li = newElement("li", "", "<span></span>", { span: message });
     li.dataset.key = note;
-    const text = document.createElement("span");
-    text.textContent = message;
-    const remove = textButton("Remove", `Remove: ${message}`, () => this.#run(async () => {
+    const remove = () => this.#run(async () => {
       await setAside(note);
       this.#documents.stored.listChanged();
-    }));
-    li.append(text, ...(note ? [remove] : []));
+    });
+    if (note) li.append(newButton("Remove", remove, { label: `Remove: ${message}` }));
     return li;
   }
 
@@ -184,13 +182,12 @@ export class DocumentsPanel {
     this.#root.addEventListener("pd-document", () => {
       document.title = this.#textarea.value || documents.current.title ? `${documents.title} – Polydraft` : "Polydraft";
     });
-    this.#root.addEventListener("pd-elsewhere", (event) => {
-      const detail = /** @type {CustomEvent} */ (event).detail;
-      elsewhere.hidden = !detail;
-      this.#root.toggleAttribute("data-elsewhere", Boolean(detail)); // an empty text is not an invitation to write then
-      if (!detail) return;
-      elsewhere.dataset.id = detail.id;
-      part(elsewhere, "b").textContent = `“${titleOf(detail)}” is open in another tab.`;
+    on(this.#root, "pd-elsewhere", (document) => {
+      elsewhere.hidden = !document;
+      this.#root.toggleAttribute("data-elsewhere", Boolean(document)); // an empty text is not an invitation to write then
+      if (!document) return;
+      elsewhere.dataset.id = document.id;
+      part(elsewhere, "b").textContent = `“${titleOf(document)}” is open in another tab.`;
       this.#close();
     });
   }

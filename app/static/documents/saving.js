@@ -11,7 +11,7 @@
 
 import { newDocument } from "./document.js";
 import { reasonOf } from "./stored_documents.js";
-import { emit } from "../shared/dom.js";
+import { emit, on } from "../shared/dom.js";
 import { forgetUnsaved, keepLastDocument, keepPlace, keepUnsaved, recallUnsaved } from "../shared/memory.js";
 import { Timers } from "../shared/timers.js";
 import { ConnectionLost } from "../shared/transport.js";
@@ -53,7 +53,7 @@ export class Saving {
 
   /** Save from now on. */
   start() {
-    this.root.addEventListener("pd-text", (event) => this.textChanged(/** @type {CustomEvent} */ (event).detail));
+    on(this.root, "pd-text", (how) => this.textChanged(how));
     addEventListener("pagehide", () => this.leave());
     addEventListener("visibilitychange", () => document.hidden && this.saveNow());
     // preventDefault() makes the browser show its "Leave site?" dialog.

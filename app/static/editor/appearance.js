@@ -4,7 +4,7 @@
  * the line shown in place of drafts while drafts are paused or the model loads. The panel has the fields.
  */
 
-import { emit, finder } from "../shared/dom.js";
+import { emit, finder, on } from "../shared/dom.js";
 import { VIEW, attempt, keep, recall } from "../shared/memory.js";
 
 const FOCUS = "polydraft.focus"; // in sessionStorage: one value per tab
@@ -28,8 +28,8 @@ export class Appearance {
     this.apply();
     this.find(".pd-leave-focus").addEventListener("click", () => this.focus(false));
     if (attempt(() => sessionStorage.getItem(FOCUS)) === "on") this.focus(true);
-    root.addEventListener("pd-status", (event) => {
-      this.loading = /** @type {CustomEvent} */ (event).detail.backend === "loading";
+    on(root, "pd-status", ({ backend }) => {
+      this.loading = backend === "loading";
       this.drawState();
     });
     this.addKeys();

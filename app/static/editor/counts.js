@@ -9,7 +9,7 @@
  * draft that was undone.
  */
 
-import { countWords } from "../documents/document.js";
+import { countWords, wordsIn } from "../documents/document.js";
 import { difference } from "./privacy.js";
 import { disclose, part } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
@@ -33,8 +33,7 @@ function wordsAdded(old, now, caret) {
   const from = at - before.length + start;
   const after = now.slice(at + inserted, at + inserted + NEAR).search(/\s|$/);
   if ((start === 0 && from > 0) || after === NEAR) return null; // a word without an end in sight
-  const wordsIn = (/** @type {string} */ text, /** @type {number} */ end) => text.slice(from, end).match(/\S+/g)?.length ?? 0;
-  return wordsIn(now, at + inserted + after) - wordsIn(old, at + removed + after);
+  return wordsIn(now.slice(from, at + inserted + after)) - wordsIn(old.slice(from, at + removed + after));
 }
 
 /**

@@ -11,7 +11,7 @@
  */
 
 import { startEditor } from "./start.js";
-import { part } from "../shared/dom.js";
+import { on, part } from "../shared/dom.js";
 import { storeNothing } from "../shared/memory.js";
 import { Timers } from "../shared/timers.js";
 import { getJson, useKey } from "../shared/transport.js";
@@ -69,14 +69,14 @@ export async function mount({ element, props, trigger, watch, early }) {
   tell(); // what was typed before
   root.addEventListener("pd-text", () => timers.later("value", TOLD_AFTER, tell));
   textarea.addEventListener("blur", tell); // whoever clicks a button next sends the text that stands there
-  root.addEventListener("pd-taken", (event) => {
+  on(root, "pd-taken", (taken) => {
     tell();
-    trigger("take", /** @type {CustomEvent} */ (event).detail);
+    trigger("take", taken);
   });
   root.addEventListener("pd-settled", () => {
     if (drafts.request?.done) trigger("drafts", { drafts: rows.all.flatMap(asEvent) });
   });
-  root.addEventListener("pd-refused", (event) => notices.notice("server", /** @type {CustomEvent} */ (event).detail));
+  on(root, "pd-refused", (problem) => notices.notice("server", problem));
   watch("value", open);
   watch("placeholder", () => (textarea.placeholder = props.placeholder));
   watch("options", () => {

@@ -5,8 +5,8 @@
  */
 
 import { caps, comboOf, matches, problemOf } from "./combos.js";
-import { dialogIsOpen, finder, newElement, onDo, part } from "../shared/dom.js";
-import { KEYS, TAKES, attempt, keep, recall } from "../shared/memory.js";
+import { dialogIsOpen, finder, newButton, newElement, onDo } from "../shared/dom.js";
+import { KEYS, TAKES, keep, recall } from "../shared/memory.js";
 import { MAC } from "../shared/platform.js";
 
 const LEARNED = 10; // taken drafts after which the line of hints is short
@@ -35,7 +35,7 @@ export class Keys {
     this.keys = [];
     /** The writer's own keys by action. @type {Record<string, string>} */
     this.own = recall(KEYS) ?? {};
-    this.takes = attempt(() => Number(localStorage.getItem(TAKES))) ?? 0;
+    this.takes = Number(recall(TAKES) ?? 0);
     /** The action whose next key is awaited. @type {Key | null} */
     this.changing = null;
     this.dialog = /** @type {HTMLDialogElement} */ (this.find("#pd-keys"));
@@ -50,7 +50,7 @@ export class Keys {
     root.addEventListener("pd-reset", () => this.reset());
     root.addEventListener("pd-taken", () => {
       this.takes++;
-      attempt(() => localStorage.setItem(TAKES, String(this.takes)));
+      keep(TAKES, this.takes);
       if (this.takes === LEARNED) this.drawHints();
     });
   }
@@ -118,8 +118,14 @@ export class Keys {
 
   /** End the change, with the focus on the button that began it. */
   finish() {
-    const at = this.keys.filter(({ id }) => id).findIndex((key) => key === this.changing);
+    const { changing } = this;
     this.await(null);
+    this.focusOn(changing);
+  }
+
+  /** Focus the button that changes the key of an action. @param {Key | null} key */
+  focusOn(key) {
+    const at = this.keys.filter(({ id }) => id).findIndex((each) => each === key);
     /** @type {NodeListOf<HTMLElement>} */ (this.dialog.querySelectorAll("dl button"))[at]?.focus();
   }
 
@@ -162,21 +168,16 @@ export class Keys {
   /** @param {Key} key */
   line(key) {
     const awaited = key === this.changing;
-    const line = newElement("div", awaited ? "ky-awaited" : "", "<dt></dt><dd><span></span></dd>");
-    /** @type {HTMLElement} */ (line.firstElementChild).innerHTML = awaited ? "Press the key…" : caps(this.comboOf(key));
-    part(line, "dd span").textContent = key.does;
+    const shown = awaited ? "Press the key…" : caps(this.comboOf(key));
+    const line = newElement("div", awaited ? "ky-awaited" : "", `<dt>${shown}</dt><dd><span></span></dd>`, { "dd span": key.does });
     if (!key.id) return line;
-    const button = newElement("button", "", awaited ? "Cancel" : "Change");
-    button.setAttribute("type", "button");
-    button.setAttribute("aria-label", awaited ? "Cancel" : `Change the key: ${key.does}`);
-    button.addEventListener("click", () => {
+    const change = () => {
       this.await(awaited ? null : key);
       if (awaited) return;
-      const buttons = [...this.dialog.querySelectorAll("dl button")];
-      /** @type {HTMLElement} */ (buttons[this.keys.filter(({ id }) => id).indexOf(key)]).focus();
+      this.focusOn(key);
       this.tell(`Press the new key for “${key.does}”. Esc cancels.`);
-    });
-    line.lastElementChild?.append(button);
+    };
+    line.lastElementChild?.append(awaited ? newButton("Cancel", change) : newButton("Change", change, { label: `Change the key: ${key.does}` }));
     return line;
   }
 

@@ -4,10 +4,10 @@
  * computer. Once it is closed it does not come back.
  */
 
-import { part, setText } from "../shared/dom.js";
+import { on, part, setText } from "../shared/dom.js";
 import { getLarger } from "../shared/downloads.js";
 import { LARGER, keep, recall } from "../shared/memory.js";
-import { RequestFailed } from "../shared/transport.js";
+import { failureOf } from "../shared/transport.js";
 import { size } from "../shared/wording.js";
 
 const DEFAULT = "default"; // the name of the default model
@@ -20,20 +20,16 @@ export function setUpLarger(root) {
 
   async function refresh() {
     if (recall(LARGER)) return;
-    try {
+    await failureOf(async () => {
       const words = wordsFor(await getLarger());
       line.hidden = !words || recall(LARGER) !== null;
       if (!words) return;
       setText(text, words[0]);
       setText(open, words[1]);
-    } catch (error) {
-      if (!(error instanceof RequestFailed)) throw error;
-    }
+    });
   }
 
-  root.addEventListener("pd-status", (event) => {
-    if (/** @type {CustomEvent} */ (event).detail.ready) refresh();
-  });
+  on(root, "pd-status", ({ ready }) => ready && refresh());
   root.querySelector(".pd-models")?.addEventListener("close", refresh);
   close.addEventListener("click", (event) => {
     const byKey = /** @type {MouseEvent} */ (event).detail === 0;

@@ -9,7 +9,7 @@
  */
 
 import { wellFormed } from "./drafting.js";
-import { onDo, part, setText } from "../shared/dom.js";
+import { on, onDo, part, setText } from "../shared/dom.js";
 import { setIncognito } from "../shared/memory.js";
 import { getJson, postJson } from "../shared/transport.js";
 
@@ -51,7 +51,7 @@ export class Learning {
     this.lasts = root.querySelector(".pd-lasts");
     this.sign = part(root, ".pd-learns");
     this.button.addEventListener("click", () => this.switchIncognito(!incognito.on));
-    root.addEventListener("pd-taken", (event) => this.taken(/** @type {CustomEvent} */ (event).detail));
+    on(root, "pd-taken", (taken) => this.taken(taken));
     root.addEventListener("pd-dropped", () => this.drop());
     removals.addEventListener("message", () => drafts.forgetDrafts());
     this.textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));

@@ -70,7 +70,9 @@ export function mount(element, redraw) {
   editor.drafts.documentFields = () => ({ ...documents.requestFields(), ...never.requestFields() });
   const learning = startPanels(root, editor, documents, redraw);
   setUpRowMenu(root, editor, never);
-  documents.start().then(() => publish(editor, documents.saving, learning));
+  const { counters } = editor.drafts;
+  // Tests and measurements read the state of the page there.
+  documents.start().then(() => Object.assign(window, { polydraft: { ...editor, documents: documents.saving, learning, counters } }));
 }
 
 /**
@@ -151,40 +153,4 @@ function setUpRowMenu(root, { textarea, notices, rowMenu, keys, view }, never) {
     },
     back: () => textarea.focus(),
   });
-}
-
-/**
- * Let tests and measurements read the page's state, as `window.polydraft`.
- * @param {Editor} editor
- * @param {Documents["saving"]} documents
- * @param {Learning} learning
- */
-function publish({ textarea, map, privacy, notices, field, rows, revisiting, drafts, pace, showing }, documents, learning) {
-  const { answers, counters, setting, timers } = drafts;
-  const editor = {
-    textarea, map, privacy, notices, revisiting, answers, settings: setting.options, timers,
-    get text() {
-      return textarea.value;
-    },
-    get caret() {
-      return field.caret;
-    },
-    get rows() {
-      return rows.all;
-    },
-    get request() {
-      return drafts.request;
-    },
-    /** How many requests this tab has numbered. */
-    get requests() {
-      return drafts.n;
-    },
-    /** What Tab would insert now. */
-    get readable() {
-      return drafts.view.best(performance.now())?.text ?? "";
-    },
-    requestDrafts: drafts.requestDrafts.bind(drafts),
-    grow: drafts.grow.bind(drafts),
-  };
-  Object.assign(window, { polydraft: { counters, editor, documents, learning, pace, showing } });
 }

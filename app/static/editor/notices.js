@@ -4,7 +4,7 @@
  * beside the drafts.
  */
 
-import { newElement, part, setText } from "../shared/dom.js";
+import { newElement, on, part, setText } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 
 const FOREIGN = "This model writes English. In the panel, under This page, Model, you find others, for more languages.";
@@ -20,9 +20,7 @@ export class Notices {
     this.changed = part(root, ".pd-changed");
     /** Whether this document's writer knows that the model writes another language. */
     this.saidForeign = false;
-    root.addEventListener("pd-text", (event) => {
-      if (/** @type {CustomEvent} */ (event).detail.opened) this.saidForeign = false;
-    });
+    on(root, "pd-text", ({ opened }) => (this.saidForeign &&= !opened));
     /** The action of the toast's button. */
     this.undo = () => {};
     this.toastBox.querySelector("button")?.addEventListener("click", () => {

@@ -8,7 +8,7 @@
  */
 
 import { READABLE_AFTER } from "./seen.js";
-import { attempt } from "../shared/memory.js";
+import { keep, recall } from "../shared/memory.js";
 
 const KEPT = "polydraft.pace";
 const KNOWN_AFTER = 200; // keys until the numbers count as known
@@ -20,7 +20,7 @@ const LONGEST = 10_000; // ms; after a longer time without a key the writer was 
 // is twice that; for whoever is slower, three times their median.
 const SHORTEST_PAUSE = 1000; // ms
 const PAUSE = 3; // medians
-const READ_AFTER = 750; // ms without a key until rows on the screen count as read
+export const READ_AFTER = 750; // ms without a key until rows on the screen count as read
 const FORGET_AT = 4000; // keys; then all counts are halved, so that the newest ones weigh most
 const WEEKS = 8; // for which saved time is stored
 const FIRST = 20; // ms, the lower end of the first bin
@@ -69,14 +69,14 @@ export class Pace {
   }
 
   keep() {
-    if (!this.isIncognito()) attempt(() => localStorage.setItem(KEPT, JSON.stringify(this.numbers)));
+    if (!this.isIncognito()) keep(KEPT, this.numbers);
   }
 
   /** Delete all numbers. */
   reset() {
     clearTimeout(this.timer);
     this.numbers = none();
-    attempt(() => localStorage.removeItem(KEPT));
+    keep(KEPT, null);
     this.changed();
   }
 
@@ -208,11 +208,6 @@ export class Pace {
     return { count: Math.round(sum(thought)), ms: quantile(thought, 0.5) };
   }
 
-  /** How long rows must stand on the screen to count as read, in ms. */
-  get readAfter() {
-    return READ_AFTER;
-  }
-
   /** The minutes that drafts have saved in this week; below 0: cost. */
   get minutes() {
     return (this.numbers.weeks[mondayOf(new Date())] ?? 0) / 60_000;
@@ -221,7 +216,7 @@ export class Pace {
 
 /** The numbers of the last visit; new ones if there are none, or what is stored has another form. */
 function stored() {
-  const numbers = attempt(() => JSON.parse(localStorage.getItem(KEPT) ?? "null"));
+  const numbers = recall(KEPT);
   const counts = (/** @type {unknown} */ list, length = BINS) =>
     Array.isArray(list) && list.length === length && list.every((count) => Number.isFinite(count) && count >= 0);
   const judged = numbers && counts(numbers.judged, TENTHS) && counts(numbers.right, TENTHS);

@@ -5,7 +5,8 @@
  */
 
 import { finder, onDo, setText } from "../shared/dom.js";
-import { RequestFailed, postJson } from "../shared/transport.js";
+import { failureOf, postJson } from "../shared/transport.js";
+import { messageOf } from "../shared/wording.js";
 
 /** Returns a function that opens the dialog. @param {HTMLElement} root */
 export function setUpPairing(root) {
@@ -34,7 +35,7 @@ export function setUpPairing(root) {
   async function show() {
     const request = (newest += 1);
     withoutCode("");
-    try {
+    const failed = await failureOf(async () => {
       const answer = /** @type {{code: string, seconds: number}} */ (await postJson("/pair/code", {}));
       if (!dialog.open || request !== newest) return;
       code.hidden = false;
@@ -42,10 +43,8 @@ export function setUpPairing(root) {
       ends = performance.now() + answer.seconds * 1000;
       ticking = setInterval(tick, 1000);
       tick();
-    } catch (error) {
-      if (!(error instanceof RequestFailed)) throw error;
-      withoutCode(`${error.message} ${error.fix}`.trim());
-    }
+    });
+    if (failed) withoutCode(messageOf(failed));
   }
 
   onDo(root, { "new-code": show });

@@ -6,7 +6,8 @@
  */
 
 import { cropped } from "./drafting.js";
-import { newElement } from "../shared/dom.js";
+import { wordsIn } from "../documents/document.js";
+import { newButton, on } from "../shared/dom.js";
 import { Timers } from "../shared/timers.js";
 
 const DRAWN_AFTER = 300; // ms without an answer: locating another place than the caret's costs a layout
@@ -21,19 +22,17 @@ export class ReadMark {
   constructor(root, { field, notices }) {
     this.field = field;
     this.timers = new Timers();
-    this.mark = newElement("button", "pd-reads");
-    this.mark.type = "button";
+    this.mark = newButton("", () => notices.toast(this.mark.title, { long: true }), { className: "pd-reads" });
     this.mark.tabIndex = -1;
     this.mark.hidden = true;
-    this.mark.addEventListener("click", () => notices.toast(this.mark.title, { long: true }));
     /** Where the model begins to read; null: nothing is skipped. @type {number | null} */
     this.begin = null;
     /** The mark's y in the text, in px. */
     this.y = 0;
     field.textarea.after(this.mark);
-    root.addEventListener("pd-stats", (event) => this.read(/** @type {CustomEvent<Answer>} */ (event).detail));
-    root.addEventListener("pd-text", (event) => {
-      if (!(/** @type {CustomEvent} */ (event).detail.opened)) return;
+    on(root, "pd-stats", (answer) => this.read(answer));
+    on(root, "pd-text", ({ opened }) => {
+      if (!opened) return;
       this.begin = null;
       this.draw();
     });
@@ -79,9 +78,6 @@ function units(text, n) {
   for (let left = n; left > 0 && at < text.length; left--) at += (text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1;
   return at;
 }
-
-/** @param {string} text */
-const wordsIn = (text) => text.match(/\S+/g)?.length ?? 0;
 
 /**
  * What the mark means.

@@ -221,10 +221,7 @@ export class Rewording {
 
 /** @param {Choice} choice */
 function newOption({ id, text, probability }) {
-  const option = newElement("div", "rw-choice", `<span class="pd-number">${id}</span><span class="rw-text" dir="auto"></span><span class="rw-chance"></span>`);
-  option.id = `pd-word-${id}`;
-  option.setAttribute("role", "option");
-  setText(option.querySelector(".rw-text"), text);
-  setText(option.querySelector(".rw-chance"), percent(probability));
-  return option;
+  const markup = `<span class="pd-number">${id}</span><span class="rw-text" dir="auto"></span><span class="rw-chance"></span>`;
+  const option = newElement("div", "rw-choice", markup, { ".rw-text": text, ".rw-chance": percent(probability) });
+  return Object.assign(option, { id: `pd-word-${id}`, role: "option" });
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The menu of a draft: the other button of a mouse, a long touch, or a key opens it at the row. */
 
-import { newElement } from "../shared/dom.js";
+import { newButton, newElement } from "../shared/dom.js";
 
 const WORD = /[\p{L}\p{M}\p{N}]+(?:['’-][\p{L}\p{M}\p{N}]+)*/gu;
 const MOST_SHOWN = 40; // characters of a phrase in the menu
@@ -65,14 +65,11 @@ export class RowMenu {
 
   /** @param {string} label @param {() => void} action */
   item(label, action) {
-    const button = newElement("button");
-    button.type = "button";
-    button.setAttribute("role", "menuitem");
-    button.textContent = label;
-    button.addEventListener("click", () => {
+    const button = newButton(label, () => {
       this.close(true);
       action();
     });
+    button.role = "menuitem";
     return button;
   }
 

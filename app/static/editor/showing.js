@@ -7,7 +7,7 @@
  * next document, one line says that drafts now appear when they save time, once.
  */
 
-import { emit, finder } from "../shared/dom.js";
+import { emit, finder, on } from "../shared/dom.js";
 import { attempt } from "../shared/memory.js";
 
 const KEPT = "polydraft.show";
@@ -42,8 +42,8 @@ export class Showing {
     if (CHOICES.includes(kept ?? "")) this.chosen = /** @type {When} */ (kept);
     this.line.querySelector("button")?.addEventListener("click", () => this.choose("always"));
     this.time.querySelector("button")?.addEventListener("click", () => this.choose("demand"));
-    root.addEventListener("pd-text", (event) => {
-      if (/** @type {CustomEvent} */ (event).detail.opened) {
+    on(root, "pd-text", ({ opened }) => {
+      if (opened) {
         if (this.introduce()) this.changed();
       } else if (this.keysLeft && !--this.keysLeft) this.draw();
     });

@@ -4,7 +4,8 @@
  * keeps, all rules side by side, kept tokens by temperature, and Top-W's candidates on a plane. HTML and SVG, no state.
  */
 
-import { newElement, part, setText } from "../shared/dom.js";
+import { newButton, newElement, part, setText } from "../shared/dom.js";
+import { plural } from "../shared/wording.js";
 
 /**
  * @typedef {{id: number, text: string, probability: number}} Token
@@ -124,10 +125,8 @@ export function drawMultiples(box, view, chosen, choose) {
     box.innerHTML = `<div class="sm-grid" role="group" aria-label="All rules"></div>`;
     grid = /** @type {HTMLElement} */ (box.firstElementChild);
     for (const _ of view.choices) {
-      const button = document.createElement("button");
-      button.type = "button";
+      const button = newButton("", () => choose(button.dataset.rule ?? ""));
       button.innerHTML = `<span class="sm-name"><b></b><span></span></span><svg aria-hidden="true" preserveAspectRatio="none"><path class="sm-off"/><path class="sm-on"/></svg>`;
-      button.addEventListener("click", () => choose(button.dataset.rule ?? ""));
       grid.append(button);
     }
   }
@@ -140,7 +139,7 @@ export function drawMultiples(box, view, chosen, choose) {
     const [title, figure] = /** @type {any} */ (button.firstElementChild).children;
     setText(title, choice.title);
     setText(figure, `${counted(choice.count)} · ${share(choice.mass)}`);
-    button.title = `${choice.title} keeps ${tokens(choice.count)} with ${share(choice.mass)} of the probability`;
+    button.title = `${choice.title} keeps ${plural(choice.count, "token")} with ${share(choice.mass)} of the probability`;
     const svg = /** @type {SVGElement} */ (button.lastElementChild);
     svg.setAttribute("viewBox", `0 0 ${n * 5} 36`);
     const parts = ["", ""];
@@ -153,9 +152,6 @@ export function drawMultiples(box, view, chosen, choose) {
     svg.children[1].setAttribute("d", parts[1]);
   });
 }
-
-/** @param {number} n */
-export const tokens = (n) => `${counted(n)} token${n === 1 ? "" : "s"}`;
 
 // ---------------------------------------------------------------- temperature
 

@@ -6,7 +6,7 @@
  */
 
 import { cropped } from "../editor/drafting.js";
-import { newElement, part, setText } from "../shared/dom.js";
+import { newElement, on, part, setText } from "../shared/dom.js";
 import { ServerError, freshId, leaveAs, streamDrafts } from "../shared/transport.js";
 import { PINNED } from "./presets.js";
 import { Setting } from "./setting.js";
@@ -45,8 +45,8 @@ export class Compare {
     root.addEventListener("pd-rows", () => this.draw());
     root.addEventListener("pd-cleared", () => this.forget());
     root.addEventListener("pd-dropped", () => this.leave());
-    root.addEventListener("pd-stats", (event) => {
-      this.costs.b = /** @type {CustomEvent<Cost>} */ (event).detail;
+    on(root, "pd-stats", (cost) => {
+      this.costs.b = cost;
       this.draw();
     });
     addEventListener("pagehide", () => this.leave());
@@ -59,16 +59,11 @@ export class Compare {
   /** Begin with the present setting as A, or end. */
   toggle() {
     if (this.on) this.end();
-    else this.pin();
-  }
-
-  /** The present setting becomes A. */
-  pin() {
-    this.begin();
+    else this.begin();
   }
 
   /**
-   * A becomes the present setting with a change.
+   * A becomes the present setting, with a change.
    * @param {(a: Setting) => void} change
    * @param {string} against
    */

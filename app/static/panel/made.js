@@ -5,8 +5,9 @@
  * asks for them.
  */
 
-import { newElement, setText } from "../shared/dom.js";
+import { newButton, newElement, on, setText } from "../shared/dom.js";
 import { place } from "./place.js";
+import { plural } from "../shared/wording.js";
 
 /**
  * A token, as the server explains it: its range in the draft in characters, where it came from, its draft's weight γ in the
@@ -37,7 +38,7 @@ export class Made {
     this.box = newElement("section", "pd-made", `
       <p class="mk-cost">The next drafts are explained here.</p><ol></ol><p class="mk-said" role="status"></p><ul class="mk-key"></ul>`);
     place("#pd-cells .pd-part", this.box);
-    panel.root.addEventListener("pd-made", (event) => this.draw(/** @type {CustomEvent} */ (event).detail));
+    on(panel.root, "pd-made", (answer) => this.draw(answer));
     for (const pointing of ["pointerover", "focusin"]) {
       this.box.addEventListener(pointing, ({ target }) => {
         if (target instanceof HTMLElement && target.dataset.said) setText(this.box.querySelector(".mk-said"), target.dataset.said);
@@ -52,11 +53,8 @@ export class Made {
     setText(this.box.querySelector(".mk-said"), "Point at a token.");
     this.box.querySelector("ol")?.replaceChildren(...drafts.map(({ text, made = [] }) => newLine(text, made)));
     const used = new Set(drafts.flatMap(({ made = [] }) => made.map(originOf)));
-    this.box.querySelector(".mk-key")?.replaceChildren(...[...used].map((by) => {
-      const item = newElement("li", "", `<i class="pd-by-${by}"></i> <span></span>`);
-      setText(item.querySelector("span"), ORIGINS[by] ?? by);
-      return item;
-    }));
+    this.box.querySelector(".mk-key")?.replaceChildren(...[...used].map(
+      (by) => newElement("li", "", `<i class="pd-by-${by}"></i> <span></span>`, { span: ORIGINS[by] ?? by })));
   }
 }
 
@@ -65,11 +63,10 @@ function newLine(text, made) {
   const line = document.createElement("li");
   const characters = [...text];
   line.append(...made.map((token) => {
-    const cell = newElement("button", `pd-by-${originOf(token)}`);
-    cell.type = "button";
-    cell.textContent = characters.slice(token.from, token.to).join("").replaceAll("\n", "↵") || "·";
-    cell.dataset.said = saying(cell.textContent, token);
-    cell.setAttribute("aria-label", cell.dataset.said);
+    const shown = characters.slice(token.from, token.to).join("").replaceAll("\n", "↵") || "·";
+    const label = saying(shown, token);
+    const cell = newButton(shown, () => {}, { label, className: `pd-by-${originOf(token)}` });
+    cell.dataset.said = label;
     return cell;
   }));
   return line;
@@ -101,7 +98,6 @@ export function saying(text, token) {
  * @param {Cost} explained
  */
 export function cost(k, length, { passes, ms, apart_ms: apart }) {
-  const drafts = k === 1 ? "1 draft" : `${k} drafts`;
   const alone = apart === null ? "" : `; apart they would take ${apart.toFixed(0)} ms here`;
-  return `${drafts} of ${length} tokens in ${passes} ${passes === 1 ? "pass" : "passes"}, ${ms.toFixed(0)} ms${alone}.`;
+  return `${plural(k, "draft")} of ${length} tokens in ${passes} ${passes === 1 ? "pass" : "passes"}, ${ms.toFixed(0)} ms${alone}.`;
 }

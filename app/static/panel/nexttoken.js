@@ -4,12 +4,13 @@
  * one request at a time. The server computes it from the logits of the last drafts. chart.js draws.
  */
 
-import { counted, drawBars, drawMap, drawMultiples, drawSweep, share, tokens } from "./chart.js";
+import { counted, drawBars, drawMap, drawMultiples, drawSweep, share } from "./chart.js";
 import { look, startWith } from "../editor/commands.js";
-import { finder, newElement, setText } from "../shared/dom.js";
+import { finder, newElement, on, setText } from "../shared/dom.js";
 import { place } from "./place.js";
 import { Timers } from "../shared/timers.js";
-import { ConnectionLost, RequestFailed, ServerError, TAB, postJson } from "../shared/transport.js";
+import { ServerError, TAB, failureOf, postJson } from "../shared/transport.js";
+import { messageOf, plural } from "../shared/wording.js";
 
 const SWEEP_AFTER = 150; // ms without a change until the sweep over temperatures is requested
 const ANNOUNCE_AFTER = 700; // ms without a change until the summary is announced to screen readers
@@ -82,7 +83,7 @@ export class NextToken {
       this.after = "";
       if (this.timers.running.follow) this.follow();
     });
-    panel.root.addEventListener("pd-word", (event) => this.showAfter(/** @type {CustomEvent<string>} */ (event).detail));
+    on(panel.root, "pd-word", (part) => this.showAfter(part));
     for (const event of ["pd-drafts", "pd-along", "pd-cleared"]) {
       panel.root.addEventListener(event, () => this.positionChanged(event));
     }
@@ -194,7 +195,7 @@ export class NextToken {
       return;
     }
     if (!this.drafts.answered) return; // the first answer brings the first view
-    try {
+    const failed = await failureOf(async () => {
       const { setting } = this.panel;
       const alone = [...setting.rules.keys()].filter((name) => name !== "none" || this.rule === "none");
       const names = new Set([...alone, this.rule]); // a chain is compared with every rule
@@ -210,10 +211,8 @@ export class NextToken {
       this.seenBefore = [running, answered].find((candidate) => candidate?.n === this.view?.n)?.before;
       this.draw();
       if (this.shown === "sweep") this.timers.later("sweep", SWEEP_AFTER, () => this.sweep(rules));
-    } catch (error) {
-      if (error instanceof ServerError) this.missing(error);
-      else if (!(error instanceof ConnectionLost)) throw error; // the status line reports a lost connection
-    }
+    });
+    if (failed instanceof ServerError) this.missing(failed); // the status line reports a lost connection
   }
 
   /**
@@ -222,7 +221,7 @@ export class NextToken {
    * @param {ServerError} error
    */
   missing(error) {
-    this.drawNothing(`${error.message} ${error.fix}`.trim());
+    this.drawNothing(messageOf(error));
     if (!this.retried && !this.drafts.request) look(this.drafts, this.after);
     this.retried = true;
   }
@@ -231,7 +230,7 @@ export class NextToken {
   async sweep(rules) {
     if (!this.visible() || this.shown !== "sweep") return;
     this.counters.sweeps++;
-    try {
+    await failureOf(async () => {
       const result = await postJson("/api/sweep", { tab: TAB, select_at: this.panel.setting.options.select_at, rules });
       const titles = Object.fromEntries(Object.keys(rules).map((rule) => [rule, this.panel.setting.titleOf(rule)]));
       const temperature = Number(this.panel.setting.options.temperature);
@@ -239,9 +238,7 @@ export class NextToken {
       drawSweep(this.find(".sm-sweep-here"), result, now);
       this.drawWide = () => drawSweep(this.find(".sm-wide > div"), result, now, WIDE);
       if (/** @type {HTMLDialogElement} */ (this.find(".sm-wide")).open) this.drawWide();
-    } catch (error) {
-      if (!(error instanceof RequestFailed)) throw error;
-    }
+    });
   }
 
   // ---------------------------------------------------------------- drawing
@@ -256,7 +253,7 @@ export class NextToken {
     setText(this.find(".sm-after span"), `after “${this.after.trim()}” of a draft`);
     const summary = this.find(".sm-summary");
     summary.innerHTML =
-      `<b>${tokens(chosen.count)}</b> of ${counted(view.possible)} kept` +
+      `<b>${plural(chosen.count, "token")}</b> of ${counted(view.possible)} kept` +
       `<span> · <b>${share(chosen.mass)}</b> of the probability · ` +
       `entropy <b>${chosen.entropy.toFixed(2)}</b> of ${view.entropy.toFixed(2)} nats</span>`;
     const geometry = this.find(".sm-geometry");

@@ -10,10 +10,10 @@
  */
 
 import { explain } from "../editor/commands.js";
-import { emit, part } from "../shared/dom.js";
+import { emit, on, part } from "../shared/dom.js";
 import { PANEL, SETTINGS, keep, recall } from "../shared/memory.js";
 import { Compare } from "./compare.js";
-import { RequestFailed, getJson, postJson } from "../shared/transport.js";
+import { failureOf, getJson, postJson } from "../shared/transport.js";
 import { Made } from "./made.js";
 import { NextToken } from "./nexttoken.js";
 import { Presets } from "./presets.js";
@@ -83,14 +83,13 @@ export class Panel {
     this.compare = new Compare(this);
     this.made = new Made(this);
 
-    root.addEventListener("pd-status", (event) => this.learnModel(/** @type {CustomEvent} */ (event).detail));
-    root.addEventListener("pd-refused", (event) => this.refused(/** @type {CustomEvent} */ (event).detail));
+    on(root, "pd-status", (status) => this.learnModel(status));
+    on(root, "pd-refused", (refused) => this.refused(refused));
     root.addEventListener("pd-reset", () => this.reset());
     root.addEventListener("pd-appearance", () => this.render());
-    root.addEventListener("pd-figures", (event) => {
-      const { detail } = /** @type {CustomEvent<Figures | null>} */ (event);
-      if (detail === this.figures) return; // null with every line of an answer without speculation
-      this.figures = detail;
+    on(root, "pd-figures", (figures) => {
+      if (figures === this.figures) return; // null with every line of an answer without speculation
+      this.figures = figures;
       this.render();
     });
     root.dataset.chances = this.chances;
@@ -147,20 +146,24 @@ export class Panel {
 
   /** A button was pressed. @param {string} name */
   press(name) {
-    if (name === "models" || name === "pair") return this.dialogs[name]();
-    if (name === "compare") return this.compare.toggle();
-    if (name === "focus") return this.appearance.focus(true);
-    if (name === "pause") return this.appearance.togglePause();
-    if (name === "usual-look") {
-      this.appearance.reset();
-      return this.render();
-    }
-    if (name === "reset") return emit(this.root, "pd-reset");
-    if (name === "new-seed") {
-      this.setting.set("seed", Math.floor(Math.random() * 1_000_000));
-      return this.changed();
-    }
-    this.presets.press(name);
+    const { appearance, presets } = this;
+    /** @type {Record<string, () => unknown>} */
+    const actions = {
+      models: this.dialogs.models, pair: this.dialogs.pair, compare: () => this.compare.toggle(),
+      focus: () => appearance.focus(true), pause: () => appearance.togglePause(), reset: () => emit(this.root, "pd-reset"),
+      "usual-look": () => {
+        appearance.reset();
+        this.render();
+      },
+      "new-seed": () => {
+        this.setting.set("seed", Math.floor(Math.random() * 1_000_000));
+        this.changed();
+      },
+      save: () => presets.save(), rename: () => presets.rename(), delete: () => presets.delete(presets.present()?.name),
+      "remove-unreadable": () => presets.delete(presets.chosenUnreadable), export: () => presets.export(),
+      import: () => presets.import(), link: () => presets.copyLink(),
+    };
+    actions[name]();
   }
 
   /** The changes of all fields, in their order; undefined for none. Gradio calls it after `trigger`. */
@@ -263,12 +266,11 @@ export class Panel {
   /** Request notes on surprising orders of the chain. */
   async noteChain() {
     const { rule, chain } = this.setting;
+    /** @type {string[]} */
     let notes = [];
-    try {
-      if (chain.length > 1) notes = (await postJson("/api/chain", { rule })).notes;
-    } catch (error) {
-      if (!(error instanceof RequestFailed)) throw error;
-    }
+    await failureOf(async () => {
+      if (chain.length > 1) ({ notes } = await postJson("/api/chain", { rule }));
+    });
     if (this.setting.rule !== rule) return;
     this.chainNotes = notes.join(" ");
     this.render();
@@ -289,13 +291,9 @@ export class Panel {
   async learnSpeculation() {
     if (this.missingLearned || !this.setting.catalogue.speculating.includes(this.setting.mode)) return;
     this.missingLearned = true;
-    try {
-      this.missing = await getJson("/api/speculation");
-      this.render();
-    } catch (error) {
-      this.missingLearned = false;
-      if (!(error instanceof RequestFailed)) throw error;
-    }
+    const failed = await failureOf(async () => (this.missing = await getJson("/api/speculation")));
+    if (failed) this.missingLearned = false;
+    else this.render();
   }
 
   /**

@@ -1,7 +1,7 @@
 // @ts-check
 /** The presets of the panel: chooses, saves, renames, deletes, exports and imports them, and copies links. */
 
-import { RequestFailed, getJson, postJson } from "../shared/transport.js";
+import { failureOf, getJson, postJson } from "../shared/transport.js";
 
 /** @typedef {import("./setting.js").Preset} Preset */
 /** @typedef {{name: string, problem: string}} Unreadable a preset that the server cannot read, and why */
@@ -25,19 +25,14 @@ export class Presets {
 
   /** Learn the writer's own presets. */
   async load() {
-    try {
-      this.replace(await getJson("/api/presets"));
-      this.panel.render();
-    } catch (error) {
-      if (!(error instanceof RequestFailed)) throw error;
-      this.panel.root.addEventListener("pd-status", () => this.load(), { once: true }); // the server answers again
-    }
+    const failed = await failureOf(async () => this.replace(await getJson("/api/presets")));
+    if (failed) this.panel.root.addEventListener("pd-status", () => this.load(), { once: true }); // the server answers again
+    else this.panel.render();
   }
 
   /** @param {{own: Preset[], unreadable: Unreadable[]}} listed */
-  replace({ own, unreadable }) {
-    this.own = own;
-    this.unreadable = unreadable;
+  replace(listed) {
+    Object.assign(this, listed);
   }
 
   /** The own preset that equals the present settings. */
@@ -83,7 +78,7 @@ export class Presets {
   compareWith(chosen) {
     const preset = this.named(chosen);
     if (preset) this.panel.compare.begin((a) => a.take(preset, this.known), chosen);
-    else this.panel.compare.pin();
+    else this.panel.compare.begin();
   }
 
   /** @param {string} chosen */
@@ -94,17 +89,6 @@ export class Presets {
     this.panel.more = false;
     this.panel.setting.take(preset, this.known);
     this.panel.changed();
-  }
-
-  /** @param {string} button */
-  press(button) {
-    if (button === "save") return this.save();
-    if (button === "rename") return this.rename();
-    if (button === "delete") return this.delete(this.present()?.name);
-    if (button === "remove-unreadable") return this.delete(this.chosenUnreadable);
-    if (button === "export") return this.export();
-    if (button === "import") return this.import();
-    return this.copyLink();
   }
 
   async save(name = this.panel.name) {
@@ -181,12 +165,7 @@ export class Presets {
   /** Run an action and show what it returns, or the server's error if it refuses. @param {() => Promise<string | void>} action */
   async attempt(action) {
     let notice = "";
-    try {
-      notice = (await action()) ?? "";
-    } catch (error) {
-      if (!(error instanceof RequestFailed)) throw error;
-      notice = error.message;
-    }
-    this.say(notice);
+    const failed = await failureOf(async () => (notice = (await action()) ?? ""));
+    this.say(failed?.message ?? notice);
   }
 }

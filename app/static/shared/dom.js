@@ -41,12 +41,26 @@ export function onFrame(draw) {
  * @param {Tag} tag
  * @param {string} className
  * @param {string} markup constant HTML, never with data in it
+ * @param {Record<string, string>} texts of elements of the markup, by their selectors
  */
-export function newElement(tag, className = "", markup = "") {
+export function newElement(tag, className = "", markup = "", texts = {}) {
   const element = document.createElement(tag);
   element.className = className;
   element.innerHTML = markup;
+  for (const [selector, text] of Object.entries(texts)) setText(element.querySelector(selector), text);
   return element;
+}
+
+/**
+ * @param {string} text
+ * @param {() => void} action
+ * @param {{label?: string, className?: string}} how `label`: its name, where the text alone says too little
+ */
+export function newButton(text, action, { label, className = "" } = {}) {
+  const button = newElement("button", className);
+  Object.assign(button, { type: "button", textContent: text, ariaLabel: label ?? null });
+  button.addEventListener("click", action);
+  return button;
 }
 
 /**
@@ -58,6 +72,16 @@ export function newElement(tag, className = "", markup = "") {
  */
 export function emit(root, event, detail) {
   root.dispatchEvent(new CustomEvent(event, { detail }));
+}
+
+/**
+ * Call a function with the detail of each such event of the page.
+ * @param {HTMLElement} root
+ * @param {Parameters<typeof emit>[1]} event
+ * @param {(detail: any) => void} action
+ */
+export function on(root, event, action) {
+  root.addEventListener(event, (given) => action(/** @type {CustomEvent} */ (given).detail));
 }
 
 /**

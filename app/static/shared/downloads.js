@@ -6,8 +6,8 @@
 
 import { newElement, part, setText } from "./dom.js";
 import { Timers } from "./timers.js";
-import { RequestFailed, ServerError, getJson, postJson } from "./transport.js";
-import { aKey, factsOf, messageOf, plural, size } from "./wording.js";
+import { ServerError, failureOf, getJson, postJson } from "./transport.js";
+import { aKey, factsOf, messageOf, plural, remaining, size } from "./wording.js";
 
 /**
  * @typedef {{name: string, title: string, bytes: number, why: string, suits: boolean, best: boolean, ms: number | null,
@@ -107,11 +107,10 @@ export class Downloads {
 
   /** @param {Recommended} model @param {boolean} first */
   newRow(model, first) {
+    const facts = factsOf(size(model.bytes), model.ms !== null && aKey(model.ms));
     const row = newElement("li", "", `<span><b></b> <small class="md-facts"></small></span>
-      <button type="button" class="md-load"></button> <small class="md-why"></small> <progress hidden></progress> <small class="md-state"></small>`);
-    setText(row.querySelector("b"), model.title);
-    setText(row.querySelector(".md-facts"), factsOf(size(model.bytes), model.ms !== null && aKey(model.ms)));
-    setText(row.querySelector(".md-why"), model.why);
+      <button type="button" class="md-load"></button> <small class="md-why"></small> <progress hidden></progress> <small class="md-state"></small>`,
+      { b: model.title, ".md-facts": facts, ".md-why": model.why });
     row.querySelector("progress")?.setAttribute("aria-label", `Download of ${model.title}`);
     row.querySelector("button")?.addEventListener("click", () => this.click(model));
     row.classList.toggle("md-first", first);
@@ -131,7 +130,7 @@ export class Downloads {
       const running = mine?.running ?? false;
       const come = mine?.come || model.come;
       const button = part(row, "button");
-      const action = running ? "Stop" : pathOf(model, mine) ? "Use it" : come ? "Resume" : "Download";
+      const action = running ? "Stop" : mine?.path || model.path ? "Use it" : come ? "Resume" : "Download";
       setText(button, action);
       button.classList.toggle("pd-main", action === "Use it" || (row.classList.contains("md-first") && !running));
       button.setAttribute("aria-label", `${action === "Use it" ? "Use" : action} ${model.title}`);
@@ -157,7 +156,7 @@ export class Downloads {
     if (stage !== "coming") return "Comparing the file with the original …";
     const { at, come: first } = this.since ?? { at: 0, come };
     const passed = performance.now() - at;
-    const left = come > first && passed > SETTLED ? ` · ${remaining(((bytes - come) * passed) / (come - first))} left` : "";
+    const left = come > first && passed > SETTLED ? ` · about ${remaining(((bytes - come) * passed) / (come - first) / 1000)} left` : "";
     return `${size(come)} of ${size(bytes)}${left}`;
   }
 
@@ -165,7 +164,7 @@ export class Downloads {
   async click(model) {
     const { larger } = this;
     const mine = larger?.download?.name === model.name ? larger.download : null;
-    const path = pathOf(model, mine);
+    const path = mine?.path || model.path;
     if (path && !mine?.running) return this.callbacks.use(path, model.title);
     setText(this.said, "");
     await this.attempt(async () => {
@@ -196,9 +195,7 @@ export class Downloads {
       if (!model || !state || !before?.running) return;
       model.come = state.come;
       setText(this.told, state.message || (state.path ? `${model.title} is on this computer.` : "Stopped."));
-      if (state.path) {
-        this.callbacks.ended(model.title);
-      }
+      if (state.path) this.callbacks.ended(model.title);
     }
   }
 
@@ -208,24 +205,10 @@ export class Downloads {
    * @returns {Promise<boolean>} whether the server answered
    */
   async attempt(action) {
-    try {
-      await action();
-      return true;
-    } catch (error) {
-      if (!(error instanceof RequestFailed)) throw error;
-      setText(this.said, messageOf(error));
-      return error instanceof ServerError;
-    }
+    const failed = await failureOf(action);
+    if (failed) setText(this.said, messageOf(failed));
+    return !failed || failed instanceof ServerError;
   }
-}
-
-/**
- * The model's file on this machine, or "".
- * @param {Recommended} model
- * @param {State | null} mine
- */
-function pathOf(model, mine) {
-  return mine?.path || model.path;
 }
 
 /**
@@ -235,11 +218,6 @@ function pathOf(model, mine) {
  * @param {number} come
  */
 function rest(model, mine, come) {
-  if (pathOf(model, mine)) return "On this computer.";
+  if (mine?.path || model.path) return "On this computer.";
   return come ? `${size(come)} of ${size(mine?.bytes || model.bytes)} are on this computer.` : "";
-}
-
-/** @param {number} ms */
-function remaining(ms) {
-  return ms < 90_000 ? `about ${Math.max(Math.round(ms / 1000), 1)} s` : `about ${Math.round(ms / 60_000)} min`;
 }

@@ -42,44 +42,41 @@ export function setIncognito(on) {
   attempt(() => sessionStorage.setItem(INCOGNITO, on ? "on" : "off"));
 }
 
+/** @param {boolean} forTab */
+const storageOf = (forTab) => (forTab ? sessionStorage : localStorage);
+
 /**
- * The choices of the last visit, or null.
+ * What was kept, in this browser or for this tab; or null.
  * @param {string} key
  * @returns {any}
  */
-export function recall(key) {
-  return attempt(() => JSON.parse(localStorage.getItem(key) ?? "null"));
+export function recall(key, forTab = false) {
+  return attempt(() => JSON.parse(storageOf(forTab).getItem(key) ?? "null"));
 }
 
 /**
  * @param {string} key
- * @param {object | null} choices null deletes those of the last visit
+ * @param {unknown} value null deletes what was kept
  */
-export function keep(key, choices) {
-  attempt(() => (choices ? localStorage.setItem(key, JSON.stringify(choices)) : localStorage.removeItem(key)));
+export function keep(key, value, forTab = false) {
+  attempt(() => (value === null ? storageOf(forTab).removeItem(key) : storageOf(forTab).setItem(key, JSON.stringify(value))));
 }
 
 /** Copies of private text made in this tab. @returns {import("../editor/privacy.js").Copy[]} */
-export function recallCopies() {
-  return attempt(() => JSON.parse(sessionStorage.getItem(COPIES) ?? "[]")) ?? [];
-}
+export const recallCopies = () => recall(COPIES, true) ?? [];
 
 /** @param {import("../editor/privacy.js").Copy[]} copies newest last; the oldest are dropped if there is too little room */
 export function keepCopies(copies) {
   let room = COPIES_ROOM;
   const newest = [...copies].reverse().filter(({ text }) => (room -= text.length) >= 0);
-  attempt(() => sessionStorage.setItem(COPIES, JSON.stringify(newest.reverse())));
+  keep(COPIES, newest.reverse(), true);
 }
 
 /** @returns {Place | null} */
-export function recallPlace() {
-  return attempt(() => JSON.parse(sessionStorage.getItem(TAB) ?? "null"));
-}
+export const recallPlace = () => recall(TAB, true);
 
 /** @param {Place} place */
-export function keepPlace(place) {
-  attempt(() => sessionStorage.setItem(TAB, JSON.stringify(place)));
-}
+export const keepPlace = (place) => keep(TAB, place, true);
 
 /** The id of the document that was saved last, in any tab. */
 export function lastDocument() {
@@ -98,21 +95,19 @@ export function keepLastDocument(id) {
  * @returns {boolean} false if the browser has no room for it or allows no storage
  */
 export function keepUnsaved(document, forTab) {
-  const storage = () => (forTab ? sessionStorage : localStorage);
-  return attempt(() => (storage().setItem(UNSAVED + document.id, JSON.stringify(document)), true)) ?? false;
+  return attempt(() => (storageOf(forTab).setItem(UNSAVED + document.id, JSON.stringify(document)), true)) ?? false;
 }
 
 /** @param {string} id @param {boolean} forTab */
 export function forgetUnsaved(id, forTab) {
-  attempt(() => (forTab ? sessionStorage : localStorage).removeItem(UNSAVED + id));
+  keep(UNSAVED + id, null, forTab);
 }
 
 /** @param {boolean} forTab @returns {Document[]} */
 export function recallUnsaved(forTab) {
   const read = () => {
-    const storage = forTab ? sessionStorage : localStorage;
-    const keys = Object.keys(storage).filter((key) => key.startsWith(UNSAVED));
-    const documents = keys.map((key) => attempt(() => JSON.parse(storage.getItem(key) ?? "null")));
+    const keys = Object.keys(storageOf(forTab)).filter((key) => key.startsWith(UNSAVED));
+    const documents = keys.map((key) => recall(key, forTab));
     return documents.filter((document, n) => document?.id === keys[n].slice(UNSAVED.length)); // not a damaged one
   };
   return attempt(read) ?? [];

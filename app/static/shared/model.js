@@ -119,8 +119,7 @@ export function setUpModels(root, loaded, toast) {
   /** @param {Offered} offered */
   function newModel(offered) {
     const { model, name, serving } = offered;
-    const item = newElement("li", serving ? "md-serving" : "", `<span><b></b> <small></small> <small class="md-reason"></small></span> <button type="button" class="md-load">Load</button>`);
-    setText(item.querySelector("b"), name);
+    const item = newElement("li", serving ? "md-serving" : "", `<span><b></b> <small></small> <small class="md-reason"></small></span> <button type="button" class="md-load">Load</button>`, { b: name });
     describe(item, offered);
     const button = part(item, "button");
     button.hidden = serving;

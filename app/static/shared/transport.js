@@ -39,6 +39,23 @@ export class ServerError extends RequestFailed {
 /** The server cannot be reached. */
 export class ConnectionLost extends RequestFailed {}
 
+/**
+ * Run requests, and return why one failed; null if none did, or if nobody wants the answer any more.
+ * @param {() => Promise<unknown>} action
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<RequestFailed | null>}
+ */
+export async function failureOf(action, signal) {
+  try {
+    await action();
+  } catch (error) {
+    if (signal?.aborted) return null;
+    if (error instanceof RequestFailed) return error;
+    throw error;
+  }
+  return null;
+}
+
 /** An id for this tab, new at every page load, so that tabs do not cancel each other's requests. */
 export let TAB = freshId();
 
@@ -52,15 +69,8 @@ export const PAGE = freshId();
  * @param {AbortSignal} signal
  * @returns {Promise<RequestFailed | null>} why the answer is not complete; null if it is, or if nobody wants it any more
  */
-export async function streamDrafts(request, onLine, signal) {
-  try {
-    await readLines(await post("/api/drafts", { tab: TAB, ...request }, { signal }), onLine, signal);
-  } catch (error) {
-    if (signal.aborted) return null;
-    if (error instanceof RequestFailed) return error;
-    throw error;
-  }
-  return null;
+export function streamDrafts(request, onLine, signal) {
+  return failureOf(async () => readLines(await post("/api/drafts", { tab: TAB, ...request }, { signal }), onLine, signal), signal);
 }
 
 /**

@@ -67,6 +67,11 @@ export function words(tokens) {
   return n < 10 ? plural(n, "word") : `about ${plural(Number(n.toPrecision(2)), "word")}`;
 }
 
+/** @param {number} seconds */
+export function remaining(seconds) {
+  return seconds < 90 ? `${Math.max(Math.round(seconds), 1)} s` : `${Math.round(seconds / 60)} min`;
+}
+
 /** @param {number} bytes */
 export function size(bytes) {
   if (bytes < 1e6) return `${Math.ceil(bytes / 1000).toLocaleString()} kB`;

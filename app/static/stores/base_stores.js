@@ -60,6 +60,7 @@ export class BaseStores {
 
   /** @param {BaseStore} store */
   newItem(store) {
+    const name = store.own ? OWN : store.name;
     const item = newElement("li", "ps-base", `
       <div class="ps-what"><h4></h4><p class="ps-facts"></p><p class="ps-facts ps-sources"></p><p class="ps-problem" hidden></p></div>
       <div class="ps-switches">
@@ -70,10 +71,8 @@ export class BaseStores {
         <label class="ps-weight pd-option"><span>Weight <output></output></span> <input type="range" min="0.05" max="1" step="0.05"></label>
         <button type="button" class="ps-remove">Remove</button>
       </div>
-      <p class="ps-error" role="alert" hidden></p>`);
+      <p class="ps-error" role="alert" hidden></p>`, { h4: name });
     item.dataset.file = store.file;
-    const name = store.own ? OWN : store.name;
-    setText(item.querySelector("h4"), name);
     const { where, weight } = this.inputs(item);
     where.setAttribute("aria-label", `${name}: use in`);
     weight.setAttribute("aria-label", `${name}: weight`);

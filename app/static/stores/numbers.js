@@ -1,7 +1,7 @@
 // @ts-check
 /** The part *Your speed* of the tab of personal stores: the numbers that the page has measured, and their reset. */
 
-import { finder } from "../shared/dom.js";
+import { finder, newElement } from "../shared/dom.js";
 import { plural } from "../shared/wording.js";
 
 const WORD = 5; // characters, as typing speed is counted
@@ -31,16 +31,7 @@ export function drawNumbers(root, pace) {
       ["Pauses for thought", thought.count ? `${thought.count}, usually ${(thought.ms / 1000).toFixed(1)} s; no part of your speed` : "none yet"],
       ["Time saved this week", `${minutes.toFixed(1)} min (estimated)`],
     ];
-    list.replaceChildren(
-      ...rows.map(([name, value]) => {
-        const row = document.createElement("div");
-        row.append(
-          Object.assign(document.createElement("dt"), { textContent: name }),
-          Object.assign(document.createElement("dd"), { textContent: value }),
-        );
-        return row;
-      }),
-    );
+    list.replaceChildren(...rows.map(([name, value]) => newElement("div", "", "<dt></dt><dd></dd>", { dt: name, dd: value })));
   }
 
   button.addEventListener("click", () => {

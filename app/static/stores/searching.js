@@ -1,7 +1,7 @@
 // @ts-check
 /** Searches the personal stores for a phrase: shows its continuations, their counts and sources; can forget the phrase. */
 
-import { newElement, setText } from "../shared/dom.js";
+import { newButton, newElement } from "../shared/dom.js";
 import { postJson } from "../shared/transport.js";
 import { plural, sources } from "../shared/wording.js";
 
@@ -32,36 +32,27 @@ export class Searching {
     const box = this.find(".ps-found");
     if (box.contains(document.activeElement)) this.find("#ps-text").focus(); // the result may be gone
     if (!rows.length) {
-      box.replaceChildren(newElement("p", "", ""));
-      setText(box.querySelector("p"), `“${text}” is in none of your stores.`);
+      box.replaceChildren(newElement("p", "", "<span></span>", { span: `“${text}” is in none of your stores.` }));
       return;
     }
     box.replaceChildren(...rows.map((row) => this.result(row)));
     const stores = rows.filter((row) => Object.keys(row.occurrences).length).map((row) => row.store);
     if (!stores.length) return;
-    const button = newElement("button", "ps-forget", "");
-    button.setAttribute("type", "button");
-    button.textContent = `Forget “${text}”`;
-    const form = this.find(".ps-find");
-    button.addEventListener("click", () => this.tab.act(() => this.tab.forget(stores, "phrase", text, `“${text}”`), form));
-    box.append(button);
+    const forget = () => this.tab.act(() => this.tab.forget(stores, "phrase", text, `“${text}”`), this.find(".ps-find"));
+    box.append(newButton(`Forget “${text}”`, forget, { className: "ps-forget" }));
   }
 
   /** @param {Found} found */
   result({ store, occurrences, after, following }) {
-    const box = newElement("section", "ps-result", "<h4></h4><p></p><table><tbody></tbody></table>");
-    setText(box.querySelector("h4"), store);
     const times = Object.values(occurrences).reduce((a, b) => a + b, 0);
     const count = times ? `Found ${plural(times, "time")}: ${sources(occurrences)}.` : "The whole phrase is not in it.";
     const heading = following.length ? ` “${after}” is followed by:` : " Nothing follows it.";
-    setText(box.querySelector("p"), count + heading);
+    const box = newElement("section", "ps-result", "<h4></h4><p></p><table><tbody></tbody></table>", { h4: store, p: count + heading });
     const most = following[0]?.count ?? 1;
     box.querySelector("tbody")?.replaceChildren(
       ...following.map(({ text, count, from }) => {
-        const row = newElement("tr", "", "<th scope=row></th><td class=ps-count></td><td class=ps-from></td>");
-        setText(row.querySelector("th"), text);
-        setText(row.querySelector(".ps-count"), `${count.toLocaleString()} ×`);
-        setText(row.querySelector(".ps-from"), sources(from));
+        const texts = { th: text, ".ps-count": `${count.toLocaleString()} ×`, ".ps-from": sources(from) };
+        const row = newElement("tr", "", "<th scope=row></th><td class=ps-count></td><td class=ps-from></td>", texts);
         row.style.setProperty("--share", `${(100 * count) / most}%`);
         return row;
       }),

@@ -9,7 +9,7 @@
 import { Adding } from "./adding.js";
 import { BaseStores } from "./base_stores.js";
 import { drawNumbers } from "./numbers.js";
-import { finder, keepFocus, newElement, part, setText } from "../shared/dom.js";
+import { finder, keepFocus, newButton, newElement, part, setText } from "../shared/dom.js";
 import { Searching } from "./searching.js";
 import { Training } from "./training.js";
 import { PAGE, getJson, postJson } from "../shared/transport.js";
@@ -201,10 +201,9 @@ export class StoresTab {
           <small>Of files that you add later, only what these wrote is learned. Without names: mails of everyone.</small>
         </form>
         <button type="button" class="ps-delete">Delete this collection</button>
-      </details>`);
+      </details>`, { h3: store });
     item.dataset.store = store;
     item.querySelector(".ps-error")?.before(this.training.newPart(store));
-    setText(item.querySelector("h3"), store);
     const on = /** @type {HTMLInputElement} */ (item.querySelector(".ps-on"));
     const learns = /** @type {HTMLInputElement} */ (item.querySelector(".ps-learns"));
     on.setAttribute("aria-label", `${store}: use in drafts`);
@@ -225,9 +224,8 @@ export class StoresTab {
     const item = newElement("li", "ps-store", `
       <div class="ps-what"><h3></h3><p class="ps-problem"></p></div>
       <button type="button" class="ps-delete">Delete this collection</button>
-      <p class="ps-error" role="alert" hidden></p>`);
+      <p class="ps-error" role="alert" hidden></p>`, { h3: store });
     Object.assign(item.dataset, { store, problem: "" });
-    setText(item.querySelector("h3"), store);
     item.querySelector(".ps-delete")?.addEventListener("click", () => this.act(() => this.delete(store), item));
     return item;
   }
@@ -252,15 +250,13 @@ export class StoresTab {
     const summary = () => part(item, "summary");
     keepFocus(list, summary, () => list.replaceChildren(
       ...origins.map(({ origin, tokens, added }) => {
-        const row = newElement("li", "ps-origin", `<span class="ps-name"></span><span class="ps-facts"></span>
-          <button type="button">Forget</button>`);
+        const name = originName(origin);
+        const texts = { ".ps-name": name, ".ps-facts": `${words(tokens)}, ${ago(added)}` };
+        const row = newElement("li", "ps-origin", `<span class="ps-name"></span><span class="ps-facts"></span>`, texts);
         row.dataset.key = origin;
-        setText(row.querySelector(".ps-name"), originName(origin));
         part(row, ".ps-name").title = origin;
-        setText(row.querySelector(".ps-facts"), `${words(tokens)}, ${ago(added)}`);
-        const button = part(row, "button");
-        button.setAttribute("aria-label", `Forget ${originName(origin)}`);
-        button.addEventListener("click", () => this.act(() => this.forget([store], "document", origin, originName(origin)), item));
+        const forget = () => this.act(() => this.forget([store], "document", origin, name), item);
+        row.append(newButton("Forget", forget, { label: `Forget ${name}` }));
         return row;
       }),
     ));
@@ -418,12 +414,7 @@ export class StoresTab {
     box.classList.toggle("ps-failed", failed);
     setText(box.querySelector("p"), message);
     box.querySelector("ul")?.replaceChildren(
-      ...damage.map(({ name, reason }) => {
-        const row = newElement("li", "", "<b></b> <span></span>");
-        setText(row.querySelector("b"), name);
-        setText(row.querySelector("span"), reason);
-        return row;
-      }),
+      ...damage.map(({ name, reason }) => newElement("li", "", "<b></b> <span></span>", { b: name, span: reason })),
     );
     this.announce([message, ...damage.map(({ name, reason }) => `${name}: ${reason}`)].join(" "));
     box.scrollIntoView({ block: "nearest" });
@@ -432,14 +423,10 @@ export class StoresTab {
 
 /** @param {Folder} folder */
 function drawFolder({ path, excluded, files, forgotten, problems }) {
-  const item = newElement("li", "ps-folder", "<p></p><ul></ul>");
   const without = excluded.length ? `, without ${excluded.join(", ")}` : "";
   const left = forgotten ? `; ${forgotten} of them forgotten` : "";
-  setText(item.querySelector("p"), `In step with ${path}${without}: ${plural(files, "file")}${left}.`);
-  item.querySelector("ul")?.replaceChildren(...Object.entries(problems).map(([origin, problem]) => {
-    const line = document.createElement("li");
-    line.textContent = `${originName(origin)}: ${problem}`;
-    return line;
-  }));
+  const item = newElement("li", "ps-folder", "<p></p><ul></ul>", { p: `In step with ${path}${without}: ${plural(files, "file")}${left}.` });
+  item.querySelector("ul")?.replaceChildren(...Object.entries(problems).map(
+    ([origin, problem]) => newElement("li", "", "<span></span>", { span: `${originName(origin)}: ${problem}` })));
   return item;
 }

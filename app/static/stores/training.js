@@ -6,6 +6,7 @@
 
 import { drawSlider, finder, newElement, setText } from "../shared/dom.js";
 import { getJson, postJson } from "../shared/transport.js";
+import { remaining } from "../shared/wording.js";
 
 /**
  * @typedef {{description: string, finished: boolean, better: boolean, on: boolean, strength: number, usual: number}} Adapter
@@ -167,11 +168,6 @@ function stepOf({ description, share }) {
   if (description === "Training") return TRAINS;
   if (share >= 1) return STEPS;
   return description.startsWith("Evaluating") ? 2 : 1;
-}
-
-/** @param {number} seconds */
-function remaining(seconds) {
-  return seconds < 90 ? `${Math.max(Math.round(seconds), 1)} s` : `${Math.round(seconds / 60)} min`;
 }
 
 /** @param {HTMLInputElement} slider @param {number} strength */

@@ -25,7 +25,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from fastapi import FastAPI
 from pydantic import Field
@@ -95,6 +96,16 @@ class Learn(Strict):
     finished: bool
 
 
+# Routes that set something of a store: the last part of the address, the body, and what is done.
+CHANGES: tuple[tuple[str, type[NamedStore], Callable[[PersonalStore, Any], None]], ...] = (
+    ("switch", Switched, lambda store, body: store.switch(body.on)),
+    ("switch-learning", Switched, lambda store, body: store.switch_learning(body.on)),
+    ("switch-adapter", Switched, lambda store, body: store.switch_adapter(body.on)),
+    ("strength", Strength, lambda store, body: store.set_strength(body.strength)),
+    ("senders", OwnNames, lambda store, body: store.remember_senders([each for each in body.senders if each.strip()])),
+)
+
+
 def add_routes(
     app: FastAPI,
     stores: Callable[[], PersonalStores],
@@ -116,10 +127,8 @@ def add_routes(
     app.get("/api/stores/trainings")(routes.trainings)
     post(app, "/api/stores/create", NamedStore)(routes.create)
     post(app, "/api/stores/delete", NamedStore)(routes.delete)
-    post(app, "/api/stores/switch", Switched)(routes.switch)
-    post(app, "/api/stores/switch-learning", Switched)(routes.switch_learning)
-    post(app, "/api/stores/switch-adapter", Switched)(routes.switch_adapter)
-    post(app, "/api/stores/senders", OwnNames)(routes.set_senders)
+    for name, kind, change in CHANGES:
+        post(app, f"/api/stores/{name}", kind)(partial(routes.change, change))
     post(app, "/api/stores/add-phrase", Phrase)(routes.add_phrase)
     post(app, "/api/stores/forget-document", ForgetDocument)(routes.forget_document)
     post(app, "/api/stores/forget-phrase", ForgetPhrase)(routes.forget_phrase)
@@ -127,7 +136,6 @@ def add_routes(
     post(app, "/api/stores/search", Search)(routes.search)
     post(app, "/api/stores/train", NamedStore)(routes.train)
     post(app, "/api/stores/stop-training", NamedStore)(routes.stop_training)
-    post(app, "/api/stores/strength", Strength)(routes.set_strength)
     uploads = Uploads(stores, routes.follow, ending)
     app.post("/api/stores/add")(uploads.add)
     post(app, "/api/stores/stop", Stop)(uploads.stop)
@@ -138,7 +146,7 @@ def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores]) -> N
 
     @app.get("/api/stores/learning")
     def learning() -> dict[str, object]:
-        return {**stores().followed()}
+        return stores().followed()
 
     @post(app, "/api/stores/learn", Learn)
     def learn(body: Learn) -> dict[str, object]:
@@ -146,7 +154,7 @@ def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores]) -> N
 
 
 class _Routes:
-    """Each public method is a route, but `follow`; for the arguments see `add_routes`."""
+    """Each public method is a route, but `follow` and `change`; for the arguments see `add_routes`."""
 
     def __init__(self, stores: Callable[[], PersonalStores], learner: Learner, held: HeldTexts) -> None:
         self._stores, self._learner, self._held = stores, learner, held
@@ -169,21 +177,10 @@ class _Routes:
         self._stores().delete(body.store)
         self._held.drop_store(body.store)
 
-    def switch(self, body: Switched) -> None:
+    def change(self, change: Callable[[PersonalStore, Any], None], body: NamedStore) -> None:
+        """Each of `CHANGES`."""
         with self._stores().at(body.store) as store:
-            store.switch(body.on)
-
-    def switch_learning(self, body: Switched) -> None:
-        with self._stores().at(body.store) as store:
-            store.switch_learning(body.on)
-
-    def switch_adapter(self, body: Switched) -> None:
-        with self._stores().at(body.store) as store:
-            store.switch_adapter(body.on)
-
-    def set_senders(self, body: OwnNames) -> None:
-        with self._stores().at(body.store) as store:
-            store.remember_senders([name for name in body.senders if name.strip()])
+            change(store, body)
 
     def add_phrase(self, body: Phrase) -> dict[str, object]:
         from core.ngram.personal import PHRASE
@@ -240,10 +237,6 @@ class _Routes:
     def stop_training(self, body: NamedStore) -> dict[str, object]:
         self._learner.stop(body.store)
         return {"trainings": self._learner.trainings()}
-
-    def set_strength(self, body: Strength) -> None:
-        with self._stores().at(body.store) as store:
-            store.set_strength(body.strength)
 
 
 def _counts(extent: Extent) -> dict[str, int]:

@@ -53,11 +53,3 @@ def test_json_has_the_same_data() -> None:
         assert "".join(draft["text"][token["from"] : token["to"]] for token in draft["made"]) == draft["text"]
         assert draft["made"][0]["by"] == "healing"
         assert all(token["ln_model"] <= 0 and token["ln_mixture"] <= 0 for token in draft["made"])
-
-
-@pytest.mark.usefixtures("loaded")
-def test_without_the_flag_nothing_is_explained() -> None:
-    assert "\n\n" not in complete().strip()
-    found = json.loads(complete("--json"))
-    assert "explained" not in found
-    assert not any("made" in draft for draft in found["drafts"])

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 import threading
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.app.clients.test_openai_api import Site
-from tests.app.web.test_server import Site as Asking
+from app.web.site import create_service_app
+from tests.app.site import Site, answering
 from tests.fake_autocomplete import FakeAutocomplete
+from tests.waiting import until
 
 # What llama.vim sends, without the text.
 VIM = {
@@ -45,44 +43,16 @@ VIM = {
 }
 
 
-class Editor(Site):
-    def post(self, **fields: Any) -> tuple[int, bytes]:
-        response, content = Asking.ask_as(self, "POST", "/infill", fields, self.headers)  # pyright: ignore
-        return response.status, content
-
-    def infill(self, **fields: Any) -> Any:
-        status, content = self.post(**fields)
-        assert status == 200, content
-        return json.loads(content)
-
-    def get(self, path: str, **headers: str) -> tuple[int, Any]:
-        response, content = Asking.ask_as(self, "GET", path, None, headers)  # pyright: ignore
-        return response.status, json.loads(content)
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.access.token}"}
-
-    @property
-    def port(self) -> int:
-        return self.server.port
+def post(site: Site, **fields: Any) -> tuple[int, bytes]:
+    return site.answer("POST", "/infill", fields)
 
 
-@pytest.fixture(scope="module")
-def made() -> Iterator[Editor]:
-    site = Editor(FakeAutocomplete())
-    yield site
-    site.close()
+def infill(site: Site, **fields: Any) -> Any:
+    return site.json("/infill", fields)
 
 
-@pytest.fixture
-def site(made: Editor) -> Editor:
-    made.autocomplete.model.step_s = 0.0
-    return made
-
-
-def test_llama_vim_gets_the_raw_text_that_it_looks_for(site: Editor) -> None:
-    _, content = site.post(input_prefix="Dear Anna,\n", prompt="Once", input_suffix="\nYours", **VIM)
+def test_llama_vim_gets_the_raw_text_that_it_looks_for(site: Site) -> None:
+    _, content = post(site, input_prefix="Dear Anna,\n", prompt="Once", input_suffix="\nYours", **VIM)
     text = content.decode()
     assert re.match(r"^\s*{", text)
     assert re.search(r'"content"\s*:"', text)
@@ -92,40 +62,40 @@ def test_llama_vim_gets_the_raw_text_that_it_looks_for(site: Editor) -> None:
     assert answer["timings/predicted_n"] == 32
 
 
-def test_parts_of_other_files_are_the_background_of_the_text(site: Editor) -> None:
+def test_parts_of_other_files_are_the_background_of_the_text(site: Site) -> None:
     parts = [{"text": "Far", "filename": "a.md", "time": 1}, {"text": "Near\n", "filename": "b.md"}]
-    site.infill(input_extra=parts, input_prefix="Dear Anna,\n", prompt="thank")
+    infill(site, input_extra=parts, input_prefix="Dear Anna,\n", prompt="thank")
     assert site.autocomplete.latest.before == "Dear Anna,\nthank"
     assert site.autocomplete.latest.ask.background == "Far\nNear\n"
-    site.infill(prompt="thank", background="Notes")
+    infill(site, prompt="thank", background="Notes")
     assert site.autocomplete.latest.ask.background == "Notes"
 
 
-def test_the_text_after_the_caret_counts(site: Editor) -> None:
-    site.infill(prompt="Once", input_suffix=" and then", n_predict=2)
+def test_the_text_after_the_caret_counts(site: Site) -> None:
+    infill(site, prompt="Once", input_suffix=" and then", n_predict=2)
     assert site.autocomplete.latest.ask.after == " and then"
-    assert site.infill(prompt="Once", input_suffix="and then", n_predict=2)["content"] == " one one "
+    assert infill(site, prompt="Once", input_suffix="and then", n_predict=2)["content"] == " one one "
 
 
-def test_llama_vscode_gets_an_array_to_cycle_through(site: Editor) -> None:
-    found = site.infill(prompt="Once", n_cmpl=3, n_predict=2)
+def test_llama_vscode_gets_an_array_to_cycle_through(site: Site) -> None:
+    found = infill(site, prompt="Once", n_cmpl=3, n_predict=2)
     assert [one["content"] for one in found] == [" one one", " two two", " three three"]
     assert [one["index"] for one in found] == [0, 1, 2]
-    assert site.infill(prompt="Once", n_cmpl=1, n_predict=2)["content"] == " one one"
-    assert len(site.infill(prompt="Once", n_cmpl=9, n_predict=1)) == 9
+    assert infill(site, prompt="Once", n_cmpl=1, n_predict=2)["content"] == " one one"
+    assert len(infill(site, prompt="Once", n_cmpl=9, n_predict=1)) == 9
 
 
-def test_time_limits_cut_nothing_as_in_llama_server(site: Editor) -> None:
+def test_time_limits_cut_nothing_as_in_llama_server(site: Site) -> None:
     """llama-server applies the second limit after a line break, with which a draft ends, and the first one not at all.
     The editor would cache a text that is cut to nothing."""
     site.autocomplete.model.step_s = 0.01
-    answer = site.infill(prompt="Once", **VIM | {"t_max_prompt_ms": 1, "t_max_predict_ms": 20})
+    answer = infill(site, prompt="Once", **VIM | {"t_max_prompt_ms": 1, "t_max_predict_ms": 20})
     assert answer["content"] == " one" * 32
     assert answer["tokens_cached"] == len("Once") + 1
-    assert site.infill(prompt="Once", n_predict=1, t_max_prompt_ms=-1)["content"] == " one"
+    assert infill(site, prompt="Once", n_predict=1, t_max_prompt_ms=-1)["content"] == " one"
 
 
-def test_warming_up_has_no_time_limit(site: Editor) -> None:
+def test_warming_up_has_no_time_limit(site: Site) -> None:
     """llama.vim a1c8e6e, `s:ring_update`: the parts of other files are read although one millisecond is given."""
     site.autocomplete.model.step_s = 0.02
     passes = len(site.autocomplete.model.passes)
@@ -134,7 +104,7 @@ def test_warming_up_has_no_time_limit(site: Editor) -> None:
         "prompt": "", "n_predict": 0, "temperature": 0.0, "samplers": [], "stream": False, "cache_prompt": True,
         "t_max_prompt_ms": 1, "t_max_predict_ms": 1, "response_fields": [""],
     }  # fmt: skip
-    assert site.infill(**warm) == {}
+    assert infill(site, **warm) == {}
     assert len(site.autocomplete.model.passes) == passes + 1
     assert site.autocomplete.latest.before == ""
     assert site.autocomplete.latest.ask.background == "Notes\n"
@@ -146,49 +116,20 @@ def test_warming_up_has_no_time_limit(site: Editor) -> None:
         ({"stream": True, "n_cmpl": 2}, "n_cmpl above 1 cannot be streamed."),
         ({"lora": [{"id": 0, "scale": 1}]}, "lora is not supported."),
         ({"samplers": ["wet"]}, "The sampler wet is not known"),
-        ({"samplers": "kz"}, "The sampler z is not known"),
-        ({"n_cmpl": 12}, "n_cmpl is 12; at most 9 is accepted."),
-        ({"n_predict": -5}, "n_predict is -5; at least -1 is accepted."),
-        ({"grammar": "x"}, "grammar is not supported."),
         ({"colour": "x"}, "colour is no field that the server knows."),
         ({"mode": "greedy", "n_cmpl": 2}, "n_cmpl changes nothing in greedy drafts"),
     ],
 )
-def test_what_cannot_be_had_is_refused_in_words(site: Editor, fields: dict[str, Any], words: str) -> None:
-    status, content = site.post(**({"prompt": "Once"} | fields))
+def test_what_cannot_be_had_is_refused_in_words(site: Site, fields: dict[str, Any], words: str) -> None:
+    status, content = post(site, **({"prompt": "Once"} | fields))
     assert status in (400, 404)
     assert words in json.loads(content)["error"]["message"]
 
 
 def test_health_tells_when_the_model_is_there() -> None:
-    gate = threading.Event()
-    fake = FakeAutocomplete()
-
-    class Slow(Editor):
-        def __init__(self) -> None:
-            from app.service.service import DraftService
-            from app.web.security.access import Access
-            from app.web.site import create_service_app
-            from tests.fake_drafts import Server
-
-            self.autocomplete = fake
-            self.service = DraftService(lambda _: (gate.wait(), fake.real())[1], "scripted")
-            self.service.start()
-            self.access = Access(secrets.token_urlsafe(32))
-            self.server = Server(create_service_app(self.service, self.access))
-
-    slow = Slow()
-    try:
-        status, told = slow.get("/health", **slow.headers)
-        assert (status, told["error"]["message"]) == (503, "The model is being loaded.")
+    gate, fake = threading.Event(), FakeAutocomplete()
+    with answering(lambda _: (gate.wait(), fake.real())[1], make=create_service_app) as client:
+        loading = client.get("/health")
+        assert (loading.status_code, loading.json()["error"]["message"]) == (503, "The model is being loaded.")
         gate.set()
-        for _ in range(200):
-            if slow.get("/health", **slow.headers)[0] == 200:
-                break
-            time.sleep(0.01)
-        assert slow.get("/health", **slow.headers)[1]["status"] == "ok"
-        assert slow.get("/v1/models")[0] == 401
-    finally:
-        gate.set()
-        slow.server.stop()
-        slow.service.close()
+        until(lambda: client.get("/health").json().get("status") == "ok")

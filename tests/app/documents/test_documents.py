@@ -64,13 +64,6 @@ def test_the_file_follows_the_title(folder: DocumentFolder) -> None:
     assert list(texts(folder)) == ["Storm a b.txt"]
 
 
-def test_two_documents_of_one_title_have_two_files(folder: DocumentFolder) -> None:
-    folder.write(Entry(KEEPER, title="Letter"), "one", None)
-    other = folder.write(Entry(OTHER, title="letter"), "two", None)
-    folder.write(Entry(OTHER, title="letter"), "two more", other.digest)
-    assert texts(folder) == {"Letter.txt": "one", "letter (2).txt": "two more"}
-
-
 def case_ignored(patch: pytest.MonkeyPatch, folder: Path, keeps_name: bool) -> None:
     """Makes a folder ignore case, as on a Mac and on Windows. `keeps_name`: a file that is renamed to its own name in
     other letters keeps the old one, as on Linux."""

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +16,17 @@ from fastapi.testclient import TestClient
 
 from app.downloads.download import COMMAND, Downloads
 from app.machine import offline
-from app.service.service import DraftService
-from app.web.site import create_app
 from core.errors import InputError
 from core.models.costs import CostCurve
 from core.models.recommended import Recommended
+from tests.app.site import answering
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_hub import FILE, FakeHub, hub_of_the_page
+from tests.waiting import until
 
 TINY = Recommended("owner/tiny-GGUF:Q8_0", "Tiny", len(FILE), "For tests.")
 OTHER = Recommended("owner/none:Q8_0", "None", 1000, "It is not there.")
 HUGE = Recommended("owner/huge-GGUF:Q8_0", "Huge", 10**15, "No computer has so much memory.")
-PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -42,22 +40,9 @@ def client(hub: FakeHub, without_gradio: None) -> Iterator[TestClient]:
     """The server's routes, with a model whose rows were timed."""
     drafting = FakeAutocomplete()
     drafting.row_costs = CostCurve((1, 4), (5.0, 8.0))
-    service = DraftService(lambda *_: drafting.real(), "default", pace=0)
-    service.start()
-    with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
-        while not service.loaded:
-            time.sleep(0.01)
+    with answering(lambda *_: drafting.real(), "default", loaded=True) as client:
         yield client
         client.post("/api/models/stop-download", json={})
-    service.close()
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-    return found
 
 
 def ended(client: TestClient) -> dict[str, Any]:

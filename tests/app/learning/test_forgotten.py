@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from app.learning.forgotten import HeldTexts
 from core.errors import InputError
 from core.ngram.passages import StoredPassage
 from core.ngram.removed import Removed, RemovedDocument, Undone
+from tests.waiting import until
 
 
 def removed(size: int = 10, before: int = 0) -> Removed:
@@ -43,10 +43,7 @@ def held(texts: HeldTexts, *tickets: str) -> list[bool]:
 def _no_timers_left() -> Iterator[None]:
     before = threading.active_count()
     yield
-    deadline = time.monotonic() + 10
-    while threading.active_count() > before:
-        assert time.monotonic() < deadline, "a timer that nobody needs"
-        time.sleep(0.01)
+    until(lambda: threading.active_count() <= before)  # no timer that nobody needs
 
 
 def test_a_closed_page_takes_its_own_texts_with_it() -> None:
@@ -61,10 +58,7 @@ def test_a_closed_page_takes_its_own_texts_with_it() -> None:
 def test_time_ends_it_also_if_the_page_never_says_that_it_is_closed() -> None:
     texts = HeldTexts(hold=0.05)
     ticket = texts.keep("a", "me", removed())
-    deadline = time.monotonic() + 10
-    while held(texts, ticket) == [True]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: held(texts, ticket) == [False])
 
 
 def test_the_oldest_go_when_there_is_too_little_room() -> None:

@@ -33,10 +33,10 @@ from tests.app.service.test_service import all_of, ask, run, running
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import ByteTokenizer
 from tests.ngram_tools import add_text
+from tests.waiting import until
 from training.adapter import State
 from training.personal import STATE
 
-PATIENCE = 20.0
 SAYS = """
 import json, sys, time
 order = json.loads(sys.stdin.readline())
@@ -71,11 +71,7 @@ class Trained:
         return next((row for row in self.learner.trainings() if row["store"] == store), {})
 
     def until(self, condition: Callable[[dict[str, Any]], Any], store: str = "me") -> dict[str, Any]:
-        deadline = time.monotonic() + PATIENCE
-        while not condition(self.now(store)):
-            assert time.monotonic() < deadline, self.now(store)
-            time.sleep(0.005)
-        return self.now(store)
+        return until(lambda: condition(row := self.now(store)) and row)
 
     def ended(self, store: str = "me") -> dict[str, Any]:
         return self.until(lambda row: row.get("state") == "ended", store)

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.paths import ROOT
+from tests.waiting import until
 
 USUAL = """
 import signal
@@ -57,13 +56,6 @@ def started(code: str, home: dict[str, str]) -> subprocess.Popen[str]:
     while (line := process.stdout.readline()) and "loading" not in line:
         pass
     return process
-
-
-def until(happens: Callable[[], object], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not happens():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

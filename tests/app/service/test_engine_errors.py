@@ -117,24 +117,22 @@ def test_errors_anywhere_leave_other_tabs_drafts_unchanged(model: TorchModel, mo
     assert not service._thread.is_alive()
 
 
-def test_the_cache_takes_its_share_of_free_memory_and_no_more() -> None:
-    gigabyte, small = 1 << 30, 1 << 20
-    assert room_in_cache(0, int(CACHE_SHARE * gigabyte), gigabyte, small)
-    assert not room_in_cache(0, int(CACHE_SHARE * gigabyte) + 1, gigabyte, small)
-    # The memory of the cache is no longer free, so the limit does not change.
-    taken = int(CACHE_SHARE * gigabyte) // 2
-    assert room_in_cache(taken, taken, gigabyte - taken, small)
-    assert not room_in_cache(taken, taken + 4, gigabyte - taken, small)
-
-
-def test_a_large_memory_is_not_filled_with_texts_at_rest() -> None:
-    much, position = 1 << 50, 46_080
-    assert room_in_cache(0, CACHE_POSITIONS * position, much, position)
-    assert not room_in_cache(position, CACHE_POSITIONS * position, much, position)
-
-
-def test_the_cache_takes_a_twelfth_of_a_machine_unless_its_owner_chose(monkeypatch: pytest.MonkeyPatch) -> None:
-    gigabyte, position = 1 << 30, 46_080  # of the default model
+def test_the_cache_takes_its_share_of_free_memory_or_of_the_machine_or_what_its_owner_chose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gigabyte, small, much, position = 1 << 30, 1 << 20, 1 << 50, 46_080  # of the default model
+    share = int(CACHE_SHARE * gigabyte)
+    for fits, (taken, more, free, size) in (
+        (True, (0, share, gigabyte, small)),
+        (False, (0, share + 1, gigabyte, small)),
+        # The memory of the cache is no longer free, so the limit does not change.
+        (True, (share // 2, share // 2, gigabyte - share // 2, small)),
+        (False, (share // 2, share // 2 + 4, gigabyte - share // 2, small)),
+        # A large memory is not filled with texts at rest.
+        (True, (0, CACHE_POSITIONS * position, much, position)),
+        (False, (position, CACHE_POSITIONS * position, much, position)),
+    ):
+        assert room_in_cache(taken, more, free, size) is fits
     monkeypatch.setattr("core.models.memory.total_bytes", lambda: 8 * gigabyte)
     assert usual_limit(position) == 8 * gigabyte // 12
     assert usual_limit(4 * gigabyte // 1024) == 16 * gigabyte, "a large model has room for some windows"

@@ -64,6 +64,8 @@ def test_events_of_one_request() -> None:
     assert [line["step"] for line in drafts] == [1, 2, 3]
     assert [line["done"] for line in drafts] == [False, False, True]
     assert [d["text"] for d in drafts[1]["drafts"]] == [" one one", " two two"]
+    row = {"id": 0, "text": " one", "probability": 0.4, "whole": 0.4, "finished": False, "personal": [], "tail": "own"}
+    assert drafts[0]["drafts"][0] == row
     assert {line["n"] for line in (*drafts, stats)} == {1}
     assert stats["type"] == "stats"
     assert (stats["model"], stats["backend"], stats["reused"], stats["fed"]) == ("Scripted", "none", 4, 1)
@@ -118,14 +120,13 @@ def test_the_page_shows_no_draft_before_it_is_compared_with_the_text_after_the_c
 
 
 def test_the_page_waits_for_the_comparison_only_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "HELD", 0.5)  # a busy machine may delay the first step by .2 s
     fake = FakeAutocomplete()
-    fake.model.step_s = 0.3
     with running(fake) as service:
-        assert steps_told(service, after=" time") == [2, 3, 4]
+        monkeypatch.setattr(engine, "HELD", 0)
+        assert steps_told(service, after=" time") == [1, 2, 3, 4]
         fake.withdraws = True
         assert rows_in_the_end(service) == 3, "the page has shown them"
-        fake.model.step_s = 0
+        monkeypatch.setattr(engine, "HELD", 60)
         assert rows_in_the_end(service) == 0
 
 
@@ -146,30 +147,26 @@ def test_drafts_that_grow_hold_their_tails_unless_exact_steps_were_chosen() -> N
     assert not draft_request("Once", DraftSettings(exact_steps=2)).tails
 
 
-def test_after_text_was_removed_from_a_store_running_drafts_begin_again_without_kept_rows() -> None:
-    async def scenario() -> None:
-        fake = FakeAutocomplete()
-        fake.model.gate = threading.Semaphore(0)
-        with running(fake) as service:
-            kept = [KeptDraft(id=1, text=" rest")]
-            request = DraftRequest(
-                tab="a", n=1, before="Once", kept=kept, removed="a", settings=DraftSettings(length=3)
-            )
-            stream = service.stream(request)
-            fake.model.gate.release()
-            first = await anext(stream)
-            assert first["removed"] == "a"
-            assert fake.latest
-            assert fake.latest.ask.kept
-            fake.removed = "b"
-            fake.model.gate.release(100)
-            later = [event for event in await all_of(stream) if event["type"] == "drafts"]
-            again = [event for event in later if event["removed"] == "b"]
-            assert [event["step"] for event in again] == [1, 2, 3]
-            assert fake.latest.ask.kept == []
-            assert fake.opened == 2, "the session that had read and shown the old drafts is closed"
-
-    run(scenario())
+@pytest.mark.asyncio
+async def test_after_text_was_removed_from_a_store_running_drafts_begin_again_without_kept_rows() -> None:
+    fake = FakeAutocomplete()
+    fake.model.gate = threading.Semaphore(0)
+    with running(fake) as service:
+        kept = [KeptDraft(id=1, text=" rest")]
+        request = DraftRequest(tab="a", n=1, before="Once", kept=kept, removed="a", settings=DraftSettings(length=3))
+        stream = service.stream(request)
+        fake.model.gate.release()
+        first = await anext(stream)
+        assert first["removed"] == "a"
+        assert fake.latest
+        assert fake.latest.ask.kept
+        fake.removed = "b"
+        fake.model.gate.release(100)
+        later = [event for event in await all_of(stream) if event["type"] == "drafts"]
+        again = [event for event in later if event["removed"] == "b"]
+        assert [event["step"] for event in again] == [1, 2, 3]
+        assert fake.latest.ask.kept == []
+        assert fake.opened == 2, "the session that had read and shown the old drafts is closed"
 
 
 def test_rows_from_before_a_removal_are_not_kept() -> None:
@@ -183,17 +180,33 @@ def test_rows_from_before_a_removal_are_not_kept() -> None:
             assert len(fake.latest.ask.kept) == expected
 
 
-def test_the_panel_shows_no_position_from_before_a_removal() -> None:
-    async def scenario() -> None:
-        fake = FakeAutocomplete()
-        with running(fake) as service:
-            await all_of(service.stream(ask("a", 1)))
-            assert (await service.query("a", lambda at: at.n)) == 1
-            fake.removed = "b"
-            with pytest.raises(InputError, match="no drafts yet"):
-                await service.query("a", lambda at: at.n)
+@pytest.mark.asyncio
+async def test_the_panel_shows_no_position_from_before_a_removal() -> None:
+    fake = FakeAutocomplete()
+    with running(fake) as service:
+        await all_of(service.stream(ask("a", 1)))
+        assert (await service.query("a", lambda at: at.n)) == 1
+        fake.removed = "b"
+        with pytest.raises(InputError, match="no drafts yet"):
+            await service.query("a", lambda at: at.n)
 
-    run(scenario())
+
+@pytest.mark.asyncio
+async def test_queries_are_answered_between_two_passes_and_running_requests_end_when_the_service_closes() -> None:
+    fake = FakeAutocomplete()
+    fake.model.step_s = 0.02
+    with running(fake) as service:
+        with pytest.raises(InputError, match="no drafts yet"):
+            await service.query("a", lambda at: at.n)
+        stream = service.stream(ask("a", 7, length=32))
+        await anext(stream)
+        n, passes = await service.query("a", lambda at: (at.n, len(fake.model.passes)))
+        assert n == 7
+        assert passes < 32, "it waited for all drafts"
+        service.close()
+        assert (await all_of(stream))[-1]["message"] == "Polydraft is closing."
+        with pytest.raises(InputError, match="closing"):
+            await service.query("a", lambda at: at.n)
 
 
 def test_drafts_from_the_cache_need_no_pass() -> None:
@@ -212,30 +225,27 @@ def test_improbable_drafts_stay_hidden() -> None:
     assert [(line["type"], line.get("drafts")) for line in lines] == [("drafts", []), ("stats", None)]
 
 
-def test_a_newer_request_stops_the_older_within_a_step() -> None:
+@pytest.mark.asyncio
+async def test_a_newer_request_stops_the_older_within_a_step() -> None:
     fake = FakeAutocomplete()
     fake.model.gate = threading.Semaphore(0)
     with running(fake) as service:
-
-        async def replace() -> None:
-            old = asyncio.create_task(all_of(service.stream(ask("a", 1, "old", length=30))))
-            other = asyncio.create_task(all_of(service.stream(ask("b", 1, length=4))))
-            assert fake.model.gate
-            fake.model.gate.release(2)
-            await until(lambda: len(fake.model.passes) == 2)
-            new = asyncio.create_task(all_of(service.stream(ask("a", 2, "new", length=3))))
-            await asyncio.sleep(0.02)
-            fake.model.gate.release(100)
-            lines = await old
-            assert len(lines) <= 3
-            assert all(line["type"] == "drafts" and not line["done"] for line in lines)
-            assert (await new)[-1]["type"] == "stats"
-            assert len(await other) == 5
-            assert fake.opened == 2  # the tab keeps its session
-            completions = fake.sessions[0].completions
-            assert [c.before for c in completions if c.before in ("old", "new")] == ["old", "new"]
-
-        run(replace())
+        old = asyncio.create_task(all_of(service.stream(ask("a", 1, "old", length=30))))
+        other = asyncio.create_task(all_of(service.stream(ask("b", 1, length=4))))
+        assert fake.model.gate
+        fake.model.gate.release(2)
+        await until(lambda: len(fake.model.passes) == 2)
+        new = asyncio.create_task(all_of(service.stream(ask("a", 2, "new", length=3))))
+        await asyncio.sleep(0.02)
+        fake.model.gate.release(100)
+        lines = await old
+        assert len(lines) <= 3
+        assert all(line["type"] == "drafts" and not line["done"] for line in lines)
+        assert (await new)[-1]["type"] == "stats"
+        assert len(await other) == 5
+        assert fake.opened == 2  # the tab keeps its session
+        completions = fake.sessions[0].completions
+        assert [c.before for c in completions if c.before in ("old", "new")] == ["old", "new"]
 
 
 def test_an_older_request_that_arrives_late_ends_at_once() -> None:
@@ -261,18 +271,15 @@ def test_a_text_without_a_tab_goes_on_in_the_session_that_agrees_furthest() -> N
         assert sorted(texts) == [[letter, letter + " your", letter], [story, story + " the"]]
 
 
-def test_a_text_whose_session_is_busy_gets_a_fork_of_it() -> None:
+@pytest.mark.asyncio
+async def test_a_text_whose_session_is_busy_gets_a_fork_of_it() -> None:
     fake = FakeAutocomplete()
     fake.model.step_s = 0.01
     with running(fake) as service:
-
-        async def both() -> None:
-            first = service.stream(by_text("client 1", "Once upon a time", length=20))
-            await anext(first)
-            assert await all_of(service.stream(by_text("client 2", "Once upon a time there", length=1)))
-            assert len(await all_of(first)) == 20
-
-        run(both())
+        first = service.stream(by_text("client 1", "Once upon a time", length=20))
+        await anext(first)
+        assert await all_of(service.stream(by_text("client 2", "Once upon a time there", length=1)))
+        assert len(await all_of(first)) == 20
         assert (fake.opened, fake.forked) == (2, 1)
 
 
@@ -286,66 +293,18 @@ def test_a_short_text_takes_no_long_one_out_of_the_cache() -> None:
         assert [c.before for c in fake.sessions[0].completions] == [long, long + "more"]
 
 
-def test_closing_the_stream_stops_the_request() -> None:
+@pytest.mark.asyncio
+async def test_leaving_stops_the_request_and_closes_the_session() -> None:
     fake = FakeAutocomplete()
     fake.model.step_s = 0.005
     with running(fake) as service:
-
-        async def close() -> None:
-            events = service.stream(ask("a", 1, length=32))
-            await anext(events)
-            await events.aclose()
-            await until(lambda: fake.sessions[0].completions[0].closed)
-            passes = len(fake.model.passes)
-            assert passes < 10
-            await asyncio.sleep(0.05)
-            assert len(fake.model.passes) == passes  # nothing runs when nobody waits
-
-        run(close())
-
-
-def test_leaving_stops_the_request_and_closes_the_session() -> None:
-    fake = FakeAutocomplete()
-    fake.model.step_s = 0.005
-    with running(fake) as service:
-
-        async def leave() -> None:
-            events = service.stream(ask("a", 1, length=32))
-            await anext(events)
-            service.leave("a")
-            assert len(await all_of(events)) < 10
-            await until(lambda: not fake.sessions)
-            service.leave("nobody")
-            assert await all_of(service.stream(ask("a", 2, length=1)))
-
-        run(leave())
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (InputError("This text can't be read; shorten it."), "This text can't be read; shorten it."),
-        (RuntimeError("decode failed\nat line 3"), "An error ended these drafts: decode failed"),
-    ],
-)
-def test_a_failure_concerns_its_own_request_only(error: Exception, words: str) -> None:
-    fake = FakeAutocomplete()
-    fake.model.broken["bad"] = error
-    fake.model.gate = threading.Semaphore(0)
-    with running(fake) as service:
-
-        async def both() -> None:
-            bad = asyncio.create_task(all_of(service.stream(ask("a", 1, "bad"))))
-            good = asyncio.create_task(all_of(service.stream(ask("b", 1, length=4))))
-            await asyncio.sleep(0.05)
-            assert fake.model.gate
-            fake.model.gate.release(100)
-            (line,) = await bad
-            assert (line["type"], line["n"], line["message"]) == ("error", 1, words)
-            assert len(await good) == 5
-            assert (await all_of(service.stream(ask("a", 2, length=1))))[-1]["type"] == "stats"
-
-        run(both())
+        events = service.stream(ask("a", 1, length=32))
+        await anext(events)
+        service.leave("a")
+        assert len(await all_of(events)) < 10
+        await until(lambda: not fake.sessions)
+        service.leave("nobody")
+        assert await all_of(service.stream(ask("a", 2, length=1)))
 
 
 def test_the_tab_at_rest_for_longest_makes_room() -> None:
@@ -400,7 +359,8 @@ def test_the_log_of_a_model_that_cannot_be_loaded_has_no_control_characters(capl
         (OSError("disk gone"), "The model could not be loaded: disk gone"),
     ],
 )
-def test_a_model_that_cannot_be_loaded_is_told_to_everybody(error: Exception, words: str) -> None:
+@pytest.mark.asyncio
+async def test_a_model_that_cannot_be_loaded_is_told_to_everybody(error: Exception, words: str) -> None:
     go = threading.Event()
 
     def load(_: str) -> Any:
@@ -410,16 +370,13 @@ def test_a_model_that_cannot_be_loaded_is_told_to_everybody(error: Exception, wo
     service = DraftService(load, "x", pace=0)
     service.start()
 
-    async def early_and_late() -> None:
-        early = asyncio.create_task(all_of(service.stream(ask("a", 1))))
-        await asyncio.sleep(0.02)
-        go.set()
-        (line,) = await early
-        assert (line["type"], line["message"]) == ("error", words)
-        (line,) = await all_of(service.stream(ask("a", 2)))
-        assert (line["type"], line["n"], line["message"]) == ("error", 2, words)
-
-    run(early_and_late())
+    early = asyncio.create_task(all_of(service.stream(ask("a", 1))))
+    await asyncio.sleep(0.02)
+    go.set()
+    (line,) = await early
+    assert (line["type"], line["message"]) == ("error", words)
+    (line,) = await all_of(service.stream(ask("a", 2)))
+    assert (line["type"], line["n"], line["message"]) == ("error", 2, words)
     status = service.status()
     assert not status["ready"]
     assert words in status["notice"]
@@ -482,32 +439,8 @@ async def load_another(service: DraftService, name: str) -> dict[str, Any]:
     return await asyncio.wait_for(service.change(name), 10)
 
 
-def test_after_a_model_that_cannot_be_loaded_another_one_drafts() -> None:
-    fake = FakeAutocomplete()
-
-    def by_name(name: str) -> Any:
-        if name != "good":
-            raise ModelNotFound(f"No model is called {name}; give a file.")
-        return fake.real()
-
-    service = DraftService(by_name, "bad", pace=0)
-    service.start()
-
-    async def choose() -> None:
-        await until(lambda: service.status()["backend"] == "unavailable")
-        with pytest.raises(InputError, match="No model is called worse"):
-            await load_another(service, "worse")
-        assert service.status()["backend"] == "unavailable"
-        assert "worse" in service.status()["notice"]
-        assert (await load_another(service, "good"))["ready"]
-        assert (await all_of(service.stream(ask("a", 1, length=1))))[-1]["type"] == "stats"
-
-    run(choose())
-    service.close()
-    assert fake.model.closed
-
-
-def test_another_model_takes_the_place_of_one_that_drafts_and_no_request_is_lost() -> None:
+@pytest.mark.asyncio
+async def test_another_model_takes_the_place_of_one_that_drafts_and_no_request_is_lost() -> None:
     old, new = FakeAutocomplete(), FakeAutocomplete()
     old.model.step_s = 0.005
     new.model.name = "Newer"
@@ -524,108 +457,86 @@ def test_another_model_takes_the_place_of_one_that_drafts_and_no_request_is_lost
     service = DraftService(by_name, "old", pace=0)
     service.start()
 
-    async def change() -> None:
-        assert (await all_of(service.stream(ask("a", 1, length=1))))[-1]["model"] == "Scripted"
-        with pytest.raises(InputError, match="disk gone"):
-            await load_another(service, "broken")
-        assert service.status()["ready"]  # the old one goes on
-        assert service.model_name == "old"
-        failing.append(False)
-        changing = asyncio.create_task(load_another(service, "newer"))
-        await asyncio.sleep(0.01)
-        with pytest.raises(InputError, match="is being loaded"):
-            await load_another(service, "third")
-        assert (await all_of(service.stream(ask("a", 2, length=1))))[-1]["model"] == "Scripted"
-        going = asyncio.create_task(all_of(service.stream(ask("b", 1, length=32))))
-        await asyncio.sleep(0.02)
-        loaded.set()
-        assert (await changing)["model"] == "Newer"
-        assert service.model_name == "newer"
-        assert (await going)[-1]["model"] == "Newer"
-        assert old.model.closed
-        assert not old.sessions
-
-    run(change())
+    assert (await all_of(service.stream(ask("a", 1, length=1))))[-1]["model"] == "Scripted"
+    with pytest.raises(InputError, match="disk gone"):
+        await load_another(service, "broken")
+    assert service.status()["ready"]  # the old one goes on
+    assert service.model_name == "old"
+    failing.append(False)
+    changing = asyncio.create_task(load_another(service, "newer"))
+    await asyncio.sleep(0.01)
+    with pytest.raises(InputError, match="is being loaded"):
+        await load_another(service, "third")
+    assert (await all_of(service.stream(ask("a", 2, length=1))))[-1]["model"] == "Scripted"
+    going = asyncio.create_task(all_of(service.stream(ask("b", 1, length=32))))
+    await asyncio.sleep(0.02)
+    loaded.set()
+    assert (await changing)["model"] == "Newer"
+    assert service.model_name == "newer"
+    assert (await going)[-1]["model"] == "Newer"
+    assert old.model.closed
+    assert not old.sessions
     service.close()
     assert new.model.closed
 
 
-def test_closing_ends_running_requests() -> None:
-    fake = FakeAutocomplete()
-    fake.model.step_s = 0.01
-    with running(fake) as service:
-
-        async def close() -> None:
-            events = service.stream(ask("a", 1, length=32))
-            await anext(events)
-            service.close()
-            lines = await all_of(events)
-            assert lines[-1]["message"] == "Polydraft is closing."
-
-        run(close())
-
-
 @pytest.mark.parametrize("cause", ["another model", "another adapter"])
-def test_a_request_that_begins_again_has_a_position_for_the_panel_with_its_first_drafts(cause: str) -> None:
-    async def scenario() -> None:
-        fake, other = FakeAutocomplete(), FakeAutocomplete()
-        fake.model.gate = other.model.gate = gate = threading.Semaphore(0)
-        loaded = iter([fake.real(), other.real()])
-        service = DraftService(lambda name: next(loaded), "one", 0)
-        service.start()
+@pytest.mark.asyncio
+async def test_a_request_that_begins_again_has_a_position_for_the_panel_with_its_first_drafts(cause: str) -> None:
+    fake, other = FakeAutocomplete(), FakeAutocomplete()
+    fake.model.gate = other.model.gate = gate = threading.Semaphore(0)
+    loaded = iter([fake.real(), other.real()])
+    service = DraftService(lambda name: next(loaded), "one", 0)
+    service.start()
 
-        async def step_by_step(wanted: Awaitable[Any]) -> Any:
-            """The result of what waits for the engine, which runs pass by pass meanwhile."""
-            task = asyncio.ensure_future(wanted)
-            while not task.done():
-                gate.release()
-                await asyncio.sleep(0.01)
-            return task.result()
+    async def step_by_step(wanted: Awaitable[Any]) -> Any:
+        """The result of what waits for the engine, which runs pass by pass meanwhile."""
+        task = asyncio.ensure_future(wanted)
+        while not task.done():
+            gate.release()
+            await asyncio.sleep(0.01)
+        return task.result()
 
-        stream = service.stream(ask("a", 1, length=32))
-        try:
-            assert (await step_by_step(anext(stream)))["step"] == 1
-            if cause == "another model":
-                await step_by_step(service.change("two"))
-            else:
-                fake.adapted = True
-            while (await step_by_step(anext(stream)))["step"] > 1:
-                pass  # made before
-            now = other if cause == "another model" else fake
-            assert await step_by_step(service.query("a", lambda at: at.autocomplete)) is now.real()
-        finally:
-            gate.release(1000)
-            await stream.aclose()
-            service.close()
-
-    run(scenario())
+    stream = service.stream(ask("a", 1, length=32))
+    try:
+        assert (await step_by_step(anext(stream)))["step"] == 1
+        if cause == "another model":
+            await step_by_step(service.change("two"))
+        else:
+            fake.adapted = True
+        while (await step_by_step(anext(stream)))["step"] > 1:
+            pass  # made before
+        now = other if cause == "another model" else fake
+        assert await step_by_step(service.query("a", lambda at: at.autocomplete)) is now.real()
+    finally:
+        gate.release(1000)
+        await stream.aclose()
+        service.close()
 
 
-def test_requests_with_and_without_prose_share_no_pass_and_both_get_their_drafts() -> None:
-    async def scenario() -> None:
-        fake = FakeAutocomplete()
-        fake.has_prose, fake.wants_prose = True, True
-        fake.adapt()
-        made: list[tuple[bool, int]] = []  # with prose or not, and the rows, of each pass
-        forward = fake.model.forward
+@pytest.mark.asyncio
+async def test_requests_with_and_without_prose_share_no_pass_and_both_get_their_drafts() -> None:
+    fake = FakeAutocomplete()
+    fake.has_prose, fake.wants_prose = True, True
+    fake.adapt()
+    made: list[tuple[bool, int]] = []  # with prose or not, and the rows, of each pass
+    forward = fake.model.forward
 
-        def noted(rows: list[Any]) -> Any:
-            made.append((fake.with_prose, len(rows)))
-            return forward(rows)
+    def noted(rows: list[Any]) -> Any:
+        made.append((fake.with_prose, len(rows)))
+        return forward(rows)
 
-        fake.model.forward = noted  # pyright: ignore[reportAttributeAccessIssue]
-        fake.model.gate = threading.Semaphore(0)
-        with running(fake) as service:
-            requests = [ask(tab, 1, prose=tab in "ac") for tab in "abcd"]
-            answers = [asyncio.create_task(all_of(service.stream(request))) for request in requests]
-            await until(lambda: len(service._inbox.jobs) == 0)
-            await asyncio.sleep(0.05)
-            fake.model.gate.release(1000)
-            for events in await asyncio.gather(*answers):
-                assert events[-1]["type"] == "stats"
-            assert fake.opened == 4, "no running request was stopped by the change"
-            switches = [one for one, other in pairwise(made) if one[0] != other[0]]
-            assert {on for on, _ in made} == {True, False}
-            assert 1 <= len(switches) <= 3
-
-    run(scenario())
+    fake.model.forward = noted  # pyright: ignore[reportAttributeAccessIssue]
+    fake.model.gate = threading.Semaphore(0)
+    with running(fake) as service:
+        requests = [ask(tab, 1, prose=tab in "ac") for tab in "abcd"]
+        answers = [asyncio.create_task(all_of(service.stream(request))) for request in requests]
+        await until(lambda: len(service._inbox.jobs) == 0)
+        await asyncio.sleep(0.05)
+        fake.model.gate.release(1000)
+        for events in await asyncio.gather(*answers):
+            assert events[-1]["type"] == "stats"
+        assert fake.opened == 4, "no running request was stopped by the change"
+        switches = [one for one, other in pairwise(made) if one[0] != other[0]]
+        assert {on for on, _ in made} == {True, False}
+        assert 1 <= len(switches) <= 3

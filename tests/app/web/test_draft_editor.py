@@ -20,7 +20,6 @@ import polydraft
 from app.machine.token import token
 from app.web.attaching import service_for
 from core.errors import InputError, PolydraftError
-from setup import TOPS, inside
 from tests.paths import ROOT
 from tests.scripted_editor import blocks, launched, scripted_model
 
@@ -88,11 +87,6 @@ def test_its_value_is_a_text() -> None:
         editor.postprocess(5)  # type: ignore[arg-type]
 
 
-def test_its_definition_writes_no_file_beside_the_code() -> None:
-    polydraft.DraftEditor()
-    assert not (ROOT / "app" / "web" / "draft_editor.pyi").exists()
-
-
 def test_events_are_not_lost_while_one_is_handled() -> None:
     with gr.Blocks(analytics_enabled=False) as made:
         editor = polydraft.DraftEditor()
@@ -106,33 +100,24 @@ def test_events_are_not_lost_while_one_is_handled() -> None:
 # ---------------------------------------------------------------- attach
 
 
-def test_attach_refuses_what_has_not_exactly_one_editor() -> None:
-    with pytest.raises(InputError, match="The Blocks have no DraftEditor; one expected"):
-        polydraft.attach(blocks(gr.Textbox(render=False)))
+def test_attach_wants_complete_blocks_with_one_editor_once_and_its_own_name_for_the_endpoint(demo: gr.Blocks) -> None:
+    with gr.Blocks(analytics_enabled=False) as taken:
+        polydraft.DraftEditor().change(lambda: None, api_name="drafts")
     two = [polydraft.DraftEditor(render=False) for _ in range(2)]
-    with pytest.raises(InputError, match="The Blocks have 2 DraftEditors; one expected"):
-        polydraft.attach(blocks(*two))
-    with pytest.raises(InputError, match=r"A str given; gr\.Blocks expected"):
-        polydraft.attach("demo")  # type: ignore[arg-type]
-
-
-def test_attach_waits_for_the_end_of_the_blocks() -> None:
+    given: Any
+    for given, message in (
+        (blocks(gr.Textbox(render=False)), "The Blocks have no DraftEditor; one expected"),
+        (blocks(*two), "The Blocks have 2 DraftEditors; one expected"),
+        ("demo", r"A str given; gr\.Blocks expected"),
+        (demo, "attached already"),
+        (taken, "has the api_name 'drafts'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            polydraft.attach(given)
     with gr.Blocks(analytics_enabled=False) as made:
         polydraft.DraftEditor()
         with pytest.raises(InputError, match=r"call attach after the `with gr\.Blocks"):
             polydraft.attach(made)
-
-
-def test_attach_is_called_once(demo: gr.Blocks) -> None:
-    with pytest.raises(InputError, match="attached already"):
-        polydraft.attach(demo)
-
-
-def test_a_name_that_attach_needs_is_not_taken_from_another_event() -> None:
-    with gr.Blocks(analytics_enabled=False) as made:
-        polydraft.DraftEditor().change(lambda: None, api_name="drafts")
-    with pytest.raises(InputError, match="has the api_name 'drafts'"):
-        polydraft.attach(made)
 
 
 def test_a_model_that_does_not_exist_ends_attach_and_leaves_the_blocks_as_they_were() -> None:
@@ -242,12 +227,6 @@ def test_importing_the_package_imports_neither_gradio_nor_torch() -> None:
     assert shown.stdout == "[] ['DraftEditor', 'attach']\n"
     with pytest.raises(AttributeError, match="has no attribute 'Editor'"):
         polydraft.Editor  # noqa: B018
-
-
-def test_in_a_wheel_the_package_finds_its_parts_inside_itself() -> None:
-    moved = inside((ROOT / "polydraft" / "__init__.py").read_text(encoding="utf-8"), TOPS)
-    assert moved.count("from polydraft.app.web.attaching import attach") == 2
-    assert "from app" not in moved
 
 
 def test_the_example_of_the_docs_is_the_file_and_short() -> None:

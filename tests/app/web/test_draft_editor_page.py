@@ -96,18 +96,9 @@ def test_what_is_typed_while_the_editor_is_loaded_stays(browser: Browser, exampl
     page.close()
 
 
-def test_a_page_of_a_former_server_says_what_to_do(browser: Browser, example: str) -> None:
-    page, _ = open_page(browser, example)
-    page.route("**/polydraft/api/drafts", lambda route: route.fulfill(status=401))
-    page.click(TEXT)
-    page.keyboard.type("Thank")
-    expect(page.locator(".pd-notice")).to_have_text(
-        "The server of this page was started anew. Copy your text, and load the page again."
-    )
-    page.close()
-
-
-def test_a_wrong_option_changes_nothing_and_is_named(browser: Browser, example: str) -> None:
+def test_a_wrong_option_changes_nothing_and_is_named_and_a_page_of_a_former_server_says_what_to_do(
+    browser: Browser, example: str
+) -> None:
     page, _ = open_page(browser, example)
     page.evaluate("polydraftEditor.set('k', 12)")
     expect(page.locator(".pd-notice")).to_have_text("k 12 given; a whole number from 1 to 9 expected.")
@@ -116,6 +107,11 @@ def test_a_wrong_option_changes_nothing_and_is_named(browser: Browser, example: 
     expect(page.locator(ROWS)).to_have_count(3)
     page.evaluate("polydraftEditor.set('k', 1)")
     expect(page.locator(".pd-notice")).to_be_hidden()
+    page.route("**/polydraft/api/drafts", lambda route: route.fulfill(status=401))
+    page.keyboard.type(" you")
+    expect(page.locator(".pd-notice")).to_have_text(
+        "The server of this page was started anew. Copy your text, and load the page again."
+    )
     page.close()
 
 

@@ -8,14 +8,12 @@ import json
 import logging
 import os
 import re
-import secrets
 import signal
 import socket
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,70 +22,21 @@ import pytest
 from fastapi import FastAPI
 from PIL import Image
 
-from app.service.service import DraftService
 from app.web import serving
-from app.web.security.access import Access
 from app.web.serving import serve
-from app.web.site import create_app
 from app.wire.refusals import MAX_BODY
 from core.errors import InputError, ModelFileError, ModelNotFound
-from tests.fake_autocomplete import FakeAutocomplete
+from tests.app.site import Site
 from tests.fake_drafts import Server
 from tests.paths import ROOT
 
 
-class Site:
-    """A real server with a scripted autocomplete, and a client that has the token."""
-
-    def __init__(self) -> None:
-        self.fake = FakeAutocomplete()
-        self.service = DraftService(self.fake.real, "scripted", pace=0)
-        self.service.start()
-        self.access = Access(secrets.token_urlsafe(32))
-        self.server = Server(create_app(self.service, self.access))
-        self.port = self.server.port
-
-    @property
-    def bearer(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.access.token}"}
-
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
-        return self.ask_as(method, path, body, self.bearer | headers)
-
-    def ask_as(
-        self, method: str, path: str, body: Any, headers: dict[str, str]
-    ) -> tuple[http.client.HTTPResponse, bytes]:
-        """A request with only these headers; underscores represent hyphens."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        try:
-            connection.request(method, path, data, named)
-            response = connection.getresponse()
-            return response, response.read()
-        finally:
-            connection.close()
-
-    def refused(self, body: Any) -> tuple[int, str]:
-        response, content = self.ask("POST", "/api/drafts", body)
-        answer = json.loads(content)
-        assert set(answer) == {"message", "fix"}
-        assert answer["fix"]
-        return response.status, answer["message"]
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    made = Site()
-    yield made
-    made.server.stop()
-    made.service.close()
-
-
-@pytest.fixture(autouse=True)
-def calm(request: pytest.FixtureRequest) -> None:
-    if "site" in request.fixturenames:
-        request.getfixturevalue("site").fake.model.step_s = 0.0
+def refused(site: Site, body: Any) -> tuple[int, str]:
+    response, content = site.ask("POST", "/api/drafts", body)
+    answer = json.loads(content)
+    assert set(answer) == {"message", "fix"}
+    assert answer["fix"]
+    return response.status, answer["message"]
 
 
 def asked(tab: str, n: int = 1, before: str = "Once", **settings: Any) -> dict[str, Any]:
@@ -106,23 +55,6 @@ def test_an_idle_server_lets_the_processor_sleep(site: Site) -> None:
     assert wakings() - before < 50  # uvicorn looks at its clock ten times a second
 
 
-def test_drafts_stream_line_by_line(site: Site) -> None:
-    response, content = site.ask("POST", "/api/drafts", asked("stream", length=3, k=2))
-    assert response.status == 200
-    assert response.headers["content-type"].startswith("application/x-ndjson")
-    lines = [json.loads(line) for line in content.splitlines()]
-    assert [line["type"] for line in lines] == ["drafts", "drafts", "drafts", "stats"]
-    assert lines[0]["drafts"][0] == {
-        "id": 0,
-        "text": " one",
-        "probability": 0.4,
-        "whole": 0.4,
-        "finished": False,
-        "personal": [],
-        "tail": "own",
-    }
-
-
 def test_the_first_line_is_there_before_the_last_is_made(site: Site) -> None:
     site.fake.model.step_s = 0.02
     connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
@@ -134,18 +66,14 @@ def test_the_first_line_is_there_before_the_last_is_made(site: Site) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("leaves", [False, True])
-def test_a_dead_browser_leaves_nothing_running(site: Site, leaves: bool) -> None:
+def test_a_dead_browser_leaves_nothing_running(site: Site) -> None:
     site.fake.model.step_s = 0.01
-    tab = f"dead{leaves}"
     with socket.create_connection(("127.0.0.1", site.port)) as connection:
-        body = json.dumps(asked(tab, length=32)).encode()
+        body = json.dumps(asked("dead", length=32)).encode()
         head = f"POST /api/drafts HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nContent-Length: {len(body)}\r\n"
         head += f"Authorization: Bearer {site.access.token}\r\n\r\n"
         connection.sendall(head.encode() + body)
         assert connection.recv(10)
-        if leaves:
-            site.ask("POST", "/api/leave", {"tab": tab})
     passes = len(site.fake.model.passes)
     time.sleep(0.2)
     assert len(site.fake.model.passes) - passes <= 6  # of the 30 that were left
@@ -158,32 +86,27 @@ def test_a_dead_browser_leaves_nothing_running(site: Site, leaves: bool) -> None
     ("changed", "words"),
     [
         ({"settings": {"k": 12}}, "k is 12; at most 9 is accepted."),
-        ({"settings": {"tau": 0}}, "tau is 0; at least 0.05 is accepted."),
         ({"settings": {"tau": float("nan")}}, "tau"),
         ({"settings": {"k": "3"}}, "k is a str; a whole number is expected."),
-        ({"settings": {"k": True}}, "k is true; a whole number is expected."),
         ({"settings": {"colour": 1}}, "colour is no field that the server knows."),
-        ({"settings": 3}, "settings"),
-        ({"extra": 1}, "extra is no field that the server knows."),
         ({"tab": ""}, "tab is empty."),
         ({"tab": "x" * 100}, "tab is longer than 64 characters."),
-        ({"n": -1}, "n is -1; at least 0 is accepted."),
         ({"before": None}, "before is null; text is expected."),
     ],
 )
 def test_wrong_fields_are_named(site: Site, changed: dict[str, Any], words: str) -> None:
-    status, message = site.refused({**asked("wrong"), **changed})
+    status, message = refused(site, {**asked("wrong"), **changed})
     assert status == 422
     assert words in message
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"[]", b"3", b"{}"])
 def test_broken_bodies(site: Site, body: bytes) -> None:
-    assert site.refused(body)[0] == 422
+    assert refused(site, body)[0] == 422
 
 
 def test_a_body_beyond_the_limit_is_refused_in_words(site: Site) -> None:
-    status, message = site.refused(asked("large", before="x" * (MAX_BODY + 1)))
+    status, message = refused(site, asked("large", before="x" * (MAX_BODY + 1)))
     assert status == 413
     assert "256 kB" in message
     assert site.ask("POST", "/api/drafts", asked("large", before="x" * (MAX_BODY - 200)))[0].status == 200
@@ -281,8 +204,6 @@ def test_a_taken_port_is_an_error_in_words() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"Port {port} is already in use by another program"):
             serve(port=port, open_browser=False)
-    with pytest.raises(InputError, match="Port 70000 cannot be used"):
-        serve(port=70000, open_browser=False)
 
 
 def test_without_a_port_the_one_that_belongs_to_the_users_texts_is_taken_or_none(
@@ -329,20 +250,7 @@ def address_of(process: subprocess.Popen[str]) -> tuple[int, str]:
 # The app in a process of its own, watched from its first import until Ctrl+C.
 WATCHED = """
     import json, sys
-
-    LOCAL = ("127.0.0.1", "localhost", "::1", "", None, b"127.0.0.1", b"localhost")
-    outside = []
-
-    def watch(event, arguments):
-        if event in ("socket.connect", "socket.sendto"):
-            address = arguments[1]
-            if isinstance(address, tuple) and address[0] not in LOCAL:
-                outside.append(f"{event} {address}")
-        elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0] not in LOCAL:
-            outside.append(f"{event} {arguments}")
-
-    sys.addaudithook(watch)
-
+    from tests import outside
     import time
     import app.learning.personal
     import core.autocomplete
@@ -369,7 +277,7 @@ WATCHED = """
     from app.web.serving import serve
 
     serve(port=0, open_browser=False)
-    print(json.dumps(outside))
+    print(json.dumps(outside.found))
 """
 
 
@@ -440,43 +348,6 @@ def test_gradio_puts_nothing_into_the_folder_that_all_users_share(watched: Watch
     assert [path.name for path in watched.shared.iterdir()] == ["gradio"]
     (ours,) = watched.home.rglob("polydraft/gradio")
     assert ours.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_model_that_fails_while_it_is_loaded_leaves_the_page_up(tmp_path: Path) -> None:
-    process = child(
-        """
-        import sys
-        from types import SimpleNamespace
-        from app.web.serving import serve
-        from core.errors import ModelFileError
-
-        def fail(*_, **__):
-            raise ModelFileError("broken.gguf is damaged.")
-
-        sys.modules["core.autocomplete"] = SimpleNamespace(load_autocomplete=fail)  # its imports take seconds
-        serve(port=0, open_browser=False)
-        """,
-        tmp_path,
-    )
-    try:
-        port, token = address_of(process)
-        headers = {"Authorization": f"Bearer {token}"}
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request("GET", "/", headers=headers)
-        assert b"Polydraft" in connection.getresponse().read()
-        connection.request("POST", "/api/drafts", json.dumps(asked("a")), headers)
-        (answer,) = connection.getresponse().read().splitlines()
-        line = json.loads(answer)
-        assert (line["type"], line["message"]) == ("error", "broken.gguf is damaged.")
-        connection.request("GET", "/api/status", headers=headers)
-        status = json.loads(connection.getresponse().read())
-        assert not status["ready"]
-        assert line["message"] in status["notice"]
-        connection.close()
-    finally:
-        process.terminate()
-        _, err = process.communicate(timeout=20)
-    assert err == "broken.gguf is damaged.\n"
 
 
 @pytest.mark.parametrize(

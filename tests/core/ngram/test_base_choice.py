@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 
 import ngram_builder
 from app.cli.flags import sentence_of
 from app.clients.options import in_fields
 from app.learning.base_stores import BaseStores, in_full, shelf_of
-from app.service.service import DraftService
-from app.web.site import create_app
 from core import files
 from core.autocomplete import Autocomplete
 from core.errors import InputError, OptionError
 from core.ngram import Geometric, Linear, NgramStore, StoreError
-from core.ngram.base import BASE_STORE, BaseShelf, ChosenStore, chosen_stores, read_choice
+from core.ngram.base import (
+    BASE_STORE,
+    BaseShelf,
+    ChosenStore,
+    StoreChoice,
+    choice_as_json,
+    chosen_stores,
+    read_choice,
+)
 from core.ngram.shelf import interpolation
 from tests.ngram_tools import WordTokenizer
 from tests.table_model import TableModel
@@ -53,19 +55,12 @@ def test_several_stores_are_mixed_by_their_weights(folder: Path) -> None:
     four, five = (NgramStore.open(folder / f"{name}.ngram") for name in ("four", "five"))
     even = shares(interpolation([(four, 0.2), (five, 0.2)]))
     assert even[1] > even[0]  # the last one has more say
-    for rule, others in (
-        (interpolation([(four, 0.9), (five, 0.1)]), interpolation([(four, 0.1), (five, 0.9)])),
-        (Geometric([(four, 0.9), (five, 0.1)]), Geometric([(four, 0.1), (five, 0.9)])),
-    ):
-        assert shares(rule)[0] > shares(rule)[1]
-        assert shares(others)[0] < shares(others)[1]
-    assert isinstance(interpolation([(four, 1.0)]), Linear)
-    assert shares(interpolation([(four, 1.0)])) == shares(interpolation(four))
-    assert np.array_equal(Geometric([(four, 0.3)]).probabilities([[1, 2, 3]], [4, 5]),
-                          Geometric(four).probabilities([[1, 2, 3]], [4, 5]))  # fmt: skip
+    for rule in (interpolation, Geometric):
+        assert shares(rule([(four, 0.9), (five, 0.1)]))[0] > shares(rule([(four, 0.9), (five, 0.1)]))[1]
+        assert shares(rule([(four, 0.1), (five, 0.9)]))[0] < shares(rule([(four, 0.1), (five, 0.9)]))[1]
+        assert shares(rule([(four, 1.0)])) == shares(rule(four))
     both = Geometric([(four, 1.0), (five, 3.0)]).probabilities([[1, 2, 3]], [4, 5])
     assert both[0, 1] == pytest.approx(3 * both[0, 0])
-    assert interpolation([]) is None
 
 
 def test_options_name_files_with_weights(folder: Path) -> None:
@@ -96,7 +91,6 @@ def test_none_with_another_store_is_refused_in_the_words_of_each_edge(folder: Pa
 def test_drafts_use_all_chosen_stores(folder: Path) -> None:
     shelf = shelf_of([f"{folder / 'four.ngram'}=0.5", str(folder / "five.ngram")])(WORDS.fingerprint)
     autocomplete = Autocomplete(TableModel(), bases=shelf)
-    assert [(store.path.stem, weight) for store, weight in shelf.active()] == [("four", 0.5), ("five", 1.0)]
     mixture = autocomplete.mixture(0.9, 0.9)
     assert isinstance(mixture, Linear)
     assert [mixed.alpha for mixed in mixture.stores] == [0.45, 0.9]
@@ -115,6 +109,10 @@ def test_a_changed_choice_applies_to_the_next_drafts(folder: Path, tmp_path: Pat
     page.add(f" {folder / 'four.ngram'} ")
     page.add(str(folder / "five.ngram"))
     assert [(store.path.stem, weight) for store, weight in shelf.active()] == [("four", 1.0), ("five", 1.0)]
+    own, row, _ = page.list()
+    assert (own["own"], own["on"]) == (True, True) and "was built for the tokenizer of SmolLM2" in own["problem"]
+    assert (row["name"], row["tokenizer"], row["sources"], row["orders"]) == ("four", "words", ["four.txt"], [2, 6])
+    assert (row["bytes"], row["tokens"]) == ((folder / "four.ngram").stat().st_size, 150)
     page.change(str(folder / "four.ngram"), on=True, weight=0.3)
     page.change(str(folder / "five.ngram"), on=False, weight=1.0)
     assert [(store.path.stem, weight) for store, weight in shelf.active()] == [("four", 0.3)]
@@ -234,28 +232,14 @@ def test_a_damaged_entry_disturbs_no_other(folder: Path, tmp_path: Path) -> None
 
 
 def test_two_programs_that_change_the_choice_lose_nothing(folder: Path, tmp_path: Path) -> None:
-    """Each of two processes adds its own stores while the other one does."""
-    file = tmp_path / "base-stores.json"
-    code = """
-import sys, time
-from pathlib import Path
-from app.cli.flags import sentence_of
-from app.clients.options import in_fields
-from app.learning.base_stores import BaseStores
-from core.ngram import base
-read = base.read_choice
-base.read_choice = lambda file: (read(file), time.sleep(0.3))[0]
-for name in sys.argv[3:]:
-    BaseStores(sys.argv[1], None, Path(sys.argv[2])).add(name)
-"""
-    names: list[list[str]] = []
-    for process in range(2):
-        names.append([str(tmp_path / f"{process}{i}.ngram") for i in range(3)])
-        for name in names[-1]:
-            shutil.copy(folder / "four.ngram", name)
-    adding = [subprocess.Popen([sys.executable, "-c", code, WORDS.fingerprint, str(file), *some]) for some in names]
-    assert [process.wait(120) for process in adding] == [0, 0]
-    assert {str(one.path) for one in read_choice(file).stores} == {*names[0], *names[1], str(BASE_STORE)}
+    """The one that waits for the other reads what it wrote."""
+    file, four, five = tmp_path / "base-stores.json", folder / "four.ngram", folder / "five.ngram"
+    with files.locked(file):
+        adding = files.in_thread(lambda: BaseStores(WORDS.fingerprint, None, file).add(str(five)))
+        assert not wait([adding], 0.2).done
+        file.write_text(choice_as_json(StoreChoice((ChosenStore(four),))))
+    adding.result(60)
+    assert [one.path for one in read_choice(file).stores] == [four, five]
 
 
 def test_a_choice_that_another_program_changes_is_waited_for(
@@ -267,49 +251,3 @@ def test_a_choice_that_another_program_changes_is_waited_for(
     with files.locked(file), pytest.raises(InputError, match="another program is changing it; try again"):
         page.add(str(folder / "four.ngram"))
     page.add(str(folder / "four.ngram"))
-
-
-# --- the page's routes ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def client(tmp_path: Path, without_gradio: None) -> Iterator[TestClient]:
-    model: Any = TableModel()
-    model.tokenizer.fingerprint = WORDS.fingerprint
-    file = tmp_path / "base-stores.json"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("core.ngram.base.choice_file", lambda: file)
-        service = DraftService(lambda _: Autocomplete(model, bases=BaseShelf(WORDS.fingerprint)), "table", pace=0)
-        service.start()
-        with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
-            while not service.loaded:
-                client.get("/api/status")
-            yield client
-        service.close()
-
-
-def test_the_page_chooses_stores_with_size_tokenizer_and_provenance(client: TestClient, folder: Path) -> None:
-    path = str(folder / "four.ngram")
-    assert client.post("/api/base-stores/add", json={"file": path}).json() == {}
-    found = client.get("/api/base-stores").json()
-    own, four = found["stores"]
-    assert (found["fixed"], own["own"], own["on"]) == (False, True, True)
-    assert "was built for the tokenizer of SmolLM2-135M-Instruct" in own["problem"]
-    assert "--tokenizer MODEL" in own["problem"]
-    assert (four["name"], four["tokenizer"], four["sources"]) == ("four", "words", ["four.txt"])
-    assert (four["bytes"], four["orders"]) == ((folder / "four.ngram").stat().st_size, [2, 6])
-    assert four["tokens"] > 100
-    assert "problem" not in four
-    assert client.post("/api/base-stores/change", json={"file": path, "on": True, "weight": 0.25}).json() == {}
-    assert client.get("/api/base-stores").json()["stores"][1]["weight"] == 0.25
-    for body, said in (
-        ({"file": path, "on": True, "weight": 0}, "weight"),
-        ({"file": path, "on": 1, "weight": 1}, "on"),
-    ):
-        refused = client.post("/api/base-stores/change", json=body)
-        assert refused.status_code == 422
-        assert said in refused.json()["message"]
-    again = client.post("/api/base-stores/add", json={"file": path})
-    assert (again.status_code, again.json()["message"]) == (409, f"{path} is among the stores already.")
-    assert client.post("/api/base-stores/remove", json={"file": path}).json() == {}
-    assert len(client.get("/api/base-stores").json()["stores"]) == 1

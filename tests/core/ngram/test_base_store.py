@@ -61,13 +61,6 @@ def test_a_domains_store_is_built_and_used(tmp_path: Path, monkeypatch: pytest.M
     assert json.loads(chosen_there.stdout)["drafts"][0]["text"].startswith(" bay of the sea")
 
 
-def test_a_choice_is_a_file_none_or_the_apps_own(tmp_path: Path, foreign: Path) -> None:
-    assert (chosen(None), chosen("none"), chosen(str(foreign))) == (BASE_STORE, None, foreign)
-    for wrong in (tmp_path / "missing.ngram", tmp_path):
-        with pytest.raises(StoreError, match=str(wrong)):
-            chosen(str(wrong))
-
-
 def test_a_store_for_another_tokenizer_says_what_to_do(foreign: Path, tiny_file: Path) -> None:
     remedy = r"built for the tokenizer of words .* `polydraft ngram build SOURCE -o FILE --tokenizer MODEL`, and choose"
     with pytest.raises(StoreError, match=remedy):
@@ -78,6 +71,7 @@ def test_a_store_for_another_tokenizer_says_what_to_do(foreign: Path, tiny_file:
 
 
 def test_the_apps_own_store_is_left_out_for_other_models(foreign: Path) -> None:
+    assert (chosen(None), chosen("none"), chosen(str(foreign))) == (BASE_STORE, None, foreign)
     store, missing = base_store(WordTokenizer().fingerprint)
     assert store is None
     assert missing.startswith("No n-grams: ")

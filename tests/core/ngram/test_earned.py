@@ -49,11 +49,7 @@ def test_a_store_that_was_right_weighs_more_and_one_that_was_wrong_less() -> Non
     assert given(after(rule, right[:-3]), right[:-3], PHRASE[3]) > plain > 0.05
     misled = given(after(rule, wrong), right[:-3], PHRASE[3])
     assert 0.05 < misled < plain
-
-
-def test_a_short_text_and_a_text_that_no_store_knows_change_nothing() -> None:
-    rule = rule_of(*[PHRASE] * 9)
-    for text in ([5], [50, 51, 52] * 20):
+    for text in ([5], [50, 51, 52] * 20):  # too short, and known to no store
         assert given(after(rule, text), PHRASE[:3], PHRASE[3]) == given(rule, PHRASE[:3], PHRASE[3])
 
 
@@ -153,23 +149,16 @@ def autocomplete() -> Autocomplete:
 
 def test_drafts_after_a_text_that_was_typed_are_those_of_the_text_at_once(autocomplete: Autocomplete) -> None:
     typed, constant = autocomplete.open(), autocomplete.open()
-    differed = 0
+    differed, fed = 0, [0, 0]
     for n in [*range(40, 66), 50, *range(48, 70, 7), len(TEXT) - 1, len(TEXT)]:
         found, expected = completed(typed, TEXT[:n]), completed(autocomplete.open(), TEXT[:n])
         assert [draft.p_joint for draft in found.drafts] == [draft.p_joint for draft in expected.drafts]
         assert scores(found) == pytest.approx(scores(expected), rel=1e-6)
-        differed += scores(found) != pytest.approx(scores(completed(constant, TEXT[:n], earned=False)), rel=1e-3)
+        usual = completed(constant, TEXT[:n], earned=False)
+        differed += scores(found) != pytest.approx(scores(usual), rel=1e-3)
+        fed = [fed[0] + found.fed, fed[1] + usual.fed]
     assert differed > 20
-
-
-def test_typing_on_feeds_no_more_tokens_than_with_constant_weights(autocomplete: Autocomplete) -> None:
-    fed = []
-    for earned in (True, False):
-        session = autocomplete.open()
-        completed(session, TEXT[:80], earned=earned)
-        fed.append(sum(completed(session, TEXT[:n], earned=earned).fed for n in range(81, 144, 3)))
-        session.close()
-    assert fed[0] <= fed[1] + 2
+    assert fed[0] <= fed[1] + 40, "what was fed is not fed again to learn from it"
 
 
 def test_a_stopped_reading_goes_on_where_it_stopped_and_a_background_is_not_learned_from(

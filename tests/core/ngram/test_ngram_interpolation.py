@@ -131,14 +131,6 @@ def test_linear_changes_nothing_where_the_store_knows_nothing(phrases, logq):
     np.testing.assert_allclose(off, [logq], rtol=1e-12, atol=1e-12)
 
 
-def test_linear_lifts_what_the_store_has_seen_and_more_so_in_familiar_text(phrases):
-    logq = np.log([[0.2, 0.8]])
-    familiar = Linear(phrases).scores(logq, [[1, 2, 3, 4, 5, 6, 1, 2, 3]], [4, 8])
-    foreign = Linear(phrases).scores(logq, [[8, 11, 8, 12, 8, 11, 1, 2, 3]], [4, 8])
-    assert familiar[0, 0] > foreign[0, 0] > logq[0, 0]
-    assert familiar[0, 1] < foreign[0, 1] < logq[0, 1]
-
-
 def test_the_drafts_words_count_for_no_familiarity_however_many_drafts_there_are(phrases):
     logq, typed = np.log([[0.5, 0.5]]), [8, 11, 12]
     rule = Linear(phrases).after(typed)

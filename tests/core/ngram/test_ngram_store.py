@@ -50,7 +50,7 @@ def check_against_brute_force(store: NgramStore, documents, orders, min_count) -
         assert totals.get(gram, 0) == total
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(token_lists, order_ranges, st.lists(st.integers(1, 3), min_size=8, max_size=8), st.booleans())
 def test_every_order_is_counted_as_by_brute_force(tmp_path, documents, orders, minima, exact):
     min_count = {n: minima[n - 1] for n in orders}
@@ -58,9 +58,9 @@ def test_every_order_is_counted_as_by_brute_force(tmp_path, documents, orders, m
     check_against_brute_force(store, documents, orders, min_count)
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(token_lists, st.integers(1, 9))
-@example([[0, 1, 2, 3, 4, 5] * 20, [5, 0] * 30], 1).via("more runs than are read at once")
+@example([[0, 1, 2, 3, 4, 5] * 5, [5, 0] * 9], 1).via("more runs than are read at once")
 def test_many_small_runs_merge_to_the_same_bytes(tmp_path, documents, least):
     whole = build(tmp_path, documents, min_count=1).path.read_bytes()
     with tiny_runs(least):
@@ -72,7 +72,6 @@ READS = {
     "total": lambda store: store.total([1]),
     "evidence": lambda store: store.evidence([[1]], [2]).counts.tolist(),
     "probabilities": lambda store: store.probabilities([1], [2, 3], {2: 1.0}).tolist(),
-    "counted": lambda store: repr(store.counted([1], [2, 3], [2])),
     "continuations": lambda store: store.continuations([1]),
     "quick continuations": lambda store: store.quick_continuations([1], 5),
     "all": lambda store: sorted(store.ngrams()),
@@ -135,7 +134,7 @@ def test_large_vocabularies_and_order_8(tmp_path, vocab_size):
     check_against_brute_force(store, documents, range(2, 9), dict.fromkeys(range(2, 9), 1))
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     token_lists,
     order_ranges,
@@ -268,28 +267,23 @@ def test_a_truncated_or_lengthened_store_is_refused_without_verifying(intact, tm
         NgramStore.open(path)
 
 
-def test_a_later_version_is_refused_by_name(intact, tmp_path):
-    data = bytearray(intact.path.read_bytes())
-    struct.pack_into("<I", data, 8, 7)
-    (tmp_path / "later.ngram").write_bytes(data)
-    with pytest.raises(StoreError, match="format version 7; this program reads versions 1 and 2"):
-        NgramStore.open(tmp_path / "later.ngram")
-
-
-def test_a_store_of_another_tokenizer_is_refused(intact):
-    with pytest.raises(StoreError, match="built for the tokenizer of"):
-        NgramStore.open(intact.path, fingerprint="0" * 64)
-
-
-def test_what_is_no_store_is_refused(tmp_path):
-    for name, data in (("empty", b""), ("text", b"hello" * 50), ("zeros", bytes(4096))):
-        (tmp_path / name).write_bytes(data)
-        with pytest.raises(StoreError, match="not an n-gram store"):
-            NgramStore.open(tmp_path / name)
-    with pytest.raises(StoreError, match="cannot be read"):
-        NgramStore.open(tmp_path / "missing")
-    with pytest.raises(StoreError, match="cannot be read"):
-        NgramStore.open(tmp_path)
+def test_what_is_no_store_is_refused(intact, tmp_path):
+    later = bytearray(intact.path.read_bytes())
+    struct.pack_into("<I", later, 8, 7)
+    deep = b"[" * 200_000
+    for data, said in (
+        (b"", "not an n-gram store"),
+        (b"hello" * 50, "not an n-gram store"),
+        (bytes(4096), "not an n-gram store"),
+        (later, "format version 7; this program reads versions 1 and 2"),
+        (struct.pack("<8sII32s", b"NGRAMS\r\n", 1, len(deep), hashlib.sha256(deep).digest()) + deep, "not JSON"),
+    ):
+        (tmp_path / "file").write_bytes(data)
+        with pytest.raises(StoreError, match=said):
+            NgramStore.open(tmp_path / "file")
+    for path in (tmp_path / "missing", tmp_path):
+        with pytest.raises(StoreError, match="cannot be read"):
+            NgramStore.open(path)
 
 
 @pytest.mark.parametrize(
@@ -311,14 +305,6 @@ def test_sections_that_do_not_lie_in_the_file_are_refused(tmp_path, sections):
     (tmp_path / "odd.ngram").write_bytes((head + text).ljust(512, b"\0"))
     with pytest.raises(StoreError, match=r"is damaged|truncated"):
         NgramStore.open(tmp_path / "odd.ngram")
-
-
-def test_a_manifest_nested_without_end_is_refused(tmp_path):
-    text = b"[" * 200_000
-    head = struct.pack("<8sII32s", b"NGRAMS\r\n", 1, len(text), hashlib.sha256(text).digest())
-    (tmp_path / "deep.ngram").write_bytes(head + text)
-    with pytest.raises(StoreError, match="not JSON"):
-        NgramStore.open(tmp_path / "deep.ngram")
 
 
 @pytest.mark.parametrize("section", ["codes.0", "marks.0", "pairs.0", "wide.0", "tokens"])
@@ -398,7 +384,7 @@ def test_a_failed_write_leaves_the_old_store_and_no_litter(intact, tmp_path):
 # Merging stores
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(token_lists, token_lists)
 def test_merged_stores_equal_one_build(tmp_path, first, second):
     for name in ("a", "b", "both"):
@@ -406,17 +392,10 @@ def test_merged_stores_equal_one_build(tmp_path, first, second):
     stores = [build(tmp_path / name, documents, min_count=1) for name, documents in (("a", first), ("b", second))]
     ngram_builder.merge(stores, tmp_path / "merged.ngram", min_count=2)
     merged = NgramStore.open(tmp_path / "merged.ngram", verify=True)
+    with pytest.raises(InputError, match="one tokenizer"):
+        ngram_builder.merge([merged, build(tmp_path / "b", [[1, 2]] * 2, tokenizer=WordTokenizer(65))], tmp_path / "x")
     both = build(tmp_path / "both", first + second, min_count=2)
     assert sorted(merged.ngrams()) == sorted(both.ngrams())
-
-
-def test_stores_of_different_tokenizers_do_not_merge(tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-    first = build(tmp_path / "a", [[1, 2]] * 2)
-    second = build(tmp_path / "b", [[1, 2]] * 2, tokenizer=WordTokenizer(65))
-    with pytest.raises(InputError, match="one tokenizer"):
-        ngram_builder.merge([first, second], tmp_path / "out.ngram")
 
 
 def test_folders_are_read_in_order_and_each_file_once(tmp_path):

@@ -18,7 +18,7 @@ from app.learning.personal import PersonalStores
 from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.models import LanguageModel
-from core.ngram import WHOLE, Linear, Mixed, StoreError
+from core.ngram import Linear, StoreError
 from core.ngram.counts import Counts
 from core.ngram.shelf import Shelf, interpolation
 from core.present import TextDraft
@@ -37,18 +37,6 @@ def counts(*passages: list[int]) -> Counts:
     return Counts.of(64, [(ids, 1) for ids in passages])
 
 
-def test_stores_are_mixed_in_one_after_the_other_each_by_its_weight() -> None:
-    base, mine = counts([1, 2, 3] * 5), counts([1, 2, 4] * 5)
-    logq = np.log([[0.5, 0.5]])
-    for stores in (
-        [Mixed(base, 0.5), Mixed(mine, 0.7, WHOLE, personal=True)],
-        [Mixed(base, 0.5), Mixed(mine, 0.7, WHOLE)],
-    ):
-        one = Linear(stores[:1]).scores(logq, [[1, 2]], [3, 4])
-        two = Linear(stores[1:]).scores(one, [[1, 2]], [3, 4])
-        np.testing.assert_allclose(Linear(stores).scores(logq, [[1, 2]], [3, 4]), two)
-
-
 def test_the_scores_without_personal_stores_are_those_of_the_others() -> None:
     base, mine, work = counts([1, 2, 3] * 5), counts([1, 2, 4] * 5), counts([1, 2, 5] * 5)
     logq = np.log([[0.4, 0.3, 0.3]])
@@ -62,14 +50,9 @@ def test_the_scores_without_personal_stores_are_those_of_the_others() -> None:
     assert base_only is not None
     both = base_only.scores_without(logq, [[1, 2]], [3, 4, 5])
     assert both[0] is both[1]
-
-
-def test_without_any_weight_there_is_no_rule() -> None:
-    store = counts([1, 2])
-    assert interpolation(None) is None
-    assert interpolation(store, [store], 0, 0) is None
+    assert interpolation(None) is interpolation(base, [base], 0, 0) is None
     with pytest.raises(InputError):
-        interpolation(store, alpha=1.5)
+        interpolation(base, alpha=1.5)
 
 
 # ---------------------------------------------------------------- the shelf
@@ -186,12 +169,14 @@ def drafts(autocomplete: Autocomplete, text: str, **options: Any) -> list[TextDr
 
 def test_an_added_phrase_is_suggested_at_the_very_next_keystroke(personal: Autocomplete) -> None:
     before = "I remain, yours ever, Wil"
-    assert not any("Featherstone" in draft.text for draft in drafts(personal, before))
+    assert not any("Featherstone" in draft.text or draft.personal for draft in drafts(personal, before))
     stores = PersonalStores(personal.model.tokenizer, personal.shelf.folder if personal.shelf else None)
     stores.create("me")
     with stores.at("me") as store:
         store.learn(PHRASE, times=4)
-    assert any("Featherstone" in draft.text for draft in drafts(personal, before))
+    found = next(draft for draft in drafts(personal, before) if "Featherstone" in draft.text)
+    assert "Feather" in "".join(found.text[start:end] for start, end in found.personal), "what a store chose is marked"
+    assert all(a[1] < b[0] for a, b in zip(found.personal, found.personal[1:], strict=False))
     with stores.at("me") as store:
         store.forget_phrase("Wilhelmina Featherstonehaugh")
     assert not any("Featherstone" in draft.text for draft in drafts(personal, before))
@@ -200,14 +185,10 @@ def test_an_added_phrase_is_suggested_at_the_very_next_keystroke(personal: Autoc
 @pytest.mark.parametrize(
     ("learned", "before", "drafted"),
     [
-        ("NFC", "On y va ? Un café crème de Fré", "déric Müllerstein"),
-        ("NFD", "On y va ? Un café crème de Fré", "déric Müllerstein"),
+        ("NFD", "On y va\u00a0? Un\u202fca\u00adfé\u200b crè\u2060me\u00a0de Fré\u200b", "déric Müllerstein"),
         ("NFC", "On y va ? Un cafe\u0301 cre\u0300me de Fre\u0301", "de\u0301ric Mu\u0308llerstein"),
-        ("NFC", "On y va\u00a0? Un\u202fcafé\u00a0crème\u00a0de Fré", "déric Müllerstein"),
-        ("NFC", "On y va ? Un café\u200b crè\u2060me de\u200b Fré\u200b", "déric Müllerstein"),
-        ("NFC", "On y va ? Un ca\u00adfé crè\u00adme de Fré", "déric Müllerstein"),
     ],
-    ids=["composed", "learned decomposed", "decomposed", "no-break spaces", "no width", "soft hyphens"],
+    ids=["spaces, and marks without width", "decomposed"],
 )
 def test_a_phrase_is_found_in_every_form_of_its_letters_and_drafted_in_the_documents(
     personal: Autocomplete, learned: Literal["NFC", "NFD"], before: str, drafted: str
@@ -230,21 +211,6 @@ def test_without_a_personal_store_no_token_is_marked(tiny_autocomplete: Autocomp
     for end in range(len(before) - 12, len(before) + 1):
         assert not any(draft.personal for draft in drafts(tiny, before[:end]))
     shelf.close()
-
-
-def test_what_a_store_chose_is_marked_and_nothing_else(personal: Autocomplete) -> None:
-    before = "I remain, yours ever, Wilhelmina"
-    plain = drafts(personal, before)
-    assert not any(draft.personal for draft in plain)
-    assert personal.shelf is not None
-    with personal.shelf.open("me", create=True) as store:
-        store.learn(PHRASE, times=4)
-    found = next(draft for draft in drafts(personal, before) if "Feather" in draft.text)
-    assert found.personal
-    marked = "".join(found.text[start:end] for start, end in found.personal)
-    assert "Feather" in marked
-    assert all(0 <= start < end <= len(found.text) for start, end in found.personal)
-    assert all(a[1] < b[0] for a, b in zip(found.personal, found.personal[1:], strict=False))
 
 
 def test_weights_and_names_decide_which_stores_speak(personal: Autocomplete) -> None:

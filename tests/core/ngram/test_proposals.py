@@ -60,24 +60,18 @@ def test_a_base_store_finds_the_continuations_of_a_context_unless_there_are_too_
     assert store.quick_continuations([399, 2], 9) == store.quick_continuations([7, 399], 9) == []
 
 
-def test_a_word_that_the_model_never_considers_is_drafted_because_a_base_store_knows_it() -> None:
-    model, text = TableModel(vocabulary=64, seed=1, spread=6), [5, 6, 7, 8, 9, 1, 2]
-    rare = int(model.open().feed(text).argmin())
-    store = counts(*[[*text, rare, 3, 4]] * 40)
-    *_, drafts = superpose(model, text, k=1, length=3, ngrams=store)
-    assert drafts.ids[0][0] == rare
-    *_, drafts = superpose(model, text, k=1, length=3)
-    assert drafts.ids[0][0] != rare
-
-
 @pytest.mark.parametrize(
-    "rule", [MinP(0.1), TopNSigma(1.0), TopK(1), Chain([Temperature(0.7), MinP(0.1)])], ids=lambda rule: rule.title
+    "rule",
+    [None, MinP(0.1), TopNSigma(1.0), TopK(1), Chain([Temperature(0.7), MinP(0.1)])],
+    ids=lambda rule: rule and rule.title,
 )
-def test_under_a_rule_a_store_still_proposes_its_words(rule: Rule) -> None:
+def test_a_word_that_the_model_never_considers_is_drafted_because_a_store_knows_it(rule: Rule | None) -> None:
     """The rule crops the model's distribution; what the stores know is mixed in after it."""
     model, text = TableModel(vocabulary=64, seed=1, spread=6), [5, 6, 7, 8, 9, 1, 2]
     rare = int(model.open().feed(text).argmin())
     store = counts(*[[*text, rare, 3, 4]] * 40)
+    *_, plain = superpose(model, text, k=1, length=3)
+    assert plain.ids[0][0] != rare
     *_, drafts = superpose(model, text, k=2, length=3, ngrams=store, rule=rule)
     assert drafts.ids[0][0] == rare
     assert drafts.ids[1][0] != rare

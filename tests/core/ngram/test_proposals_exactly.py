@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from core.ngram import NgramStore
 from core.ngram import store as store_module
 from core.ngram.counts import Counts
-from core.ngram.interpolation import PROPOSALS, PRUNED, WHOLE, Linear, Mixed, Store, familiarity
+from core.ngram.interpolation import PROPOSALS, PRUNED, WHOLE, Linear, Mixed, Store
 from core.ngram.personal import PersonalStore
 from tests.ngram_tools import WordTokenizer, brute_force, store_of
 
@@ -65,53 +65,16 @@ def following(store: Store) -> dict[tuple[int, ...], list[int]]:
     return {context: tokens[:PROPOSALS] for context, tokens in ranked.items()}
 
 
-def plainly(
-    mixed: list[Mixed],
-    follow: list[dict[tuple[int, ...], list[int]]],
-    text: list[int] | None,
-    offsets: list[np.ndarray] | None,
-    contexts: list[list[int]],
-    known: Collection[int],
-) -> list[dict[int, float]]:
-    """What the stores give to everything that they list after each context."""
-    listed: list[list[int]] = []
-    for context in contexts:
-        found: dict[int, None] = {}
-        for one, after in zip(mixed, follow, strict=True) if len(context) > 1 else ():
-            of_store: dict[int, None] = {}
-            for n in reversed(one.store.orders) if one.alpha else ():
-                if len(of_store) < PROPOSALS and 2 < n <= len(context) + 1:
-                    of_store |= dict.fromkeys(after.get(tuple(context[1 - n :]), []))
-            found |= of_store
-        listed.append([token for token in found if token not in known])
-    some = [context for context, tokens in zip(contexts, listed, strict=True) if tokens]
-    if text is None:  # the common beginning of the contexts with tokens
-        shortest = min(map(len, some), default=0)
-        same = [n for n in range(shortest + 1) if all(context[:n] == some[0][:n] for context in some)]
-        text = some[0][: same[-1]] if some else []
-    given: list[dict[int, float]] = []
-    for context, tokens in zip(contexts, listed, strict=True):
-        p = np.zeros((1, len(tokens)))
-        for number, one in enumerate(mixed):
-            if not (tokens and one.alpha):
-                continue
-            floor = one.trust.floor
-            familiar = 1.0 if floor == 1 else floor + (1 - floor) * familiarity(one.store, text)
-            evidence = one.store.evidence([context], tokens, one.store.orders)
-            w = one.alpha * one.trust.weights(evidence, familiar)
-            if offsets is not None:
-                w = w * np.exp(offsets[number]) / (1 - w + w * np.exp(offsets[number]))
-            for n in range(w.shape[1]):
-                p = (1 - w[:, n]) * p + w[:, n] * evidence.fractions()[:, n]
-        with np.errstate(divide="ignore"):
-            scores = np.exp(np.log(p))[0].tolist()
-        given.append(dict(zip(tokens, scores, strict=True)))
-    return given
-
-
-def best(given: dict[int, float], least: float) -> list[int]:
-    """The proposals out of what is given at least so much."""
-    return sorted((t for t, p in given.items() if p >= least), key=lambda t: (-given[t], t))[:PROPOSALS]
+def listed(mixed: list[Mixed], follow: list[dict[tuple[int, ...], list[int]]], context: list[int]) -> list[int]:
+    """The tokens that the stores list after a context: after its longest known end first."""
+    found: dict[int, None] = {}
+    for one, after in zip(mixed, follow, strict=True) if len(context) > 1 else ():
+        of_store: dict[int, None] = {}
+        for n in reversed(one.store.orders) if one.alpha else ():
+            if len(of_store) < PROPOSALS and 2 < n <= len(context) + 1:
+                of_store |= dict.fromkeys(after.get(tuple(context[1 - n :]), []))
+        found |= of_store
+    return list(found)
 
 
 @given(data=st.data())
@@ -141,10 +104,20 @@ def test_proposals_are_those_of_the_plain_rule(
     rule = rule if offsets is None else rule.earned(offsets)
 
     follow = [following(own) if one.store is own else of_pruned[id(one.store)] for one in mixed]
-    given = plainly(mixed, follow, text, offsets, contexts, known)
+    tokens = [[token for token in listed(mixed, follow, context) if token not in known] for context in contexts]
+    some = [n for n, each in enumerate(tokens) if each]
+    given = [dict[int, float]() for _ in contexts]
+    if some:
+        nothing, every = np.full((len(some), V), -np.inf), [range(V)] * len(some)
+        p = np.exp(rule.scores(nothing, [contexts[n] for n in some], every))
+        for n, row in zip(some, p.tolist(), strict=True):
+            given[n] = {token: row[token] for token in tokens[n]}
     # Any bound, or just what some token is given.
     least = [draw(st.floats(0, 1) | st.sampled_from([0.0, 1e-3, *of_each.values()])) for of_each in given]
-    wanted = [best(of_each, bound) for of_each, bound in zip(given, least, strict=True)]
+    wanted = [
+        sorted((t for t, p in of_each.items() if p >= bound), key=lambda t, p=of_each: (-p[t], t))[:PROPOSALS]
+        for of_each, bound in zip(given, least, strict=True)
+    ]
     assert rule.proposals(contexts, least, known) == wanted
     assert rule.proposals(contexts, least, known) == wanted  # and again, with what is remembered
 

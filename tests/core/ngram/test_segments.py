@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -12,11 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import ngram_builder
 from core.ngram import NgramStore, StoreError, checked, store
 from core.ngram.container import Container, write_container
-from core.ngram.segments import Segments
-from tests.ngram_tools import WordTokenizer, segments_of, store_of, tiny_runs
+from tests.ngram_tools import segments_of, store_of
 
 VERSION_1 = Path(__file__).parents[2] / "data" / "version-1.ngram"
 Gram = tuple[int, ...]
@@ -29,7 +26,7 @@ def random_grams(rng: random.Random, number: int, vocab: int, longest: int = 4) 
     return {tuple(token() for _ in range(rng.randint(2, longest))): rng.randint(1, 600) for _ in range(number)}
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 1 << 30), st.integers(1, 30), st.integers(1, 2))
 def test_a_divided_store_answers_as_a_whole_one(tmp_path, seed, most, lowest):
     rng = random.Random(seed)
@@ -66,18 +63,6 @@ def test_segments_begin_at_short_n_grams(tmp_path):
     assert firsts == [[], [1], [2], [3], [4], [5]]
 
 
-def test_the_bytes_do_not_depend_on_runs_ranges_or_workers(tmp_path):
-    rng = random.Random(4)
-    texts = [" ".join(str(min(int(rng.expovariate(0.2)), 63)) for _ in range(300)) for _ in range(9)]
-    (tmp_path / "s.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    with segments_of(500):
-        ngram_builder.build([tmp_path / "s.jsonl"], tmp_path / "a.ngram", WordTokenizer(), min_count=1, workers=1)
-        with tiny_runs(40):
-            ngram_builder.build([tmp_path / "s.jsonl"], tmp_path / "b.ngram", WordTokenizer(), min_count=1, workers=2)
-    assert len(NgramStore.open(tmp_path / "a.ngram").manifest["segments"]) > 10
-    assert (tmp_path / "a.ngram").read_bytes() == (tmp_path / "b.ngram").read_bytes()
-
-
 def test_version_1_is_read(tmp_path):
     """The file was written before stores had segments."""
     rng = random.Random(3)
@@ -100,7 +85,7 @@ def test_segments_that_contradict_each_other_are_refused(divided, tmp_path):
     listed, sections = manifest["segments"], container.stored()
     assert len(listed) > 3
     fewer = [*listed[:1], listed[1] | {"entries": listed[1]["entries"] - 1}, *listed[2:]]
-    for segments in (listed[::-1], listed[1:], fewer, [*listed[:2], *listed[1:]], [{}], [1]):
+    for segments in ([], listed[::-1], listed[1:], fewer, [*listed[:2], *listed[1:]], [{}], [1]):
         total = sum(segment["entries"] for segment in segments if segment in listed or segment in fewer)
         write_container(tmp_path / "odd.ngram", manifest | {"segments": segments, "entries": total}, sections)
         with pytest.raises(StoreError, match="damaged"):
@@ -138,8 +123,3 @@ def test_a_store_that_was_written_here_is_not_checked_again(tmp_path, monkeypatc
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
     NgramStore.open(tmp_path / "s.ngram")
     assert len(seen) > 3
-
-
-def test_segments_of_nothing_are_refused():
-    with pytest.raises(ValueError, match="not in order"):
-        Segments([])

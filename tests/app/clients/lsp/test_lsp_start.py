@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from app.machine import running
-from tests.editor import COMMAND, editor
-from tests.paths import ROOT
+from tests.editor import editor
 from tests.running_app import free_port
 
 pytestmark = pytest.mark.asyncio
@@ -29,13 +27,15 @@ async def ended(port: int) -> bool:
 async def test_the_drafting_server_is_started_shared_and_ends_with_the_editor_even_if_that_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The editor's folder has packages with the names of ours."""
+    """The editor's folder has packages with the names of ours. It ignores Ctrl+C, which its child processes inherit."""
+    signals = signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in ("polydraft", "app"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('This is not ours.')")
     monkeypatch.chdir(tmp_path)
     port = free_port()
     async with editor({"port": port}) as first:
+        signal.signal(signal.SIGINT, signals)
         assert running.at(port) is None
         items = await first.drafts(first.write("I am looking forward to the mee"), 0, 31)
         assert str(items[0].insert_text).startswith("ting")
@@ -45,39 +45,6 @@ async def test_the_drafting_server_is_started_shared_and_ends_with_the_editor_ev
         assert running.at(port) is not None
         first.kill()
         assert await ended(port)
-
-
-@pytest.mark.parametrize(
-    ("sent", "said"),
-    [
-        (b"Content-Length: %d\r\n\r\n{" % 2**70, "A message of 1180591620717411303424 bytes given"),
-        (b"Content-Length: " + b"9" * 9999, "A header line of 4096 bytes or more given"),
-    ],
-)
-async def test_a_message_that_no_editor_sends_ends_the_server_with_a_sentence(sent: bytes, said: str) -> None:
-    server = await asyncio.create_subprocess_exec(
-        *COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    _, errors = await server.communicate(sent)
-    assert said in errors.decode()
-    assert "Traceback" not in errors.decode()
-
-
-async def test_the_drafting_server_ends_with_an_editor_that_ignores_ctrl_c(tmp_path: Path) -> None:
-    """Its child processes inherit that."""
-    port = free_port()
-    code = f"""
-import signal, time
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-from app.clients.lsp.child import OwnServer
-server = OwnServer({port})
-time.sleep(600)
-"""
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as parent:
-        while running.at(port) is None:
-            await asyncio.sleep(0.05)
-        parent.kill()
-    assert await ended(port)
 
 
 async def test_a_server_that_cannot_be_started_is_reported_once_with_its_output() -> None:

@@ -4,140 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Dialog, FilePayload, Locator, expect
+from playwright.sync_api import Browser, Dialog, FilePayload, expect
 
 from app.documents.folder import DocumentFolder, Entry
-from tests.app.static.editor.editor_page import Editor
+from tests.app.static.documents.writer import AS_FILES, IN_BROWSER, LETTER, MAIL, SECRET, STORY, Writer, click, texts
 from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server, create_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
-
-LETTER = "Dear Ms Hollis,\nthank you for the photographs."
-STORY = "The lighthouse keeper opened the letter and read it twice."
-SECRET = "Nobody else may know."
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, FakeDrafts, Path]]:
-    fake, folder = FakeDrafts(), tmp_path_factory.mktemp("data") / "documents"
-    server = Server(create_app(fake, documents=folder))
-    yield server, fake, folder
-    server.stop()
-
-
-@pytest.fixture
-def server(shared: tuple[Server, FakeDrafts, Path]) -> Server:
-    return shared[0]
-
-
-@pytest.fixture
-def fake(shared: tuple[Server, FakeDrafts, Path]) -> FakeDrafts:
-    shared[1].__dict__.update(FakeDrafts().__dict__)
-    return shared[1]
-
-
-@pytest.fixture
-def folder(shared: tuple[Server, FakeDrafts, Path]) -> DocumentFolder:
-    """An empty folder; documents are kept in the browser."""
-    folder = DocumentFolder(shared[2])
-    for entry in folder.entries():
-        folder.remove(entry.id)
-    for problem in folder.listing().problems:
-        folder.set_aside(problem.note)
-    folder.keep(False)
-    return folder
-
-
-@pytest.fixture
-def context(context: BrowserContext, folder: DocumentFolder) -> BrowserContext:
-    return context
-
-
-@pytest.fixture
-def tab(context: BrowserContext, server: Server, fake: FakeDrafts) -> Callable[..., Editor]:
-    """Opens a tab with the page, or with this part of it."""
-    return lambda part="": Editor(context.new_page(), fake).open(server.url + part)
-
-
-@pytest.fixture
-def editor(tab: Callable[..., Editor]) -> Iterator[Editor]:
-    editor = tab()
-    yield editor
-    assert editor.errors == []
-
-
-def saved(editor: Editor) -> None:
-    """The page saves at once what it would save half a second after the last key."""
-    editor.page.evaluate("polydraft.documents.saveNow()")
-    editor.wait(lambda: not editor.page.evaluate("polydraft.documents.dirty()"), "the text to be saved")
-
-
-def click(at: Locator) -> None:
-    """Without the pointer, whose way there takes twice the processor time; other tests click these with it."""
-    at.dispatch_event("click")
-
-
-def panel(editor: Editor) -> Locator:
-    """Opens it. Its role and name, which take long to find, are in another test."""
-    panel = panel_of(editor)
-    if not panel.is_visible():
-        click(editor.page.locator("[data-do=documents]"))
-        panel.locator(".dc-none:not([hidden]), .dc-list b").first.wait_for()
-    return panel
-
-
-def panel_of(editor: Editor) -> Locator:
-    return editor.page.locator("#pd-documents")
-
-
-def close_panel(editor: Editor) -> None:
-    click(editor.page.locator("[data-do=close-documents]"))
-    expect(panel_of(editor)).to_be_hidden()
-    expect(editor.box).to_be_focused()
-
-
-def button(editor: Editor, name: str) -> Locator:
-    return editor.page.get_by_role("button", name=name, exact=True)
-
-
-def titles(editor: Editor, where: str = ".dc-list") -> list[str]:
-    return panel(editor).locator(f"{where} b").all_text_contents()
-
-
-def lists(editor: Editor, *expected: str, where: str = ".dc-list") -> None:
-    """Waits until the panel lists these documents, in any order."""
-    editor.wait(lambda: sorted(titles(editor, where)) == sorted(expected), f"the list {expected}")
-
-
-def begin_new(editor: Editor) -> None:
-    """Waits for the last step, which closes the panel. The box may be empty, and have the focus, before all of them."""
-    panel_of(editor).evaluate("panel => { panel.hidden = false }")
-    click(editor.page.locator(".pd-tools [data-do=new]"))
-    expect(panel_of(editor)).to_be_hidden()
-
-
-def write_new(editor: Editor, text: str) -> None:
-    begin_new(editor)
-    expect(editor.box).to_be_focused()
-    editor.page.keyboard.insert_text(text)
-    editor.page.evaluate("polydraft.documents.saveNow()")
-    assert not editor.page.evaluate("polydraft.documents.dirty()")
-
-
-def caret(editor: Editor) -> list[int]:
-    return editor.box.evaluate("box => [box.selectionStart, box.selectionEnd]")
-
 
 # ---------------------------------------------------------------- saving by itself
 
 
 def test_the_page_saves_by_itself_and_a_reload_keeps_text_caret_and_scroll_and_closing_the_tab_at_once_loses_nothing(
-    tab: Callable[..., Editor],
+    tab: Callable[..., Writer],
 ) -> None:
     one = tab()
     one.put("A line of the story.\n" * 200)
@@ -147,58 +30,52 @@ def test_the_page_saves_by_itself_and_a_reload_keeps_text_caret_and_scroll_and_c
     one.box.evaluate("box => { box.scrollTop = 1500 }")
     one.reload()
     assert one.text == "A line of the story.\n" * 200
-    assert caret(one) == [2100, 2106]
+    assert one.selection() == [2100, 2106]
     one.wait(lambda: abs(one.box.evaluate("box => box.scrollTop") - 1500) < 5)
 
-    write_new(one, LETTER)
-    button(one, "New").click()
+    one.write_new(LETTER)
+    one.button("New").click()
     expect(one.box).to_have_value("")
     one.page.keyboard.insert_text(STORY)
     one.reload()
     assert one.text == STORY
-    lists(one, STORY, "Dear Ms Hollis,", "A line of the story.")
-    close_panel(one)
-    one.press("Control+End")
-    one.page.keyboard.insert_text(" More.")
+    one.lists(STORY, "Dear Ms Hollis,", "A line of the story.")
+    one.close_panel()
+    one.append(" More.")
     one.page.close(run_before_unload=True)
     two = tab()
     two.wait(lambda: two.text == STORY + " More.", "the text of the closed tab")
-    lists(two, STORY + " More.", "Dear Ms Hollis,", "A line of the story.")
+    two.lists(STORY + " More.", "Dear Ms Hollis,", "A line of the story.")
 
 
-def test_a_cleared_text_is_in_the_bin_after_a_reload_and_what_was_private_still_is(editor: Editor) -> None:
-    click(button(editor, "Incognito"))
+def test_a_cleared_text_is_in_the_bin_after_a_reload_and_what_was_private_still_is(editor: Writer) -> None:
+    click(editor.button("Incognito"))
     editor.page.keyboard.insert_text(STORY)
-    click(button(editor, "Incognito"))
-    saved(editor)
+    click(editor.button("Incognito"))
+    editor.saved()
     editor.press("Control+a", "Delete")
-    saved(editor)
+    editor.saved()
     editor.reload()
     assert editor.text == ""
-    panel(editor).locator(".dc-bin summary").click()
-    lists(editor, STORY, where=".dc-binned")
-    button(editor, f"Put “{STORY}” back").click()
-    editor.wait(lambda: STORY in titles(editor), "the text to be back")
-    panel(editor).get_by_text(STORY, exact=True).click()
+    editor.panel().locator(".dc-bin summary").click()
+    editor.lists(STORY, where=".dc-binned")
+    editor.button(f"Put “{STORY}” back").click()
+    editor.wait(lambda: STORY in editor.titles(), "the text to be back")
+    editor.open_document(STORY)
     expect(editor.box).to_have_value(STORY)
-    assert editor.page.evaluate("polydraft.editor.privacy.ranges") == [[0, len(STORY)]]
+    assert editor.page.evaluate("polydraft.privacy.ranges") == [[0, len(STORY)]]
 
 
-def test_while_page_and_model_load_what_is_typed_is_kept_and_a_quiet_line_is_shown(tab: Callable[..., Editor]) -> None:
-    loading = {
-        "model": "Slow",
-        "backend": "loading",
-        "device": "",
-        "ready": False,
-        "notice": "The model is being loaded.",
-    }
+def test_while_page_and_model_load_what_is_typed_is_kept_and_a_quiet_line_is_shown(tab: Callable[..., Writer]) -> None:
+    notice = "The model is being loaded."
+    loading = {"model": "Slow", "backend": "loading", "device": "", "ready": False, "notice": notice}
     loaded = False
 
     def status(route: Any) -> None:
         route.continue_() if loaded else route.fulfill(json=loading)
 
     one = tab()
-    write_new(one, STORY)
+    one.write_new(STORY)
     one.page.route("**/api/status", status)
     one.page.route("**/api/documents", lambda route: (one.page.wait_for_timeout(300), route.continue_()))
     one.page.reload(wait_until="commit")
@@ -208,7 +85,7 @@ def test_while_page_and_model_load_what_is_typed_is_kept_and_a_quiet_line_is_sho
     assert one.text == STORY + " And"
     line = one.page.get_by_text("Starting…")
     expect(line).to_be_visible()
-    assert one.page.get_by_role("alert").is_hidden()
+    assert one.alert.is_hidden()
     assert "being loaded" not in one.page.get_by_role("group", name="Status").inner_text()
     below = one.page.locator(".pd-below").bounding_box()
     at = line.bounding_box()
@@ -221,72 +98,72 @@ def test_while_page_and_model_load_what_is_typed_is_kept_and_a_quiet_line_is_sho
 
 
 def test_undo_brings_a_document_back_from_the_bin_and_titles_can_be_changed_open_with_a_click_and_keep_their_carets(
-    editor: Editor,
+    editor: Writer,
 ) -> None:
     for text in (LETTER, "Third.", STORY):
-        write_new(editor, text)
+        editor.write_new(text)
 
     def put_in_bin(title: str) -> None:
-        click(button(editor, f"Move “{title}” to the bin"))
-        editor.wait(lambda: title not in titles(editor), "the bin")
+        click(editor.button(f"Move “{title}” to the bin"))
+        editor.wait(lambda: title not in editor.titles(), "the bin")
 
-    panel(editor)
+    editor.panel()
     put_in_bin(STORY)
-    expect(editor.page.locator(".pd-toast")).to_contain_text(f"“{STORY}” is in the bin.")
+    expect(editor.toast).to_contain_text(f"“{STORY}” is in the bin.")
     expect(editor.box).to_have_value("")
     editor.page.locator(".pd-toast button").click()
     expect(editor.box).to_have_value(STORY)
-    editor.wait(lambda: titles(editor) == [STORY, "Third.", "Dear Ms Hollis,"], "the list in this order")
+    editor.wait(lambda: editor.titles() == [STORY, "Third.", "Dear Ms Hollis,"], "the list in this order")
     put_in_bin(STORY)
     put_in_bin("Third.")
-    panel(editor).locator(".dc-bin summary").click()
-    button(editor, "Delete “Third.” for good").click()
-    sure = button(editor, "This cannot be undone. Delete?")
+    editor.panel().locator(".dc-bin summary").click()
+    editor.button("Delete “Third.” for good").click()
+    sure = editor.button("This cannot be undone. Delete?")
     expect(sure).to_be_visible()
-    lists(editor, STORY, "Third.", where=".dc-binned")
+    editor.lists(STORY, "Third.", where=".dc-binned")
     click(sure)
-    lists(editor, STORY, where=".dc-binned")
-    button(editor, "Empty the bin").click()
+    editor.lists(STORY, where=".dc-binned")
+    editor.button("Empty the bin").click()
     click(sure)
-    expect(panel(editor).locator(".dc-bin")).to_be_hidden()
+    expect(editor.panel().locator(".dc-bin")).to_be_hidden()
     editor.reload()
-    lists(editor, "Dear Ms Hollis,")
-    expect(panel(editor).locator(".dc-bin")).to_be_hidden()
+    editor.lists("Dear Ms Hollis,")
+    expect(editor.panel().locator(".dc-bin")).to_be_hidden()
 
-    write_new(editor, STORY)
-    editor.wait(lambda: titles(editor) == [STORY, "Dear Ms Hollis,"], "the list in this order")
-    expect(panel(editor).locator("[aria-current] b")).to_have_text(STORY)
-    expect(panel(editor).locator("small").first).to_have_text("10 words · just now")
+    editor.write_new(STORY)
+    editor.wait(lambda: editor.titles() == [STORY, "Dear Ms Hollis,"], "the list in this order")
+    expect(editor.panel().locator("[aria-current] b")).to_have_text(STORY)
+    expect(editor.panel().locator("small").first).to_have_text("10 words · just now")
     for old, new in ((STORY, "Storm"), ("Dear Ms Hollis,", "Mail")):  # the one that is open, and another
-        click(button(editor, f"Rename “{old}”"))
+        click(editor.button(f"Rename “{old}”"))
         expect(editor.page.get_by_role("textbox", name="Title")).to_be_focused()
         editor.write(new)
         editor.press("Enter")
-        editor.wait(lambda new=new: new in titles(editor), "the new title")
+        editor.wait(lambda new=new: new in editor.titles(), "the new title")
     editor.reload()
     assert editor.text == STORY
-    lists(editor, "Storm", "Mail")
+    editor.lists("Storm", "Mail")
     editor.box.focus()
     editor.box.evaluate("box => box.setSelectionRange(4, 4)")
     editor.write("old ")
-    saved(editor)
-    panel(editor).get_by_text("Mail", exact=True).click()
+    editor.saved()
+    editor.open_document("Mail")
     expect(editor.box).to_have_value(LETTER)
-    expect(panel_of(editor)).to_be_hidden()
+    expect(editor.documents).to_be_hidden()
     assert editor.page.title() == "Mail – Polydraft"
-    panel(editor).get_by_text("Storm", exact=True).click()
+    editor.open_document("Storm")
     expect(editor.box).to_have_value(STORY.replace("lighthouse", "old lighthouse"))
-    assert caret(editor) == [8, 8]
+    assert editor.selection() == [8, 8]
 
 
 # ---------------------------------------------------------------- several tabs
 
 
 def test_two_tabs_never_write_into_one_document_which_opens_here_when_the_other_is_closed(
-    tab: Callable[..., Editor],
+    tab: Callable[..., Writer],
 ) -> None:
     one = tab()
-    write_new(one, STORY)
+    one.write_new(STORY)
     two = tab()
     expect(
         two.page.get_by_text(f"“{STORY}” is open in another tab. Close it there, and it opens here.")
@@ -298,28 +175,27 @@ def test_two_tabs_never_write_into_one_document_which_opens_here_when_the_other_
     expect(two.page.locator(".pd-elsewhere")).to_be_hidden()
     one.box.focus()
     one.page.keyboard.insert_text(" More.")
-    saved(one)
-    saved(two)
+    one.saved()
+    two.saved()
     two.reload()
     one.reload()
     assert (one.text, two.text) == (STORY + " More.", "Something else")
     three = tab()
     expect(three.page.locator(".pd-elsewhere")).to_be_visible()
-    one.press("Control+End")
-    one.page.keyboard.insert_text(" And more.")
+    one.append(" And more.")
     one.page.close(run_before_unload=True)
     expect(three.box).to_have_value(re.compile("^" + re.escape(STORY + " More.")))
     expect(three.page.locator(".pd-elsewhere")).to_be_hidden()
 
 
 def test_a_document_opens_in_a_tab_of_its_own_by_its_link_and_can_be_copied_where_it_is_open_elsewhere(
-    tab: Callable[..., Editor], server: Server
+    tab: Callable[..., Writer], server: Server
 ) -> None:
     one = tab()
-    write_new(one, LETTER)
-    write_new(one, STORY)
-    story = panel(one).locator(".dc-name", has_text=STORY).get_attribute("href")
-    link = panel(one).locator(".dc-name", has_text="Hollis").get_attribute("href")
+    one.write_new(LETTER)
+    one.write_new(STORY)
+    story = one.panel().locator(".dc-name", has_text=STORY).get_attribute("href")
+    link = one.panel().locator(".dc-name", has_text="Hollis").get_attribute("href")
     two = tab("/" + (link or ""))
     assert two.text == LETTER
     assert "#" not in two.page.url
@@ -328,100 +204,81 @@ def test_a_document_opens_in_a_tab_of_its_own_by_its_link_and_can_be_copied_wher
 
     two.page.goto("about:blank")
     two.open(server.url + "/" + (story or ""))
-    button(two, "Open a copy").click()
+    two.button("Open a copy").click()
     expect(two.box).to_have_value(STORY)
-    two.box.focus()
-    two.press("Control+End")
-    two.page.keyboard.insert_text(" Otherwise.")
-    saved(two)
+    two.append(" Otherwise.")
+    two.saved()
     assert one.text == STORY
-    lists(two, STORY, f"{STORY} (copy)", "Dear Ms Hollis,")
-    expect(panel(two).locator("li", has_text="open in another tab")).to_have_count(1)
+    two.lists(STORY, f"{STORY} (copy)", "Dear Ms Hollis,")
+    expect(two.panel().locator("li", has_text="open in another tab")).to_have_count(1)
 
 
 # ---------------------------------------------------------------- as files
 
 
-def keep_as(editor: Editor, words: str) -> None:
-    radio = panel(editor).get_by_role("radio", name=words)
-    radio.click()  # not `check`: the page may draw the choice again before the documents have moved
-    said = "Your documents are now " + ("files in" if "files" in words else "kept in this browser.")
-    expect(editor.page.locator(".pd-toast")).to_contain_text(said)
-    expect(radio).to_be_checked()
-
-
-def texts(folder: DocumentFolder) -> dict[str, str]:
-    return {path.name: path.read_text("utf-8") for path in folder.folder.glob("*.txt")}
-
-
 def test_documents_kept_as_files_are_found_by_another_browser_at_another_port_and_go_back_into_this_one(
-    browser: Browser, editor: Editor, fake: FakeDrafts, folder: DocumentFolder
+    browser: Browser, editor: Writer, fake: FakeDrafts, folder: DocumentFolder
 ) -> None:
-    write_new(editor, LETTER)
-    write_new(editor, STORY)
+    editor.write_new(LETTER)
+    editor.write_new(STORY)
     editor.page.evaluate("polydraft.documents.current.stores.push('default'), polydraft.documents.amended = true")
-    keep_as(editor, "as files on this computer")
+    editor.keep(AS_FILES)
     assert texts(folder) == {"Dear Ms Hollis,.txt": LETTER, f"{STORY.rstrip('.')}.txt": STORY}
     assert editor.page.evaluate("(async () => (await indexedDB.databases()).length)()") == 1
-    close_panel(editor)
-    editor.press("Control+End")
-    editor.page.keyboard.insert_text(" Again.")
-    saved(editor)
+    editor.close_panel()
+    editor.append(" Again.")
+    editor.saved()
     assert STORY + " Again." in texts(folder).values()
     other = Server(create_app(fake, documents=folder.folder))
     with browser.new_context() as stranger:
-        elsewhere = Editor(stranger.new_page(), fake).open(other.url)
-        lists(elsewhere, "Dear Ms Hollis,", STORY + " Again.")
-        panel(elsewhere).get_by_text("Dear Ms Hollis,").click()
+        elsewhere = Writer(stranger.new_page(), fake).open(other.url)
+        elsewhere.lists("Dear Ms Hollis,", STORY + " Again.")
+        elsewhere.panel().get_by_text("Dear Ms Hollis,").click()
         expect(elsewhere.box).to_have_value(LETTER)
     other.stop()
-    keep_as(editor, "in this browser")
+    editor.keep(IN_BROWSER)
     assert texts(folder) == {}
     editor.reload()
     assert editor.text == STORY + " Again."
-    lists(editor, "Dear Ms Hollis,", STORY + " Again.")
+    editor.lists("Dear Ms Hollis,", STORY + " Again.")
     assert editor.page.evaluate("polydraft.documents.current.stores") == ["default"]
 
 
 def test_other_tabs_follow_when_documents_move_and_a_text_changed_by_another_program_is_not_overwritten(
-    tab: Callable[..., Editor], folder: DocumentFolder
+    tab: Callable[..., Writer], folder: DocumentFolder
 ) -> None:
     one = tab()
-    write_new(one, LETTER)
+    one.write_new(LETTER)
     two = tab()
-    write_new(two, STORY)
-    keep_as(one, "as files on this computer")
+    two.write_new(STORY)
+    one.keep(AS_FILES)
     two.wait(lambda: two.page.evaluate("polydraft.documents.stored.store.where") == "files", "the move")
-    two.box.focus()
-    two.press("Control+End")
-    two.page.keyboard.insert_text(" More.")
-    saved(two)
+    two.append(" More.")
+    two.saved()
     two.wait(lambda: STORY + " More." in texts(folder).values(), "the other tab's text in its file")
     assert len(texts(folder)) == 2
     (name,) = (name for name, text in texts(folder).items() if text != LETTER)
     (folder.folder / name).write_text("Mended elsewhere.", "utf-8")
     two.page.keyboard.insert_text(" Mine.")
-    saved(two)
-    expect(two.page.locator(".pd-toast")).to_contain_text("This document was changed elsewhere.")
+    two.saved()
+    expect(two.toast).to_contain_text("This document was changed elsewhere.")
     assert sorted(texts(folder).values()) == sorted([LETTER, "Mended elsewhere.", STORY + " More. Mine."])
     two.page.keyboard.insert_text(" On.")
-    saved(two)
+    two.saved()
     assert sorted(texts(folder).values()) == sorted([LETTER, "Mended elsewhere.", STORY + " More. Mine. On."])
-    two.wait(lambda: f"{STORY} More. Mine. (copy)" in titles(two))
-    assert one.errors == two.errors == []
+    two.wait(lambda: f"{STORY} More. Mine. (copy)" in two.titles())
 
 
 def test_while_the_server_is_away_the_text_waits_and_is_saved_later_and_no_failed_script_stays(
-    editor: Editor, server: Server, folder: DocumentFolder
+    editor: Writer, server: Server, folder: DocumentFolder
 ) -> None:
-    write_new(editor, STORY)
-    keep_as(editor, "as files on this computer")
-    close_panel(editor)
-    alert = editor.page.get_by_role("alert")
+    editor.write_new(STORY)
+    editor.keep(AS_FILES)
+    editor.close_panel()
+    alert = editor.alert
     server.stop()
     try:
-        editor.press("Control+End")
-        editor.page.keyboard.insert_text(" Without.")
+        editor.append(" Without.")
         expect(alert).to_contain_text("Your text is safe here.")
         expect(alert).to_contain_text("this page will reconnect by itself")
     finally:
@@ -433,7 +290,7 @@ def test_while_the_server_is_away_the_text_waits_and_is_saved_later_and_no_faile
 
 
 def test_a_text_that_may_be_private_is_not_learned_until_the_writer_says_that_it_is_not(
-    tab: Callable[..., Editor], fake: FakeDrafts, folder: DocumentFolder
+    tab: Callable[..., Writer], fake: FakeDrafts, folder: DocumentFolder
 ) -> None:
     """Private text moved by another program into a new file, together with public text."""
     fake.learning = ["me"]
@@ -442,37 +299,36 @@ def test_a_text_that_may_be_private_is_not_learned_until_the_writer_says_that_it
     (folder.folder / "Secret.txt").unlink()
     (folder.folder / "Other.txt").write_text(STORY, "utf-8")
     editor = tab()
-    expect(panel(editor).locator(".dc-problems li")).to_contain_text("“Secret” with private text is missing since")
-    expect(panel(editor).locator(".dc-name")).to_contain_text("private: another program wrote it")
-    panel(editor).get_by_text("Other", exact=True).click()
+    expect(editor.panel().locator(".dc-problems li")).to_contain_text("“Secret” with private text is missing since")
+    expect(editor.panel().locator(".dc-name")).to_contain_text("private: another program wrote it")
+    editor.open_document("Other")
     band = editor.page.locator(".bd-unsure")
     expect(band).to_contain_text("All of this text counts as private, because another program wrote or changed it.")
-    expect(panel_of(editor)).to_be_hidden()
+    expect(editor.documents).to_be_hidden()
     expect(editor.box).to_be_focused()
     editor.press("Control+End", "Enter")
     editor.page.keyboard.insert_text("Then it is read a third time.")
     editor.press("Enter")
-    saved(editor)
+    editor.saved()
     (entry,) = folder.entries()
     assert (entry.private, entry.unsure) == ([[0, len(STORY) + 31]], True)
     editor.reload()
     expect(band).to_be_visible()
-    button(editor, "Not private").click()
-    expect(editor.page.locator(".pd-toast")).to_contain_text("“Other” is not private")
+    editor.button("Not private").click()
+    expect(editor.toast).to_contain_text("“Other” is not private")
     expect(band).to_be_hidden()
     (entry,) = folder.entries()
     assert (entry.private, entry.unsure) == ([], False)
     assert fake.learned == []
-    panel(editor).locator(".dc-problems button").click()
-    expect(panel(editor).locator(".dc-problems li")).to_have_count(0)
-    close_panel(editor)
+    editor.panel().locator(".dc-problems button").click()
+    expect(editor.panel().locator(".dc-problems li")).to_have_count(0)
+    editor.close_panel()
     editor.press("Control+Home", "End", "Enter")
     editor.wait(lambda: fake.learned == [STORY], "the text that is not private")
-    assert editor.errors == []
 
 
 def test_of_documents_that_are_not_open_a_damaged_note_can_be_removed_and_one_called_not_private(
-    tab: Callable[..., Editor], folder: DocumentFolder
+    tab: Callable[..., Writer], folder: DocumentFolder
 ) -> None:
     folder.keep(True)
     folder.write(Entry("3fa9c2d1-0000", title="Letter"), LETTER, None)
@@ -480,41 +336,40 @@ def test_of_documents_that_are_not_open_a_damaged_note_can_be_removed_and_one_ca
     (folder.notes / "3fa9c2d1-0000.json").write_text("null")
     (folder.folder / "Secret.txt").write_text(STORY, "utf-8")
     editor = tab()
-    problem = panel(editor).locator(".dc-problems li")
+    problem = editor.panel().locator(".dc-problems li")
     expect(problem).to_contain_text("The note 3fa9c2d1-0000.json")
-    lists(editor, "Letter", "Secret")
-    button(editor, "Nothing in “Secret” is private").click()
+    editor.lists("Letter", "Secret")
+    editor.button("Nothing in “Secret” is private").click()
     editor.wait(lambda: folder.read("3fa9c2d1-0001")[0].private == [], "the note")
     assert folder.read("3fa9c2d1-0001")[1] == STORY
     click(problem.get_by_role("button"))  # at once: the list may be drawn anew between a pointer's down and up
     expect(problem).to_have_count(0)
     assert texts(folder) == {"Letter.txt": LETTER, "Secret.txt": STORY}
-    assert editor.errors == []
 
 
 # ---------------------------------------------------------------- no more room
 
 
 @pytest.mark.chromium("Playwright can limit a site's storage in Chromium alone.")
-def test_a_full_browser_says_so_and_keeps_the_text(editor: Editor, server: Server) -> None:
+def test_a_full_browser_says_so_and_keeps_the_text(editor: Writer, server: Server) -> None:
     devtools = editor.page.context.new_cdp_session(editor.page)
     site = {"origin": server.url}
     devtools.send("Storage.overrideQuotaForOrigin", {**site, "quotaSize": 1000})
     editor.page.keyboard.insert_text(STORY)
-    alert = editor.page.get_by_role("alert")
+    alert = editor.alert
     expect(alert).to_contain_text("Your text could not be saved. This browser has no more room for documents.")
     expect(alert).to_contain_text("copy it, or save it as a file, before you close the page.")
     editor.reload()  # unsaved text is kept elsewhere, where there is room
     expect(alert).to_contain_text("Your text could not be saved.")
     devtools.send("Storage.overrideQuotaForOrigin", site)
     editor.reload()
-    assert editor.text == STORY or titles(editor) == [STORY]
-    lists(editor, STORY)
+    assert editor.text == STORY or editor.titles() == [STORY]
+    editor.lists(STORY)
     expect(alert).to_be_hidden()
 
 
 @pytest.mark.chromium("Playwright can limit a site's storage in Chromium alone.")
-def test_a_page_without_any_room_left_asks_before_it_closes(editor: Editor, server: Server) -> None:
+def test_a_page_without_any_room_left_asks_before_it_closes(editor: Writer, server: Server) -> None:
     devtools = editor.page.context.new_cdp_session(editor.page)
     devtools.send("Storage.overrideQuotaForOrigin", {"origin": server.url, "quotaSize": 1000})
     editor.page.evaluate("""() => {
@@ -523,7 +378,7 @@ def test_a_page_without_any_room_left_asks_before_it_closes(editor: Editor, serv
         }
     }""")
     editor.page.keyboard.insert_text(STORY)
-    expect(editor.page.get_by_role("alert")).to_contain_text("no more room")
+    expect(editor.alert).to_contain_text("no more room")
     asked: list[str] = []
 
     def stay(dialog: Dialog) -> None:
@@ -543,49 +398,48 @@ def payload(name: str, data: bytes) -> FilePayload:
     return {"name": name, "mimeType": "application/octet-stream", "buffer": data}
 
 
-def open_files(editor: Editor, *files: FilePayload) -> None:
-    panel(editor)
+def open_files(editor: Writer, *files: FilePayload) -> None:
+    editor.panel()
     with editor.page.expect_file_chooser() as chooser:
-        button(editor, "Open a file…").click()
+        editor.button("Open a file…").click()
     chooser.value.set_files(list(files))
 
 
 def test_a_document_is_saved_as_a_file_with_its_title_and_all_as_one_file_come_back_where_they_are_gone(
-    editor: Editor,
+    editor: Writer,
 ) -> None:
     letter = LETTER + " – naïve 🦊"
-    write_new(editor, letter)
+    editor.write_new(letter)
     for label, ending in (("Text (.txt)", "txt"), ("Markdown (.md)", "md")):
-        panel(editor)
+        editor.panel()
         with editor.page.expect_download() as download:
-            button(editor, label).click()
+            editor.button(label).click()
         assert download.value.suggested_filename == f"Dear Ms Hollis,.{ending}"
         assert download.value.path().read_text("utf-8") == letter
 
     for text in (STORY, "Binned."):
-        write_new(editor, text)
-    panel(editor)
-    button(editor, "Move “Binned.” to the bin").click()
-    editor.wait(lambda: "Binned." not in titles(editor), "the bin")
+        editor.write_new(text)
+    editor.panel()
+    editor.button("Move “Binned.” to the bin").click()
+    editor.wait(lambda: "Binned." not in editor.titles(), "the bin")
     with editor.page.expect_download() as download:
-        button(editor, "Save all as one file").click()
+        editor.button("Save all as one file").click()
     data = download.value.path().read_bytes()
     assert sorted(one["text"] for one in json.loads(data)["documents"]) == ["Binned.", letter, STORY]
     editor.page.evaluate(EMPTY)
-    lists(editor)
-    lists(editor, where=".dc-binned")
+    editor.lists()
+    editor.lists(where=".dc-binned")
     open_files(editor, payload("All.json", data))
-    expect(editor.page.locator(".pd-toast")).to_contain_text("Added 3 documents.")
-    lists(editor, "Dear Ms Hollis,", STORY)
-    lists(editor, "Binned.", where=".dc-binned")
-    panel(editor).get_by_text(STORY).click()
+    expect(editor.toast).to_contain_text("Added 3 documents.")
+    editor.lists("Dear Ms Hollis,", STORY)
+    editor.lists("Binned.", where=".dc-binned")
+    editor.panel().get_by_text(STORY).click()
     expect(editor.box).to_have_value(STORY)
-    editor.press("Control+End")
-    editor.page.keyboard.insert_text(" Other.")
-    saved(editor)
+    editor.append(" Other.")
+    editor.saved()
     open_files(editor, payload("All.json", data))
-    expect(editor.page.locator(".pd-toast")).to_contain_text("Added 1 document. 2 documents were here already.")
-    lists(editor, "Dear Ms Hollis,", STORY + " Other.", f"{STORY} (copy)")
+    expect(editor.toast).to_contain_text("Added 1 document. 2 documents were here already.")
+    editor.lists("Dear Ms Hollis,", STORY + " Other.", f"{STORY} (copy)")
 
 
 # Removes all documents; the page shows none of them.
@@ -595,15 +449,15 @@ EMPTY = """async () => {
 }"""
 
 
-def test_a_file_that_is_opened_or_dropped_is_a_document_and_no_text_is_refused_in_words(editor: Editor) -> None:
+def test_a_file_that_is_opened_or_dropped_is_a_document_and_no_text_is_refused_in_words(editor: Writer) -> None:
     """files.test.mjs has what is read, and what is refused."""
     open_files(editor, payload("picture.png", b"\x89PNG\r\n\0\0\0"))
-    expect(editor.page.locator(".pd-toast")).to_contain_text("“picture.png” is no text file. Save it as plain text")
-    write_new(editor, STORY)
+    expect(editor.toast).to_contain_text("“picture.png” is no text file. Save it as plain text")
+    editor.write_new(STORY)
     open_files(editor, payload("Letter.txt", LETTER.encode()))
     expect(editor.box).to_have_value(LETTER)
-    lists(editor, "Letter", STORY)
-    close_panel(editor)
+    editor.lists("Letter", STORY)
+    editor.close_panel()
     transfer = editor.page.evaluate_handle(
         "text => { const d = new DataTransfer(); d.items.add(new File([text], 'Dropped.txt')); return d }", SECRET
     )
@@ -612,76 +466,51 @@ def test_a_file_that_is_opened_or_dropped_is_a_document_and_no_text_is_refused_i
     assert drawn == '"Drop to open"'
     editor.box.dispatch_event("drop", {"dataTransfer": transfer})
     expect(editor.box).to_have_value(SECRET)
-    lists(editor, "Dropped", "Letter", STORY)
+    editor.lists("Dropped", "Letter", STORY)
 
 
 # ---------------------------------------------------------------- the background
 
-MAIL = "Anna asks whether the wardens may log the tide before noon."
-
-
-def background(editor: Editor) -> Locator:
-    return panel(editor).locator(".dc-background")
-
-
-def give(editor: Editor, text: str) -> None:
-    section = background(editor)
-    assert section.get_attribute("open") is None
-    section.locator("summary").click()
-    section.get_by_role("textbox", name="Background").fill(text)
-    close_panel(editor)
-
-
-def sent(editor: Editor) -> str | None:
-    """The background of the next request."""
-    editor.fake.requests.clear()
-    editor.box.focus()
-    editor.press("Control+End")
-    editor.write(" a")
-    editor.wait(lambda: editor.fake.requests, "a request")
-    return editor.fake.requests[-1].get("background")
-
 
 def test_requests_send_a_background_with_its_document_alone_and_it_is_no_part_of_the_text_and_never_learned(
-    tab: Callable[..., Editor], fake: FakeDrafts, folder: DocumentFolder
+    tab: Callable[..., Writer], fake: FakeDrafts, folder: DocumentFolder
 ) -> None:
     fake.learning = ["me"]
     editor = tab()
-    write_new(editor, LETTER)
-    assert sent(editor) is None
-    give(editor, MAIL)
-    assert sent(editor) == MAIL
+    editor.write_new(LETTER)
+    assert editor.sent() is None
+    editor.give(MAIL)
+    assert editor.sent() == MAIL
     assert MAIL not in editor.text
     editor.press("Enter")
     editor.wait(lambda: "thank you for the photographs. a a" in fake.learned, "the paragraph")
-    assert sent(editor) == MAIL
+    assert editor.sent() == MAIL
     editor.press("Enter")
     editor.wait(lambda: fake.learned[-1] == "a", "the next one")
-    saved(editor)
-    write_new(editor, STORY)
-    expect(background(editor).get_by_role("textbox", name="Background", include_hidden=True)).to_have_value("")
-    close_panel(editor)
-    assert sent(editor) is None
-    keep_as(editor, "as files on this computer")  # the note of the other document has it, its file not
+    editor.saved()
+    editor.write_new(STORY)
+    expect(editor.background.get_by_role("textbox", name="Background", include_hidden=True)).to_have_value("")
+    editor.close_panel()
+    assert editor.sent() is None
+    editor.keep(AS_FILES)  # the note of the other document has it, its file not
     notes = [json.loads(path.read_text()) for path in folder.folder.rglob("*.json")]
     assert sorted(note.get("background", "") for note in notes if "id" in note) == ["", MAIL]
     assert all(MAIL not in path.read_text() for path in folder.folder.glob("*.txt"))
     assert MAIL not in "\n".join(fake.learned)
-    assert editor.errors == []
 
 
 def test_incognito_text_and_background_are_kept_for_their_tab_alone_until_that_is_switched_off(
-    tab: Callable[..., Editor],
+    tab: Callable[..., Writer],
 ) -> None:
     one = tab()
-    button(one, "Incognito").click()
+    one.button("Incognito").click()
     one.box.focus()
     one.page.keyboard.insert_text(SECRET)
-    give(one, MAIL)
-    assert sent(one) == MAIL
-    saved(one)
+    one.give(MAIL)
+    assert one.sent() == MAIL
+    one.saved()
     two = tab()
-    assert titles(two) == [] and two.text == ""
+    assert two.titles() == [] and two.text == ""
     stored = """async () => {
         const opened = indexedDB.open("polydraft", 1);
         await new Promise((done) => (opened.onsuccess = done));
@@ -693,23 +522,22 @@ def test_incognito_text_and_background_are_kept_for_their_tab_alone_until_that_i
     assert SECRET not in kept and MAIL not in kept
     one.reload()
     assert one.text == SECRET + " a"
-    assert sent(one) == MAIL
-    saved(one)
-    expect(panel(one).locator(".dc-list small")).to_contain_text("incognito: in this tab only")
-    close_panel(one)
-    button(one, "Incognito").click()
+    assert one.sent() == MAIL
+    one.saved()
+    expect(one.panel().locator(".dc-list small")).to_contain_text("incognito: in this tab only")
+    one.close_panel()
+    one.button("Incognito").click()
     one.page.evaluate("polydraft.documents.saveNow()")
-    two.wait(lambda: titles(two) == [SECRET + " a a"], "the document, once it is public")
-    assert one.errors == two.errors == []
+    two.wait(lambda: two.titles() == [SECRET + " a a"], "the document, once it is public")
 
 
 def test_the_page_says_that_words_written_in_incognito_go_with_the_tab_and_the_browser_asks_before_they_do(
-    editor: Editor,
+    editor: Writer,
 ) -> None:
-    write_new(editor, STORY)
+    editor.write_new(STORY)
     says = editor.page.locator(".pd-desk > .pd-lasts")
     expect(says).to_be_hidden()
-    button(editor, "Incognito").click()
+    editor.button("Incognito").click()
     expect(says).to_have_text(re.compile("in this tab alone, and is gone when the tab closes"))
     editor.reload()
     expect(says).to_be_visible()
@@ -720,22 +548,20 @@ def test_the_page_says_that_words_written_in_incognito_go_with_the_tab_and_the_b
         dialog.dismiss()
 
     editor.page.on("dialog", stay)
-    editor.box.focus()
-    editor.press("Control+End")
-    editor.page.keyboard.insert_text(SECRET)
+    editor.append(SECRET)
     for kept in (False, True):
         if kept:
-            saved(editor)  # for this tab
+            editor.saved()  # for this tab
         editor.page.close(run_before_unload=True)
         editor.wait(lambda: asked == ["beforeunload"], "the browser to ask")
         asked.clear()
-    write_new(editor, "Another page.")  # the words in the other document would be lost as well
+    editor.write_new("Another page.")  # the words in the other document would be lost as well
     editor.page.close(run_before_unload=True)
     editor.wait(lambda: asked == ["beforeunload"], "the browser to ask")
-    button(editor, "Incognito").click()
+    editor.button("Incognito").click()
     expect(says).to_be_hidden()
-    saved(editor)
-    lists(editor, "Another page.", STORY + SECRET)
+    editor.saved()
+    editor.lists("Another page.", STORY + SECRET)
     asked.clear()
     with editor.page.expect_event("close"):
         editor.page.close(run_before_unload=True)
@@ -743,11 +569,11 @@ def test_the_page_says_that_words_written_in_incognito_go_with_the_tab_and_the_b
 
 
 def test_the_focus_stays_at_a_renamed_document_and_goes_to_the_next_one_when_one_is_moved_or_deleted(
-    editor: Editor,
+    editor: Writer,
 ) -> None:
     for name in ("First", "Second", "Third"):
-        write_new(editor, name)
-    lists(editor, "Third", "Second", "First")
+        editor.write_new(name)
+    editor.lists("Third", "Second", "First")
 
     def focus_of() -> list[str]:
         read = "() => [document.activeElement.closest('li')?.innerText, document.activeElement.ariaLabel]"
@@ -756,34 +582,34 @@ def test_the_focus_stays_at_a_renamed_document_and_goes_to_the_next_one_when_one
     def at(*expected: str) -> None:
         editor.wait(lambda: focus_of() == list(expected), f"the focus at {expected}, not {focus_of()}")
 
-    button(editor, "Rename “First”").focus()
+    editor.button("Rename “First”").focus()
     editor.press("Enter")
     editor.write("Last")
     editor.press("Enter")  # and its row is now the first one
-    lists(editor, "Last", "Third", "Second")
+    editor.lists("Last", "Third", "Second")
     at("Last", "Rename “Last”")
     editor.press("Enter", "Escape")
     at("Last", "Rename “Last”")
     for gone in (1, 1, 0):  # there is a next one, only one before it, none
-        rows = titles(editor)
+        rows = editor.titles()
         moved = rows.pop(gone)
-        button(editor, f"Move “{moved}” to the bin").focus()
+        editor.button(f"Move “{moved}” to the bin").focus()
         editor.press("Enter")
-        lists(editor, *rows)
+        editor.lists(*rows)
         if rows:
             at(rows[min(gone, len(rows) - 1)], "")
-    expect(panel_of(editor).get_by_role("button", name="New document")).to_be_focused()
+    expect(editor.documents.get_by_role("button", name="New document")).to_be_focused()
     editor.page.locator(".dc-bin summary").click()
-    first, second, third = titles(editor, ".dc-binned")
-    button(editor, f"Put “{first}” back").focus()
+    first, second, third = editor.titles(".dc-binned")
+    editor.button(f"Put “{first}” back").focus()
     editor.press("Enter")
     at(second, f"Put “{second}” back")
-    button(editor, f"Delete “{third}” for good").focus()
+    editor.button(f"Delete “{third}” for good").focus()
     editor.press("Enter", "Enter")
     at(second, f"Put “{second}” back")
-    button(editor, "Empty the bin").focus()
+    editor.button("Empty the bin").focus()
     editor.press("Enter", "Enter")
-    expect(panel_of(editor).get_by_role("button", name="New document")).to_be_focused()
+    expect(editor.documents.get_by_role("button", name="New document")).to_be_focused()
 
 
 # ---------------------------------------------------------------- five megabytes
@@ -795,7 +621,7 @@ LONG = PARAGRAPH * (500_000 // len(PARAGRAPH))
 # Counts what is done with texts that are nearly as long as the whole one: strings made of it, and searches through it;
 # and the characters that the hidden copy lays out. A long search counts by its share of the text.
 COUNTED = """() => {
-    const whole = polydraft.editor.text.length;
+    const whole = polydraft.textarea.value.length;
     window.work = { texts: 0, laidOut: 0 };
     const wrap = (owner, name, cost) => {
         const original = owner[name];
@@ -814,7 +640,7 @@ COUNTED = """() => {
         wrap(String.prototype, name, (of, found, [, from]) => Math.abs((found < 0 ? 0 : found) - (from ?? 0)));
     }
     const value = Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value').get;
-    Object.defineProperty(polydraft.editor.textarea, 'value', { configurable: true, get() {
+    Object.defineProperty(polydraft.textarea, 'value', { configurable: true, get() {
         const text = value.call(this);
         window.work.texts += text.length / whole;
         return text;
@@ -831,18 +657,18 @@ SCREENS = """() => {
     window.screens = [];
     const look = () => {
         const drawn = document.querySelector('.pd-preview');
-        if (drawn) screens.push([drawn.textContent, polydraft.editor.textarea.value.length]);
+        if (drawn) screens.push([drawn.textContent, polydraft.textarea.value.length]);
         if (!screens.length) requestAnimationFrame.soon(look);
     };
     look();
 }"""
 
 
-def test_a_key_in_a_long_text_does_little_with_the_whole_text(editor: Editor) -> None:
+def test_a_key_in_a_long_text_does_little_with_the_whole_text(editor: Writer) -> None:
     text = LONG
     editor.page.evaluate(SCREENS)
     open_files(editor, payload("Novel.txt", text.encode()))
-    editor.wait(lambda: editor.page.evaluate("polydraft.editor.textarea.textLength") == len(text), "the text")
+    editor.wait(lambda: editor.page.evaluate("polydraft.textarea.textLength") == len(text), "the text")
     shown, length = editor.page.evaluate("screens[0]")  # the first screen is drawn before the text is laid out
     assert length == 0
     assert text.startswith(shown)
@@ -852,7 +678,7 @@ def test_a_key_in_a_long_text_does_little_with_the_whole_text(editor: Editor) ->
     editor.box.evaluate("box => box.setSelectionRange(box.value.length / 2, box.value.length / 2)")
     editor.press("x")
     expect(editor.page.locator(".pd-counts")).to_contain_text(f"{len(text.split()):,} words")
-    editor.wait(lambda: editor.page.evaluate("!polydraft.editor.request"), "the drafts")
+    editor.rest()
     editor.page.evaluate(COUNTED)
     metrics = editor.page.context.new_cdp_session(editor.page)
     metrics.send("Performance.enable")
@@ -864,7 +690,7 @@ def test_a_key_in_a_long_text_does_little_with_the_whole_text(editor: Editor) ->
     for _ in range(keys):
         editor.press("x")
         editor.page.wait_for_timeout(200)
-    editor.wait(lambda: editor.page.evaluate("!polydraft.editor.request"), "the drafts")
+    editor.rest()
     work = editor.page.evaluate("work")
     # Most of them are parts of a string, which the browser does not copy.
     assert work["texts"] / keys <= 60, work
@@ -875,23 +701,23 @@ def test_a_key_in_a_long_text_does_little_with_the_whole_text(editor: Editor) ->
 # ---------------------------------------------------------------- the first ten seconds
 
 
-def test_an_empty_page_explains_itself_names_the_key_and_is_no_document(editor: Editor) -> None:
+def test_an_empty_page_explains_itself_names_the_key_and_is_no_document(editor: Writer) -> None:
     expect(editor.box).to_have_attribute(
         "placeholder", "Start writing. Grey words are a draft: Tab takes them, any other key ignores them."
     )
     expect(editor.page.get_by_text("Or try an example")).to_be_visible()
     expect(editor.page.get_by_text("It often gets facts wrong.")).to_be_visible()
-    expect(panel(editor)).to_contain_text("No documents yet.")
-    close_panel(editor)
+    expect(editor.panel()).to_contain_text("No documents yet.")
+    editor.close_panel()
     editor.page.keyboard.insert_text("Word")
-    saved(editor)
+    editor.saved()
     editor.press("Control+a", "Delete")
-    saved(editor)
-    begin_new(editor)
-    editor.wait(lambda: titles(editor) == [], "the empty document to go")
+    editor.saved()
+    editor.begin_new()
+    editor.wait(lambda: editor.titles() == [], "the empty document to go")
 
 
-def test_under_the_text_stand_words_and_saved_keys(editor: Editor) -> None:
+def test_under_the_text_stand_words_and_saved_keys(editor: Writer) -> None:
     counts = editor.page.locator(".pd-counts")
     expect(counts).to_have_text("0 words")
     editor.write("Yesterday she went")
@@ -910,7 +736,7 @@ def test_under_the_text_stand_words_and_saved_keys(editor: Editor) -> None:
 
 
 def test_words_are_counted_around_a_change_and_a_draft_that_is_undone_saves_no_keys_and_pasted_text_counts_nowhere(
-    editor: Editor,
+    editor: Writer,
 ) -> None:
     editor.enter("Yesterday she went")
     editor.wait_for_drafts(MARKET, RIVER, HOME)
@@ -939,7 +765,7 @@ def test_words_are_counted_around_a_change_and_a_draft_that_is_undone_saves_no_k
 # ---------------------------------------------------------------- pause
 
 
-def test_one_key_pauses_drafts_which_come_on_demand_then_and_brings_them_back(editor: Editor) -> None:
+def test_one_key_pauses_drafts_which_come_on_demand_then_and_brings_them_back(editor: Writer) -> None:
     editor.enter("Yesterday she went")
     editor.wait_for_drafts(MARKET, RIVER, HOME)
     editor.press("Alt+0")
@@ -964,7 +790,7 @@ def test_one_key_pauses_drafts_which_come_on_demand_then_and_brings_them_back(ed
 # ---------------------------------------------------------------- finding
 
 
-def test_find_goes_from_match_to_match_and_its_mark_is_in_sight(editor: Editor) -> None:
+def test_find_goes_from_match_to_match_and_its_mark_is_in_sight(editor: Writer) -> None:
     text = "The sea. A line.\n" * 100 + "Der SEE, the Sea"
     editor.put(text)
     editor.box.evaluate("box => box.setSelectionRange(0, 0)")
@@ -974,12 +800,12 @@ def test_find_goes_from_match_to_match_and_its_mark_is_in_sight(editor: Editor) 
     editor.write("sea")
     said = editor.page.locator(".fd-matches")
     expect(said).to_have_text("1 of 101")
-    assert caret(editor) == [4, 7]
+    assert editor.selection() == [4, 7]
     editor.press("Enter")
     expect(said).to_have_text("2 of 101")
     editor.press("Shift+Enter", "Shift+Enter")
     expect(said).to_have_text("101 of 101")
-    assert caret(editor) == [len(text) - 3, len(text)]
+    assert editor.selection() == [len(text) - 3, len(text)]
     mark = editor.page.locator(".fd-layer div").bounding_box()
     sheet = editor.page.locator(".pd-sheet").bounding_box()
     assert mark and sheet and sheet["y"] <= mark["y"] <= sheet["y"] + sheet["height"]
@@ -992,16 +818,16 @@ def test_find_goes_from_match_to_match_and_its_mark_is_in_sight(editor: Editor) 
     assert editor.text == text
 
 
-def test_replacing_goes_match_by_match_and_in_all_is_undone_in_one_step(editor: Editor) -> None:
+def test_replacing_goes_match_by_match_and_in_all_is_undone_in_one_step(editor: Writer) -> None:
     editor.put("aXbXc")
     editor.box.evaluate("box => box.setSelectionRange(0, 0)")
-    button(editor, "Find").click()
+    editor.button("Find").click()
     editor.write("x")
     editor.page.get_by_role("textbox", name="Replace with").fill("")
-    button(editor, "Replace").click()
+    editor.button("Replace").click()
     assert editor.text == "abXc"
     expect(editor.page.locator(".fd-matches")).to_have_text("1 of 1")
-    button(editor, "Replace").click()
+    editor.button("Replace").click()
     assert editor.text == "abc"
     editor.press("Escape")
 
@@ -1009,7 +835,7 @@ def test_replacing_goes_match_by_match_and_in_all_is_undone_in_one_step(editor: 
     editor.press("Control+f")
     editor.write("one")
     editor.page.get_by_role("textbox", name="Replace with").fill("three")
-    button(editor, "Replace all").click()
+    editor.button("Replace all").click()
     assert editor.text == "three two three two three"
     expect(editor.page.locator(".fd-matches")).to_have_text("3 replaced")
     editor.press("Escape")
@@ -1022,29 +848,37 @@ def test_replacing_goes_match_by_match_and_in_all_is_undone_in_one_step(editor: 
 
 
 def test_panels_fit_have_names_and_close_with_a_click_beside_them_and_a_message_leaves_the_buttons_usable(
-    editor: Editor,
+    editor: Writer,
 ) -> None:
-    editor.page.evaluate("polydraft.editor.notices.toast('A long message. '.repeat(40), { long: true })")
-    button(editor, "Documents").click(timeout=5000)  # the message is there for 8 s
+    editor.page.evaluate("polydraft.notices.toast('A long message. '.repeat(40), { long: true })")
+    editor.button("Documents").click(timeout=5000)  # the message is there for 8 s
     expect(editor.page.get_by_role("complementary", name="Documents")).to_be_visible()
-    expect(editor.page.locator(".pd-toast")).to_be_visible()
+    expect(editor.toast).to_be_visible()
     editor.box.click()
-    expect(panel_of(editor)).to_be_hidden()
+    expect(editor.documents).to_be_hidden()
     expect(editor.box).to_be_focused()
-    editor.page.locator(".pd-toast").evaluate("e => e.remove()")
+    for width in (360, 1280):  # a message beside the open panel covers nothing of it
+        editor.page.set_viewport_size({"width": width, "height": 740})
+        editor.panel()
+        editor.page.evaluate("polydraft.notices.toast('“A long title” is in the bin.', {undo() {}})")
+        panel, toast = editor.documents.bounding_box(), editor.toast.bounding_box()
+        assert panel and toast
+        aside = toast["x"] + toast["width"] <= panel["x"]
+        assert aside or panel["y"] + panel["height"] <= toast["y"], width
+        editor.close_panel()
     editor.page.keyboard.insert_text("A_very_long_title_without_any_space_" * 6)
-    saved(editor)
+    editor.saved()
     for width, height in ((360, 740), (640, 400)):
         editor.page.set_viewport_size({"width": width, "height": height})
         for tool, box in (("Documents", "#pd-documents"), ("Find", ".pd-find")):
             assert_panel_fits(editor, tool, box, width, height)
 
 
-def assert_panel_fits(editor: Editor, tool: str, box: str, width: int, height: int) -> None:
+def assert_panel_fits(editor: Writer, tool: str, box: str, width: int, height: int) -> None:
     menu = editor.page.get_by_role("button", name="Menu")
     if menu.is_visible():
         menu.click()
-    button(editor, tool).click()
+    editor.button(tool).click()
     expect(editor.page.locator(box)).to_be_visible()
     editor.page.wait_for_timeout(100)
     outside, nameless = editor.page.evaluate(

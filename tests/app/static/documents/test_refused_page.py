@@ -19,35 +19,9 @@ from playwright.sync_api import BrowserContext, Locator, Request, Route, expect
 from app.documents.folder import DocumentFolder, Entry
 from app.documents.notes import MOST_BACKGROUND
 from app.wire.refusals import MAX_BODY
-from tests.app.static.documents.test_documents_page import (
-    LETTER,
-    MAIL,
-    STORY,
-    background,
-    button,
-    close_panel,
-    context,
-    editor,
-    fake,
-    folder,
-    give,
-    keep_as,
-    lists,
-    panel,
-    panel_of,
-    saved,
-    sent,
-    server,
-    shared,
-    tab,
-    texts,
-    write_new,
-)
-from tests.app.static.editor.editor_page import Editor
+from tests.app.static.documents.writer import AS_FILES, IN_BROWSER, LETTER, MAIL, STORY, Writer, texts
 from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server
 from tests.paths import ROOT
-
-__all__ = ["context", "editor", "fake", "folder", "server", "shared", "tab"]  # fixtures
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -57,7 +31,7 @@ LOCKS = "async () => (await navigator.locks.query()).held.map(({ name }) => name
 REFUSED = "title is longer than 1000 characters."
 
 
-def leave(editor: Editor, **fields: Any) -> None:
+def leave(editor: Writer, **fields: Any) -> None:
     """As a page that was closed before it could save."""
     editor.page.evaluate(
         """(fields) => {
@@ -68,12 +42,12 @@ def leave(editor: Editor, **fields: Any) -> None:
     )
 
 
-def unsaved(editor: Editor) -> list[str]:
+def unsaved(editor: Writer) -> list[str]:
     keys = "Object.keys(localStorage).filter((key) => key.startsWith('polydraft.unsaved.'))"
     return [key.removeprefix("polydraft.unsaved.") for key in editor.page.evaluate(keys)]
 
 
-def store(editor: Editor, *documents: dict[str, Any]) -> None:
+def store(editor: Writer, *documents: dict[str, Any]) -> None:
     """Stores documents, as the page has them."""
     editor.page.evaluate(
         """async (all) => {
@@ -92,7 +66,7 @@ def store(editor: Editor, *documents: dict[str, Any]) -> None:
 
 
 def test_a_text_that_the_server_refuses_blocks_no_start_and_no_lock_and_is_listed_with_the_reason(
-    tab: Callable[..., Editor], folder: DocumentFolder
+    tab: Callable[..., Writer], folder: DocumentFolder
 ) -> None:
     folder.keep(True)
     folder.write(Entry("3fa9c2d1-0000", title="Letter"), LETTER, None)
@@ -101,35 +75,33 @@ def test_a_text_that_the_server_refuses_blocks_no_start_and_no_lock_and_is_liste
     leave(one, id=GOOD, title="Good", text="Good.")
     one.page.evaluate("localStorage.setItem('polydraft.unsaved.damaged', '{')")
     one.reload()
-    lists(one, "Letter", LONG, "Good")
-    expect(panel(one).locator("li", has_text=LONG)).to_contain_text(f"not saved: {REFUSED}")
+    one.lists("Letter", LONG, "Good")
+    expect(one.panel().locator("li", has_text=LONG)).to_contain_text(f"not saved: {REFUSED}")
     assert sorted(texts(folder)) == ["Good.txt", "Letter.txt"]
     assert unsaved(one) == ["damaged", BAD] or unsaved(one) == [BAD, "damaged"]
     assert not any(BAD in name or GOOD in name for name in one.page.evaluate(LOCKS))
 
-    panel(one).get_by_text("Letter", exact=True).click()
+    one.open_document("Letter")
     expect(one.box).to_have_value(LETTER)
-    panel(one).get_by_text(LONG, exact=True).click()
+    one.open_document(LONG)
     expect(one.box).to_have_value(STORY)
-    expect(one.page.get_by_role("alert")).to_contain_text(f"Your text could not be saved. {REFUSED}")
-    one.press("Control+End")
-    one.page.keyboard.insert_text(" More.")
+    expect(one.alert).to_contain_text(f"Your text could not be saved. {REFUSED}")
+    one.append(" More.")
     one.reload()
     assert one.text == STORY + " More."
-    write_new(one, "Third.")  # another document can be begun
-    expect(one.page.get_by_role("alert")).to_be_hidden()
-    lists(one, "Letter", LONG, "Good", "Third.")
+    one.write_new("Third.")  # another document can be begun
+    expect(one.alert).to_be_hidden()
+    one.lists("Letter", LONG, "Good", "Third.")
 
-    button(one, f"Rename “{LONG}”").click()
+    one.button(f"Rename “{LONG}”").click()
     one.page.get_by_role("textbox", name="Title").fill("Short")
     one.press("Enter")
-    lists(one, "Letter", "Short", "Good", "Third.")
+    one.lists("Letter", "Short", "Good", "Third.")
     assert texts(folder)["Short.txt"] == STORY + " More."
     assert unsaved(one) == ["damaged"]
-    assert one.errors == []
 
 
-def test_a_failed_opening_keeps_no_lock(tab: Callable[..., Editor], server: Server, folder: DocumentFolder) -> None:
+def test_a_failed_opening_keeps_no_lock(tab: Callable[..., Writer], server: Server, folder: DocumentFolder) -> None:
     folder.keep(True)
     folder.write(Entry(GOOD, title="Letter"), LETTER, None)
     one = tab()
@@ -138,43 +110,41 @@ def test_a_failed_opening_keeps_no_lock(tab: Callable[..., Editor], server: Serv
     one.page.route(
         broken, lambda route: route.fulfill(status=409, json={"message": "It could not be read.", "fix": ""})
     )
-    panel(one).get_by_text("Letter", exact=True).click()
-    expect(one.page.locator(".pd-toast")).to_contain_text("It could not be read.")
+    one.open_document("Letter")
+    expect(one.toast).to_contain_text("It could not be read.")
     assert held not in one.page.evaluate(LOCKS)
     one.page.goto("about:blank")  # so that the next address is opened anew
     one.open(f"{server.url}/#document={GOOD}")
-    expect(one.page.locator(".pd-toast")).to_contain_text("It could not be read.")
+    expect(one.toast).to_contain_text("It could not be read.")
     assert held not in one.page.evaluate(LOCKS)
     one.page.unroute(broken)
-    panel(one).get_by_text("Letter", exact=True).click()
+    one.open_document("Letter")
     expect(one.box).to_have_value(LETTER)
     assert held in one.page.evaluate(LOCKS)
 
 
-def test_a_server_that_refuses_loses_no_text(tab: Callable[..., Editor], folder: DocumentFolder) -> None:
+def test_a_server_that_refuses_loses_no_text(tab: Callable[..., Writer], folder: DocumentFolder) -> None:
     folder.keep(True)
     editor = tab()
-    write_new(editor, LETTER)
+    editor.write_new(LETTER)
     answer = {"status": 500, "body": "a proxy's page"}
 
     def refuse(route: Route) -> None:
         route.fulfill(**answer) if "tide" in (route.request.post_data or "") else route.continue_()
 
     editor.page.route("**/api/documents/write", refuse)
-    editor.press("Control+End")
-    editor.page.keyboard.insert_text(" The tide")
-    alert = editor.page.get_by_role("alert")
+    editor.append(" The tide")
+    alert = editor.alert
     expect(alert).to_contain_text("Your text could not be saved. The server answered with an error (500).")
     answer |= {"status": 409, "body": json.dumps({"message": "No space left on device.", "fix": ""})}
     editor.page.keyboard.insert_text(".")
     expect(alert).to_contain_text("Your text could not be saved. No space left on device.")
-    write_new(editor, STORY)
+    editor.write_new(STORY)
     assert sorted(texts(folder).values()) == sorted([LETTER, STORY])
-    expect(panel(editor).locator("li", has_text="Hollis")).to_contain_text("not saved:")
-    panel(editor).get_by_text("Dear Ms Hollis,", exact=True).click()
+    expect(editor.panel().locator("li", has_text="Hollis")).to_contain_text("not saved:")
+    editor.open_document("Dear Ms Hollis,")
     expect(editor.box).to_have_value(LETTER + " The tide.")
-    editor.press("Control+End")
-    editor.page.keyboard.insert_text(" It ebbs.")
+    editor.append(" It ebbs.")
     editor.reload()
     assert editor.text == LETTER + " The tide. It ebbs."
     editor.page.unroute("**/api/documents/write")
@@ -185,18 +155,17 @@ def test_a_server_that_refuses_loses_no_text(tab: Callable[..., Editor], folder:
 
 
 def test_what_was_typed_in_incognito_is_kept_if_its_document_was_changed_elsewhere(
-    editor: Editor, folder: DocumentFolder
+    editor: Writer, folder: DocumentFolder
 ) -> None:
-    write_new(editor, STORY)
-    keep_as(editor, "as files on this computer")
-    close_panel(editor)
-    button(editor, "Incognito").click()
-    editor.press("Control+End")
-    editor.page.keyboard.insert_text(" Mine.")
-    saved(editor)
+    editor.write_new(STORY)
+    editor.keep(AS_FILES)
+    editor.close_panel()
+    editor.button("Incognito").click()
+    editor.append(" Mine.")
+    editor.saved()
     (name,) = texts(folder)
     (folder.folder / name).write_text("Mended elsewhere.", "utf-8")
-    button(editor, "Incognito").click()
+    editor.button("Incognito").click()
     editor.page.evaluate("polydraft.documents.saveNow()")
     editor.wait(lambda: len(texts(folder)) == 2, "the copy")
     assert sorted(texts(folder).values()) == ["Mended elsewhere.", STORY + " Mine."]
@@ -207,71 +176,70 @@ def test_what_was_typed_in_incognito_is_kept_if_its_document_was_changed_elsewhe
 ODD = ["\ufeffBegins with a mark", "a\0b", "a\u2028b\x85c", "a\r\nb\rc", "\ufffe"]
 
 
-def test_odd_texts_become_files_once_and_are_shown_as_they_were(editor: Editor, folder: DocumentFolder) -> None:
+def test_odd_texts_become_files_once_and_are_shown_as_they_were(editor: Writer, folder: DocumentFolder) -> None:
     store(editor, *({"title": f"Odd {n}", "text": text} for n, text in enumerate(ODD)))
     store(editor, {"title": "Half", "units": [97, 0xD83D, 98]})
-    keep_as(editor, "as files on this computer")
+    editor.keep(AS_FILES)
     lines = {f"Odd {n}": re.sub("\r\n?", "\n", text) for n, text in enumerate(ODD)} | {"Half": "a\ufffdb"}
     for _ in range(2):
         assert {entry.title: folder.read(entry.id)[1] for entry in folder.entries()} == lines
         editor.reload()
         assert editor.page.evaluate("polydraft.documents.stored.problems") == []
     for title, text in lines.items():
-        panel(editor).get_by_text(title, exact=True).click()
+        editor.open_document(title)
         expect(editor.box).to_have_value(text)
-        expect(panel_of(editor)).to_be_hidden()
+        expect(editor.documents).to_be_hidden()
         assert not editor.page.evaluate("polydraft.documents.dirty()")
 
 
 def test_a_file_with_line_ends_of_windows_is_only_changed_by_typing(
-    tab: Callable[..., Editor], folder: DocumentFolder
+    tab: Callable[..., Writer], folder: DocumentFolder
 ) -> None:
     folder.keep(True)
     file = folder.folder / "Their.txt"
     file.write_bytes(b"\xef\xbb\xbfOne.\r\nTwo.\r\n")
     editor = tab()
-    panel(editor).get_by_text("Their", exact=True).click()
+    editor.open_document("Their")
     expect(editor.box).to_have_value("One.\nTwo.\n")
     editor.page.evaluate("polydraft.documents.saveNow()")
     editor.reload()
     assert file.read_bytes() == b"\xef\xbb\xbfOne.\r\nTwo.\r\n"
-    editor.press("Control+End")
-    editor.page.keyboard.insert_text("Three.")
-    saved(editor)
+    editor.append("Three.")
+    editor.saved()
     assert file.read_bytes() == b"\xef\xbb\xbfOne.\r\nTwo.\r\nThree."
 
 
 def test_a_document_that_cannot_become_a_file_stays_where_it_is_and_the_others_move(
-    editor: Editor, folder: DocumentFolder
+    editor: Writer, folder: DocumentFolder
 ) -> None:
     store(
         editor, {"title": "First", "text": "First."}, {"title": LONG, "text": STORY}, {"title": "Last", "text": "Last."}
     )
-    keep_as(editor, "as files on this computer")
-    problem = panel(editor).locator(".dc-problems li")
+    editor.keep(AS_FILES)
+    problem = editor.panel().locator(".dc-problems li")
     for _ in range(2):
         expect(problem).to_contain_text(f"“{LONG}” could not be moved, and is still in this browser. {REFUSED}")
-        lists(editor, "First", "Last")
+        editor.lists("First", "Last")
         assert texts(folder) == {"First.txt": "First.", "Last.txt": "Last."}
         editor.reload()
-        panel(editor)
-    keep_as(editor, "in this browser")
-    lists(editor, "First", "Last", LONG)
+        editor.panel()
+    editor.keep(IN_BROWSER)
+    editor.lists("First", "Last", LONG)
     expect(problem).to_have_count(0)
 
 
 # ---------------------------------------------------------------- many documents
 
 
-def test_one_unreadable_file_keeps_no_other_from_the_export(editor: Editor, folder: DocumentFolder) -> None:
+def test_one_unreadable_file_keeps_no_other_from_the_export(editor: Writer, folder: DocumentFolder) -> None:
     store(editor, {"title": "First", "text": "First."}, {"id": BAD, "title": "Bad", "text": "Bad."})
-    keep_as(editor, "as files on this computer")
+    editor.keep(AS_FILES)
     refused = {"message": "It could not be read.", "fix": ""}
     editor.page.route(re.compile(f"/api/documents/{BAD}"), lambda route: route.fulfill(status=409, json=refused))
     with editor.page.expect_download() as download:
-        button(editor, "Save all as one file").click()
+        editor.button("Save all as one file").click()
     assert [one["title"] for one in json.loads(download.value.path().read_bytes())["documents"]] == ["First"]
-    expect(editor.page.locator(".pd-toast")).to_contain_text("“Bad” could not be read. It could not be read.")
+    expect(editor.toast).to_contain_text("“Bad” could not be read. It could not be read.")
 
 
 # ---------------------------------------------------------------- a long background
@@ -284,11 +252,11 @@ def paste(section: Locator, text: str) -> None:
 
 
 def test_a_background_of_90_000_letters_of_any_script_is_kept_and_its_end_is_sent(
-    editor: Editor, server: Server, folder: DocumentFolder
+    editor: Writer, server: Server, folder: DocumentFolder
 ) -> None:
     folder.keep(True)
     editor.reload()
-    write_new(editor, LETTER)
+    editor.write_new(LETTER)
     sizes: list[int] = []
 
     def see(request: Request) -> None:
@@ -297,33 +265,33 @@ def test_a_background_of_90_000_letters_of_any_script_is_kept_and_its_end_is_sen
 
     editor.page.on("request", see)
     for text in ("🦊" * 90_000 + ".", "\x01" * 90_000 + "."):
-        paste(background(editor), text)
-        close_panel(editor)
-        read = sent(editor)
+        paste(editor.background, text)
+        editor.close_panel()
+        read = editor.sent()
         assert read and text.endswith(read) and len(read) >= 16_000
-        saved(editor)
+        editor.saved()
         assert folder.entries()[0].background == text
     assert sizes and max(sizes) <= MAX_BODY, "more would be refused at every key"
 
 
-def test_a_background_that_is_too_long_says_so_and_the_earlier_one_stays(editor: Editor) -> None:
-    write_new(editor, LETTER)
-    give(editor, MAIL)
-    section = background(editor)
+def test_a_background_that_is_too_long_says_so_and_the_earlier_one_stays(editor: Writer) -> None:
+    editor.write_new(LETTER)
+    editor.give(MAIL)
+    section = editor.background
     paste(section, "x" * (MOST_BACKGROUND + 1))
     said = section.get_by_role("alert")
     expect(said).to_have_text(
         "This text has 262,145 characters, and a background at most 262,144. Shorten it; until then the earlier one is"
         " used and kept."
     )
-    close_panel(editor)
-    assert sent(editor) == MAIL
-    saved(editor)
-    box = background(editor).get_by_role("textbox", name="Background")
+    editor.close_panel()
+    assert editor.sent() == MAIL
+    editor.saved()
+    box = editor.background.get_by_role("textbox", name="Background")
     assert len(box.input_value()) == MOST_BACKGROUND + 1, "what was pasted is still there"
     paste(section, "x" * MOST_BACKGROUND)
     expect(said).to_be_hidden()
-    saved(editor)
+    editor.saved()
     editor.reload()
     assert len(editor.page.evaluate("polydraft.documents.current.background")) == MOST_BACKGROUND
 
@@ -363,9 +331,9 @@ def test_after_a_sleep_in_the_middle_of_a_stream_the_page_goes_on_and_loses_noth
     sleeper: subprocess.Popen[str], context: BrowserContext, tmp_path: Path
 ) -> None:
     assert sleeper.stdout
-    editor = Editor(context.new_page(), FakeDrafts()).open(sleeper.stdout.readline().strip())
-    write_new(editor, WALKED)
-    keep_as(editor, "as files on this computer")
+    editor = Writer(context.new_page(), FakeDrafts()).open(sleeper.stdout.readline().strip())
+    editor.write_new(WALKED)
+    editor.keep(AS_FILES)
     editor.page.get_by_role("button", name="Close").first.click()
     editor.press("Control+End")
     editor.write("e")
@@ -384,10 +352,9 @@ def test_after_a_sleep_in_the_middle_of_a_stream_the_page_goes_on_and_loses_noth
     editor.page.wait_for_timeout(2000 * IDLE)
     os.kill(sleeper.pid, signal.SIGCONT)
     editor.wait_for_drafts(MARKET, RIVER, HOME)
-    saved(editor)
+    editor.saved()
     file = tmp_path / "documents" / f"{WALKED}ed on and on.txt"
     editor.wait(
         lambda: file.exists() and file.read_text("utf-8") == WALKED + "ed on and on", "the whole text in its file"
     )
-    expect(editor.page.get_by_role("alert")).to_be_hidden()
-    assert editor.errors == []
+    expect(editor.alert).to_be_hidden()

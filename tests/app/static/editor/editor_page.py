@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
-import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
-from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server, create_app
+from tests.fake_drafts import FakeDrafts
 
 BEFORE = "Yesterday she went"
 ENOUGH = 60_000  # ms; generous: the machine may be busy
@@ -20,28 +19,6 @@ PARAGRAPH = (
     "Outside the gulls were arguing about the wind, and the lamp above him had not been lit for days."
 )
 HEBREW = "בלילה ההוא ישב שומר המגדלור ליד החלון וקרא את המכתב פעם נוספת, לאט, כאילו המילים עלולות להשתנות."
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[tuple[Server, FakeDrafts]]:
-    """The page without Gradio and the panel."""
-    fake = FakeDrafts()
-    server = Server(create_app(fake))
-    yield server, fake
-    server.stop()
-
-
-@pytest.fixture
-def server(shared: tuple[Server, FakeDrafts]) -> Server:
-    return shared[0]
-
-
-@pytest.fixture
-def fake(shared: tuple[Server, FakeDrafts]) -> FakeDrafts:
-    """The scripted drafts as new."""
-    fake = shared[1]
-    fake.__dict__.update(FakeDrafts().__dict__)
-    return fake
 
 
 class Editor:
@@ -62,7 +39,7 @@ class Editor:
 
     panel_is_open = False  # at the first visit; its charts request the next word
 
-    def open(self, url: str) -> Editor:
+    def open(self, url: str) -> Self:
         if not self.panel_is_open:
             self.page.add_init_script("try { localStorage['polydraft.panel'] ??= '{\"open\": false}' } catch {}")
         self.page.goto(url)
@@ -76,10 +53,10 @@ class Editor:
 
     def wait_for_script(self) -> None:
         self.page.wait_for_function("window.polydraft !== undefined", polling=20)
-        self.page.evaluate("polydraft.editor.settings.refill ??= true")
+        self.page.evaluate("polydraft.setting.options.refill ??= true")
 
     def ask_only_where_nothing_agrees(self) -> None:
-        self.page.evaluate("polydraft.editor.settings.refill = false")
+        self.page.evaluate("polydraft.setting.options.refill = false")
 
     def open_section(self, name: str) -> None:
         """A part of the panel."""
@@ -154,21 +131,13 @@ class Editor:
     def wait_for_drafts(self, *texts: str) -> None:
         self.wait(lambda: self.drafts() == list(texts), f"the drafts {texts}")
 
+    def rest(self) -> None:
+        """Waits until no answer is on its way."""
+        self.wait(lambda: not self.page.evaluate("polydraft.drafts.request"), "the answer")
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
     def settle(self) -> None:
         """Waits longer than any timer of the editor that requests drafts."""
         self.page.wait_for_timeout(700)
-
-
-@pytest.fixture
-def editor(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[Editor]:
-    editor = Editor(context.new_page(), fake).open(server.url)
-    yield editor
-    assert editor.errors == []
-
-
-@pytest.fixture
-def drafting(editor: Editor) -> Editor:
-    """An editor with text and all of its drafts on the page."""
-    editor.enter(BEFORE)
-    editor.wait_for_drafts(MARKET, RIVER, HOME)
-    return editor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
@@ -12,19 +11,15 @@ from playwright.sync_api import BrowserContext, Locator, expect
 
 from app.options import labels
 from core.options import BY_FLAG, DRAFTING, Control
-from tests.app.static.editor.editor_page import BEFORE, HEBREW, PARAGRAPH, Editor, drafting, editor, fake, server
+from tests.app.static.editor.editor_page import BEFORE, HEBREW, PARAGRAPH, Editor
 from tests.fake_drafts import HOME, MARKET, PHRASES, RIVER, FakeDrafts, Server, create_app
 
-__all__ = ["drafting", "editor", "fake", "server"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[tuple[Server, FakeDrafts]]:
-    fake = FakeDrafts()
-    server = Server(create_app(fake, gradio=True))
-    yield server, fake
-    server.stop()
+def extras() -> dict[str, Any]:
+    return {"gradio": True}
 
 
 # ---------------------------------------------------------------- the ghost
@@ -70,12 +65,12 @@ def assert_ghost_as_the_text(editor: Editor, where: str) -> None:
     editor.put(text[: at - 1] + text[at:], typed_at)  # a list that is requested would push down the lines below
     editor.write(text[at - 1])
     editor.wait(
-        lambda: editor.ghost().strip() == draft.strip() and not editor.page.evaluate("polydraft.editor.request")
+        lambda: editor.ghost().strip() == draft.strip() and not editor.page.evaluate("polydraft.drafts.request")
     )
     with_ghost, ghost = still_picture(editor), editor.ghost()
     editor.fake.fail = (503, "Busy.", "")
     editor.press("Alt+Digit1", "Escape")
-    editor.wait(lambda: editor.ghost() == "" and not editor.page.evaluate("polydraft.editor.request"), "no draft")
+    editor.wait(lambda: editor.ghost() == "" and not editor.page.evaluate("polydraft.drafts.request"), "no draft")
     taken = still_picture(editor)
     assert editor.text == text[:at] + ghost + text[at:], where
     assert editor.ghost() == "", where
@@ -234,7 +229,7 @@ def test_focus_mode_leaves_text_and_drafts_alone_and_font_size_width_and_spacing
 ) -> None:
     def look() -> dict[str, str]:
         return editor.box.evaluate(
-            "box => { const s = getComputedStyle(box), c = polydraft.editor.map.column();"
+            "box => { const s = getComputedStyle(box), c = polydraft.map.column();"
             " return { font: s.fontFamily, size: s.fontSize, line: s.lineHeight,"
             " width: Math.round(c.width / c.fontSize) } }"
         )
@@ -300,7 +295,7 @@ def test_nothing_overflows_and_dark_and_light_follow_the_system_and_agree_with_g
         )
         assert outside == []
         assert editor.page.evaluate("document.documentElement.scrollWidth") <= width
-        measure = editor.page.evaluate("polydraft.editor.map.column().width / polydraft.editor.map.column().fontSize")
+        measure = editor.page.evaluate("polydraft.map.column().width / polydraft.map.column().fontSize")
         assert measure <= 37  # em: about 72 characters
 
     def look() -> tuple[bool, str]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext
 
-from tests.app.static.editor.editor_page import Editor, fake, server, shared
+from tests.app.static.editor.editor_page import Editor
 from tests.fake_drafts import FakeDrafts, Server
 
-__all__ = ["fake", "server", "shared"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 GREEK = re.compile("[α-ω]")
@@ -150,7 +150,7 @@ def test_a_draft_taken_behind_it_and_one_made_in_incognito_is_private_if_it_is_t
     learner.incognito(False)
     learner.box.focus()
     learner.wait_for_drafts(*DRAFTS)
-    assert learner.page.evaluate("polydraft.editor.revisiting.list.length") == 0
+    assert learner.page.evaluate("polydraft.revisiting.list.length") == 0
     learner.incognito(True)
     learner.wait_for_drafts(*SECRET_DRAFTS)
     learner.press("Tab")
@@ -221,7 +221,7 @@ def test_after_a_reload_copied_and_its_first_word_changed_then_pasted_whole_and_
     learner.press("Control+v", "Control+v")
     assert learner.text == "Before: " + "Openly μυστικό and on" * 2
     assert_covered(learner)
-    hidden = "".join(learner.text[start:end] for start, end in learner.page.evaluate("polydraft.editor.privacy.ranges"))
+    hidden = "".join(learner.text[start:end] for start, end in learner.page.evaluate("polydraft.privacy.ranges"))
     assert hidden == "μυστικό" * 2  # and nothing else
     learner.page.evaluate("navigator.clipboard.writeText('> μυστικό')")  # text alone
     learner.press("Control+v")
@@ -266,15 +266,36 @@ def test_dragged_within_the_text_and_a_paste_with_unreadable_ranges_is_private(l
             }""",
             carried,
         )
-        assert learner.page.evaluate("polydraft.editor.privacy.ranges") == [[7, 13]], carried
+        assert learner.page.evaluate("polydraft.privacy.ranges") == [[7, 13]], carried
 
 
 def assert_covered(learner: Learner) -> None:
     """Every Greek letter of the text is in one of the private ranges."""
-    text, ranges = learner.page.evaluate("[polydraft.editor.textarea.value, polydraft.editor.privacy.ranges]")
+    text, ranges = learner.page.evaluate("[polydraft.textarea.value, polydraft.privacy.ranges]")
     letters = (match.start() for match in GREEK.finditer(text))
     open_ones = [at for at in letters if not any(start <= at < end for start, end in ranges)]
     assert not open_ones, (text, ranges)
+
+
+KEYS = [
+    "Enter",
+    "Tab",
+    "Backspace",
+    "Delete",
+    "Control+z",
+    "Control+z",
+    "Control+Shift+Z",
+    "Control+x",
+    "Control+c",
+    "Control+v",
+    "Control+v",
+    "Control+Backspace",
+    "Control+ArrowRight",
+    "Alt+Digit2",
+    "Home",
+    "Control+End",
+    "Shift+Home",
+]
 
 
 def test_whatever_is_done_later(learner: Learner) -> None:
@@ -292,32 +313,15 @@ def test_whatever_is_done_later(learner: Learner) -> None:
         end = dice.choice([start, start, min(length, start + dice.randint(0, 12))])
         learner.box.evaluate("(box, [a, b]) => box.setSelectionRange(a, b)", [start, end])
 
-    def press(*keys: str) -> Callable[[], None]:
-        return lambda: learner.press(*keys)
-
     def reload() -> None:
         learner.page.evaluate("polydraft.documents.saveNow()")
         learner.reload()
 
-    steps: list[Callable[[], Any]] = [reload, toggle, toggle, place, place, place, press("Enter"), press("Tab")]
-    steps += [press("Backspace"), press("Delete"), press("Control+z"), press("Control+z"), press("Control+Shift+Z")]
-    steps += [
-        press("Control+x"),
-        press("Control+c"),
-        press("Control+v"),
-        press("Control+v"),
-        press("Control+Backspace"),
-    ]
-    steps += [
-        press("Control+ArrowRight"),
-        press("Alt+Digit2"),
-        press("Home"),
-        press("Control+End"),
-        press("Shift+Home"),
-    ]
+    steps: list[Callable[[], Any]] = [reload, toggle, toggle, place, place, place]
+    steps += [partial(learner.press, key) for key in KEYS]
     steps += [lambda: learner.write(dice.choice(SECRET if on else PUBLIC))] * 8
     for _ in range(60):
-        learner.page.evaluate("polydraft.editor.textarea.focus()")
+        learner.page.evaluate("polydraft.textarea.focus()")
         dice.choice(steps)()
         assert_covered(learner)
         if not on and dice.random() < 0.1:

@@ -4,15 +4,14 @@ a slip of the finger: they show the word struck out, and take its letters away."
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import expect
 
-from tests.app.static.editor.editor_page import BEFORE, Editor, fake, server
-from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server, create_app
+from tests.app.static.editor.editor_page import BEFORE, Editor
+from tests.fake_drafts import HOME, MARKET, RIVER
 
-__all__ = ["fake", "server"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 HOUSE, HILL, ROAD = " to the house on the hill", " up the hill", " along the road"
@@ -30,287 +29,280 @@ PRESS = """() => {
   document.querySelector(".polydraft").addEventListener("pd-settled", press, { once: true });
 }"""
 
-# From the end of each draft to its number, in pixels.
-GAPS = """rows => rows.map((row) => {
-    const [draft, number] = [".pd-draft", ".pd-chance"].map((part) => row.querySelector(part).getBoundingClientRect());
-    return number.left - draft.right;
-})"""
-
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, FakeDrafts]]:
-    """With stores, so that *My writing* opens."""
-    fake = FakeDrafts()
-    server = Server(create_app(fake, tmp_path_factory.mktemp("stores")))
-    yield server, fake
-    server.stop()
+def extras(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Stores, so that *My writing* opens."""
+    return {"stores": tmp_path_factory.mktemp("stores")}
 
 
 @pytest.fixture
-def page(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[Editor]:
-    fake.script = {"went": (HOUSE, HILL, ROAD)}
-    editor = Editor(context.new_page(), fake).open(server.url)
-    yield editor
-    assert editor.errors == []
+def editor(editor: Editor) -> Editor:
+    editor.fake.script = {"went": (HOUSE, HILL, ROAD)}
+    return editor
 
 
-def choose(page: Editor, when: str) -> None:
-    page.page.evaluate("(when) => polydraft.showing.choose(when)", when)
+def choose(editor: Editor, when: str) -> None:
+    editor.page.evaluate("(when) => polydraft.showing.choose(when)", when)
 
 
-def clear(page: Editor) -> None:
+def clear(editor: Editor) -> None:
     """An empty page, and rows as the tests of this file begin with them."""
-    fake = page.fake
+    fake = editor.fake
     fake.pays = fake.ghost = fake.held_after = None
-    page.put("")
-    page.box.focus()
-    page.wait(lambda: page.drafts() == [] and page.ghost() == "", "no drafts")
+    editor.put("")
+    editor.box.focus()
+    editor.wait(lambda: editor.drafts() == [] and editor.ghost() == "", "no drafts")
 
 
-def numbers(page: Editor) -> dict[str, object]:
-    return page.page.evaluate("polydraft.pace.numbers")
+def numbers(editor: Editor) -> dict[str, object]:
+    return editor.page.evaluate("polydraft.pace.numbers")
 
 
 def test_only_rows_that_save_time_appear_the_best_is_the_ghost_one_is_the_ghost_alone_and_rows_keep_their_places(
-    page: Editor,
+    editor: Editor,
 ) -> None:
-    page.fake.pays = {0: " to"}
-    choose(page, "time")
-    page.put("We " + BEFORE)
-    page.wait(lambda: page.ghost() == " to", "the ghost")
-    expect(page.page.locator(".pd-list")).to_be_hidden()
-    page.fake.pays = {}
-    page.write(",")  # the ghost disagrees
-    page.wait(lambda: not page.page.evaluate("polydraft.editor.request"))
-    assert page.ghost() == ""
-    assert page.drafts() == []
-    page.fake.pays = {1: " up the", 0: " to"}
-    page.enter(BEFORE)
-    page.wait_for_drafts(" up the", " to")
-    assert page.ghost() == " up the"
-    assert page.fake.requests[-1]["show"]["shown"] == []
-    assert page.fake.requests[-1].get("kept", []) == []
-    page.press("Tab")
-    assert page.text == BEFORE + " up the"
+    editor.fake.pays = {0: " to"}
+    choose(editor, "time")
+    editor.put("We " + BEFORE)
+    editor.wait(lambda: editor.ghost() == " to", "the ghost")
+    expect(editor.page.locator(".pd-list")).to_be_hidden()
+    editor.fake.pays = {}
+    editor.write(",")  # the ghost disagrees
+    editor.rest()
+    assert editor.ghost() == ""
+    assert editor.drafts() == []
+    editor.fake.pays = {1: " up the", 0: " to"}
+    editor.enter(BEFORE)
+    editor.wait_for_drafts(" up the", " to")
+    assert editor.ghost() == " up the"
+    assert editor.fake.requests[-1]["show"]["shown"] == []
+    assert editor.fake.requests[-1].get("kept", []) == []
+    editor.press("Tab")
+    assert editor.text == BEFORE + " up the"
 
-    clear(page)
-    page.fake.pays = {0: " to the", 1: " up the", 2: " along"}
-    page.put(LATER)
-    page.wait_for_drafts(" to the", " up the", " along")
-    page.fake.script = {"went ": ("along the road", "up the hill", "away")}
-    page.fake.pays = {2: "away", 1: "up the", 0: "along the"}
-    page.write(" ")
-    page.wait_for_drafts("away", "up the", "along the")  # the second and third stay; the best one takes the free place
-    assert page.ghost() == "away"
-    assert page.fake.requests[-1]["show"]["shown"] == ["to the", "up the", "along"]
+    clear(editor)
+    editor.fake.pays = {0: " to the", 1: " up the", 2: " along"}
+    editor.put(LATER)
+    editor.wait_for_drafts(" to the", " up the", " along")
+    editor.fake.script = {"went ": ("along the road", "up the hill", "away")}
+    editor.fake.pays = {2: "away", 1: "up the", 0: "along the"}
+    editor.write(" ")
+    editor.wait_for_drafts(
+        "away", "up the", "along the"
+    )  # the second and third stay; the best one takes the free place
+    assert editor.ghost() == "away"
+    assert editor.fake.requests[-1]["show"]["shown"] == ["to the", "up the", "along"]
 
 
-def slow(page: Editor, text: str, steps: int) -> None:
+def slow(editor: Editor, text: str, steps: int) -> None:
     """Types the last letter of a text while the server computes no more than these steps of its drafts."""
-    choose(page, "time")
-    page.page.evaluate("Object.defineProperty(polydraft.pace, 'pause', { value: 1e6 })")
-    page.put(text[:-1])
-    page.wait(lambda: not page.page.evaluate("polydraft.editor.request"))
-    page.fake.held_after = steps
-    page.write(text[-1])
-    page.wait(lambda: page.page.evaluate("polydraft.editor.request?.drafts.length") == (3 if steps else 0))
+    choose(editor, "time")
+    editor.page.evaluate("Object.defineProperty(polydraft.pace, 'pause', { value: 1e6 })")
+    editor.put(text[:-1])
+    editor.rest()
+    editor.fake.held_after = steps
+    editor.write(text[-1])
+    editor.wait(lambda: editor.page.evaluate("polydraft.drafts.request?.drafts.length") == (3 if steps else 0))
 
 
-def asked(page: Editor, text: str) -> list[str]:
+def asked(editor: Editor, text: str) -> list[str]:
     """What was typed after this text, in the requests for it."""
-    texts = [each["before"] for each in page.fake.requests]
+    texts = [each["before"] for each in editor.fake.requests]
     return [each.removeprefix(text) for each in texts if each.startswith(text)]
 
 
-def test_a_request_whose_drafts_disagree_with_the_next_key_is_replaced(page: Editor) -> None:
+def test_a_request_whose_drafts_disagree_with_the_next_key_is_replaced(editor: Editor) -> None:
     for text, steps in ((BEFORE, 0), (LATER, 1)):
-        slow(page, text, steps)
-        page.fake.stopped.clear()
-        page.write(",")
+        slow(editor, text, steps)
+        editor.fake.stopped.clear()
+        editor.write(",")
         if not steps:  # nothing is known of its drafts yet
-            assert asked(page, text) == [""]
-        page.fake.held_after = 1
-        page.wait(lambda text=text: asked(page, text) == ["", ","], "the request for the present text")
-        page.wait(lambda: len(page.fake.stopped) > 0, "the end of the old one")
-        page.fake.held_after = None
-        page.wait_for_drafts(MARKET, RIVER, HOME)
-        clear(page)
+            assert asked(editor, text) == [""]
+        editor.fake.held_after = 1
+        editor.wait(lambda text=text: asked(editor, text) == ["", ","], "the request for the present text")
+        editor.wait(lambda: len(editor.fake.stopped) > 0, "the end of the old one")
+        editor.fake.held_after = None
+        editor.wait_for_drafts(MARKET, RIVER, HOME)
+        clear(editor)
 
 
-def test_nothing_is_displayed_while_keys_come_if_the_writer_wants_drafts_on_demand_or_at_a_pause(page: Editor) -> None:
+def test_nothing_is_displayed_while_keys_come_if_the_writer_wants_drafts_on_demand_or_at_a_pause(
+    editor: Editor,
+) -> None:
     for when, text in (("demand", BEFORE), ("pause", LATER)):
-        choose(page, when)
-        sent = len(page.fake.requests)
-        page.put(text[:-1])
-        page.write(text[-1])
+        choose(editor, when)
+        sent = len(editor.fake.requests)
+        editor.put(text[:-1])
+        editor.write(text[-1])
         if when == "pause":  # drafts are computed at every key, and only their display waits
-            page.wait(
-                lambda text=text: text in [each["before"] for each in page.fake.requests], "the request of the last key"
+            editor.wait(
+                lambda text=text: text in [each["before"] for each in editor.fake.requests],
+                "the request of the last key",
             )
-            assert page.drafts() == []
-            page.wait_for_drafts(HOUSE, HILL, ROAD)
-            page.wait(lambda: page.fake.requests[-1].get("grow") is True, "the request for the full length")
-            assert len(page.fake.requests) - sent >= 2
+            assert editor.drafts() == []
+            editor.wait_for_drafts(HOUSE, HILL, ROAD)
+            editor.wait(lambda: editor.fake.requests[-1].get("grow") is True, "the request for the full length")
+            assert len(editor.fake.requests) - sent >= 2
         else:
-            page.page.wait_for_timeout(400)
-            assert len(page.fake.requests) == sent
-        page.press("Alt+ArrowDown")
-        page.wait_for_drafts(HOUSE, HILL, ROAD)
-        page.write(" t")
-        page.wait_for_drafts(HOUSE[2:])  # what still agrees stays
-        page.write("x")
-        page.wait(lambda: page.drafts() == [])
-        clear(page)
+            editor.page.wait_for_timeout(400)
+            assert len(editor.fake.requests) == sent
+        editor.press("Alt+ArrowDown")
+        editor.wait_for_drafts(HOUSE, HILL, ROAD)
+        editor.write(" t")
+        editor.wait_for_drafts(HOUSE[2:])  # what still agrees stays
+        editor.write("x")
+        editor.wait(lambda: editor.drafts() == [])
+        clear(editor)
 
 
 def test_a_pause_shows_all_drafts_and_the_next_key_takes_away_what_does_not_pay_and_leaves_the_ghost_that_does(
-    page: Editor,
+    editor: Editor,
 ) -> None:
-    page.fake.ghost, page.fake.pays = 2, {1: HILL}
-    choose(page, "time")
-    page.put(BEFORE)
-    page.wait(lambda: page.ghost() == HILL, "the row that saves time")
-    page.fake.pays = {0: HILL}  # it stands in the first row
-    page.wait_for_drafts(HILL, HOUSE, ROAD)  # after a second
-    page.settle()
-    assert page.ghost() == HILL
-    assert page.counters()["newRows"] == 3
+    editor.fake.ghost, editor.fake.pays = 2, {1: HILL}
+    choose(editor, "time")
+    editor.put(BEFORE)
+    editor.wait(lambda: editor.ghost() == HILL, "the row that saves time")
+    editor.fake.pays = {0: HILL}  # it stands in the first row
+    editor.wait_for_drafts(HILL, HOUSE, ROAD)  # after a second
+    editor.settle()
+    assert editor.ghost() == HILL
+    assert editor.counters()["newRows"] == 3
 
-    clear(page)
-    page.fake.pays = {0: " to"}
-    looked = page.counters()["newRows"]
-    page.put(LATER)
-    page.wait(lambda: page.ghost() == " to", "the ghost")
-    page.wait_for_drafts(HOUSE, HILL, ROAD)  # after a second
-    assert page.fake.requests[-1]["grow"] is True
-    page.wait(lambda: page.counters()["newRows"] == looked + 4, "a look also at the row that has grown")
-    page.fake.script, page.fake.pays = {"went ": ("to the house", "up", "along")}, {}
-    page.write(" ")
-    page.wait(lambda: page.drafts() == [] and page.ghost() == "", "no rows")
+    clear(editor)
+    editor.fake.pays = {0: " to"}
+    looked = editor.counters()["newRows"]
+    editor.put(LATER)
+    editor.wait(lambda: editor.ghost() == " to", "the ghost")
+    editor.wait_for_drafts(HOUSE, HILL, ROAD)  # after a second
+    assert editor.fake.requests[-1]["grow"] is True
+    editor.wait(lambda: editor.counters()["newRows"] == looked + 4, "a look also at the row that has grown")
+    editor.fake.script, editor.fake.pays = {"went ": ("to the house", "up", "along")}, {}
+    editor.write(" ")
+    editor.wait(lambda: editor.drafts() == [] and editor.ghost() == "", "no rows")
 
 
 def test_likely_drafts_are_darker_what_no_longer_agrees_is_hidden_and_tab_takes_no_text_that_has_just_appeared(
-    page: Editor,
+    editor: Editor,
 ) -> None:
-    choose(page, "always")
-    page.fake.ghost = 2
-    page.page.evaluate(PRESS)
-    page.put(BEFORE)
-    page.wait(lambda: page.page.evaluate("window.took") is not None, "Tab")
-    assert page.page.evaluate("took") == BEFORE
-    page.wait(lambda: page.ghost() == ROAD, "the best row as ghost")
-    page.press("Tab")
-    assert page.text == BEFORE + ROAD
-    page.fake.ghost = None
-    page.put("We " + BEFORE)
-    page.wait_for_drafts(HOUSE, HILL, ROAD)
-    assert page.ghost() == HOUSE
-    page.read()
-    page.page.evaluate(PRESS)
-    page.fake.ghost = 2
-    page.page.evaluate("polydraft.editor.requestDrafts({ keep: true })")
-    page.wait(lambda: page.page.evaluate("window.took") is not None, "Tab")
-    assert page.text == "We " + BEFORE + HOUSE
+    choose(editor, "always")
+    editor.fake.ghost = 2
+    editor.page.evaluate(PRESS)
+    editor.put(BEFORE)
+    editor.wait(lambda: editor.page.evaluate("window.took") is not None, "Tab")
+    assert editor.page.evaluate("took") == BEFORE
+    editor.wait(lambda: editor.ghost() == ROAD, "the best row as ghost")
+    editor.press("Tab")
+    assert editor.text == BEFORE + ROAD
+    editor.fake.ghost = None
+    editor.put("We " + BEFORE)
+    editor.wait_for_drafts(HOUSE, HILL, ROAD)
+    assert editor.ghost() == HOUSE
+    editor.read()
+    editor.page.evaluate(PRESS)
+    editor.fake.ghost = 2
+    editor.page.evaluate("polydraft.drafts.requestDrafts({ keep: true })")
+    editor.wait(lambda: editor.page.evaluate("window.took") is not None, "Tab")
+    assert editor.text == "We " + BEFORE + HOUSE
 
-    clear(page)
-    page.fake.chances = {0: 0.6, 1: 0.3, 2: 0.1}
-    page.put(LATER)
-    page.wait_for_drafts(HOUSE, HILL, ROAD)
-    drafts = page.page.locator(".pd-option-row .pd-draft")
+    clear(editor)
+    editor.fake.chances = {0: 0.6, 1: 0.3, 2: 0.1}
+    editor.put(LATER)
+    editor.wait_for_drafts(HOUSE, HILL, ROAD)
+    drafts = editor.page.locator(".pd-option-row .pd-draft")
     inks = [drafts.nth(i).evaluate("e => getComputedStyle(e).color") for i in range(3)]
     assert len(set(inks)) == 3
-    page.page.evaluate("document.querySelector('.polydraft').dataset.chances = 'number'")
-    numbers = page.page.locator(".pd-chance")
+    editor.page.evaluate("document.querySelector('.polydraft').dataset.chances = 'number'")
+    numbers = editor.page.locator(".pd-chance")
     assert numbers.all_text_contents() == ["60%", "30%", "10%"]
-    assert all(0 <= gap <= 16 for gap in page.page.locator(".pd-option-row").evaluate_all(GAPS))
-    page.fake.held_after = 0
-    page.write(" t")
-    page.wait_for_drafts(HOUSE.removeprefix(" t"))
-    assert page.page.locator(".pd-chance:visible").all_text_contents() == ["60%"]
-    page.fake.held_after = None
+    editor.fake.held_after = 0
+    editor.write(" t")
+    editor.wait_for_drafts(HOUSE.removeprefix(" t"))
+    assert editor.page.locator(".pd-chance:visible").all_text_contents() == ["60%"]
+    editor.fake.held_after = None
 
 
-def test_a_newcomer_sees_all_drafts_and_is_told_once(page: Editor) -> None:
-    page.put(BEFORE)
-    page.wait_for_drafts(HOUSE, HILL, ROAD)
+def test_a_newcomer_sees_all_drafts_and_is_told_once(editor: Editor) -> None:
+    editor.put(BEFORE)
+    editor.wait_for_drafts(HOUSE, HILL, ROAD)
     known = {"keys": [0] * 14 + [250] + [0] * 25, "takes": [0] * 40, "shown": 3, "taken": 1, "weeks": {}}
-    page.page.evaluate("(known) => Object.assign(polydraft.pace.numbers, known)", known)
-    assert page.page.evaluate("polydraft.showing.when") == "always"  # until the next document
-    page.page.get_by_role("button", name="New", exact=True).click()
-    line = page.page.get_by_text("From now on drafts appear when they save you time")
+    editor.page.evaluate("(known) => Object.assign(polydraft.pace.numbers, known)", known)
+    assert editor.page.evaluate("polydraft.showing.when") == "always"  # until the next document
+    editor.page.get_by_role("button", name="New", exact=True).click()
+    line = editor.page.get_by_text("From now on drafts appear when they save you time")
     expect(line).to_be_visible()
-    assert page.page.evaluate("polydraft.showing.when") == "time"
-    page.reload()
+    assert editor.page.evaluate("polydraft.showing.when") == "time"
+    editor.reload()
     expect(line).to_be_hidden()
-    assert page.page.evaluate("polydraft.showing.when") == "time"
+    assert editor.page.evaluate("polydraft.showing.when") == "time"
 
 
-def test_the_writers_numbers_are_measured_seen_and_reset_and_in_incognito_nothing_is_measured(page: Editor) -> None:
-    choose(page, "always")
-    page.put(BEFORE[:-2])
+def test_the_writers_numbers_are_measured_seen_and_reset_and_in_incognito_nothing_is_measured(editor: Editor) -> None:
+    choose(editor, "always")
+    editor.put(BEFORE[:-2])
     for letter in "nt":
-        page.write(letter)
-        page.page.wait_for_timeout(60)
-    page.wait_for_drafts(HOUSE, HILL, ROAD)
-    page.press("Tab")
+        editor.write(letter)
+        editor.page.wait_for_timeout(60)
+    editor.wait_for_drafts(HOUSE, HILL, ROAD)
+    editor.press("Tab")
     # Both at once: the rows after the taking may appear at any moment.
-    measured, looks = page.page.evaluate("[polydraft.pace.numbers, polydraft.counters.newRows]")
+    measured, looks = editor.page.evaluate("[polydraft.pace.numbers, polydraft.counters.newRows]")
     assert sum(measured["keys"]) == 1  # the first key has none before it
     assert measured["taken"] == 1
     (saved,) = measured["weeks"].values()
     assert saved == pytest.approx(len(HOUSE) * 157 - 700 - 50 * looks)
-    page.page.get_by_role("tab", name="My writing").click()
-    listed = page.page.locator(".ps-numbers")
+    editor.page.get_by_role("tab", name="My writing").click()
+    listed = editor.page.locator(".ps-numbers")
     expect(listed).to_contain_text("157 ms, 76 words a minute (a published mean")
-    page.page.locator(".ps-reset-numbers").click()
-    assert numbers(page)["taken"] == 0
-    assert page.page.evaluate("localStorage.getItem('polydraft.pace')") is None
+    editor.page.locator(".ps-reset-numbers").click()
+    assert numbers(editor)["taken"] == 0
+    assert editor.page.evaluate("localStorage.getItem('polydraft.pace')") is None
 
-    page.page.get_by_role("tab").first.click()
-    page.page.get_by_role("button", name="Incognito").click()
-    before = json.dumps(numbers(page))
-    page.put(LATER[:-2])
-    page.write("nt")
-    page.wait_for_drafts(HOUSE, HILL, ROAD)
-    page.press("Tab")
-    assert json.dumps(numbers(page)) == before
+    editor.page.get_by_role("tab").first.click()
+    editor.page.get_by_role("button", name="Incognito").click()
+    before = json.dumps(numbers(editor))
+    editor.put(LATER[:-2])
+    editor.write("nt")
+    editor.wait_for_drafts(HOUSE, HILL, ROAD)
+    editor.press("Tab")
+    assert json.dumps(numbers(editor)) == before
 
 
-def test_rows_that_come_true_correct_the_chances_and_can_be_forgotten(page: Editor) -> None:
+def test_rows_that_come_true_correct_the_chances_and_can_be_forgotten(editor: Editor) -> None:
     """outcomes.test.mjs has what comes true. The stand-in gives every row a chance of 50 %."""
-    choose(page, "time")
+    choose(editor, "time")
 
     def judged() -> list[int]:
         total = "(name) => polydraft.pace.numbers[name].reduce((a, b) => a + b)"
-        return page.page.evaluate(f"['judged', 'right'].map({total})")
+        return editor.page.evaluate(f"['judged', 'right'].map({total})")
 
-    page.page.evaluate("Object.defineProperty(polydraft.pace, 'pause', { value: 1e6 })")
-    page.fake.pays = {0: " to the"}
-    page.put(BEFORE)
-    page.wait(lambda: page.ghost() == " to the", "the row")
-    page.fake.pays = {}
-    page.press("Tab")
-    page.wait(lambda: judged() == [1, 1], "the outcome")
-    offset = page.page.evaluate("polydraft.pace.offset")
+    editor.page.evaluate("Object.defineProperty(polydraft.pace, 'pause', { value: 1e6 })")
+    editor.fake.pays = {0: " to the"}
+    editor.put(BEFORE)
+    editor.wait(lambda: editor.ghost() == " to the", "the row")
+    editor.fake.pays = {}
+    editor.press("Tab")
+    editor.wait(lambda: judged() == [1, 1], "the outcome")
+    offset = editor.page.evaluate("polydraft.pace.offset")
     assert 0.1 < offset < 0.5
-    page.write("x")
-    page.wait(lambda: page.fake.requests[-1]["show"]["offset"] == offset, "the offset")
-    page.page.get_by_role("tab", name="My writing").click()
-    expect(page.page.locator(".ps-numbers")).to_contain_text("1 of 1")
-    page.page.locator(".ps-reset-numbers").click()
-    page.wait(lambda: judged() == [0, 0], "the outcome")
+    editor.write("x")
+    editor.wait(lambda: editor.fake.requests[-1]["show"]["offset"] == offset, "the offset")
+    editor.page.get_by_role("tab", name="My writing").click()
+    expect(editor.page.locator(".ps-numbers")).to_contain_text("1 of 1")
+    editor.page.locator(".ps-reset-numbers").click()
+    editor.wait(lambda: judged() == [0, 0], "the outcome")
 
 
-def test_time_saved_this_week_is_shown_and_lost_time_offers_drafts_on_demand(page: Editor) -> None:
-    line = page.page.locator(".pd-time")
+def test_time_saved_this_week_is_shown_and_lost_time_offers_drafts_on_demand(editor: Editor) -> None:
+    line = editor.page.locator(".pd-time")
     button = line.get_by_role("button")
-    page.page.evaluate("polydraft.pace.save(240_000)")
+    editor.page.evaluate("polydraft.pace.save(240_000)")
     expect(line).to_contain_text("about 4 min saved this week (estimated)")
     expect(button).to_be_hidden()
-    page.page.evaluate("polydraft.pace.save(-370_000)")
+    editor.page.evaluate("polydraft.pace.save(-370_000)")
     expect(line).to_contain_text("about 2 min lost this week (estimated)")
     button.click()
-    assert page.page.evaluate("polydraft.showing.when") == "demand"
+    assert editor.page.evaluate("polydraft.showing.when") == "demand"
 
 
 # ---------------------------------------------------------------- rows that correct a slip
@@ -320,11 +312,11 @@ LETTER = "er to her mother"
 
 
 @pytest.fixture
-def slip(page: Editor) -> Editor:
+def slip(editor: Editor) -> Editor:
     """An editor where rows correct slips."""
-    page.fake.script = {"lettwr": (LETTER,), "letter": (" to her mother",), "saw teh ": ("he lamp",), "": ()}
-    page.fake.replaces = {LETTER: 2, "he lamp": 3}
-    return page
+    editor.fake.script = {"lettwr": (LETTER,), "letter": (" to her mother",), "saw teh ": ("he lamp",), "": ()}
+    editor.fake.replaces = {LETTER: 2, "he lamp": 3}
+    return editor
 
 
 def shown_before(slip: Editor) -> list[str]:
@@ -340,7 +332,7 @@ def typed(slip: Editor, text: str, *drafts: str) -> None:
     slip.wait_for_drafts(*drafts)
 
 
-WHOLE = "() => polydraft.editor.request === null ? polydraft.editor.readable : ''"
+WHOLE = "() => polydraft.drafts.request === null ? polydraft.view.best(performance.now())?.text : ''"
 
 
 def take(slip: Editor, draft: str) -> None:
@@ -395,7 +387,7 @@ def test_a_row_that_corrects_lasts_until_the_next_key_is_never_kept_and_keeps_it
     slip.page.evaluate("polydraft.showing.choose('always')")
     typed(slip, f"Then {TYPED}", "er to her")
     slip.page.evaluate(
-        "window.texts = []; new MutationObserver(() => texts.push(polydraft.editor.rows[0].rest))"
+        "window.texts = []; new MutationObserver(() => texts.push(polydraft.rows.all[0].rest))"
         ".observe(document.querySelector('.pd-list'), { subtree: true, childList: true, attributes: true })"
     )
     slip.wait_for_drafts(LETTER)
@@ -431,17 +423,15 @@ def test_a_finished_word_is_corrected_of_a_correction_one_word_is_taken_and_rows
     slip.wait(lambda: slip.text == "Then She wrote a long letter to her mother")
 
 
-def test_a_text_in_another_language_has_drafts_on_request_alone_and_a_line_says_so_once(
-    page: Editor, fake: FakeDrafts
-) -> None:
-    fake.foreign = True
-    toast = page.page.locator(".pd-toast")
-    page.enter("Sie ging ")
+def test_a_text_in_another_language_has_drafts_on_request_alone_and_a_line_says_so_once(editor: Editor) -> None:
+    editor.fake.foreign = True
+    toast = editor.page.locator(".pd-toast")
+    editor.enter("Sie ging ")
     expect(toast).to_contain_text("This model writes English")
-    page.page.evaluate("document.querySelector('.pd-toast').hidden = true")
-    page.write("nach ")
-    page.page.wait_for_timeout(300)
+    editor.page.evaluate("document.querySelector('.pd-toast').hidden = true")
+    editor.write("nach ")
+    editor.page.wait_for_timeout(300)
     expect(toast).to_be_hidden()
-    assert page.drafts() == []
-    page.press("Alt+ArrowDown")
-    page.page.wait_for_function("document.querySelector('.pd-option-row:not(.pd-empty) .pd-draft')")
+    assert editor.drafts() == []
+    editor.press("Alt+ArrowDown")
+    editor.page.wait_for_function("document.querySelector('.pd-option-row:not(.pd-empty) .pd-draft')")

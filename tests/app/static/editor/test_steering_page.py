@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import expect
 
-from tests.app.static.editor.editor_page import BEFORE, ENOUGH, Editor, fake, server, shared
-from tests.fake_drafts import HOME, MARKET, OTHERS, RIVER, FakeDrafts, Server
+from tests.app.static.editor.editor_page import BEFORE, Editor
+from tests.fake_drafts import HOME, MARKET, OTHERS, RIVER
 
-__all__ = ["fake", "server", "shared"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
-expect.set_options(timeout=ENOUGH)
 
 
 @pytest.fixture
-def drafting(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[Editor]:
-    editor = Editor(context.new_page(), fake).open(server.url)
-    editor.enter(BEFORE)
-    editor.wait_for_drafts(MARKET, RIVER, HOME)
-    editor.settle()
-    yield editor
-    assert editor.errors == []
+def drafting(drafting: Editor) -> Editor:
+    drafting.settle()
+    return drafting
 
 
 def test_alt_r_asks_for_drafts_that_begin_differently_and_alt_shift_r_goes_back(drafting: Editor) -> None:

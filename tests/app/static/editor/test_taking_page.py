@@ -3,31 +3,21 @@ taking.test.mjs tries thousands of cases; and what the page shows while the serv
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import expect
 
-from tests.app.static.editor.editor_page import BEFORE, Editor, fake, server, shared
-from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server
+from tests.app.static.editor.editor_page import BEFORE, Editor
+from tests.fake_drafts import HOME, MARKET, RIVER
 
-__all__ = ["fake", "server", "shared"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 
-@pytest.fixture
-def page(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[Editor]:
-    editor = Editor(context.new_page(), fake).open(server.url)
-    yield editor
-    assert editor.errors == []
-
-
-def drafting(page: Editor, text: str) -> None:
+def drafting(editor: Editor, text: str) -> None:
     """Text, and every row with the first word of its draft for long enough to be read."""
-    page.fake.held_after = 1
-    page.enter(text)
-    page.wait_for_drafts(" to", " to", " home")
-    page.read()
+    editor.fake.held_after = 1
+    editor.enter(text)
+    editor.wait_for_drafts(" to", " to", " home")
+    editor.read()
 
 
 # Presses a key as soon as the first row shows another text.
@@ -48,47 +38,47 @@ TAB = {"key": "Tab", "code": "Tab"}
 FIRST = {"key": "1", "code": "Digit1", "altKey": True}
 
 
-def test_what_grows_when_the_key_comes_is_a_draft_afterwards_for_each_key(page: Editor) -> None:
+def test_what_grows_when_the_key_comes_is_a_draft_afterwards_for_each_key(editor: Editor) -> None:
     for n, key in enumerate((TAB, FIRST)):
         text = f"{n} {BEFORE}"
-        drafting(page, text)
-        page.page.evaluate(AT_CHANGE, key)
-        page.fake.held_after = None
-        page.wait(lambda: page.page.evaluate("took") is not None, "the key")
-        shown, inserted = page.page.evaluate("took")
+        drafting(editor, text)
+        editor.page.evaluate(AT_CHANGE, key)
+        editor.fake.held_after = None
+        editor.wait(lambda: editor.page.evaluate("took") is not None, "the key")
+        shown, inserted = editor.page.evaluate("took")
         assert shown.startswith(" the")
         assert inserted == f"{text} to"
-        page.wait(lambda: page.ghost() == MARKET.removeprefix(" to"), "the rest as a draft")
-        page.press("Tab")
-        assert page.text == text + MARKET
+        editor.wait(lambda: editor.ghost() == MARKET.removeprefix(" to"), "the rest as a draft")
+        editor.press("Tab")
+        assert editor.text == text + MARKET
 
 
 def test_a_row_that_is_replaced_when_the_key_comes_gives_what_was_read_and_one_that_was_never_read_nothing(
-    page: Editor,
+    editor: Editor,
 ) -> None:
-    page.fake.first_thought, page.fake.held_after, page.fake.settles_after = " perhaps", 1, 2
-    page.enter(BEFORE)
-    page.wait_for_drafts(" perhaps", " perhaps", " perhaps")
-    page.read()
-    page.page.evaluate(AT_CHANGE, FIRST)
-    page.fake.held_after = None
-    page.wait(lambda: page.page.evaluate("took") is not None, "the key")
-    assert page.page.evaluate("took")[1] == f"{BEFORE} perhaps"
+    editor.fake.first_thought, editor.fake.held_after, editor.fake.settles_after = " perhaps", 1, 2
+    editor.enter(BEFORE)
+    editor.wait_for_drafts(" perhaps", " perhaps", " perhaps")
+    editor.read()
+    editor.page.evaluate(AT_CHANGE, FIRST)
+    editor.fake.held_after = None
+    editor.wait(lambda: editor.page.evaluate("took") is not None, "the key")
+    assert editor.page.evaluate("took")[1] == f"{BEFORE} perhaps"
 
-    page.put("")
-    page.wait(lambda: page.drafts() == [], "no drafts")
-    page.fake.first_thought = ""
-    drafting(page, f"Then {BEFORE}")
-    page.page.evaluate(AT_CHANGE, FIRST)
-    page.fake.script = {",": (" along the road",)}
-    page.write(",")
-    page.wait(lambda: page.page.evaluate("took") is not None, "the key")
-    assert page.page.evaluate("took") == [" along", f"Then {BEFORE},"]
-    expect(page.page.get_by_text("Just changed: press again")).to_be_visible()
-    page.fake.held_after = None
-    page.wait_for_drafts(" along the road")
-    page.press("Alt+Digit1")
-    assert page.text == f"Then {BEFORE}, along the road"
+    editor.put("")
+    editor.wait(lambda: editor.drafts() == [], "no drafts")
+    editor.fake.first_thought = ""
+    drafting(editor, f"Then {BEFORE}")
+    editor.page.evaluate(AT_CHANGE, FIRST)
+    editor.fake.script = {",": (" along the road",)}
+    editor.write(",")
+    editor.wait(lambda: editor.page.evaluate("took") is not None, "the key")
+    assert editor.page.evaluate("took") == [" along", f"Then {BEFORE},"]
+    expect(editor.page.get_by_text("Just changed: press again")).to_be_visible()
+    editor.fake.held_after = None
+    editor.wait_for_drafts(" along the road")
+    editor.press("Alt+Digit1")
+    assert editor.text == f"Then {BEFORE}, along the road"
 
 
 # ---------------------------------------------------------------- a slow server
@@ -108,49 +98,51 @@ OPACITY = """slow => {
 }"""
 
 
-def test_grey_text_and_rows_that_no_longer_fit_are_hidden_before_the_next_frame_and_nothing_moves(page: Editor) -> None:
-    page.enter(BEFORE)
-    page.wait_for_drafts(MARKET, RIVER, HOME)
-    page.settle()
-    hints = page.page.locator(".pd-hints").bounding_box()
-    page.fake.held_after = 0
-    assert page.page.evaluate(CONTRADICT, " ") == [False, 3]
-    assert page.page.evaluate(CONTRADICT, "h") == [False, 1]
-    assert page.ghost() == HOME.removeprefix(" h")
-    assert page.page.evaluate(CONTRADICT, "x") == [True, 0]
-    assert page.page.locator(".pd-hints").bounding_box() == hints
-    page.press("Tab")
-    assert page.text == f"{BEFORE} hx"
-    page.box.focus()
-    page.press("Backspace")
-    assert page.ghost() == HOME.removeprefix(" h")  # back where it agrees
+def test_grey_text_and_rows_that_no_longer_fit_are_hidden_before_the_next_frame_and_nothing_moves(
+    editor: Editor,
+) -> None:
+    editor.enter(BEFORE)
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    editor.settle()
+    hints = editor.page.locator(".pd-hints").bounding_box()
+    editor.fake.held_after = 0
+    assert editor.page.evaluate(CONTRADICT, " ") == [False, 3]
+    assert editor.page.evaluate(CONTRADICT, "h") == [False, 1]
+    assert editor.ghost() == HOME.removeprefix(" h")
+    assert editor.page.evaluate(CONTRADICT, "x") == [True, 0]
+    assert editor.page.locator(".pd-hints").bounding_box() == hints
+    editor.press("Tab")
+    assert editor.text == f"{BEFORE} hx"
+    editor.box.focus()
+    editor.press("Backspace")
+    assert editor.ghost() == HOME.removeprefix(" h")  # back where it agrees
 
 
 def test_while_the_server_is_slow_rows_are_dim_and_where_text_follows_a_word_stands_in_the_line_of_the_caret(
-    page: Editor,
+    editor: Editor,
 ) -> None:
     """slow.test.mjs has when; here also while the text scrolls."""
-    page.enter(BEFORE)
-    page.wait_for_drafts(MARKET, RIVER, HOME)
-    page.wait(lambda: page.page.evaluate(OPACITY, True) == 0.5, "dim rows")
-    page.wait(lambda: page.page.evaluate(OPACITY, False) == 1, "rows as usual")
+    editor.enter(BEFORE)
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    editor.wait(lambda: editor.page.evaluate(OPACITY, True) == 0.5, "dim rows")
+    editor.wait(lambda: editor.page.evaluate(OPACITY, False) == 1, "rows as usual")
     lines = "It was late when the bell rang, and nobody came.\n" * 40
-    page.put(lines + BEFORE + "\n" + lines, caret=len(lines + BEFORE))
-    page.box.evaluate("box => { box.blur(); box.focus() }")  # which scrolls to the caret
-    page.fake.held_after = 0
-    page.write(" t")
-    slow = page.page.get_by_text("Slow …")
+    editor.put(lines + BEFORE + "\n" + lines, caret=len(lines + BEFORE))
+    editor.box.evaluate("box => { box.blur(); box.focus() }")  # which scrolls to the caret
+    editor.fake.held_after = 0
+    editor.write(" t")
+    slow = editor.page.get_by_text("Slow …")
     expect(slow).to_be_visible()
     inside = """() => {
-        const { map, textarea } = polydraft.editor, { top, lineHeight } = map.column();
+        const { map, textarea } = polydraft, { top, lineHeight } = map.column();
         const y = textarea.getBoundingClientRect().top + top + map.locate(textarea.value, textarea.selectionEnd).y;
         const word = document.querySelector(".pd-slow").getBoundingClientRect();
         const middle = (word.top + word.bottom) / 2 - y + textarea.scrollTop;
         const seen = document.elementFromPoint((word.left + word.right) / 2, (word.top + word.bottom) / 2);
         return 0 <= middle && middle <= lineHeight && seen?.className === "pd-slow";
     }"""
-    assert page.page.evaluate(inside)
-    page.box.evaluate("box => { box.scrollTop -= 60 }")
-    page.wait(lambda: page.page.evaluate(inside), "the word to follow the text")
-    page.fake.held_after = None
+    assert editor.page.evaluate(inside)
+    editor.box.evaluate("box => { box.scrollTop -= 60 }")
+    editor.wait(lambda: editor.page.evaluate(inside), "the word to follow the text")
+    editor.fake.held_after = None
     expect(slow).to_be_hidden()

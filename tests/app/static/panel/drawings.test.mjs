@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { tokens } from "../../../../app/static/editor/marks.js";
+import { marks, tokens } from "../../../../app/static/editor/marks.js";
 import { sharedWords } from "../../../../app/static/panel/compare.js";
 import { cost, saying } from "../../../../app/static/panel/made.js";
 
@@ -36,4 +36,12 @@ test("tokens are coloured by how likely they were or by how they were made, in t
   const draft = { id: 0, text: "ab cdef", probability: 1, whole: 1, finished: true, made };
   assert.deepEqual(tokens(draft, "ab cdef", "made").map(({ name }) => name), ["pd-by-own", "pd-by-superposed"]);
   assert.deepEqual(tokens(draft, " cdef", "chance").map(({ from, name }) => [from, name]), [[0, "pd-likely-4"], [1, "pd-likely-0"]]);
+});
+
+test("of a draft whole words are marked that a store chose, in the part that is left", () => {
+  const marked = (text, personal, rest = text) => marks({ text, personal }, rest).map(({ from, to }) => rest.slice(from, to));
+  assert.deepEqual(marked(" 😀 to the market", [[5, 9]]), [" the"]);
+  assert.deepEqual(marked(" 😀 to the market", [[5, 9]], "he market"), ["he"]);
+  assert.deepEqual(marked(" your letter's end, Wilhelmina", [[8, 10]]), ["letter's"]); // "et" of it
+  assert.deepEqual(marked(" home before", [[0, 3], [3, 5]]), [" home"]);
 });

@@ -62,8 +62,8 @@ class Panel(Editor):
                 const deadline = performance.now() + enough;
                 let looks = 0;
                 const look = () => {
-                    const e = polydraft.editor, { next, due } = polydraftPanel;
-                    const rests = e.request === null && !e.timers.running.settings && e.rows.length > 0
+                    const { drafts, rows } = polydraft, { next, due } = polydraftPanel;
+                    const rests = drafts.request === null && !drafts.timers.running.settings && rows.all.length > 0
                         && !next.loading && !next.timers.running.follow && !Object.keys(due).length;
                     looks = rests ? looks + 1 : 0;
                     if (looks > 4 || performance.now() > deadline) done(rests); else setTimeout(look, 20);
@@ -82,6 +82,8 @@ class Panel(Editor):
         box = self.region.get_by_role("combobox", name=label)
         box.click()
         self.page.locator("#pd-panel").get_by_role("option", name=name, exact=isinstance(name, str)).click()
+        # A list of which one may choose several stays open, over the buttons above it.
+        self.page.evaluate("document.querySelector('#pd-panel :focus')?.blur()")
         self.rest()
 
     def slider(self, label: str) -> Locator:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from playwright.sync_api import BrowserContext, FilePayload, Locator, Page, expect
+from playwright.sync_api import FilePayload, Locator, Page, expect
 
 import ngram_builder
 from app.learning.personal import PersonalStores
@@ -20,7 +20,7 @@ from core.models.adapter import Result, save
 from tests.app.learning.test_learner import SAYS
 from tests.app.static.editor.editor_page import BEFORE, Editor
 from tests.core.models.test_adapter import SHAPES, adapter_for
-from tests.fake_drafts import HOME, MARKET, RIVER, ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
+from tests.fake_drafts import HOME, MARKET, RIVER, ByteTokenizer, Server, scripted_learner
 from tests.ngram_tools import WordTokenizer, add_text
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180), pytest.mark.usefixtures("one_reader")]
@@ -41,33 +41,34 @@ TRAINS = SAYS + "stage(0.5, [[0, -4.0], [640, -3.8]])\nsys.stdin.read()\nsay(sto
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, FakeDrafts, Path]]:
-    fake, folder = FakeDrafts(), tmp_path_factory.mktemp("stores")
-    learner = scripted_learner(PersonalStores(cast(Any, ByteTokenizer()), folder), TRAINS)
-    server = Server(create_app(fake, folder, learner=learner))
-    yield server, fake, folder
-    server.stop()
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stores")
+
+
+def on_disk(folder: Path) -> PersonalStores:
+    """The stores, as another program reads them."""
+    return PersonalStores(cast(Any, ByteTokenizer()), folder)
+
+
+@pytest.fixture(scope="module")
+def extras(folder: Path) -> Iterator[dict[str, Any]]:
+    learner = scripted_learner(on_disk(folder), TRAINS)
+    yield {"stores": folder, "learner": learner}
     learner.close()
 
 
 @pytest.fixture
-def stores(shared: tuple[Server, FakeDrafts, Path]) -> PersonalStores:
-    """The stores on the disk, as another program reads them; none at first."""
-    stores = PersonalStores(cast(Any, ByteTokenizer()), shared[2])
+def stores(folder: Path) -> PersonalStores:
+    """None at first."""
+    stores = on_disk(folder)
     for row in stores.list():
         stores.delete(row["store"])
     return stores
 
 
 @pytest.fixture
-def editor(
-    context: BrowserContext, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores
-) -> Iterator[Editor]:
-    server, fake, _ = shared
-    fake.__dict__.update(FakeDrafts().__dict__)
-    editor = Editor(context.new_page(), fake).open(server.url)
-    yield editor
-    assert editor.errors == []
+def editor(stores: PersonalStores, editor: Editor) -> Editor:
+    return editor
 
 
 @pytest.fixture
@@ -286,11 +287,9 @@ def test_a_domains_store_is_added_weighed_and_used_in_the_documents_that_one_cho
     expect(items).to_have_count(1)
 
 
-def test_a_damaged_entry_of_the_choice_can_only_be_removed(
-    editor: Editor, shared: tuple[Server, FakeDrafts, Path], harbour: Path
-) -> None:
+def test_a_damaged_entry_of_the_choice_can_only_be_removed(editor: Editor, folder: Path, harbour: Path) -> None:
     choice = [{"file": str(harbour / "harbour.ngram"), "weight": 1, "on": True}, {"file": 3}]
-    (shared[2] / "base-stores.json").write_text(json.dumps({"version": 1, "stores": choice}))
+    (folder / "base-stores.json").write_text(json.dumps({"version": 1, "stores": choice}))
     section = common(opened(editor))
     items = section.locator(".ps-base")
     expect(items).to_have_count(2)
@@ -300,7 +299,7 @@ def test_a_damaged_entry_of_the_choice_can_only_be_removed(
     section.get_by_role("button", name="Remove Damaged entry").click()
     expect(items).to_have_count(1)
     section.get_by_role("button", name="Remove harbour").click()
-    (shared[2] / "base-stores.json").unlink()
+    (folder / "base-stores.json").unlink()
 
 
 # ---------------------------------------------------------------- the tab
@@ -336,7 +335,7 @@ def test_the_tab_is_loaded_when_it_is_opened_and_the_text_stays_also_without_the
 
 
 def test_a_store_is_made_listed_and_deleted_but_not_under_a_name_that_is_none(
-    page: Page, stores: PersonalStores, shared: tuple[Server, FakeDrafts, Path]
+    page: Page, stores: PersonalStores, folder: Path
 ) -> None:
     expect(page.get_by_text("No collections yet")).to_be_visible()
     field = page.get_by_role("textbox", name="New collection")
@@ -362,7 +361,7 @@ def test_a_store_is_made_listed_and_deleted_but_not_under_a_name_that_is_none(
         sure(page, answer)
         expect(store(page, "work")).to_have_count(left)
         assert len(stores.list()) == left
-    (shared[2] / "junk.sqlite").write_text("junk" * 2000)
+    (folder / "junk.sqlite").write_text("junk" * 2000)
     page.evaluate("dispatchEvent(new Event('focus'))")  # what others made shows when the reader comes back
     expect(store(page, "junk")).to_contain_text("damaged or not a personal store")
     store(page, "junk").get_by_role("button", name="Delete this collection").click()
@@ -582,11 +581,11 @@ WAYS_TO_TELL = {
 
 
 def test_another_tab_drops_the_drafts_that_may_contain_it(
-    editor: Editor, stores: PersonalStores, shared: tuple[Server, FakeDrafts, Path]
+    editor: Editor, stores: PersonalStores, server: Server
 ) -> None:
     stores.create("me")
     secret = " to Featherstonehaugh"
-    holds = """polydraft.editor.revisiting.list.length + [...polydraft.editor.answers.kept.values()]
+    holds = """polydraft.revisiting.list.length + [...polydraft.drafts.answers.kept.values()]
         .filter((rows) => JSON.stringify(rows).includes('Feather')).length"""
     for text, told in WAYS_TO_TELL.items():
         add_text(stores, "me", "letter.txt", "He went to Featherstonehaugh.")
@@ -600,7 +599,7 @@ def test_another_tab_drops_the_drafts_that_may_contain_it(
         assert editor.page.evaluate(holds) > 0, told
         editor.fake.script["went"] = (MARKET, RIVER, HOME)
         if told == "by the tab that forgets":
-            other = opened(Editor(editor.page.context.new_page(), editor.fake).open(shared[0].url))
+            other = opened(Editor(editor.page.context.new_page(), editor.fake).open(server.url))
             store(other, "me").locator("summary").click()
             other.get_by_role("button", name="Forget letter.txt").click()
             sure(other, "Forget")
@@ -672,7 +671,7 @@ def test_nothing_is_learned_until_stores_are_switched_on_several_at_once(
     expect(page.get_by_role("switch", name="private: learn as I write")).to_be_disabled()
     expect(page.locator(".pd-learns")).to_have_text("Learning into work")
     assert [(row["store"], row["enabled"]) for row in stores.list()] == [("private", False), ("work", True)]
-    assert stores.learning() == ["work"]
+    assert stores.followed()["learning"] == ["work"]
     closed(editor)
     editor.press("Control+End")
     editor.write("o\n")
@@ -713,31 +712,13 @@ def test_drafts_that_are_taken_and_finished_paragraphs_are_learned_and_in_the_ne
     learner.write(" x\n")
     learner.wait(lambda: typed(stores)[-1] == "He wrote x", "the paragraph")
     learner.wait(
-        lambda: learner.page.evaluate("!polydraft.editor.answers.kept.has('He wrote')"),
+        lambda: learner.page.evaluate("!polydraft.drafts.answers.kept.has('He wrote')"),
         "old answers to be dropped",
     )
     learner.write("He wrote")
     learner.wait_for_drafts(" to Wilhelmina", " on", " again")
     learner.page.get_by_role("button", name="Copy").click()
     learner.wait(lambda: typed(stores) == [BEFORE + MARKET, "He wrote x", "He wrote"], "the last one, once copied")
-
-
-def test_whole_words_that_a_store_chose_are_marked(editor: Editor) -> None:
-    smile, letter = " 😀 to the market", " your letter's end, Wilhelmina"
-    editor.fake.script["went"] = (smile, letter, HOME)
-    editor.fake.personal = {smile: (5, 9), letter: (8, 10), HOME: (0, 5)}  # "et" of "letter's"
-    editor.put(BEFORE)
-    editor.wait_for_drafts(smile, letter, HOME)
-    marked = editor.page.locator(".pd-mine:not(.pd-legend *)")
-    expect(marked).to_have_text(["the", "letter's", "home"])
-    assert editor.ghost() == smile
-    expect(editor.page.locator(".pd-legend")).to_be_visible()
-    described = "The whole draft: <1%; underlined: from your stores; each word computed on its own"
-    expect(editor.options.nth(2)).to_have_attribute("title", described)
-    editor.fake.held_after = 0  # its answers would lengthen the row by words without a mark
-    editor.write(" 😀 to t")
-    expect(marked.first).to_have_text("he")  # trimmed with its draft
-    editor.fake.held_after = None
 
 
 # ---------------------------------------------------------------- looks and access

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from tiny_gguf import tiny
 
-from app.service.service import DraftService
 from app.web.routes.models import offered
-from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.errors import ModelNotFound
 from core.models import listed, on_machine
 from core.models.located import default_model_path
 from core.models.on_machine import read_about
+from tests.app.site import answering
 from tests.fake_autocomplete import FakeAutocomplete
-from tests.fake_drafts import Server
 
 GOOD = "/models/good.gguf"
 
@@ -35,50 +32,27 @@ def load(name: str, precision: str = "auto") -> Autocomplete:
 
 
 @pytest.fixture
-def server(without_gradio: None) -> Iterator[Server]:
-    """A server whose model is not there."""
-    service = DraftService(load, "gone.gguf", pace=0)
-    service.start()
-    server = Server(create_app(service))
-    yield server
-    server.stop()
-    service.close()
+def client(without_gradio: None) -> Iterator[TestClient]:
+    """Of a server whose model is not there."""
+    with answering(load, "gone.gguf") as client:
+        yield client
 
 
-def asked(server: Server, body: Any) -> tuple[int, dict[str, Any]]:
-    data = json.dumps(body).encode()
-    request = urllib.request.Request(f"{server.url}/api/model", data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+def chosen(client: TestClient, **body: Any) -> tuple[int, dict[str, Any]]:
+    answer = client.post("/api/model", json=body)
+    return answer.status_code, answer.json()
 
 
-def test_the_route_loads_a_model_or_returns_the_reason(server: Server) -> None:
-    assert asked(server, {"model": "/models/bad.gguf"}) == (
-        409,
-        {"message": "There is no model at /models/bad.gguf.", "fix": ""},
-    )
-    for body in (
-        {"model": ""},
-        {"model": "x" * 5000},
-        {"model": 3},
-        {},
-        {"model": GOOD, "more": 1},
-        {"model": GOOD, "precision": "x"},
-    ):
-        status, answer = asked(server, body)
+def test_the_route_loads_a_model_or_returns_the_reason(client: TestClient) -> None:
+    refused = {"message": "There is no model at /models/bad.gguf.", "fix": ""}
+    assert chosen(client, model="/models/bad.gguf") == (409, refused)
+    for body in ({"model": "x" * 5000}, {"model": GOOD, "more": 1}, {"model": GOOD, "precision": "x"}):
+        status, answer = chosen(client, **body)
         assert status == 422 and answer["message"], body
-    _, answer = asked(server, {"model": GOOD, "precision": "int8"})
+    _, answer = chosen(client, model=GOOD, precision="int8")
     assert answer["message"] == f"{GOOD} with inputs of 8 bits is not there."
-    status, answer = asked(server, {"model": f" {GOOD} "})
+    status, answer = chosen(client, model=f" {GOOD} ")
     assert (status, answer["ready"], answer["model"]) == (200, True, "Scripted")
-
-
-def models_of(server: Server) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{server.url}/api/models", timeout=30) as answer:
-        return json.load(answer)
 
 
 @pytest.fixture
@@ -108,13 +82,12 @@ def test_models_in_the_models_folder_are_listed(alone: Path) -> None:
     assert [(one.name, one.bytes) for one in gone.values()] == [("Default model", size), ("good", 0)]
 
 
-def details(server: Server) -> dict[str, dict[str, Any]]:
-    with urllib.request.urlopen(f"{server.url}/api/models/details", timeout=30) as answer:
-        return {(line := json.loads(each))["model"]: line for each in answer}
+def details(client: TestClient) -> dict[str, dict[str, Any]]:
+    return {(line := json.loads(each))["model"]: line for each in client.get("/api/models/details").text.splitlines()}
 
 
 def test_details_are_those_of_the_command_and_no_file_is_read_twice(
-    alone: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+    alone: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known, other, broken = alone / "known.gguf", alone / "other.gguf", alone / "broken.gguf"
     made = tiny()
@@ -128,7 +101,7 @@ def test_details_are_those_of_the_command_and_no_file_is_read_twice(
     listed._of_file.cache_clear()
     read: list[Path] = []
     monkeypatch.setattr(listed, "read_about", lambda path: (read.append(path), read_about(path))[1])
-    found = details(server)
+    found = details(client)
     assert [*found] == ["default", str(broken), str(alone / "folder"), str(known), str(other)]
     about = found[str(known)]
     assert (about["type"], about["family"], about["compiled"], about["reason"]) == ("Q8_0", "llama", True, "")
@@ -139,14 +112,14 @@ def test_details_are_those_of_the_command_and_no_file_is_read_twice(
     assert set(read) == {default_model_path(), broken, alone / "folder", known, other}
     read.clear()
     other.write_bytes(made.written() + b"x")
-    assert details(server).keys() == found.keys()
+    assert details(client).keys() == found.keys()
     assert set(read) == {other, alone / "folder"}
 
 
-def test_the_route_names_the_model_that_drafts_and_the_one_being_loaded(server: Server) -> None:
-    assert {one["serving"] for one in models_of(server)["models"]} == {False}
-    asked(server, {"model": GOOD})
-    found = models_of(server)
+def test_the_route_names_the_model_that_drafts_and_the_one_being_loaded(client: TestClient) -> None:
+    assert {one["serving"] for one in client.get("/api/models").json()["models"]} == {False}
+    chosen(client, model=GOOD)
+    found = client.get("/api/models").json()
     assert [one["model"] for one in found["models"] if one["serving"]] == [GOOD]
     assert found["loading"] == ""
     assert found["folder"].endswith("models")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -15,16 +14,12 @@ from fastapi.testclient import TestClient
 
 from app.options import presets as presets_module
 from app.options.presets import OwnPresets
-from app.options.settings import DraftSettings, SamplingSettings, drafting
-from app.service.requests import DraftRequest
-from app.service.service import DraftService
 from app.web.routes.sampling import SWEPT
-from app.web.site import create_app
 from core.controls import CATALOG, MODES, PRESETS, Preset
 from core.errors import InputError
 from core.options import DRAFTING
 from core.samplers.view import look, sweep, top_w_map
-from tests.fake_autocomplete import FakeAutocomplete
+from tests.app.site import answering
 from tests.fake_sampling import SamplingAutocomplete, Tokenizer, logits_after
 
 TEXT = "Once upon a"
@@ -37,11 +32,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     file = tmp_path_factory.mktemp("data") / "presets.sqlite"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(presets_module, "presets_file", lambda: file)
-        service = DraftService(FAKE.real, "scripted", pace=0)
-        service.start()
-        with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
+        with answering(FAKE.real) as client:
             yield client
-    service.close()
 
 
 def draft(client: TestClient, tab: str, n: int = 1, text: str = TEXT, **settings: Any) -> list[dict[str, Any]]:
@@ -100,11 +92,8 @@ def test_a_sweep_is_the_cores(client: TestClient) -> None:
     ("path", "body", "status", "words"),
     [
         ("view", {"tab": "nobody", "rules": ALL}, 409, "There are no drafts yet"),
-        ("sweep", {"tab": "nobody", "rules": ALL}, 409, "There are no drafts yet"),
         ("view", {"tab": "a", "rules": {"top-q": {}}}, 422, "rule 'top-q' given"),
         ("view", {"tab": "a", "rules": {"top-p": {"top_p": 2}}}, 422, "top-p 2 given; a number from 0 to 1 expected."),
-        ("view", {"tab": "a", "rules": {}, "temperature": 11}, 422, "temperature is 11; at most 10 is accepted."),
-        ("view", {"tab": "a", "rules": {}, "colour": 1}, 422, "colour is no field that the server knows."),
         ("presets/save", {"name": "", "rule": "top-p"}, 409, "1 to 80 letters expected"),
         ("presets/save", {"name": PRESETS[0].name, "rule": "top-p"}, 409, "comes with Polydraft"),
         ("presets/save", {"name": "x", "rule": "top-p", "mode": "best"}, 409, "mode 'best' given"),
@@ -118,24 +107,6 @@ def test_what_is_wrong_is_named(client: TestClient, path: str, body: Any, status
     assert words in response.json()["message"]
 
 
-@pytest.mark.parametrize(
-    ("sampling", "words"),
-    [
-        ({"rule": "best"}, "'best' given; one of none, greedy"),
-        ({"mode": "best"}, "'best' given; one of superposed"),
-        ({"rule": "top-p", "values": {"beta": 1}}, "beta given for top-p; its controls are top_p."),
-        ({"rule": "top-k", "values": {"top_k": 1.5}}, "top-k 1.5 given; a whole number from 1 to 1000 expected."),
-        ({"seed": -1}, "seed is -1; at least 0 is accepted."),
-        ({"colour": 1}, "colour is no field that the server knows."),
-    ],
-)
-def test_wrong_settings_are_named(client: TestClient, sampling: Any, words: str) -> None:
-    body = {"tab": "wrong", "n": 1, "before": TEXT, "settings": {"sampling": sampling}}
-    response = client.post("/api/drafts", json=body)
-    assert response.status_code == 422
-    assert words in response.json()["message"]
-
-
 def test_every_rule_and_mode_reaches_the_drafting(client: TestClient) -> None:
     for rule, mode in zip(CATALOG, cycle(MODES)):
         chosen = {"rule": rule, "mode": mode, "seed": 4}
@@ -145,48 +116,6 @@ def test_every_rule_and_mode_reaches_the_drafting(client: TestClient) -> None:
         assert (ask.mode.name, ask.seed) == (mode, 4)
         kept = FAKE.sampler(rule, {}, 1.5)(None, logits_after(TEXT)[None])[0].isfinite().sum()
         assert len(lines[0]["drafts"]) == min(3, int(kept)), (rule, mode)
-
-
-def test_without_a_choice_drafting_gets_no_options() -> None:
-    assert DraftSettings().plain
-    assert drafting(DraftSettings()).rule is None
-    assert not DraftSettings(temperature=1.1).plain
-    assert not DraftSettings(sampling=SamplingSettings(mode="beam")).plain
-
-
-def test_the_engine_answers_between_two_passes() -> None:
-    fake = SamplingAutocomplete()
-    fake.model.step_s = 0.02
-    service = DraftService(fake.real, pace=0)
-    service.start()
-
-    async def looked() -> tuple[int, int]:
-        stream = service.stream(DraftRequest(tab="a", n=7, before=TEXT, settings=DraftSettings(length=32)))
-        await anext(stream)
-        seen = await service.query("a", lambda position: (position.n, len(fake.model.passes)))
-        await stream.aclose()
-        return seen
-
-    try:
-        n, passes = asyncio.run(asyncio.wait_for(looked(), 30))
-        assert n == 7
-        assert passes < 32, "it waited for all drafts"
-    finally:
-        service.close()
-
-
-def test_a_query_without_drafts_gets_an_error() -> None:
-    service = DraftService(FakeAutocomplete().real)
-    service.start()
-
-    async def query() -> Any:
-        return await asyncio.wait_for(service.query("a", lambda position: position.n), 30)
-
-    with pytest.raises(InputError, match="no drafts yet"):
-        asyncio.run(query())
-    service.close()
-    with pytest.raises(InputError, match="closing"):
-        asyncio.run(query())
 
 
 # ---------------------------------------------------------------- the file of presets
@@ -233,13 +162,6 @@ def test_bad_files_are_refused_whole(tmp_path: Path, content: Any, words: str) -
     with pytest.raises(InputError, match=r"Preset 2 \(bad\)"):
         own.imported(json.dumps(both))
     assert own.all() == []
-
-
-def test_damaged_presets_are_reported(tmp_path: Path) -> None:
-    file = tmp_path / "presets.sqlite"
-    file.write_bytes(b"not a database" * 100)
-    with pytest.raises(InputError, match="cannot be used"):
-        OwnPresets(file).all()
 
 
 def test_a_newer_versions_preset_is_left_alone(tmp_path: Path) -> None:

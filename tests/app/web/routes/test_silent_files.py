@@ -18,8 +18,6 @@ import ngram_builder
 from app.machine import running
 from app.options import presets
 from app.options.presets import OwnPresets
-from app.service.service import DraftService
-from app.web.site import create_app
 from core import files
 from core.autocomplete import Autocomplete
 from core.errors import InputError, ModelFileError
@@ -33,6 +31,7 @@ from core.ngram.personal import PersonalStore
 from core.ngram.shelf import Shelf
 from core.speculative.calibration import Calibration, CalibrationError
 from core.speculative.eagle3 import Eagle3Head, HeadError
+from tests.app.site import answering
 from tests.ngram_tools import WordTokenizer
 from tests.table_model import TableModel
 
@@ -214,13 +213,8 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_gradio: None
         load_model(name)
         raise AssertionError
 
-    service = DraftService(load, "table", pace=0)
-    service.start()
-    with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
-        while not service.loaded:
-            client.get("/api/status")
+    with answering(load, "table", loaded=True) as client:
         yield client
-    service.close()
 
 
 def drafts(client: TestClient) -> list[dict[str, Any]]:

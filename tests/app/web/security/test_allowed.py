@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from app.web.security.access import Access, cookie_name
 from app.web.security.allowed import allowed
 from app.web.site import create_app, create_service_app
 from core.errors import InputError
+from tests.app.site import answering
 from tests.fake_autocomplete import FakeAutocomplete
 
 ORIGINS = ("app://obsidian.md", "chrome-extension://abcdefgh", "http://localhost:3000", "http://127.0.0.1:3000")
@@ -29,12 +31,9 @@ def with_page(service: DraftService, access: Access | None, **also: Any) -> Fast
 @pytest.fixture(scope="module", params=[with_page, create_service_app])
 def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
     make: Callable[..., FastAPI] = request.param
-    service = DraftService(FakeAutocomplete().real)
-    service.start()
-    app = make(service, Access(TOKEN), allowed=allowed(ORIGINS, ["polydraft", "box:8080"]))
-    with TestClient(app, base_url="http://127.0.0.1") as made:
-        yield made
-    service.close()
+    opened = partial(make, access=Access(TOKEN), allowed=allowed(ORIGINS, ["polydraft", "box:8080"]))
+    with answering(FakeAutocomplete().real, make=opened) as client:
+        yield client
 
 
 def ask(client: TestClient, origin: str, path: str = "/v1/completions", **headers: str) -> Any:

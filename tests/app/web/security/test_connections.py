@@ -7,7 +7,6 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -18,20 +17,14 @@ import pytest
 from app.web.security import connections
 from app.web.security.connections import HEAD, HEADERS, PIPELINED
 from app.wire import refusals
+from tests.app.site import Site
 from tests.app.web.security.test_guard import as_another_user, as_root, linux
-from tests.app.web.test_server import Site, asked, child
+from tests.app.web.test_server import asked, child
 from tests.fake_drafts import Server
+from tests.waiting import until
 
 WAIT = 20  # seconds until a test gives up
 SENT = 30_000_000  # bytes of a request without end; the buffers of the kernel take a few million before it is noticed
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    made = Site()
-    yield made
-    made.server.stop()
-    made.service.close()
 
 
 def connected(port: int) -> socket.socket:
@@ -61,10 +54,7 @@ def open_ones(sockets: list[socket.socket]) -> list[socket.socket]:
 
 
 def until_closed(sockets: list[socket.socket], left: int = 0) -> None:
-    deadline = time.monotonic() + WAIT
-    while len(open_ones(sockets)) > left:
-        assert time.monotonic() < deadline, f"{len(open_ones(sockets))} connections are still open"
-        time.sleep(0.02)
+    until(lambda: len(open_ones(sockets)) <= left)
 
 
 # ---------------------------------------------------------------- a body without an end

@@ -36,8 +36,10 @@ from app.web.security.guard import HEADERS, Guard
 from app.web.serving import serve
 from core.errors import InputError
 from core.files import write_whole
-from tests.app.web.test_server import Site, address_of, asked, child
+from tests.app.site import Site
+from tests.app.web.test_server import address_of, asked, child
 from tests.paths import ROOT, TESTS
+from tests.waiting import until
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux reports the owner of a connection")
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no file modes")
@@ -46,14 +48,6 @@ as_root = pytest.mark.skipif(
     reason="only root can become another user; file modes and tickets are tested without",
 )
 ANOTHER = 65534  # the number of the user nobody
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    made = Site()
-    yield made
-    made.server.stop()
-    made.service.close()
 
 
 @pytest.fixture
@@ -484,10 +478,7 @@ def test_a_second_start_opens_the_app_that_runs(
         assert tokens.token() == token
         serve(port=port)
         assert capsys.readouterr().out == f"Polydraft is already running at http://127.0.0.1:{port}/?token={token}\n"
-        deadline = time.monotonic() + 20
-        while not opened.exists() or opened.read_text().count("\n") < 2:
-            assert time.monotonic() < deadline, "the browser is not opened"
-            time.sleep(0.05)
+        until(lambda: opened.exists() and opened.read_text().count("\n") == 2)  # the browser is opened
         for address in opened.read_text().split():  # command lines, which every user can read
             assert token not in address
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
@@ -501,26 +492,6 @@ def test_a_second_start_opens_the_app_that_runs(
         process.kill()
         process.wait()
     assert running.at(port) is None  # also when it was killed
-
-
-def test_without_a_token_every_user_has_access_and_a_warning_is_printed(home: Path) -> None:
-    process = child(SERVES.format(opens=False, token=False), home)
-    try:
-        assert process.stdout
-        assert process.stderr
-        found = re.fullmatch(r"Polydraft is at http://127\.0\.0\.1:(\d+)\n", process.stdout.readline())
-        assert found
-        assert process.stderr.readline().startswith("Warning: without a token every user and every program")
-        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=20)
-        for headers, status in (({}, 200), ({"Origin": "http://evil.example"}, 403)):
-            connection.request("GET", "/api/status", headers=headers)
-            response = connection.getresponse()
-            response.read()
-            assert response.status == status
-        connection.close()
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_what_the_docs_say_of_security_names_tests_that_exist() -> None:

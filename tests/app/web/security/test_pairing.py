@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -17,9 +18,7 @@ from app.web.security import guard, pairing
 from app.web.security.access import cookie_name
 from app.web.security.allowed import allowed
 from app.web.security.pairing import LENGTH, LETTERS, SECONDS, TRIES, Pairing
-from tests.app.clients.test_other_servers import Programs
-from tests.app.web.test_server import Site as Asking
-from tests.fake_autocomplete import FakeAutocomplete
+from tests.app.site import Site
 
 OURS = "chrome-extension://" + "a" * 32
 OTHERS = (
@@ -32,30 +31,29 @@ BODY = {"prompt": "Once", "max_tokens": 1}
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Programs]:
-    made = Programs(FakeAutocomplete(), allowed=allowed(["app://obsidian.md"]))
-    yield made
-    made.close()
+def site() -> Iterator[Site]:
+    with closing(Site(allowed=allowed(["app://obsidian.md"]))) as made:
+        yield made
 
 
-def ask(site: Programs, path: str, body: Any, origin: str | None = OURS, key: str = "", **headers: str) -> Any:
+def ask(site: Site, path: str, body: Any, origin: str | None = OURS, key: str = "", **headers: str) -> Any:
     given = {"Origin": origin} if origin else {}
     given |= {"Authorization": f"Bearer {key}"} if key else {}
-    response, content = Asking.ask_as(site, "POST", path, body, given | headers)  # pyright: ignore
+    response, content = site.ask_as("POST", path, body, given | headers)
     return response.status, content
 
 
-def code_of(site: Programs) -> str:
+def code_of(site: Site) -> str:
     return site.json("/pair/code", {})["code"]
 
 
-def pair(site: Programs, origin: str = OURS) -> str:
+def pair(site: Site, origin: str = OURS) -> str:
     status, content = ask(site, "/pair", {"code": code_of(site)}, origin)
     assert status == 200, content
     return json.loads(content)["key"]
 
 
-def test_a_code_gives_an_extension_a_key_for_drafts_and_nothing_else(site: Programs) -> None:
+def test_a_code_gives_an_extension_a_key_for_drafts_and_nothing_else(site: Site) -> None:
     key = pair(site)
     assert ask(site, "/v1/completions", BODY, key=key)[0] == 200
     assert key != site.access.token
@@ -65,12 +63,12 @@ def test_a_code_gives_an_extension_a_key_for_drafts_and_nothing_else(site: Progr
 
 
 @pytest.mark.parametrize("origin", OTHERS)
-def test_a_key_is_of_no_use_to_another_extension_or_a_page(site: Programs, origin: str) -> None:
+def test_a_key_is_of_no_use_to_another_extension_or_a_page(site: Site, origin: str) -> None:
     assert ask(site, "/v1/completions", BODY, origin, pair(site))[0] == 403
     assert ask(site, "/v1/completions", BODY, None, pair(site))[0] == 401, "nor without an origin"
 
 
-def test_a_new_token_ends_every_key(site: Programs) -> None:
+def test_a_new_token_ends_every_key(site: Site) -> None:
     key = pair(site)
     before = site.access.token
     site.access.token = secrets.token_urlsafe(32)
@@ -79,13 +77,13 @@ def test_a_new_token_ends_every_key(site: Programs) -> None:
     assert ask(site, "/v1/completions", BODY, key=key)[0] == 200
 
 
-def test_a_code_is_used_once(site: Programs) -> None:
+def test_a_code_is_used_once(site: Site) -> None:
     code = code_of(site)
     assert ask(site, "/pair", {"code": f" {code.lower()} "})[0] == 200
     assert ask(site, "/pair", {"code": code})[0] == 403
 
 
-def test_a_newer_code_replaces_an_older_one(site: Programs) -> None:
+def test_a_newer_code_replaces_an_older_one(site: Site) -> None:
     code = code_of(site)
     code_of(site)
     assert ask(site, "/pair", {"code": code})[0] == 403
@@ -105,13 +103,13 @@ def test_a_code_has_few_tries_and_a_short_life(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("origin", [*OTHERS[2:], None])
-def test_no_page_and_no_program_can_pair(site: Programs, origin: str | None) -> None:
+def test_no_page_and_no_program_can_pair(site: Site, origin: str | None) -> None:
     assert ask(site, "/pair", {"code": code_of(site)}, origin)[0] in (401, 403)
     assert ask(site, "/pair", {"code": code_of(site)}, origin, site.access.token)[0] == 403, "not with the token either"
     assert ask(site, "/pair", {"code": code_of(site)}, OURS, Host="attacker.example")[0] == 403
 
 
-def test_a_program_of_another_user_cannot_pair(site: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_of_another_user_cannot_pair(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     code = code_of(site)
     monkeypatch.setattr(guard, "is_own", lambda *_: False)
     assert ask(site, "/pair", {"code": code})[0] == 403
@@ -119,12 +117,12 @@ def test_a_program_of_another_user_cannot_pair(site: Programs, monkeypatch: pyte
     assert ask(site, "/pair", {"code": code})[0] == 200, "and takes none of the tries"
 
 
-def test_a_code_needs_the_token(site: Programs) -> None:
+def test_a_code_needs_the_token(site: Site) -> None:
     assert ask(site, "/pair/code", {}, None)[0] == 401
 
 
 @pytest.mark.parametrize("origin", [OURS, *OTHERS[:3], "app://obsidian.md"])
-def test_no_other_origin_is_given_a_code(site: Programs, origin: str) -> None:
+def test_no_other_origin_is_given_a_code(site: Site, origin: str) -> None:
     code = code_of(site)
     for body in ({}, None):
         assert ask(site, "/pair/code", body, origin, site.access.token)[0] == 403, "not even with the token"
@@ -133,7 +131,7 @@ def test_no_other_origin_is_given_a_code(site: Programs, origin: str) -> None:
     assert ask(site, "/pair", {"code": code})[0] == 200, "and the one that is shown stays valid"
 
 
-def test_the_command_prints_a_code_of_the_running_server(site: Programs) -> None:
+def test_the_command_prints_a_code_of_the_running_server(site: Site) -> None:
     none = CliRunner().invoke(command_line, ["pair", "--port", str(site.port)])
     assert (none.exit_code, "No Polydraft of yours runs at port" in none.stderr) == (1, True)
     before, site.access.token = site.access.token, token()
