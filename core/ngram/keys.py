@@ -73,30 +73,7 @@ class RankCode:
         flat = codes.tobytes()
         return [flat[3 * i : 3 * i + length] for i, length in enumerate(lengths.tolist())]
 
-    def length(self, first: int) -> int:
-        """The number of bytes of a code with this first byte."""
-        return 1 if first < self.one else 2 if first < self.one + self.two else 3
-
     @cached_property
     def lengths(self) -> bytes:
-        """`length` of each first byte."""
-        return bytes(map(self.length, range(256)))
-
-    def ranks(self, key: bytes) -> list[int]:
-        """The ranks in `key`. Raises InputError when it ends inside a code."""
-        ranks, at = [], 0
-        while at < len(key):
-            first = key[at]
-            length = self.length(first)
-            code = key[at : at + length]
-            if len(code) < length:
-                raise InputError(f"The key {key.hex()} ends inside a token.")
-            if length == 1:
-                ranks.append(first)
-            elif length == 2:
-                ranks.append(self.one + ((first - self.one) << 8) + code[1])
-            else:
-                high = (first - self.one - self.two) << 16
-                ranks.append(self.one + (self.two << 8) + high + (code[1] << 8) + code[2])
-            at += length
-        return ranks
+        """The number of bytes of a code with each first byte."""
+        return bytes(1 if first < self.one else 2 if first < self.one + self.two else 3 for first in range(256))
