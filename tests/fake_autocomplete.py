@@ -33,6 +33,7 @@ class FakeModel:
     backend: str = "none"
     device: str = "cpu"
     arithmetic: str = ""
+    compiled_as: str = ""
     vocab_size: int = 100
     dim: int = 8
     tokens_fed: int = 0

@@ -10,7 +10,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +27,7 @@ from app.learning.child import Order
 from app.learning.forgotten import HeldTexts
 from app.learning.learner import Learner
 from app.learning.personal import PersonalStores
+from app.service.service import DraftService
 from app.web.routes.base_stores import add_routes as add_base_routes
 from app.web.routes.documents import add_routes as add_document_routes
 from app.web.routes.stores import add_routes
@@ -35,6 +37,7 @@ from app.web.security.connections import configured
 from app.web.security.guard import Guard
 from app.web.site import prepare_gradio
 from app.wire.refusals import format_errors
+from core.autocomplete import Autocomplete
 from core.phrases import compiled, opening
 
 MARKET = " to the market and bought some bread"
@@ -331,6 +334,19 @@ class Server:
     def stop(self) -> None:
         self.server.should_exit = True
         self.thread.join(10)
+
+
+@contextmanager
+def serving(load: Callable[..., Autocomplete], name: str = "default") -> Iterator[tuple[DraftService, Server]]:
+    """The real app, over the model that `load` makes."""
+    from app.web.site import create_app
+
+    service = DraftService(load, name, pace=0)
+    service.start()
+    server = Server(create_app(service))
+    yield service, server
+    server.stop()
+    service.close()
 
 
 if __name__ == "__main__":  # a look at the page without a model: python -m tests.fake_drafts [STORES]

@@ -102,9 +102,9 @@ class SamplingCompletion(FakeCompletion):
 
     def speculate(self, how: Any) -> None:
         """Made-up ways for " and" and " on" to have come."""
-        ways = ["accepted", "tolerated" if how.mode == "arc" else "accepted", "corrected", "bonus"]
+        ways = ["accepted", "tolerated" if how.options.mode == "arc" else "accepted", "corrected", "bonus"]
         self.drafts = [replace(draft, how=tuple(_ways(draft.text, ways))) for draft in self.drafts]
-        notice = "Speculation was switched off, for a test." if how.tree_size == 31 else None
+        notice = "Speculation was switched off, for a test." if how.options.tree_size == 31 else None
         self.figures = Figures(2.5, 1.75, notice)
 
 

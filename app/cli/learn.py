@@ -83,31 +83,13 @@ def row(store: str, outcome: Outcome) -> dict[str, object]:
 
 def summary(store: str, outcome: Outcome) -> str:
     """The outcome in sentences."""
-    result = outcome.result
-    sentences = [
-        f"{store}: the adapter has learned {result.tokens:,} tokens."
-        if outcome.new
-        else f"{store}: the adapter has learned all of it before, {result.tokens:,} tokens."
-    ]
-    gain = f"{result.gain:+.3f} ± {result.error:.3f} (standard error)"
-    sentences.append(
-        f"On {result.held_out:,} tokens of your newest text, which it has not seen, ln p changes by {gain}."
-    )
-    if result.characters:
-        sentences.append(
-            f"In {result.characters:,} characters of it, drafts save {result.keys:.0f} % of the keys instead of "
-            f"{result.keys_alone:.0f} %."
-        )
-    sentences.append(
-        f"On a text by others, ln p changes by {result.general:+.3f} at this strength ({result.strength:g})."
-    )
-    if result.better:
-        sentences.append("Drafts use the adapter while the store is on.")
-    else:
-        sentences.append(
-            "That does not exceed the standard error: there is not enough text yet. Drafts do not use the adapter; add "
-            "text, then learn again."
-        )
+    from app.learning.personal import what_it_brought
+
+    sentences = [f"{store}: {what_it_brought(outcome.result)}"]
+    if not outcome.new:
+        sentences.append("It had learned all of it before.")
+    if not outcome.result.better:
+        sentences.append("Add text, then learn again.")
     if outcome.share < 1:
         sentences.append(
             f"The time ended after {outcome.share:.0%} of the training; `polydraft learn {store}` goes on from there."

@@ -177,7 +177,7 @@ def _built(
                 out,
                 words,
                 name=name,
-                fit=_file_size(wanted.fit) if wanted.fit else None,
+                fit=bytes_of(wanted.fit, "Size", 1000) if wanted.fit else None,  # as sizes of files are shown
                 exact=wanted.exact,
                 workers=workers,
                 work=wanted.work,
@@ -429,13 +429,6 @@ def _per_order(text: str, orders: range) -> dict[int, int]:
     if len(numbers) != len(orders):
         raise InputError(f"{len(numbers)} minimum counts given for {len(orders)} orders.")
     return dict(zip(orders, numbers, strict=True))
-
-
-def _file_size(text: str) -> int:
-    """Bytes, in units of 1000 as sizes of files are shown."""
-    if not (match := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)B?", text.strip(), re.IGNORECASE)):
-        raise InputError(f"Size {text!r} given; something like 200MB or 1.5GB expected.")
-    return int(float(match[1]) * 1000 ** " KMG".index(match[2].upper() or " "))
 
 
 def _share(text: str) -> float:

@@ -75,14 +75,12 @@ CacheMemory = Annotated[
     ),
 ]
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
-
-def bytes_of(text: str) -> int:
+def bytes_of(text: str, what: str = "Memory", unit: int = 1024) -> int:
     """The number of bytes that a size like 800M states. Raises InputError."""
     if not (match := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)):
-        raise InputError(f"Memory {text!r} given; something like 2G or 800M expected.")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+        raise InputError(f"{what} {text!r} given; something like 2G or 800M expected.")
+    return int(float(match[1]) * unit ** " KMG".index(match[2].upper() or " "))
 
 
 def show(as_json: bool, name: str, rows: Sequence[object], printed: str | Callable[[], None]) -> None:

@@ -14,12 +14,10 @@ from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from app.clients.choices import Choice
-from app.clients.openai import TOKENS, Answer, CompletionRequest, Prompt, StreamOptions, response
-from app.clients.options import ClientOptions
+from app.clients.openai import Answer, CompletionRequest, OpenAIRequest, Prompt, response
 from app.clients.prompts import asked_for
 from app.clients.requests import MAX_BODY
-from app.service.requests import MOST_DRAFTS
-from app.wire.bounds import MOST_PARTS, WHOLE, Label, Line, LongText, Name, Stops
+from app.wire.bounds import MOST_PARTS, LongText, Name
 from app.wire.refusals import taking
 from app.wire.refused import Refused
 
@@ -49,8 +47,8 @@ class Message(BaseModel):
     content: Annotated[LongText | None, BeforeValidator(_joined)] = None
 
 
-class ChatRequest(ClientOptions):
-    """The body of a request. The fields are those of a completion, and:
+class ChatRequest(OpenAIRequest):
+    """The body of a request.
 
     Attributes:
         messages: of which the last one contains the text; one of the assistant is continued as it is.
@@ -58,13 +56,6 @@ class ChatRequest(ClientOptions):
     """
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_PARTS)]
-    model: Label | None = None
-    n: int | None = Field(1, ge=1, le=MOST_DRAFTS)
-    max_tokens: int | None = Field(TOKENS, ge=-1, le=WHOLE)
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    stop: Stops | None = None
-    user: Line | None = None
     logprobs: Literal[False] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=0)] | None = None
 

@@ -135,20 +135,8 @@ def whole_words(text: str) -> str:
 
 
 def begun_at_the_end(text: str, stop: str) -> int:
-    """The length of the longest beginning of a stop, but not all of it, with which a text ends; in linear time, as
-    Knuth, Morris and Pratt find a word."""
-    shorter, length = [0], 0  # by the length of a beginning less one: the next shorter one with which it ends
-    for letter in stop[1:]:
-        while length and letter != stop[length]:
-            length = shorter[length - 1]
-        length += letter == stop[length]
-        shorter.append(length)
-    length = 0
-    for letter in text[max(len(text) - len(stop) + 1, 0) :]:
-        while length and letter != stop[length]:
-            length = shorter[length - 1]
-        length += letter == stop[length]
-    return length
+    """The length of the longest beginning of a stop, but not all of it, with which a text ends. A stop is short."""
+    return next((n for n in range(len(stop) - 1, 0, -1) if text.endswith(stop[:n])), 0)
 
 
 def _within(tokens: list[dict[str, Any]], end: int) -> list[dict[str, Any]]:

@@ -50,7 +50,6 @@ class Extra(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     text: LongText
-    filename: LongText = ""
 
 
 class InfillRequest(ClientOptions):

@@ -34,7 +34,7 @@ from app.clients.requests import (
     model_names,
     unless_gone,
 )
-from app.clients.scoring import Scoring, logprobs_of, score
+from app.clients.scoring import Usage, logprobs_of, score
 from app.options.settings import Strict
 from app.service.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
 from app.wire.bounds import WHOLE, Label, Line, LongText, Prompts, Stops, TokenPrompts
@@ -56,34 +56,42 @@ class StreamOptions(Strict):
     include_obfuscation: bool | None = False  # ignored: padding would hide the length of texts on their way elsewhere
 
 
-class CompletionRequest(ClientOptions):
-    """The body of a request, as the official client sends it.
+class OpenAIRequest(ClientOptions):
+    """The fields of completions and of chats.
 
     Attributes:
-        prompt: with `echo` and `logprobs` also tokens, which are `prompt_ids` then.
         model: any; the response names the one that drafted.
         max_tokens: tokens of a draft; a number above the maximum, or -1, is the maximum. 0 only caches the text.
-        best_of: number of drafts, of which the `n` best are returned.
-        logprobs: return the model's own log-probabilities, with so many most probable tokens at each position. With
-            `echo` they are those of the prompt (`scoring.py`).
-        suffix: the text after the caret. Without it, a prompt for a model that fills gaps is taken apart.
         stream_options: without stream they have no effect.
         user: names a session; a newer request of the same user replaces an older one.
     """
 
-    prompt: Prompts
-    prompt_ids: TokenPrompts = Field(default=[])
     model: Label | None = None
     n: int | None = Field(1, ge=1, le=MOST_DRAFTS)
-    best_of: int | None = Field(None, ge=1, le=MOST_DRAFTS)
     max_tokens: int | None = Field(TOKENS, ge=-1, le=WHOLE)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
+    stop: Stops | None = None
+    user: Line | None = None
+
+
+class CompletionRequest(OpenAIRequest):
+    """The body of a request, as the official client sends it.
+
+    Attributes:
+        prompt: with `echo` and `logprobs` also tokens, which are `prompt_ids` then.
+        best_of: number of drafts, of which the `n` best are returned.
+        logprobs: return the model's own log-probabilities, with so many most probable tokens at each position. With
+            `echo` they are those of the prompt (`scoring.py`).
+        suffix: the text after the caret. Without it, a prompt for a model that fills gaps is taken apart.
+    """
+
+    prompt: Prompts
+    prompt_ids: TokenPrompts = Field(default=[])
+    best_of: int | None = Field(None, ge=1, le=MOST_DRAFTS)
     logprobs: int | None = Field(None, ge=0, le=MOST_LIKELIEST)
     echo: bool | None = False
-    stop: Stops | None = None
     suffix: LongText | None = None
-    user: Line | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -135,25 +143,12 @@ class Prompt:
     first: int  # index of its first choice
 
 
-@dataclass
-class Usage:
-    prompt: int = 0
-    completion: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        total = self.prompt + self.completion
-        return {"prompt_tokens": self.prompt, "completion_tokens": self.completion, "total_tokens": total}
-
-
 def add_routes(app: FastAPI, service: DraftService) -> None:
     @app.post("/v1/completions")
     @taking(CompletionRequest, MAX_BODY)
     async def completions(request: Request, body: CompletionRequest) -> Response:
         if body.scores:
-            body.refuse_what_is_missing()
-            settings, likeliest = body.settings(1, 1, NAMES), body.logprobs or 0
-            asked = Scoring(body.prompt, body.prompt_ids, settings, likeliest, bool(body.max_tokens), body.model)
-            return JSONResponse(await unless_gone(request, score(service, asked)), headers=model_headers(service))
+            return JSONResponse(await unless_gone(request, _scored(service, body)), headers=model_headers(service))
         return await response(request, Answer(service, body))
 
     @app.get("/models")
@@ -177,6 +172,25 @@ async def response(request: Request, answer: Answer) -> Response:
     return JSONResponse(await unless_gone(request, answer.whole()), headers=answer.headers)
 
 
+async def _scored(service: DraftService, body: CompletionRequest) -> dict[str, object]:
+    """The response with the scores of a prompt."""
+    body.refuse_what_is_missing()
+    settings, likeliest = body.settings(1, 1, NAMES), body.logprobs or 0
+    choices, usage = await score(service, body.prompt, body.prompt_ids, settings, likeliest, bool(body.max_tokens))
+    head = _head(service, "cmpl", "text_completion", body.model)
+    return {**head, "choices": choices, "usage": usage.as_dict()}
+
+
+def _head(service: DraftService, prefix: str, kind: str, model: str | None) -> dict[str, object]:
+    """What every response and each part of one begins with."""
+    return {
+        "id": f"{prefix}-{uuid.uuid4().hex}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": answered_by(service, model),
+    }
+
+
 def _model(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "polydraft"}
 
@@ -195,12 +209,7 @@ class Answer:
         body.refuse_what_is_missing()
         self._service, self._body = service, body
         self.streamed, self.headers = bool(body.stream), model_headers(service)
-        self._head = {
-            "id": f"{self.PREFIX}-{uuid.uuid4().hex}",
-            "object": self.CHUNK if self.streamed else self.WHOLE,
-            "created": int(time.time()),
-            "model": answered_by(service, body.model),
-        }
+        self._head = _head(service, self.PREFIX, self.CHUNK if self.streamed else self.WHOLE, body.model)
         if body.user and len(body.prompt) > 1:
             raise Refused(422, "user names one session, and there are several prompts.", "Leave user out.", "user")
         self._tokens = TOKENS if body.max_tokens is None else body.max_tokens

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.clients.requests import answered_by, cancelled, events
+from app.clients.requests import cancelled, events
 from app.service.requests import DraftRequest
 from app.wire.bounds import MOST_TEXT
 from app.wire.refused import Refused
@@ -24,65 +22,59 @@ if TYPE_CHECKING:
     from app.service.service import DraftService
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """What is scored.
+@dataclass
+class Usage:
+    prompt: int = 0
+    completion: int = 0
 
-    Attributes:
-        texts, ids: the texts, and their tokens where they are given so; [] where not.
+    def as_dict(self) -> dict[str, int]:
+        total = self.prompt + self.completion
+        return {"prompt_tokens": self.prompt, "completion_tokens": self.completion, "total_tokens": total}
+
+
+async def score(
+    service: DraftService,
+    texts: list[str],
+    ids: list[list[int]],
+    settings: DraftSettings,
+    likeliest: int,
+    continued: bool,
+) -> tuple[list[dict[str, object]], Usage]:
+    """The choices with the scores of these texts, or of these tokens. Raises Refused.
+
+    Args:
         likeliest: the number of most probable tokens at each position.
         continued: whether the likeliest next token is wanted, too.
-        model: the name that the request gives.
     """
-
-    texts: list[str]
-    ids: list[list[int]]
-    settings: DraftSettings
-    likeliest: int
-    continued: bool
-    model: str | None
-
-
-async def score(service: DraftService, asked: Scoring) -> dict[str, object]:
-    """The response with the scores. Raises Refused."""
     tasks = [
-        asyncio.create_task(_scored(service, asked, text, ids))
-        for text, ids in zip(asked.texts, asked.ids or [[] for _ in asked.texts], strict=True)
+        asyncio.create_task(_scored(service, settings, likeliest, text, some))
+        for text, some in zip(texts, ids or [[] for _ in texts], strict=True)
     ]
     try:
         rows = await asyncio.gather(*tasks)
     finally:
         await cancelled(*tasks)
-    tokens = [row["chances"][: None if asked.continued else -1] for row in rows]
-    choices = [
+    tokens = [row["chances"][: None if continued else -1] for row in rows]
+    choices: list[dict[str, object]] = [
         {
             "text": "".join(token["text"] for token in some),
             "index": index,
-            "logprobs": logprobs_of(some, 0, asked.likeliest),
+            "logprobs": logprobs_of(some, 0, likeliest),
             "finish_reason": "length",
         }
         for index, some in enumerate(tokens)
     ]
-    read = sum(len(row["chances"]) - 1 for row in rows)
-    usage = {"prompt_tokens": read, "completion_tokens": asked.continued * len(rows)}
-    return {
-        "id": f"cmpl-{uuid.uuid4().hex}",
-        "object": "text_completion",
-        "created": int(time.time()),
-        "model": answered_by(service, asked.model),
-        "choices": choices,
-        "usage": usage | {"total_tokens": sum(usage.values())},
-    }
+    return choices, Usage(sum(len(row["chances"]) - 1 for row in rows), continued * len(rows))
 
 
-async def _scored(service: DraftService, asked: Scoring, text: str, ids: list[int]) -> dict[str, Any]:
+async def _scored(
+    service: DraftService, settings: DraftSettings, likeliest: int, text: str, ids: list[int]
+) -> dict[str, Any]:
     """The one row of a scored text. Its place in the cache is free again afterwards."""
     if len(text) > MOST_TEXT:
         raise Refused(422, f"A text of {len(text):,} characters given; at most {MOST_TEXT:,} can be scored.")
     tab = f"score {secrets.token_hex(8)}"
-    request = DraftRequest(
-        tab=tab, n=1, before=text, ids=ids, settings=asked.settings, scores=True, likeliest=asked.likeliest
-    )
+    request = DraftRequest(tab=tab, n=1, before=text, ids=ids, settings=settings, scores=True, likeliest=likeliest)
     row: dict[str, Any] = {}
     try:
         async for event in events(service, request):

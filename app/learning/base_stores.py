@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from core.errors import InputError
 from core.files import check_answers, check_regular, locked, named_path, write_whole
@@ -45,9 +45,18 @@ def shelf_of(options: Sequence[str] | None) -> Callable[[str], BaseShelf]:
     return lambda fingerprint: BaseShelf(fingerprint, fixed)
 
 
-class StoreDescription(TypedDict):
-    """A base store by its file. `orders` are the least and the greatest."""
+class ChosenRow(TypedDict, total=False):
+    """A chosen base store: its file and name, whether it comes with Polydraft and is on, its weight, why it cannot be
+    used, and whether it is a damaged entry of the choice, which can only be removed. The other fields are what its file
+    says, if it can be read; `orders` are the least and the greatest."""
 
+    file: str
+    name: str
+    own: bool
+    on: bool
+    weight: float
+    problem: str
+    damaged: bool
     bytes: int
     fingerprint: str
     tokenizer: str
@@ -56,23 +65,6 @@ class StoreDescription(TypedDict):
     ngrams: int
     orders: list[int]
     sources: list[str]
-
-
-class ChosenRow(TypedDict):
-    """A chosen base store: its file and name, whether it comes with Polydraft and is on, its weight, why it cannot be
-    used, and whether it is a damaged entry of the choice, which can only be removed."""
-
-    file: str
-    name: str
-    own: bool
-    on: bool
-    weight: float
-    problem: NotRequired[str]
-    damaged: NotRequired[bool]
-
-
-class DescribedRow(ChosenRow, StoreDescription):
-    """A chosen base store that can be read."""
 
 
 class BaseStores:
@@ -96,7 +88,7 @@ class BaseStores:
         """Whether --base-store made the choice, which the page then cannot change."""
         return self._shelf is not None and self._shelf.fixed
 
-    def list(self) -> list[ChosenRow | DescribedRow]:
+    def list(self) -> list[ChosenRow]:
         """One entry per chosen store, and one per damaged entry of the choice."""
         choice = self._choice()
         return [*map(self._about, choice.stores), *map(_about_bad, choice.bad)]
@@ -167,20 +159,19 @@ class BaseStores:
                 return at
         raise InputError(f"{file} is not among the stores; reload the page.")
 
-    def _about(self, store: ChosenStore) -> ChosenRow | DescribedRow:
+    def _about(self, store: ChosenStore) -> ChosenRow:
         from core.ngram import NgramStore
         from core.ngram.base import BASE_STORE
 
-        about: ChosenRow | DescribedRow = ChosenRow(
+        about = ChosenRow(
             file=str(store.path), name=store.path.stem, own=store.path == BASE_STORE, on=store.on, weight=store.weight
         )
         try:
             check_answers(store.path)
             check_regular(store.path)
             state = store.path.stat()
-            description = _described(store.path, state.st_mtime_ns, state.st_size)
-            about = DescribedRow(**about, **description)
-            if description["fingerprint"] != self._fingerprint:
+            about |= _described(store.path, state.st_mtime_ns, state.st_size)
+            if about.get("fingerprint") != self._fingerprint:
                 NgramStore.open(store.path, self._fingerprint)  # raises the reason
         except OSError as error:
             about["problem"] = f"{store.path} cannot be read: {error.strerror or error}."
@@ -196,7 +187,7 @@ def _about_bad(entry: BadEntry) -> ChosenRow:
 
 
 @lru_cache(maxsize=2 * MOST)
-def _described(path: Path, changed: int, size: int) -> StoreDescription:
+def _described(path: Path, changed: int, size: int) -> ChosenRow:
     """The description of a store in its file, which has this time of change and size."""
     from core.ngram import NgramStore
 

@@ -24,6 +24,7 @@ from core.ngram.summaries import StoreSummary
 
 if TYPE_CHECKING:
     from core.models import Tokenizer
+    from core.models.adapter import Result
     from core.ngram.personal import PersonalStore
     from ngram_builder.personal import Added
 
@@ -69,13 +70,6 @@ class UnusableStore(TypedDict):
 
     store: str
     problem: str
-
-
-class Followed(TypedDict):
-    """The stores that learn, and a mark that differs after text was removed from any store."""
-
-    learning: list[str]
-    removed: str
 
 
 NextWord = TypedDict("NextWord", {"text": str, "count": int, "from": dict[str, int]})  # "from": how often, by origin
@@ -149,8 +143,9 @@ class PersonalStores:
         else:
             store.delete()
 
-    def followed(self) -> Followed:
-        """What a page follows while its user writes."""
+    def followed(self) -> dict[str, object]:
+        """What a page follows while its user writes: the stores that learn, and a mark that differs after text was
+        removed from any store."""
         try:
             learning = [store.name for store in self._shelf.active() if store.learning]
             return {"learning": learning, "removed": self._shelf.removed}
@@ -249,10 +244,18 @@ def about_adapter(store: PersonalStore) -> AdapterRow | None:
         result = load(store.learned).result
     except AdapterError as error:
         return {**about, "description": f"What the model has learned cannot be used: {error}"}
+    if not result.better:
+        return {**about, "description": what_it_brought(result)}
+    strength = result.strength if store.strength is None else store.strength
+    description = what_it_brought(result, strength)
+    return {**about, "description": description, "better": True, "strength": strength, "usual": result.strength}
+
+
+def what_it_brought(result: Result, strength: float | None = None) -> str:
+    """The effect of an adapter in a sentence: measured at the strength of the result, and used at this one."""
     learned = f"The model has learned {about_words(result.tokens)}"
     if not result.better:
-        return {**about, "description": f"{learned}; that is not enough yet to help, so drafts do not use it."}
-    strength = result.strength if store.strength is None else store.strength
+        return f"{learned}; that is not enough yet to help, so drafts do not use it."
     newest = "your newest text, which it has not read,"
     if result.characters:
         keys = f"drafts save {result.keys:.0f}% of the keys instead of {result.keys_alone:.0f}%"
@@ -264,8 +267,9 @@ def about_adapter(store: PersonalStore) -> AdapterRow | None:
     if result.loss is not None:
         loss = max(result.loss, 0.0)
         description += f", and its loss on text by others {f'grew by {loss:.1%}' if loss >= 0.0005 else 'did not grow'}"
-    description += "." if strength == result.strength else f" (measured at the strength {result.strength:g})."
-    return {**about, "description": description, "better": True, "strength": strength, "usual": result.strength}
+    if strength not in (None, result.strength):
+        description += f" (measured at the strength {result.strength:g})"
+    return f"{description}."
 
 
 def _state(store: PersonalStore) -> StoreState:

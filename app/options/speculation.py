@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from core.controls import DRAFTERS, WITH_STORES
@@ -149,6 +149,7 @@ def chosen_by(
     """
     from core.models.costs import known, measuring
     from core.modes.speculated import Speculation
+    from core.speculative.options import SpeculationOptions
 
     wanted, model = settings.sampling.speculation, autocomplete.model
     learnt = _learnt.setdefault(autocomplete, _Learnt())
@@ -158,14 +159,14 @@ def chosen_by(
     if learnt.curve is None:
         learnt.measuring = learnt.measuring or measuring(model, "tokens")
         return None
-    values = dict(wanted.values)
-    return Speculation(
-        _speculator(autocomplete, settings, learnt, learnt.curve, stores),
+    values: dict[str, Any] = dict(wanted.values)
+    options = SpeculationOptions(
         wanted.mode,  # pyright: ignore[reportArgumentType]
         tree_size=int(values.pop("tree_size")) or "auto",
         calibration=calibration,
         **values,
     )
+    return Speculation(_speculator(autocomplete, settings, learnt, learnt.curve, stores), options)
 
 
 def _calibration(autocomplete: Autocomplete, settings: DraftSettings, learnt: _Learnt) -> Calibration:

@@ -165,9 +165,3 @@ with without_stubs():
             if value is not None and not isinstance(value, str):
                 raise InputError(f"A value of the type {type(value).__name__} given; a text expected.")
             return value or ""
-
-        def example_payload(self) -> str:
-            return "Once upon a"
-
-        def example_value(self) -> str:
-            return "Once upon a"

@@ -210,14 +210,13 @@ def _listen(port: int, host: str = HOST) -> socket.socket | None:
         listener.bind((host, port))
         # A bind may succeed beside another listener on the same port.
         listener.listen(128)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
-        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        if error.errno == errno.EADDRINUSE:
             return None
-        if isinstance(error, socket.gaierror) or getattr(error, "errno", None) == errno.EADDRNOTAVAIL:
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             raise InputError(f"{host} is no IPv4 address of this machine; give one with --host.") from error
-        why = error.strerror if isinstance(error, OSError) else "ports go up to 65535"
-        raise InputError(f"Port {port} cannot be used: {why}. Choose another with --port.") from error
+        raise InputError(f"Port {port} cannot be used: {error.strerror}. Choose another with --port.") from error
     return listener
 
 

@@ -28,7 +28,6 @@ from core.models.embeddings import Embeddings, Ids
 from core.models.tokenizer import Tokenizer
 
 SAMPLED = 1024  # rows of the embedding table in a fingerprint
-TRIED = 4  # sets of adapters that need not be tried again
 SNAPSHOTS = 4  # logits kept per sequence, V float32 each (197 kB for the default model)
 
 
@@ -91,7 +90,6 @@ class LanguageModel(ABC):
     cache_grows: bool = False  # otherwise its size is fixed, and `most_cache` changes nothing
     most_cache: int | None = None
     adapters: tuple[tuple[Adapter, float], ...] = ()
-    _tried: tuple[tuple[tuple[Adapter, float], ...], ...] = ()  # the latest adapters that were fed tokens
 
     @property
     def embeddings(self) -> Tensor:
@@ -113,16 +111,19 @@ class LanguageModel(ABC):
 
     def watch(self, layers: tuple[int, ...]) -> None:
         """Makes sequences record, in `Sequence.features`, the hidden states that enter these layers.
-        Raises BackendUnavailable if the backend does not provide them."""
-        if layers != self.watched:
+        Raises BackendUnavailable if the backend does not provide them, InputError for others than the model has."""
+        if layers and not self.depth:
             raise BackendUnavailable(
                 f"{self.backend} on {self.device} does not provide hidden states, which an EAGLE-3 head needs; use "
                 "--backend torch, or another drafter."
             )
+        if any(not 0 <= layer < self.depth for layer in layers):
+            raise InputError(f"Layers {layers} of {self.name} requested; it has layers 0 to {self.depth - 1}.")
+        self.watched = tuple(layers)
 
     def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
         """Computes with these adapters, each with its strength, from the next pass on; [] for none. Sequences keep
-        what they computed before, so the caller drops them. New adapters are fed a few tokens first. An adapter is of
+        what they computed before, so the caller drops them. Adapters are fed a few tokens first. An adapter is of
         this model, or of the model with one of the others.
 
         Raises: BackendUnavailable if the backend has no adapters; AdapterError for one of another model, and for
@@ -133,9 +134,8 @@ class LanguageModel(ABC):
         self._adapt(adapters)
         self.adapters = tuple(adapters)
         try:
-            if adapters and not any(same_adapters(adapters, tried) for tried in self._tried):
+            if adapters:
                 self._try_out()
-                self._tried = (self.adapters, *self._tried)[:TRIED]
         except BaseException as error:
             self._adapt(before)
             self.adapters = before

@@ -22,7 +22,7 @@ class Graphs:
     """Captured functions by key, on one device.
 
     Attributes:
-        made: the functions captured so far.
+        captured: the functions captured so far.
         pool: the memory that all of them share, because the result of one is used before another one runs. None
             without CUDA.
     """

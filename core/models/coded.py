@@ -96,7 +96,7 @@ class Coded:
     def __len__(self) -> int:
         return len(self.blocks if self.order is None else self.order)
 
-    def rows(self, chosen: Tensor) -> Coded:
+    def __getitem__(self, chosen: Tensor) -> Coded:
         return replace(self, order=chosen if self.order is None else self.order[chosen])
 
     def split(self, sizes: list[int]) -> list[Coded]:
@@ -105,8 +105,8 @@ class Coded:
             return [replace(self, blocks=part) for part in self.blocks.split(sizes)]
         return [replace(self, order=part) for part in self.order.split(sizes)]
 
-    def decoded(self) -> Tensor:
-        """(out, in) float32."""
+    def float(self) -> Tensor:
+        """(out, in) float32, decoded."""
         blocks = self.blocks if self.order is None else self.blocks[self.order]
         return torch.from_numpy(np.ascontiguousarray(dequantize(blocks.numpy(), self.type), np.float32))
 
@@ -124,7 +124,7 @@ class Coded:
         return Coded(tensor.kind, memory.view(data.shape))
 
 
-Weight = Tensor | Coded
+Weight = Tensor | Coded  # both have a length and a shape, `float`, `split`, and rows by their numbers
 
 
 def memory_of(size: int) -> Tensor:
@@ -152,20 +152,6 @@ def weight_of(tensor: GGUFTensor, memory: Tensor | None = None) -> Weight:
     if not bool(torch.isfinite(plain).all()):
         raise ModelFileError(f"{tensor.name} of the model has a number that is not finite; download the file again.")
     return plain
-
-
-def float32(weight: Weight) -> Tensor:
-    """(out, in)"""
-    return weight.decoded() if isinstance(weight, Coded) else weight.float()
-
-
-def rows_of(weight: Weight, chosen: Tensor) -> Weight:
-    return weight.rows(chosen) if isinstance(weight, Coded) else weight[chosen]
-
-
-def split(weight: Weight, sizes: list[int]) -> list[Weight]:
-    """Several maps that a file stores as one, with these numbers of outputs."""
-    return [*weight.split(sizes)]
 
 
 def joined(parts: Iterable[Weight]) -> list[Weight]:

@@ -7,14 +7,14 @@ that of compiled code (`gguf_check.Config`), and so is the rotation.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from core.errors import ModelFileError
-from core.models.coded import float32, rows_of, weight_of
+from core.models.coded import weight_of
 from core.models.families import PARTS
 from core.models.gguf_check import Config, config_of
 from core.models.gguf_file import GGUFFile, GGUFTensor
@@ -112,13 +112,12 @@ def _config(file: GGUFFile, c: Config) -> Any:
 
 def _weight(c: Config, name: str, tensor: GGUFTensor) -> Tensor:
     """A tensor as transformers' layers have it, in float32."""
-    family, (part, kind) = c.family, name.rsplit(".", 2)[-2:]
-    weight = float32(weight_of(tensor))
+    family, part = c.family, name.split(".")[-2]
+    weight = weight_of(tensor).float()
     if family.scaled_embeddings and "norm" in part:
         return weight - 1  # Gemma's layers add it
     if family.paired and part in ("attn_q", "attn_k"):
-        order = unpaired(len(weight), c.shape.width, c.shape.turned)
-        return weight[order] if kind == "bias" else cast(Tensor, rows_of(weight, order))
+        return weight[unpaired(len(weight), c.shape.width, c.shape.turned)]
     return weight
 
 

@@ -63,6 +63,9 @@ class NativeLlama(nn.Module):
         dtype, device: float32 on the CPU, of embeddings and cache.
         planes: (heads, width) of each layer's keys and values.
         embeddings: of the inputs.
+        bytes: of weights that a pass reads.
+        shape_and_types: what the time of a pass depends on, without adapters.
+        arithmetic: how it computes, see `LanguageModel`.
     """
 
     dtype, device = torch.float32, torch.device("cpu")
@@ -93,6 +96,8 @@ class NativeLlama(nn.Module):
         self._rotary = rotary
         self._compiled = compiled = Compiled(shape, layers, output, norm, rounded=rounded)
         self.planes = [(shape.key_heads, shape.width)] * (2 * compiled.layers)
+        self.bytes, self.shape_and_types = compiled.bytes, compiled.shape_and_types
+        self.arithmetic = f"compiled, {self.shape_and_types}"
         if not isinstance(embeddings, Embeddings):
             rows = compiled.output_rows
             embeddings = Embeddings(rows.shape, rows, embeddings, largest(output[0]))
@@ -133,20 +138,6 @@ class NativeLlama(nn.Module):
             for projection, low in adapter.maps.items():
                 changes.setdefault(projection, []).append(Change(low, strength * adapter.scale))
         self._compiled.adapt(changes)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of weights that a pass reads."""
-        return self._compiled.bytes
-
-    @property
-    def shape_and_types(self) -> str:
-        """What the time of a pass depends on, without adapters."""
-        return self._compiled.shape_and_types
-
-    @property
-    def arithmetic(self) -> str:
-        return f"compiled, {self.shape_and_types}"
 
     def forward(
         self,

@@ -190,10 +190,8 @@ def _with_llama_cpp(path: Path, label: str) -> LanguageModel:
 def _with_torch(source: Path | str, label: str, precision: Precision) -> LanguageModel:
     if isinstance(source, Path) and source.is_file():
         refuse_recurrent(gguf_file.read(source).architecture, source)
-    try:
-        from core.models import hf
-    except ImportError as error:
-        raise BackendUnavailable(f"torch cannot run here: {str(error).rstrip('.')}; run `make setup`.") from None
+    from core.models import hf
+
     dtype = None if precision in ("auto", "file", "int8") else getattr(torch, precision)
     model = hf.load(source, label, dtype, rounded=None if precision == "auto" else precision == "int8")
     if not model.device.startswith("cuda"):

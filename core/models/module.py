@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from core.errors import InputError, ModelFileError
+from core.errors import ModelFileError
 from core.models.adapter import Adapter, LowRank, Projection, projections
 from core.models.embeddings import Embeddings
 from core.models.llama import NativeLlama
@@ -52,7 +52,6 @@ class Layers:
         self.table = module.embeddings if isinstance(module, NativeLlama) else _embedding_table(module)
         self.planes = module.planes if isinstance(module, NativeLlama) else _probe_planes(module, name)
         self.windows = _windows(module)
-        self._name = name
         self._hooks: list[RemovableHandle] = []  # of adapters, see `adapt`
         accepted = inspect.signature(module.forward).parameters
         self.takes_positions = self.compiled or "position_ids" in accepted
@@ -92,11 +91,6 @@ class Layers:
     def _linears(self) -> dict[Projection, nn.Linear]:
         every = projections(self.module.named_modules())
         return {projection: linear for projection, linear in every.items() if isinstance(linear, nn.Linear)}
-
-    def check_watched(self, layers: tuple[int, ...]) -> None:
-        """Raises InputError for layers that the module does not have."""
-        if any(not 0 <= layer < self.depth for layer in layers):
-            raise InputError(f"Layers {layers} of {self._name} requested; it has layers 0 to {self.depth - 1}.")
 
     def __call__(
         self,

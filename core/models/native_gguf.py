@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from core.models import gguf_check
-from core.models.coded import PLAIN, TYPES, Weight, float32, rows_of, split, weight_of, weights_of
+from core.models.coded import PLAIN, TYPES, Weight, weight_of, weights_of
 from core.models.embeddings import Embeddings, largest
 from core.models.families import FAMILIES
 from core.models.gguf_check import Config, Scaling, config_of, table
@@ -137,7 +137,7 @@ class _Reader:
         return self._typed(weight_of(self._tensors[f"{name}.weight"]))
 
     def _typed(self, weight: Weight) -> Weight:
-        return weight if self._dtype is None else float32(weight).to(self._dtype)
+        return weight if self._dtype is None else weight.float().to(self._dtype)
 
     def _numbers(self, name: str) -> Tensor | None:
         """A norm or a bias in float32, if the file has it."""
@@ -153,12 +153,12 @@ class _Reader:
     def _maps(self, name: str, sizes: list[int]) -> list[Map]:
         weight, bias = self._map(name)
         biases = [None] * len(sizes) if bias is None else bias.split(sizes)
-        return list(zip(split(weight, sizes), biases, strict=True))
+        return list(zip(weight.split(sizes), biases, strict=True))
 
     def _unpaired(self, of: Map) -> Map:
         weight, bias = of
         order = unpaired(len(weight), self._config.shape.width, self._config.shape.turned)
-        return rows_of(weight, order), None if bias is None else bias[order]
+        return weight[order], None if bias is None else bias[order]
 
 
 FACTORS = ("rope_freqs.weight", "rope_factors_short.weight")  # by which the speeds of a rotation are divided

@@ -101,10 +101,6 @@ class StaticModel(LanguageModel):
         self.adapters = self._plain.adapters
         self.graphs.clear()  # they were captured with other adapters
 
-    def watch(self, layers: tuple[int, ...]) -> None:
-        self.layers.check_watched(layers)
-        self.watched = tuple(layers)
-
     def embedded_there(self, ids: Tensor) -> Tensor:
         """The embedding layer's output for ids (…,) on the device: (…, D) there."""
         return self.layers.module.get_input_embeddings()(ids)
@@ -391,7 +387,7 @@ def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -
         share: of the free memory, for the cache.
     """
     free = free_bytes(model.layers.device)
-    capacity = min(model.context_length, int(free * share / (lines * model.position_bytes)))
+    capacity = min(model.context_length, int(free * share / (lines * model.layers.position_bytes)))
     try:
         if capacity < LEAST_POSITIONS:
             raise BackendUnavailable(

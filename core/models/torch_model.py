@@ -80,19 +80,12 @@ class TorchModel(LanguageModel):
         self.embeddings = torch.empty(0, self.dim)
 
     @property
-    def position_bytes(self) -> int:
-        """Bytes of one position of one sequence in the cache."""
-        return self.layers.position_bytes
-
-    @property
     def cache_bytes(self) -> int:
         """Bytes of the cache now; a store keeps its memory as long as it contains a sequence."""
-        return sum(len(store.tenants) * store.capacity for store in self._stores) * self.position_bytes
+        return sum(len(store.tenants) * store.capacity for store in self._stores) * self.layers.position_bytes
 
     def has_room(self, positions: int) -> bool:
-        size = self.position_bytes
-        device = self.layers.device
-        most = self.most_cache
+        size, device, most = self.layers.position_bytes, self.layers.device, self.most_cache
         if most is None:
             most = usual_limit(size) if device.type == "cpu" else math.inf
         return room_in_cache(self.cache_bytes, positions * size, free_bytes(device), size, most)
@@ -207,10 +200,6 @@ class TorchModel(LanguageModel):
     def _adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
         self._check_adapters(adapters, self.layers.projections)
         self.layers.adapt(adapters)
-
-    def watch(self, layers: tuple[int, ...]) -> None:
-        self.layers.check_watched(layers)
-        self.watched = tuple(layers)
 
     def _place(self, sequences: list[TorchSequence], n: int) -> tuple[KeyValueStore, int, int]:
         """A store where `sequences` are neighbours that end in one column with n free ones after it.

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA, THETA
 from core.drafting.beginnings import find_beginnings
 from core.drafting.boundaries import Boundaries
 from core.drafting.candidates import Candidates, crop_logits
@@ -29,7 +27,6 @@ from core.models.base import Sequence
 from core.modes.sampled import first_draws, noise_of
 from core.samplers.base import Processor
 from core.speculative.budget import Memory
-from core.speculative.calibration import Calibration
 from core.speculative.cycles import Statistics, Text, Token, cycles
 from core.speculative.drafters.base import Drafter
 from core.speculative.options import SpeculationOptions
@@ -57,15 +54,10 @@ class Speculator:
 
 @dataclass(frozen=True)
 class Speculation:
-    """How to speculate; see `core.speculative.generate`."""
+    """How to speculate; the seed and the tokens that end a draft are the request's."""
 
     by: Speculator
-    mode: Literal["lossless", "arc"] = "lossless"
-    tree_size: int | Literal["auto"] = "auto"
-    theta: float = THETA
-    lam: float = PRUNE_LAMBDA
-    epsilon: float = PRUNE_EPSILON
-    calibration: Calibration | None = None
+    options: SpeculationOptions = field(default_factory=SpeculationOptions)
 
 
 def speculated(
@@ -105,16 +97,7 @@ def speculated(
         figures = _figures(by, [text.statistics for text in texts.values()], plain)
         return Drafts.of(best_of(drafts, o.k), longest, done, figures)
 
-    speculating = SpeculationOptions(
-        mode=how.mode,
-        stop_ids=o.stop_ids,
-        tree_size=how.tree_size,
-        theta=how.theta,
-        lam=how.lam,
-        epsilon=how.epsilon,
-        calibration=how.calibration,
-        seed=o.seed,
-    )
+    speculating = replace(how.options, stop_ids=o.stop_ids, seed=o.seed)
     as_set = TargetSampling(o.tau, o.rule)
     speculating.check(model, by.drafter, as_set)
     sure = greedy or as_set.greedy  # without noise, which drafters would otherwise predict

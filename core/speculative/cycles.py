@@ -17,7 +17,6 @@ import numpy as np
 from torch import Tensor
 
 from core.models.base import Row, Sequence
-from core.models.costs import cost_curve
 from core.noise import SeededNoise
 from core.speculative.acceptance import rejection
 from core.speculative.budget import Budget, Curve, FixedBudget, Memory
@@ -151,18 +150,11 @@ def cycles(
 
     Args:
         texts: of one target, at least one.
-        curve, memory: see `generate`.
+        curve: ms of a pass over n tokens; needed for a drafter and tree_size="auto".
+        memory: of acceptance and cost, from earlier generations with this drafter.
         temperature: the temperature of sampling, if the options' rule does not contain it; None if it does.
     """
     yield from _Cycles(texts, options, drafter, curve, memory or Memory(), temperature).steps()
-
-
-@dataclass
-class _Proposed:
-    """The trees of one cycle by the number of their text, and each text's share of the seconds of drafting."""
-
-    trees: dict[int, TokenTree]
-    seconds: dict[int, float]
 
 
 class _Cycles:
@@ -193,7 +185,6 @@ class _Cycles:
         self.tokens: list[list[Token]] = [[] for _ in texts]
         self.curve = curve
         if options.tree_size == "auto":
-            self.curve = curve or cost_curve(self.target)
             self.budget = Budget(memory, self.cost, self.plain_cost)
         else:
             self.budget = FixedBudget(options.tree_size)
@@ -202,32 +193,31 @@ class _Cycles:
         while active := [n for n, text in enumerate(self.texts) if not self.over(text)]:
             self.active = active
             self.unstopped = sum(text.ids[-1] not in self.stop for text in self.texts)
-            proposed = self.propose()
-            logits, seconds = yield [_row(self.texts[n], proposed.trees[n]) for n in active], self.tokens
+            drafted, drafting = self.propose()
+            trees = {n: drafted.get(n, TokenTree()) for n in active}
+            logits, seconds = yield [_row(self.texts[n], trees[n]) for n in active], self.tokens
             self.tokens = [[] for _ in self.texts]
             for n, after in zip(active, logits, strict=True):
-                self.emit(n, proposed, after, seconds / len(active))
+                self.emit(n, trees[n], after, seconds / len(active), drafting if n in drafted else 0.0)
         yield [], self.tokens
 
-    def propose(self) -> _Proposed:
-        """Drafts a tree for each text, which leaves room for the target's own tokens after it, and prunes it."""
-        proposed = _Proposed({n: TokenTree() for n in self.active}, dict.fromkeys(self.active, 0.0))
+    def propose(self) -> tuple[dict[int, TokenTree], float]:
+        """Drafts trees by the number of their text, which leave room for the target's own tokens after them, and prunes
+        them. Returns also each text's share of the seconds."""
         limits = self.limits()
         if self.drafter is None or not limits:
-            return proposed
+            return {}, 0.0
         began = time.perf_counter()
         moments = [_moment(self.texts[n], self.drafter, self.options, self.temperature) for n in limits]
         levels = [depth for depth, _ in limits.values()]
         drafted = self.drafter.draft_all(moments, levels)
         seconds = time.perf_counter() - began
-        proposed.seconds |= dict.fromkeys(limits, seconds / len(limits))
         if all(
             self.texts[n].statistics.cycles for n in limits
         ):  # the first draft reads whole texts, and does not count
             self.memory.levels.took(seconds * 1000, sum(levels), len(self.active))
-        for (n, (_, most)), tree in zip(limits.items(), drafted, strict=True):
-            proposed.trees[n] = self.verified(self.texts[n], tree, most)
-        return proposed
+        trees = zip(limits.items(), drafted, strict=True)
+        return {n: self.verified(self.texts[n], tree, most) for (n, (_, most)), tree in trees}, seconds / len(limits)
 
     def limits(self) -> dict[int, tuple[int, int]]:
         """The highest numbers of levels and of verified proposals, for each text that has any."""
@@ -252,11 +242,10 @@ class _Cycles:
         text.statistics.pruned += len(tree) - len(pruned)
         return self.budget.worth_verifying(pruned if self.target.takes_trees else pruned.first_chain(), most)
 
-    def emit(self, n: int, proposed: _Proposed, after: Tensor, seconds: float) -> None:
+    def emit(self, n: int, tree: TokenTree, after: Tensor, seconds: float, drafting: float) -> None:
         """Chooses a text's next tokens by the logits (1 + n, V) of its pass, and keeps them in the cache, but for the
         target's own token after the accepted path, which the next cycle feeds."""
-        text, tree, drafting = self.texts[n], proposed.trees[n], proposed.seconds[n]
-        statistics = text.statistics
+        text, statistics = self.texts[n], self.texts[n].statistics
         began = time.perf_counter()
         path = self.accept(n, tree, after)
         statistics.accepting += time.perf_counter() - began

@@ -15,7 +15,7 @@ from core.errors import InputError
 from core.models.base import LanguageModel, Sequence
 from core.models.costs import CostCurve, cost_curve
 from core.noise import SeededNoise
-from core.speculative.budget import Curve, Memory
+from core.speculative.budget import Memory
 from core.speculative.cycles import Statistics, Text, Token, cycles, drawn, logarithm
 from core.speculative.drafters.base import Drafter
 from core.speculative.options import SpeculationMode, SpeculationOptions
@@ -68,7 +68,34 @@ def generate(
         o.check(target, drafter)
         if curve is None and o.mode != "off" and o.tree_size == "auto":
             curve = cost_curve(target)
-    return Generation(ids, statistics, _tokens(target, drafter, ids, o, statistics, sequence, curve, estimates))
+
+    def tokens() -> Generator[Token, None, None]:
+        """Runs `cycles` to the end, with a new sequence if none is given."""
+        opened = target.open() if sequence is None else sequence
+        noise = None if o.sampling.greedy else SeededNoise(o.seed)
+        try:
+            if drafter is not None and drafter.layers and o.mode != "off":
+                opened.reveal()
+            began = time.perf_counter()
+            logits = opened.sync(ids)
+            statistics.prefill = time.perf_counter() - began
+            p = o.sampling.probabilities(logits, ids)
+            first = drawn(p, noise, len(ids))
+            ids.append(first)
+            yield Token(first, "plain", logarithm(p, first))
+            text = Text(opened, ids, len(ids) + o.length - 1, p, statistics, noise)
+            running = cycles([text], o, drafter, curve, estimates)
+            rows, _ = next(running)
+            while rows:
+                began = time.perf_counter()
+                after = target.forward(rows)
+                rows, (new,) = running.send((after, time.perf_counter() - began))
+                yield from new
+        finally:
+            if sequence is None:
+                opened.close()
+
+    return Generation(ids, statistics, tokens())
 
 
 class Generation(Iterator[Token]):
@@ -88,39 +115,3 @@ class Generation(Iterator[Token]):
     def close(self) -> None:
         """Stops the generation; allowed at any token, and twice."""
         self._tokens.close()
-
-
-def _tokens(
-    target: LanguageModel,
-    drafter: Drafter | None,
-    ids: list[int],
-    o: SpeculationOptions,
-    statistics: Statistics,
-    sequence: Sequence | None,
-    curve: Curve | None,
-    memory: Memory | None,
-) -> Generator[Token, None, None]:
-    """Runs `cycles` to the end, with a new sequence if none is given."""
-    opened = target.open() if sequence is None else sequence
-    noise = None if o.sampling.greedy else SeededNoise(o.seed)
-    try:
-        if drafter is not None and drafter.layers and o.mode != "off":
-            opened.reveal()
-        began = time.perf_counter()
-        logits = opened.sync(ids)
-        statistics.prefill = time.perf_counter() - began
-        p = o.sampling.probabilities(logits, ids)
-        first = drawn(p, noise, len(ids))
-        ids.append(first)
-        yield Token(first, "plain", logarithm(p, first))
-        text = Text(opened, ids, len(ids) + o.length - 1, p, statistics, noise)
-        running = cycles([text], o, drafter, curve, memory)
-        rows, (tokens,) = next(running)
-        while rows:
-            began = time.perf_counter()
-            after = target.forward(rows)
-            rows, (tokens,) = running.send((after, time.perf_counter() - began))
-            yield from tokens
-    finally:
-        if sequence is None:
-            opened.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +18,6 @@ from app.machine.token import token
 from tests.editor import Drafting
 from tests.folder_server import served
 
-log = logging.getLogger(__name__)
 ONE, TWO = " one" * 12, " two" * 12  # the scripted drafts
 QUIET = 0.6  # s after which a request would have been sent
 READ = 500  # ms after which drafts that are shown can be taken
@@ -883,60 +880,3 @@ def test_nothing_that_is_typed_or_taken_is_learned(page: Page, drafting: Draftin
     assert row["learning"]
     assert row["documents"] == []
     stores.delete("me")
-
-
-# ---------------------------------------------------------------- what it costs
-
-
-def handled(page: Page, browser: Browser, keys: int) -> list[float]:
-    """The times in ms that the page's main thread handles each key for: all listeners, the default action, and tasks
-    that follow within the key's own dispatch."""
-    devtools = browser.context.new_cdp_session(page)
-    events: list[dict[str, Any]] = []
-    done: list[bool] = []
-    devtools.on("Tracing.dataCollected", lambda found: events.extend(found["value"]))
-    devtools.on("Tracing.tracingComplete", lambda _: done.append(True))
-    config = {"includedCategories": ["devtools.timeline"]}
-    devtools.send("Tracing.start", {"transferMode": "ReportEvents", "traceConfig": config})
-    page.keyboard.type("abcdefghij " * (keys // 11 + 1), delay=25)
-    devtools.send("Tracing.end")
-    while not done:
-        page.wait_for_timeout(50)
-    kinds = ("keydown", "keypress", "textInput", "beforeinput", "input", "keyup")
-    spans = [
-        (event["ts"], event["dur"] / 1000, event["args"]["data"]["type"])
-        for event in events
-        if event["name"] == "EventDispatch" and event["args"]["data"]["type"] in kinds
-    ]
-    spans.sort()
-    found: list[float] = []
-    for _, ms, kind in spans:
-        if kind == "keydown":
-            found.append(ms)
-        elif found and kind != "keypress" and kind != "beforeinput" and kind != "textInput":
-            found[-1] += ms
-    return found
-
-
-def p90(values: list[float]) -> float:
-    return statistics.quantiles(values, n=10)[-1]
-
-
-def test_a_key_is_handled_as_fast_and_memory_stays(
-    opened: Callable[[str], Page], site: str, elsewhere: str, browser: Browser
-) -> None:
-    figures = {}
-    for address in (elsewhere, site):
-        page = opened(f"{address}/plain.html")
-        page.locator("#area").focus()
-        page.keyboard.type("abcdefghij ", delay=20)
-        times = handled(page, browser, 200)
-        devtools = browser.context.new_cdp_session(page)
-        devtools.send("HeapProfiler.collectGarbage")
-        devtools.send("Performance.enable")
-        metrics = {one["name"]: one["value"] for one in devtools.send("Performance.getMetrics")["metrics"]}
-        figures[address] = p90(times), metrics["JSHeapUsedSize"] / 1e6
-    (plain, less), (ours, more) = figures[elsewhere], figures[site]
-    log.info("p90 of a key: %.2f ms without, %.2f ms with; heap %.1f and %.1f MB", plain, ours, less, more)
-    assert ours - plain <= 2
-    assert more - less <= 3

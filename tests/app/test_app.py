@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import textwrap
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -18,6 +17,7 @@ from app.web.page import EXAMPLES
 from core.autocomplete import Autocomplete
 from tests.app.static.editor.editor_page import Editor
 from tests.fake_drafts import FakeDrafts
+from tests.paths import ROOT
 from tests.running_app import RunningApp, free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -26,20 +26,7 @@ TEXT = "I am looking forward to the meeting, and I hope that we can"
 
 # `polydraft` under an audit hook that records every requested address beyond this machine. Only the commands `models
 # get` and `ngram build` with a URL connect to another machine, and the app uses neither.
-WATCHED = """
-    import sys
-    LOCAL = {"127.0.0.1", "::1", "localhost", None, ""}
-    def watch(event, arguments):
-        if event in ("socket.connect", "socket.sendto") and isinstance(arguments[1], tuple):
-            if arguments[1][0] not in LOCAL:
-                print("OUTSIDE", event, arguments[1], flush=True)
-        elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0] not in LOCAL:
-            print("OUTSIDE", event, arguments, flush=True)
-    sys.addaudithook(watch)
-    from app.cli.main import main
-    sys.argv = ["polydraft", "--no-browser", "--port", PORT]
-    main()
-"""
+WATCHED = "import sys, tests.outside; from app.cli.main import main; sys.argv = {!r}; main()"
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +34,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
     folder = tmp_path_factory.mktemp("data")
     # A separate folder of personal stores; HOME for a Mac, where platformdirs reads no XDG variable.
     folders = {"XDG_DATA_HOME": str(folder), **({"HOME": str(folder)} if sys.platform == "darwin" else {})}
-    code = textwrap.dedent(WATCHED).replace("PORT", repr(str(free_port())))
-    app = RunningApp.start("-c", code, environment=folders)
+    code = WATCHED.format(["polydraft", "--no-browser", "--port", str(free_port())])
+    app = RunningApp.start("-c", code, environment=folders | {"PYTHONPATH": str(ROOT)})
     yield app
     assert app.close() == "", "nothing goes out, and nothing goes wrong"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from core.noise import SeededNoise
-from tests.core.speculative.test_speculative import chi_squared
+from tests.chi_squared import chi_squared
 
 N = 8_000
 

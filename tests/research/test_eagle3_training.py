@@ -21,7 +21,7 @@ from core.models.llama import why_not
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from research.training.heads import Recipe, draft_vocabulary, new_head, train, unrolled
 from research.training.teacher import CompiledTeacher, ModuleTeacher
-from tests.core.speculative.test_speculative import chi_squared
+from tests.chi_squared import chi_squared
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 V, V_D = 96, 40

@@ -306,7 +306,7 @@ def test_an_adapter_that_does_not_help_is_not_used(store: PersonalStore, fresh: 
     outcome = outcome_of(learn(store, fresh(), recipe=STORED))
     assert not outcome.result.better
     said = learn_cli.summary("me", outcome)
-    assert "not enough text yet" in said
+    assert "not enough yet to help" in said
     assert "do not use" in said
     model = fresh()
     assert not Adapters(model).use([(store.learned, None)])

@@ -14,8 +14,6 @@ const PREFIX = "polydraft.document."; // of the locks' names, before the documen
  * @returns {Promise<(() => void) | null>} releases the lock; null if the lock was not acquired
  */
 export function lockDocument(id, signal = null) {
-  // In a browser without locks, saving still detects that the text was changed elsewhere.
-  if (!navigator.locks) return Promise.resolve(() => {});
   return new Promise((resolve) => {
     const how = signal ? { signal } : { ifAvailable: true };
     navigator.locks
@@ -29,7 +27,7 @@ export function lockDocument(id, signal = null) {
 
 /** The documents that are open in some tab of this browser. @returns {Promise<Set<string>>} */
 export async function openDocuments() {
-  const held = (await navigator.locks?.query())?.held ?? [];
+  const { held = [] } = await navigator.locks.query();
   return new Set(held.flatMap(({ name }) => (name?.startsWith(PREFIX) ? [name.slice(PREFIX.length)] : [])));
 }
 

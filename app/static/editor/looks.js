@@ -2,6 +2,7 @@
 /** Counts the rows that the writer looks at and reads, and the times of keys and answers, for benchmarks. */
 
 import { isNew, restOf } from "./drafting.js";
+import { READ_AFTER } from "./pace.js";
 import { Timers } from "../shared/timers.js";
 
 export class Looks {
@@ -26,7 +27,7 @@ export class Looks {
     const fresh = drafts.filter(({ lineage }) => !this.appeared.some((other) => other.lineage === lineage)).length;
     this.appeared = drafts;
     this.pace.looked(looks);
-    this.timers.later("read", this.pace.readAfter, () => this.pace.read(fresh));
+    this.timers.later("read", READ_AFTER, () => this.pace.read(fresh));
     return looks;
   }
 

@@ -20,7 +20,7 @@ const LONGEST = 10_000; // ms; after a longer time without a key the writer was 
 // is twice that; for whoever is slower, three times their median.
 const SHORTEST_PAUSE = 1000; // ms
 const PAUSE = 3; // medians
-const READ_AFTER = 750; // ms without a key until rows on the screen count as read
+export const READ_AFTER = 750; // ms without a key until rows on the screen count as read
 const FORGET_AT = 4000; // keys; then all counts are halved, so that the newest ones weigh most
 const WEEKS = 8; // for which saved time is stored
 const FIRST = 20; // ms, the lower end of the first bin
@@ -206,11 +206,6 @@ export class Pace {
   get thought() {
     const { thought } = this.times;
     return { count: Math.round(sum(thought)), ms: quantile(thought, 0.5) };
-  }
-
-  /** How long rows must stand on the screen to count as read, in ms. */
-  get readAfter() {
-    return READ_AFTER;
   }
 
   /** The minutes that drafts have saved in this week; below 0: cost. */

@@ -59,16 +59,11 @@ export class Compare {
   /** Begin with the present setting as A, or end. */
   toggle() {
     if (this.on) this.end();
-    else this.pin();
-  }
-
-  /** The present setting becomes A. */
-  pin() {
-    this.begin();
+    else this.begin();
   }
 
   /**
-   * A becomes the present setting with a change.
+   * A becomes the present setting, with a change.
    * @param {(a: Setting) => void} change
    * @param {string} against
    */

@@ -31,9 +31,8 @@ export class Presets {
   }
 
   /** @param {{own: Preset[], unreadable: Unreadable[]}} listed */
-  replace({ own, unreadable }) {
-    this.own = own;
-    this.unreadable = unreadable;
+  replace(listed) {
+    Object.assign(this, listed);
   }
 
   /** The own preset that equals the present settings. */
@@ -79,7 +78,7 @@ export class Presets {
   compareWith(chosen) {
     const preset = this.named(chosen);
     if (preset) this.panel.compare.begin((a) => a.take(preset, this.known), chosen);
-    else this.panel.compare.pin();
+    else this.panel.compare.begin();
   }
 
   /** @param {string} chosen */

@@ -130,7 +130,7 @@ export class Downloads {
       const running = mine?.running ?? false;
       const come = mine?.come || model.come;
       const button = part(row, "button");
-      const action = running ? "Stop" : pathOf(model, mine) ? "Use it" : come ? "Resume" : "Download";
+      const action = running ? "Stop" : mine?.path || model.path ? "Use it" : come ? "Resume" : "Download";
       setText(button, action);
       button.classList.toggle("pd-main", action === "Use it" || (row.classList.contains("md-first") && !running));
       button.setAttribute("aria-label", `${action === "Use it" ? "Use" : action} ${model.title}`);
@@ -164,7 +164,7 @@ export class Downloads {
   async click(model) {
     const { larger } = this;
     const mine = larger?.download?.name === model.name ? larger.download : null;
-    const path = pathOf(model, mine);
+    const path = mine?.path || model.path;
     if (path && !mine?.running) return this.callbacks.use(path, model.title);
     setText(this.said, "");
     await this.attempt(async () => {
@@ -195,9 +195,7 @@ export class Downloads {
       if (!model || !state || !before?.running) return;
       model.come = state.come;
       setText(this.told, state.message || (state.path ? `${model.title} is on this computer.` : "Stopped."));
-      if (state.path) {
-        this.callbacks.ended(model.title);
-      }
+      if (state.path) this.callbacks.ended(model.title);
     }
   }
 
@@ -214,21 +212,12 @@ export class Downloads {
 }
 
 /**
- * The model's file on this machine, or "".
- * @param {Recommended} model
- * @param {State | null} mine
- */
-function pathOf(model, mine) {
-  return mine?.path || model.path;
-}
-
-/**
  * What stands below a model that is not being downloaded.
  * @param {Recommended} model
  * @param {State | null} mine its download
  * @param {number} come
  */
 function rest(model, mine, come) {
-  if (pathOf(model, mine)) return "On this computer.";
+  if (mine?.path || model.path) return "On this computer.";
   return come ? `${size(come)} of ${size(mine?.bytes || model.bytes)} are on this computer.` : "";
 }

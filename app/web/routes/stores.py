@@ -146,7 +146,7 @@ def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores]) -> N
 
     @app.get("/api/stores/learning")
     def learning() -> dict[str, object]:
-        return {**stores().followed()}
+        return stores().followed()
 
     @post(app, "/api/stores/learn", Learn)
     def learn(body: Learn) -> dict[str, object]:

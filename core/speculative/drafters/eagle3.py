@@ -7,8 +7,9 @@ tokens with the largest ln q + G, and the confidence of a token is its share of 
 head predicts the sampled token and not the most probable one, and the target's samples do not change.
 
 The head's cache contains the positions of the texts whose features the target has computed. The positions of the trees
-are overwritten by the next trees. There are two engines: `eagle3_cpu.py`, in which several texts share each pass of the
-head, and `eagle3_static.py` for a target with a static cache, on the target's device, one text after the other.
+are overwritten by the next trees. There are two engines: `eagle3_cpu.py` in compiled code, in which several texts share
+each pass of the head, and `eagle3_static.py` in torch, for a target with a static cache and where there is no compiled
+code, one text after the other.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from core.models.adapter import Adapter
 from core.models.base import LanguageModel
+from core.models.native import why_not_width
 from core.models.static import StaticModel
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.drafters.eagle3_cpu import CpuTrees
@@ -68,7 +70,7 @@ class Eagle3Drafter(Drafter):
         target.watch(self.layers)
         self.beam, self.depth, self.most = beam, depth, most
         self.width = 4  # the typical number of tokens per level
-        if isinstance(target, StaticModel):
+        if isinstance(target, StaticModel) or why_not_width(head.config.width):
             self._trees = StaticTrees(head, target, beam, depth, most)
         else:
             self._trees = CpuTrees(head, target, beam, most)

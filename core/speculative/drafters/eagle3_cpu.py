@@ -1,5 +1,5 @@
-"""The trees of an EAGLE-3 head on the CPU: in compiled code (`core.models.native`), or in torch if there is no
-compiler. One pass of the head per level serves all texts, which share one cache (`eagle3_columns.py`).
+"""The trees of an EAGLE-3 head in compiled code (`core.models.native`). One pass of the head per level serves all
+texts, which share one cache (`eagle3_columns.py`).
 
 Shapes: R texts, b the beam, n positions, D width of the head, D_t of the target, V_d draft vocabulary, K key heads of
 width w, C columns.
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from core.models.base import LanguageModel
-from core.models.native import Compiled, LayerMaps, Line, Shape, why_not_width
+from core.models.native import Compiled, LayerMaps, Line, Shape
 from core.speculative.drafters.eagle3_columns import Known, arrange
 from core.speculative.drafters.eagle3_tree import HeadText, grow, tree_of
 from core.speculative.eagle3 import Eagle3Head
@@ -27,10 +27,10 @@ ROOM = 256  # columns by which the cache grows
 
 
 class CpuTrees:
-    """The engine of `Eagle3Drafter` for targets on the CPU."""
+    """The engine of `Eagle3Drafter` for targets on the CPU; `native.why_not_width(head.config.width)` must be ""."""
 
     def __init__(self, head: Eagle3Head, target: LanguageModel, beam: int, most: int) -> None:
-        self._head = PlainHead(head) if why_not_width(head.config.width) else CompiledHead(head)
+        self._head = CompiledHead(head)
         self._vocabulary, self._embedded = head.vocabulary, target.embedded
         self._beam, self._most = beam, most
         self._known: list[Known] = []  # the texts in the head's cache
@@ -109,28 +109,8 @@ class CpuTrees:
         """Does nothing: all memory belongs to this object."""
 
 
-class _Cache:
-    """Keys and values (2, K, C, w), where C grows."""
-
-    def __init__(self, head: Eagle3Head, dtype: torch.dtype) -> None:
-        self._block = torch.empty(2, head.config.key_heads, 0, head.config.width, dtype=dtype)
-
-    def keep(self, columns: list[int]) -> None:
-        """Moves these columns, in increasing order, to the front."""
-        if columns != list(range(len(columns))):
-            self._block[..., : len(columns), :] = self._block[..., torch.tensor(columns), :]
-
-    def up_to(self, end: int, kept: int) -> Tensor:
-        """Returns all columns before `end`. The first `kept` columns keep their contents."""
-        if end > self._block.shape[2]:
-            grown = self._block.new_empty(*self._block.shape[:2], end + ROOM, self._block.shape[3])
-            grown[..., :kept, :] = self._block[..., :kept, :]
-            self._block = grown
-        return self._block[..., :end, :]
-
-
 class CompiledHead:
-    """Weights in bfloat16, everything else in float32; `native.why_not_width(head.config.width)` must be ""."""
+    """The head and its cache: weights in bfloat16, everything else in float32."""
 
     def __init__(self, head: Eagle3Head) -> None:
         c, layer = head.config, head.midlayer
@@ -154,9 +134,21 @@ class CompiledHead:
         output = (head.lm_head.weight * head.norm.weight).detach()
         shape = Shape(c.hidden_size, c.num_attention_heads, c.key_heads, c.width, c.intermediate_size, c.rms_norm_eps)
         self._compiled = Compiled(shape, [maps], (output, None), dtype=torch.bfloat16)
-        self._cache = _Cache(head, torch.float32)
-        self.keep = self._cache.keep
+        self._block = torch.empty(2, c.key_heads, 0, c.width)  # keys and values (2, K, C, w), where C grows
         self._speeds = head.speeds.repeat(2)  # (w,)
+
+    def keep(self, columns: list[int]) -> None:
+        """Moves these columns of the cache, in increasing order, to the front."""
+        if columns != list(range(len(columns))):
+            self._block[..., : len(columns), :] = self._block[..., torch.tensor(columns), :]
+
+    def _up_to(self, end: int, kept: int) -> Tensor:
+        """Returns all columns before `end`. The first `kept` columns keep their contents."""
+        if end > self._block.shape[2]:
+            grown = self._block.new_empty(*self._block.shape[:2], end + ROOM, self._block.shape[3])
+            grown[..., :kept, :] = self._block[..., :kept, :]
+            self._block = grown
+        return self._block[..., :end, :]
 
     def fuse(self, features: Tensor) -> Tensor:
         """Projects hidden states (n, 3·D_t) to features (n, D)."""
@@ -188,43 +180,8 @@ class CompiledHead:
         logits, _ = self._compiled(
             h,
             (angles.cos(), angles.sin()),
-            [Line(self._cache.up_to(start + n, start), start, n, mask.contiguous())],
+            [Line(self._up_to(start + n, start), start, n, mask.contiguous())],
             kept=kept,
             entering=entering,
         )
         return h, logits
-
-
-class PlainHead:
-    """The same in torch, in float32."""
-
-    def __init__(self, head: Eagle3Head) -> None:
-        self._head, self._joined = head, head.joined().detach()
-        self._cache = _Cache(head, torch.float32)
-        self.fuse, self.keep = head.fuse, self._cache.keep
-
-    def __call__(
-        self,
-        embeddings: Tensor,
-        features: Tensor,
-        positions: Tensor,
-        start: int,
-        mask: Tensor,
-        kept: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Computes one pass; see `CompiledHead.__call__`."""
-        end = start + len(positions)
-        block = self._cache.up_to(end, start)
-
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            block[0, :, start:] = k.transpose(0, 1)
-            block[1, :, start:] = v.transpose(0, 1)
-            keys, values = block[:, None].unbind(0)
-            mixed = F.scaled_dot_product_attention(
-                q.transpose(0, 1)[None], keys, values, attn_mask=mask, enable_gqa=True
-            )  # (1, H, n, w)
-            return mixed[0].transpose(0, 1)
-
-        of_tokens = self._head.of_tokens(embeddings, self._joined)
-        outputs = self._head.layer(of_tokens, features, positions, self._joined, attend)
-        return outputs, self._head.logits(outputs if kept is None else outputs[kept])

@@ -1,4 +1,5 @@
-"""The trees of an EAGLE-3 head on the target's device, each grown by one replay of a graph.
+"""The trees of an EAGLE-3 head in torch, on the device of a target with a static cache, each grown by one replay of a
+graph.
 
 One captured function computes the new positions of a text, grows the tree level by level and selects its most probable
 tokens. The host sends one copy (the new ids and their places) and receives one (the tree), without synchronisation in
@@ -10,7 +11,7 @@ positions and of columns; positions beyond a graph's size are computed in chunks
 
 So the columns of each level are known when the graph is captured, and only the end of the text is variable. The last
 column is write-only scratch for padding. Several texts get their trees one after the other. Without CUDA the same
-function runs uncaptured.
+function runs uncaptured; so it does, on the CPU, for other targets where there is no compiled code.
 
 Shapes: n new positions, C columns of the text, T of the tree, D width of the head, H heads of width w on K key heads,
 b the beam.
@@ -25,6 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.errors import ContextFull
+from core.models.base import LanguageModel
 from core.models.capture import Graphs, bucket
 from core.models.static import CHUNK, COLUMNS, FEW, StaticModel
 from core.speculative.drafters.eagle3_columns import Known, arrange
@@ -36,10 +38,14 @@ USUAL = 8  # the smallest graph's new positions, enough for the accepted tokens 
 
 
 class StaticTrees:
-    """The engine of `Eagle3Drafter` for a `StaticModel`, in the target's precision."""
+    """The engine of `Eagle3Drafter` in torch: in the precision of a `StaticModel`, else in float32."""
 
-    def __init__(self, head: Eagle3Head, target: StaticModel, beam: int, depth: int, most: int) -> None:
-        self._target, self._device, dtype = target, target.layers.device, target.layers.dtype
+    def __init__(self, head: Eagle3Head, target: LanguageModel, beam: int, depth: int, most: int) -> None:
+        if isinstance(target, StaticModel):
+            self._device, dtype, pool = target.layers.device, target.layers.dtype, target.graphs.pool
+            self._embedded = target.embedded_there
+        else:
+            self._device, dtype, pool, self._embedded = torch.device("cpu"), torch.float32, None, target.embedded
         self._beam, self._most = min(beam, len(head.d2t)), most
         self._head = head.on(self._device, dtype)
         self._joined, self._vocabulary = self._head.joined(), self._head.vocabulary
@@ -53,7 +59,7 @@ class StaticTrees:
         self._new_features = torch.zeros(FEW, head.fc.in_features, dtype=dtype, device=self._device)
         self._temperature = torch.ones((), device=self._device)
         self._noise = torch.zeros(depth, len(head.d2t), device=self._device)
-        self._graphs = Graphs(self._device, target.graphs.pool)
+        self._graphs = Graphs(self._device, pool)
         self._known: list[Known] = []  # the text in the cache
 
     def __call__(self, texts: Sequence[HeadText], temperature: float, distributions: bool) -> list[TokenTree]:
@@ -166,5 +172,5 @@ class StaticTrees:
             mixed = F.scaled_dot_product_attention(q[None], keys[None], values[None], attn_mask=sees.repeat(group, 1))
             return mixed.view(-1, group, n, w).permute(2, 0, 1, 3).flatten(1, 2)  # (n, H, w)
 
-        of_tokens = self._head.of_tokens(self._target.embedded_there(ids), self._joined)
+        of_tokens = self._head.of_tokens(self._embedded(ids), self._joined)
         return self._head.layer(of_tokens, features, positions, self._joined, attend)

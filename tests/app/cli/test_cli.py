@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,62 +15,34 @@ from typer.testing import CliRunner
 
 from app.cli.main import app
 from app.clients.options import in_fields
-from core.ask import Ask
 from core.errors import InputError, ModelFileError, OptionError
 from core.models import load_model
 from core.options import DRAFTING
 from polydraft import __main__
+from tests import fake_autocomplete
+from tests.fake_autocomplete import FakeAutocomplete
 from tests.options_table import TABLES, Table
 
 runner = CliRunner()
 
 
-class FakeAutocomplete:
-    """Two drafts; remembers what it was asked for."""
-
-    def __init__(self, notice: str | None = None) -> None:
-        self.notice = notice
-        self.model = SimpleNamespace(name="fake", backend="torch")
-        self.asked: dict[str, Any] = {}
-        self.exact_steps, self.timed = 7, 0
-        self.has_prose = False
-        self.drafts = [
-            SimpleNamespace(
-                id=0, text=" you\x1b[31m", probability=0.5, p_joint=0.02, finished=False, personal=(), tail="own"
-            ),
-            SimpleNamespace(
-                id=1, text=" all", probability=0.004, p_joint=0.001, finished=True, personal=(), tail="checked"
-            ),
-        ]
-
-    def adapt(self, stores: list[str] | None = None) -> bool:
-        return False
-
-    def time_rows(self) -> Iterator[None]:
-        self.timed += 1
-        return iter(())
-
-    def open(self) -> FakeAutocomplete:
-        return self
-
-    def complete(self, ask: Ask) -> FakeAutocomplete:
-        self.asked = vars(ask)
-        return self
-
-    def finish(self, model: object) -> FakeAutocomplete:
-        return self
-
-
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeAutocomplete:
-    made = FakeAutocomplete()
+    made: Any = FakeAutocomplete()
 
     def load(model: str, backend: str, *, prose: bool, **_: object) -> FakeAutocomplete:
         made.prose = prose
         return made
 
     monkeypatch.setattr("core.autocomplete.load_autocomplete", load)
+    monkeypatch.setattr(fake_autocomplete, "WORDS", ("you\x1b[31m", "all", "be"))
+    monkeypatch.setattr(fake_autocomplete.FakeCompletion, "exact_steps", 7, raising=False)
     return made
+
+
+def asked(fake: FakeAutocomplete) -> dict[str, Any]:
+    assert fake.latest
+    return vars(fake.latest.ask)
 
 
 def said(result: Any) -> str:
@@ -112,46 +83,41 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
     expected = {"before": "Thank", "k": 5, "length": 4, "tau": 0.5, "exact_steps": 2, "forks": 2, "end_below": 0.2}
     expected |= {"min_branch": 0.05, "verify": 12, "distinct": True, "mixing": "linear", "alpha": 0.5}
     expected |= {"personal_weight": 0.25, "stores": ["me"]}
-    assert fake.asked | expected == fake.asked
+    assert asked(fake) | expected == asked(fake)
 
 
 def test_json_is_one_object_with_everything(fake: FakeAutocomplete) -> None:
-    result = runner.invoke(app, ["complete", "Thank", "--json", "--min-confidence", "0"])
+    result = runner.invoke(app, ["complete", "Thank", "--json", "--length", "1"])
     found = json.loads(result.stdout)
     assert list(found) == ["text", "drafts", "model", "backend", "ms", "exact_steps"]
-    assert found["drafts"][1] == {
-        "text": " all",
-        "probability": 0.004,
-        "whole": 0.001,
-        "finished": True,
-        "personal": [],
-        "tail": "checked",
-    }
+    draft = {"text": " all", "probability": 0.2, "whole": 0.2, "finished": True, "personal": [], "tail": "own"}
+    assert found["drafts"][1] == draft
+    assert (found["text"], found["model"], found["backend"]) == ("Thank", "Scripted", "none")
     assert found["exact_steps"] == 7
-    assert (found["text"], found["model"], found["backend"]) == ("Thank", "fake", "torch")
     assert found["ms"] >= 0
 
 
 @pytest.mark.parametrize(("flags", "chosen"), [([], True), (["--exact-steps", "2"], False)])
 def test_exact_steps_are_chosen_by_the_cost_of_rows_unless_given(
-    fake: FakeAutocomplete, flags: list[str], chosen: bool
+    fake: FakeAutocomplete, monkeypatch: pytest.MonkeyPatch, flags: list[str], chosen: bool
 ) -> None:
+    timed: list[int] = []
+    monkeypatch.setattr(fake, "time_rows", lambda: iter(timed.append(1) or ()))
     assert runner.invoke(app, ["complete", "Thank", *flags]).exit_code == 0
-    assert (fake.asked["tails"], fake.timed) == (chosen, chosen)
+    assert (asked(fake)["tails"], bool(timed)) == (chosen, chosen)
 
 
 def test_drafts_below_the_minimum_confidence_are_not_shown(fake: FakeAutocomplete) -> None:
-    shown = runner.invoke(app, ["complete", "T", "--json", "--min-confidence", "0.01"]).stdout
+    shown = runner.invoke(app, ["complete", "T", "--json", "--length", "1", "--min-confidence", "0.3"]).stdout
     assert [draft["text"] for draft in json.loads(shown)["drafts"]] == [" you\x1b[31m"]
     none = runner.invoke(app, ["complete", "T", "--min-confidence", "0.9"])
-    assert none.exit_code == 0
-    assert none.stdout == ""
+    assert (none.exit_code, none.stdout) == (0, "")
     assert "lower --min-confidence" in none.stderr
 
 
 def test_plain_output_shows_each_draft_in_its_place(fake: FakeAutocomplete) -> None:
-    shown = runner.invoke(app, ["complete", "Dear both,\nthank", "--min-confidence", "0"]).stdout
-    assert shown.splitlines() == ["1   50.0%  thank you\\x1b[31m", "2    0.4%  thank all"]
+    shown = runner.invoke(app, ["complete", "Dear both,\nthank", "--length", "1", "--k", "2"]).stdout
+    assert shown.splitlines() == ["1   40.0%  thank you\\x1b[31m", "2   20.0%  thank all"]
 
 
 def test_notices_go_to_stderr(fake: FakeAutocomplete) -> None:
@@ -199,7 +165,7 @@ def test_what_is_never_suggested_comes_from_flags_and_a_file(fake: FakeAutocompl
     path = tmp_path / "never.txt"
     path.write_text("# mine\nassist*\n\nkind\n")
     assert runner.invoke(app, ["complete", "T", "--never", "help", "--never-file", str(path)]).exit_code == 0
-    assert fake.asked["never"] == ("help", "assist*", "kind")
+    assert asked(fake)["never"] == ("help", "assist*", "kind")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +188,7 @@ def test_a_file_without_phrases_gets_a_sentence(
 def test_lone_surrogates_are_replaced_and_reported(fake: FakeAutocomplete) -> None:
     result = runner.invoke(app, ["complete", "a\udcffb", "--json"])
     assert result.exit_code == 0
-    assert fake.asked["before"] == "a\ufffdb"
+    assert asked(fake)["before"] == "a\ufffdb"
     assert "were replaced" in result.stderr
 
 
@@ -238,15 +204,15 @@ def test_a_value_out_of_range_is_refused_by_name(fake: FakeAutocomplete, flags: 
     result = runner.invoke(app, ["complete", "T", *flags.split()])
     assert result.exit_code == 2
     assert flags.split()[0] in result.stderr
-    assert not fake.asked
+    assert fake.latest is None
     if "cuda" in flags:
         assert "'auto', 'torch', 'llama.cpp'" in said(result)
 
 
-def test_prose_is_refused_where_no_adapter_is_for_the_model(fake: FakeAutocomplete) -> None:
+def test_prose_is_refused_where_no_adapter_is_for_the_model(fake: Any) -> None:
     result = runner.invoke(app, ["complete", "Once", "--prose"])
     assert result.exit_code == 1
-    assert "no adapter to prose for fake" in said(result)
+    assert "no adapter to prose for Scripted" in said(result)
     assert runner.invoke(app, ["complete", "Once", "--no-prose"]).exit_code == 0
     assert not fake.prose
     assert runner.invoke(app, ["complete", "Once"]).exit_code == 0

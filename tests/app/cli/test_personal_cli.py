@@ -208,17 +208,6 @@ def test_a_mailbox_that_is_damaged_and_has_less_of_the_senders_replaces_nothing(
     assert rows("query", "1", "--store", "me")
 
 
-def test_one_name_is_for_mails_and_chats(tmp_path: Path) -> None:
-    mailbox(tmp_path / "All", ("Zoë <z@x.org>", "1 2 3"), ("bob@x.org", "4 5"))
-    lines = ("Bob: 7 8", "Zoë: 10 11", "Bob: 7 8", "Zoë: 10 11")
-    (tmp_path / "WhatsApp Chat.txt").write_text("".join(f"31.12.23, 23:59 - {line}\n" for line in lines))
-    result = rows("add", str(tmp_path), "--store", "me", "--from", "ZOE\u0308")[0]
-    assert (result["files"], result["damaged"]) == (2, 0)
-    assert rows("query", "1", "--store", "me")
-    assert rows("query", "10", "--store", "me")
-    assert rows("query", "4", "--store", "me") == rows("query", "7", "--store", "me") == []
-
-
 def test_a_sender_that_is_empty_is_refused(tmp_path: Path) -> None:
     box = mailbox(tmp_path / "All", ("bob@x.org", "4 5"))
     result = runner.invoke(app, ["ngram", "add", box, "--store", "me", "--from", " "])

@@ -124,12 +124,6 @@ def test_costs_that_are_not_known_are_measured_first(loaded: Autocomplete, monke
         ("--speculate arc", "table is not calibrated; run `polydraft calibrate"),
         ("--speculate arc --temperature 0.7", "not calibrated; run `polydraft calibrate --model … --temperature 0.7`"),
         ("--speculate lossless --drafter oracle", "drafter 'oracle' given; one of ngram"),
-        ("--speculate best", "speculate 'best' given; one of off, lossless, arc expected."),
-        ("--speculate arc --theta 2", "theta 2 given; a number from -1 to 1 expected."),
-        ("--speculate lossless --tree-size -1", "tree-size -1 given; a whole number from 0 to 32 expected."),
-        ("--mode best", "mode 'best' given; one of superposed"),
-        ("--mode sampled+superposed --samples 9", "samples 9 given; a whole number from 1 to 4 expected."),
-        ("--rule best", "rule 'best' given; one of none"),
     ],
 )
 def test_what_is_wrong_is_named(arguments: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -42,12 +42,6 @@ def test_each_servers_fields_are_phrases_or_biases(body: dict[str, Any], never: 
     assert with_bans({"prompt": "Once"}) == {"prompt": "Once"}
 
 
-def test_a_program_asks_for_drafts_without_slurs() -> None:
-    for fields in ({"no_slurs": True}, {"no_slurs": False}, {}):
-        body = CompletionRequest.model_validate({"prompt": "Once", **fields})
-        assert body.requested("", "", None)["no_slurs"] == fields.get("no_slurs", False)
-
-
 def drafts(mode: str, bias: list[tuple[int | str, float]]) -> list[str]:
     autocomplete = Autocomplete(TableModel(seed=2))
     ask = Ask(before=words("abc"), k=3, length=4, mode=Mode(mode), forks=0, token_bias=bias, heal=False)
@@ -70,7 +64,6 @@ def test_a_bias_of_no_token_is_refused() -> None:
         bias_of([(6, 1)], TableModel().tokenizer)
 
 
-@pytest.mark.parametrize("field", ["banned_tokens", "banned_strings"])
-def test_a_text_that_is_too_long_is_refused_by_the_name_of_its_field(field: str) -> None:
-    with pytest.raises(Refused, match=f"{field}: A phrase of 201 characters given; at most 200 expected."):
-        with_bans({field: ["x" * 201]})
+def test_a_text_that_is_too_long_is_refused_by_the_name_of_its_field() -> None:
+    with pytest.raises(Refused, match="banned_strings: A phrase of 201 characters given; at most 200 expected"):
+        with_bans({"banned_strings": ["x" * 201]})

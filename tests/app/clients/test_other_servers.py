@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +26,6 @@ from tests.app.site import Site
 from tests.table_model import TableModel, words
 
 ONE = " one" * 16
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    made = Site()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def table() -> Iterator[Site]:
-    """A real autocomplete, over a model of six letters."""
-    made = Site(Autocomplete(TableModel(seed=3)))
-    yield made
-    made.close()
 
 
 # ---------------------------------------------------------------- fields that change nothing
@@ -99,32 +84,25 @@ def test_a_field_that_is_left_out_has_a_bound_too(value: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "refused"),
     [
-        ({"dry_multiplier": 0.8, "dry_base": 2}, None),
         ({"xtc_probability": 0.5, "xtc_threshold": 0.2, "temperature": 1}, None),
         ({"dry_multiplier": 0.8, "dry_sequence_breakers": ["\n"], "dry_penalty_last_n": -1}, None),
         ({"dry_multiplier": 0.8, "dry_sequence_breakers": '["\\n", "Anna:"]', "dry_penalty_last_n": 2048}, None),
         ({"dry_multiplier": 0.8, "dry_sequence_breakers": r'"\n", ":", "\"", "*"'}, None),  # text-generation-webui
         ({"dry_multiplier": 0.8, "dry_sequence_breakers": "[" * 10_000}, "dry_sequence_breakers"),
         ({"dry_multiplier": 0.8, "dry_sequence_breakers": [1]}, "dry_sequence_breakers"),
-        ({"dry_multiplier": 0.8, "dry_penalty_last_n": 64}, None),
         ({"dry_multiplier": 0.8, "dry_penalty_last_n": 0}, "it switches DRY off in one server"),
         ({"dry_multiplier": 0.8, "dry_penalty_last_n": "all"}, "dry_penalty_last_n is no number of tokens."),
-        ({"dry_multiplier": 0.8, "dry_range": 0}, None),
         ({"dry_last_n": 64}, "dry_last_n changes nothing without DRY."),
         ({"mirostat_version": 1}, "mirostat_version changes nothing without mirostat."),
         ({"dry_breakers": ["a"]}, "dry_breakers changes nothing without DRY."),
         ({"dry_multiplier": 0.8, "dry_allowed_length": 3}, None),
         ({"dry_multiplier": 0.8, "dry_allowed_length": "3"}, "dry_allowed_length"),
-        ({"top_n_sigma": 1.5}, None),
         ({"top_n_sigma": 9}, "n_sigma"),
         ({"typical_p": 0.9, "typ_p": 0.9}, None),
         ({"typical_p": 0.9, "typ_p": 0.8}, "typ_p"),
         ({"mirostat": 2, "mirostat_tau": 4, "mirostat_eta": 0.2, "top_k": 40, "top_p": 0.9, "mode": "sampled"}, None),
         ({"mirostat": 3}, "mirostat 3 is not supported. 1 and 2 are."),
-        ({"mirostat": 1, "mirostat_tau": 4, "mode": "sampled"}, None),
-        ({"mirostat_mode": 2, "mirostat_tau": 4, "mirostat": 0, "mode": "sampled"}, None),
         ({"mirostat_mode": 2, "mirostat": 1}, "two different values"),
-        ({"nsigma": 1.5}, None),
         ({"xtc_probability": 2}, "xtc_probability"),
     ],
 )
@@ -385,42 +363,33 @@ def test_the_other_addresses_of_llama_server_and_ollama(site: Site) -> None:
     assert (found["response"], found["model"], found["done"]) == (" one one", "Scripted", True)
 
 
-def test_tokens_there_and_back() -> None:
-    made = Site(Autocomplete(TableModel(seed=3)))
-    try:
-        tokens = made.json("/tokenize", {"content": "abca"})["tokens"]
-        assert made.json("/detokenize", {"tokens": tokens})["content"] == words("abca")
-        pieces = made.json("/tokenize", {"content": "abca", "with_pieces": True})["tokens"]
-        assert "".join(token["piece"] for token in pieces) == words("abca")
-        status, content = made.answer("POST", "/detokenize", {"tokens": [10**6]})
-        assert (status, "The token 1000000 given" in content.decode()) == (400, True)
-    finally:
-        made.close()
+def test_tokens_there_and_back(table: Site) -> None:
+    tokens = table.json("/tokenize", {"content": "abca"})["tokens"]
+    assert table.json("/detokenize", {"tokens": tokens})["content"] == words("abca")
+    pieces = table.json("/tokenize", {"content": "abca", "with_pieces": True})["tokens"]
+    assert "".join(token["piece"] for token in pieces) == words("abca")
+    status, content = table.answer("POST", "/detokenize", {"tokens": [10**6]})
+    assert (status, "The token 1000000 given" in content.decode()) == (400, True)
 
 
 def test_a_part_of_a_character_is_a_list_of_bytes(tiny_file: Path) -> None:
     """As llama-server gives it. Tokens are bytes here, and a character of more has several."""
     model = load_model(str(tiny_file), "torch")
-    made = Site(Autocomplete(model))
-    try:
+    with closing(model), closing(Site(Autocomplete(model))) as made:
         tokens = made.json("/tokenize", {"content": "a\u00e9", "with_pieces": True})["tokens"]
         assert [token["piece"] for token in tokens] == ["a", [0xC3], [0xA9]]
         found = made.client.completions.create(model="x", prompt="Caf\u00e9 ", n=3, max_tokens=6, logprobs=5)
         for choice in found.choices:
             for name, top in zip(choice.logprobs.tokens, choice.logprobs.top_logprobs, strict=True):
                 assert name in top and len(top) in (5, 6) and "\ufffd" not in "".join(top)
-    finally:
-        made.close()
-        model.close()
 
 
 def test_llama_servers_probabilities_with_a_part_of_a_character_as_bytes() -> None:
     """In a stream they come with the text."""
     model = TableModel(seed=3)
     model.tokenizer.pieces[5] = b"\xe4\xb8"
-    made = Site(Autocomplete(model))
     body = {"prompt": "abca", "n_predict": 6, "n_probs": 20, "cache_prompt": True}
-    try:
+    with closing(Site(Autocomplete(model))) as made:
         found = made.json("/completion", body)
         tokens = found["completion_probabilities"]
         assert "".join(token["token"] for token in tokens) == found["content"] != ""
@@ -447,8 +416,6 @@ def test_llama_servers_probabilities_with_a_part_of_a_character_as_bytes() -> No
             assert [(each["id"], pytest.approx(each["prob"])) for each in token["top_probs"]] == [*expected]
             assert token["prob"] in [each["prob"] for each in token["top_probs"]]
             ids.append(token["id"])
-    finally:
-        made.close()
 
 
 def test_lm_evaluation_harness(table: Site) -> None:
@@ -504,8 +471,7 @@ def test_ollamas_errors_are_texts(site: Site) -> None:
 
 @pytest.mark.parametrize("page", [False, True])
 def test_errors_below_api_have_ollamas_form(page: bool) -> None:
-    made = Site(page=page)
-    try:
+    with closing(Site(page=page)) as made:
         for method, path, status in (
             ("POST", "/api/chat", 404), ("GET", "/api/ps", 404), ("POST", "/api/nothing", 404),
             ("GET", "/api/generate", 405), ("POST", "/api/tags", 405), ("POST", "/api/show/", 404),
@@ -517,17 +483,14 @@ def test_errors_below_api_have_ollamas_form(page: bool) -> None:
             assert (found, [*answer]) == (status, ["error"]) and path in answer["error"], (path, content)
         status, content = made.answer("POST", "/api/chat", {}, Authorization="Bearer x")
         assert (status, [*json.loads(content)]) == (401, ["error"])
-    finally:
-        made.close()
 
 
 @pytest.mark.parametrize("page", [False, True])
 def test_head_is_answered_where_get_is(page: bool) -> None:
-    made = Site(page=page)
     paths = ["/", "/health", "/v1/health", "/props", "/slots", "/models", "/v1/models", "/v1/models/polydraft"]
     paths += ["/api/tags", "/api/version", "/nothing", "/v1/nothing", "/v1/completions", "/api/chat"]
     paths += ["/api/status", "/api/models", "/manifest.json"] if page else []
-    try:
+    with closing(Site(page=page)) as made:
         for path in paths:
             status, content = made.answer("GET", path)
             assert made.answer("HEAD", path) == (status, b""), (path, status, content)
@@ -536,8 +499,6 @@ def test_head_is_answered_where_get_is(page: bool) -> None:
             )
         for path in ("/health", "/v1/models"):
             assert made.answer("HEAD", path, Authorization="")[0] == made.answer("GET", path, Authorization="")[0]
-    finally:
-        made.close()
 
 
 # ---------------------------------------------------------------- prompts

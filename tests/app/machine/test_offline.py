@@ -18,22 +18,14 @@ pytestmark = pytest.mark.timeout(240)
 WATCHED = """
 import json, sys
 from typer.testing import CliRunner
-LOCAL = {"127.0.0.1", "::1", "localhost", None, ""}
-outside = []
-def watch(event, arguments):
-    if event in ("socket.connect", "socket.sendto") and isinstance(arguments[1], tuple):
-        if arguments[1][0] not in LOCAL:
-            outside.append(arguments[1][0])
-    elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0] not in LOCAL:
-        outside.append(arguments[0])
-sys.addaudithook(watch)
+from tests import outside
 from app.cli.main import app
-found = []
+hosts = []
 for command in json.loads(sys.argv[1]):
-    outside.clear()
+    outside.found.clear()
     CliRunner().invoke(app, command)
-    found.append(sorted({host.decode() if isinstance(host, bytes) else host for host in outside}))
-print(json.dumps(found))
+    hosts.append(sorted({*outside.found}))
+print(json.dumps(hosts))
 """
 QUIET = [
     ["models", "--no-speed"],

@@ -206,7 +206,7 @@ def test_100_live_tabs_are_all_answered_and_the_cache_stays_within_its_limit_whi
             crowded.begin(job.request.tab, job)
             while crowded.busy:
                 crowded.step()
-            assert model.cache_bytes <= positions * model.position_bytes
+            assert model.cache_bytes <= positions * model.layers.position_bytes
             kinds = [event["type"] async for event in events_of(job)]
             return kinds[-1]
 

@@ -100,33 +100,24 @@ def test_events_are_not_lost_while_one_is_handled() -> None:
 # ---------------------------------------------------------------- attach
 
 
-def test_attach_refuses_what_has_not_exactly_one_editor() -> None:
-    with pytest.raises(InputError, match="The Blocks have no DraftEditor; one expected"):
-        polydraft.attach(blocks(gr.Textbox(render=False)))
+def test_attach_wants_complete_blocks_with_one_editor_once_and_its_own_name_for_the_endpoint(demo: gr.Blocks) -> None:
+    with gr.Blocks(analytics_enabled=False) as taken:
+        polydraft.DraftEditor().change(lambda: None, api_name="drafts")
     two = [polydraft.DraftEditor(render=False) for _ in range(2)]
-    with pytest.raises(InputError, match="The Blocks have 2 DraftEditors; one expected"):
-        polydraft.attach(blocks(*two))
-    with pytest.raises(InputError, match=r"A str given; gr\.Blocks expected"):
-        polydraft.attach("demo")  # type: ignore[arg-type]
-
-
-def test_attach_waits_for_the_end_of_the_blocks() -> None:
+    given: Any
+    for given, message in (
+        (blocks(gr.Textbox(render=False)), "The Blocks have no DraftEditor; one expected"),
+        (blocks(*two), "The Blocks have 2 DraftEditors; one expected"),
+        ("demo", r"A str given; gr\.Blocks expected"),
+        (demo, "attached already"),
+        (taken, "has the api_name 'drafts'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            polydraft.attach(given)
     with gr.Blocks(analytics_enabled=False) as made:
         polydraft.DraftEditor()
         with pytest.raises(InputError, match=r"call attach after the `with gr\.Blocks"):
             polydraft.attach(made)
-
-
-def test_attach_is_called_once(demo: gr.Blocks) -> None:
-    with pytest.raises(InputError, match="attached already"):
-        polydraft.attach(demo)
-
-
-def test_a_name_that_attach_needs_is_not_taken_from_another_event() -> None:
-    with gr.Blocks(analytics_enabled=False) as made:
-        polydraft.DraftEditor().change(lambda: None, api_name="drafts")
-    with pytest.raises(InputError, match="has the api_name 'drafts'"):
-        polydraft.attach(made)
 
 
 def test_a_model_that_does_not_exist_ends_attach_and_leaves_the_blocks_as_they_were() -> None:

@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from app.service.service import DraftService
 from app.web.security.access import Access
 from app.web.serving import _tell, serve, tell_programs
 from app.web.site import create_service_app
 from core.errors import InputError
+from tests.app.site import Site
 from tests.app.web.test_server import child
 from tests.fake_autocomplete import FakeAutocomplete
-from tests.fake_drafts import Server
 
 # Its model is never loaded: the imports alone take seconds.
 SCRIPT = """
@@ -110,43 +111,28 @@ def test_an_address_of_another_machine_is_refused() -> None:
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_other_machines_have_access_by_ip_address_only_with_the_option(elsewhere: bool) -> None:
     """A page elsewhere can point a name of its own to this machine, but not an address."""
-    service = DraftService(FakeAutocomplete().real)
-    service.start()
     access = Access(secrets.token_urlsafe(32))
-    server = Server(create_service_app(service, access, elsewhere))
+    app = create_service_app(DraftService(FakeAutocomplete().real), access, elsewhere)
+    client = TestClient(app, base_url="http://127.0.0.1:7893")
 
     def status(host: str, **headers: str) -> int:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-        headers |= {"Host": f"{host}:{server.port}", "Authorization": f"Bearer {access.token}"}
-        connection.request("GET", "/v1/models", headers=headers)
-        found = connection.getresponse().status
-        connection.close()
-        return found
+        headers |= {"Host": f"{host}:7893", "Authorization": f"Bearer {access.token}"}
+        return client.get("/v1/models", headers=headers).status_code
 
-    try:
-        assert status("127.0.0.1") == 200
-        far = 200 if elsewhere else 403
-        assert [status(host) for host in ("192.168.1.5", "[fd00::5]", socket.gethostname())] == [far] * 3
-        assert status("evil.example") == 403
-        assert status("192.168.1.5", Origin="http://evil.example") == 403
-    finally:
-        server.stop()
-        service.close()
+    assert status("127.0.0.1") == 200
+    far = 200 if elsewhere else 403
+    assert [status(host) for host in ("192.168.1.5", "[fd00::5]", socket.gethostname())] == [far] * 3
+    assert status("evil.example") == 403
+    assert status("192.168.1.5", Origin="http://evil.example") == 403
 
 
 def test_a_connection_that_closes_before_its_body_has_come_is_no_error(
-    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    site: Site, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    service = DraftService(FakeAutocomplete().real)
-    service.start()
-    server = Server(create_service_app(service))
-    try:
-        with socket.create_connection(("127.0.0.1", server.port)) as connection:
-            head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Length: 100\r\n\r\n"
-            connection.sendall(head.encode())
-            time.sleep(0.1)
-        time.sleep(0.2)
-        assert (caplog.messages, capfd.readouterr().err) == ([], "")
-    finally:
-        server.stop()
-        service.close()
+    with socket.create_connection(("127.0.0.1", site.port)) as connection:
+        head = ["POST /v1/completions HTTP/1.1", f"Host: 127.0.0.1:{site.port}", "Content-Length: 100"]
+        head.append(f"Authorization: Bearer {site.access.token}")
+        connection.sendall("\r\n".join([*head, "", ""]).encode())
+        time.sleep(0.1)
+    time.sleep(0.2)
+    assert (caplog.messages, capfd.readouterr().err) == ([], "")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from starlette.routing import Mount, Route
 
-from app.clients.choices import Choices, begun_at_the_end, whole_words
+from app.clients.choices import begun_at_the_end, whole_words
 from app.clients.requests import STRIDE, cropped
 from app.service.requests import DraftRequest
 from app.service.service import DraftService
@@ -196,15 +196,7 @@ def test_the_text_of_a_program_is_cut_where_the_page_would_cut_it(case: dict[str
 
 @given(st.text("ab ", max_size=12), st.text("ab ", min_size=1, max_size=6))
 def test_the_beginning_of_a_stop_is_found(text: str, stop: str) -> None:
-    assert begun_at_the_end(text, stop) == max(n for n in range(len(stop)) if text.endswith(stop[:n]))
+    assert begun_at_the_end(text, stop) == max(
+        n for n in range(len(stop)) if re.search(re.escape(stop[:n]) + r"\Z", text)
+    )
     assert whole_words(text) == re.sub(r"\s*\S*\Z", "", text, count=1)
-
-
-def test_holding_back_a_long_stop_takes_linear_time() -> None:
-    stop, text = "a" * 200_000, "b" * 100_000 + "a" * 200_000 + " "
-    choices = Choices(1, 10, [stop + "c"], growing=True)
-    began = time.thread_time()
-    drafts = [{"id": 0, "text": text, "probability": 1, "finished": False, "tokens": []}]
-    choices.take({"drafts": drafts, "best": 0, "settled": True, "done": False})
-    assert time.thread_time() - began < 2  # quadratic: more than 5
-    assert choices.all[0].sure == 100_000

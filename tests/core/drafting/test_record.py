@@ -27,6 +27,7 @@ from core.ngram.interpolation import WHOLE, Geometric, Linear, Mixed
 from core.samplers import TopK
 from core.speculative.calibration import Calibration, Constants, fingerprint
 from core.speculative.drafters.base import Drafter, Moment
+from core.speculative.options import SpeculationOptions
 from core.speculative.tree import TokenTree
 from tests.completing import complete
 from tests.table_model import TableModel, chain
@@ -51,9 +52,11 @@ class Guess(Drafter):
         return chain(path, [0.9] * len(path))
 
 
-SPECULATION = Speculation(Speculator(Guess(0), lambda n: 1 + n / 50), tree_size=4)
+SPECULATION = Speculation(Speculator(Guess(0), lambda n: 1 + n / 50), SpeculationOptions(tree_size=4))
 ANYTHING = Calibration(fingerprint(TABLE), "table", np.ones(4), Constants(1e-9, 1e-9, 1.0))
-TOLERANT = Speculation(Speculator(Guess(1), lambda n: 1 + n / 50), "arc", tree_size=4, calibration=ANYTHING)
+TOLERANT = Speculation(
+    Speculator(Guess(1), lambda n: 1 + n / 50), SpeculationOptions("arc", tree_size=4, calibration=ANYTHING)
+)
 
 
 def drafted(

@@ -23,6 +23,7 @@ from core.modes.start import Mode, draft, start
 from core.noise import SeededNoise
 from core.phrases import Phrases
 from core.samplers import TopK
+from core.speculative.options import SpeculationOptions
 from tests.core.modes.test_speculated import Guess
 
 PIECES = [" in", " of", "to", " x", ".", " go"]
@@ -114,7 +115,7 @@ def test_sampled_drafts_have_the_stated_distribution(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("seed", range(4))
 def test_speculative_drafts_are_those_of_one_token_a_pass(seed: int) -> None:
     table = model(seed)
-    by = Speculation(Speculator(Guess(table), lambda n: 1 + n / 50), tree_size=4)
+    by = Speculation(Speculator(Guess(table), lambda n: 1 + n / 50), SpeculationOptions(tree_size=4))
     (*_, plain), (*_, fast) = (
         run(table, Mode("sampled", speculation=how), k=50, seed=seed, stop_ids=ENDLESS) for how in (None, by)
     )

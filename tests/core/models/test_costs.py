@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Generator
 from pathlib import Path
 from typing import get_args
 
@@ -78,10 +79,16 @@ def test_costs_are_measured_once_and_their_file_takes_the_old_ones_place(file: P
 
 
 def test_times_of_rows_that_others_disturbed_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "CALM", 1.0)
+    def disturbed(model: TableModel, what: What) -> Generator[None, None, costs.Times]:
+        yield
+        return {1: [4.0, 4.1, 4.0], 2: [5.0, 9.0, 9.0]}
+
+    monkeypatch.setattr(costs, "CALM", 1.3)
+    monkeypatch.setattr(costs, "timing", disturbed)
     autocomplete = Autocomplete(Timed())
     assert list(autocomplete.time_rows())
-    assert autocomplete.row_costs is not None and known(Timed(), "rows") is None
+    assert autocomplete.row_costs == CostCurve((1, 2), (4.0, 5.0))
+    assert known(Timed(), "rows") is None
 
 
 @pytest.mark.parametrize(

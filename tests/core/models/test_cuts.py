@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from core.models.cuts import Cuts, cuts_of
 from core.models.hf_tokenizer import _PRE_TOKENIZERS, _WHOLE, HFTokenizer, from_gguf
 from ngram_builder.encoder import Encoder
-from tests.tiny_vocabularies import LETTERS, PARTS, hard, of_bytes, sentencepiece
+from tests.tiny_vocabularies import LETTERS, PARTS, of_bytes, sentencepiece
 
 ADDED = ("<tag>", "[x", "a-b")  # tokens that are found before all others
 WHITE = ("\n", "\n\n", "  ", "\u2581\u2581", "\t", " x")  # more of them, as Gemma has
@@ -134,12 +134,6 @@ def test_tokens_of_pieces_are_those_of_the_text(name: str, text: str) -> None:
     assert ids_of(name, text) == tokenizer_of(name).encode(text)
 
 
-@pytest.mark.parametrize("name", [*BYTE_LEVEL, *SENTENCEPIECE])
-def test_tokens_of_pieces_are_those_of_hard_texts(name: str) -> None:
-    for text in hard(200):
-        assert ids_of(name, text) == tokenizer_of(name).encode(text), text
-
-
 @pytest.mark.parametrize("name", BYTE_LEVEL)
 @settings(max_examples=100, deadline=None)
 @given(text)
@@ -158,19 +152,6 @@ def test_words_of_pieces_are_those_of_the_text(name: str, text: str) -> None:
     text = text.replace("\ud800", "")
     by_pieces = Encoder(encode, cuts.pieces, cuts.prepends, cuts.words, "").text(text)
     assert [i - 1 for i in memoryview(by_pieces).cast("I")] == encode(text)
-
-
-def test_an_added_token_is_not_divided() -> None:
-    cuts = cuts_of(with_token(content="a-b"), ())
-    assert cuts
-    encoded = list[str]()
-
-    def encode(text: str) -> list[int]:
-        encoded.append(text)
-        return []
-
-    Encoder(encode, cuts.pieces, cuts.prepends, cuts.words, cuts.verbatim).text("well-known, (xa-b).")
-    assert encoded == ["well", "-known", ",", " (xa-b)."]
 
 
 def test_usual_text_is_cut_at_spaces_and_line_ends() -> None:

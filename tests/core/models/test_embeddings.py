@@ -38,7 +38,7 @@ def model(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if request.param == "llama.cpp":
         pytest.importorskip("llama_cpp", reason="llama.cpp is not built here")
     monkeypatch.setattr(Embeddings, "whole", refused)
-    monkeypatch.setattr(Coded, "decoded", refused)
+    monkeypatch.setattr(Coded, "float", refused)
     family = request.param.split(",")[0] if "," in request.param else "qwen3"
     module = module_of(family, tie_word_embeddings="untied" not in request.param)
     path = tmp_path / "tiny.gguf"

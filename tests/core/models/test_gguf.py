@@ -354,28 +354,27 @@ def test_a_file_that_was_repaired_meanwhile_is_read_anew(tmp_path: Path) -> None
     load_model(str(written(tmp_path)), "torch")
 
 
+def a_layer(rows: int = 64, heads: int = 4, key_heads: int = 4, inner: int = 96, norm: int = 32) -> native.Compiled:
+    """Wider than the model are the inputs of `out`, 64 of attention, and those of `down`."""
+    shape = native.Shape(dim=32, heads=heads, key_heads=key_heads, width=16, inner=inner, eps=1e-5)
+    sizes = [(rows, 32), (64, 32), (64, 32), (32, 64), (96, 32), (96, 32), (32, 96)]  # of q, k, v, out, gate, up, down
+    maps = native.LayerMaps(*((torch.randn(*size), None) for size in sizes), torch.ones(32), torch.ones(32))
+    return native.Compiled(shape, [maps], (torch.randn(9, 32), None), torch.ones(norm))
+
+
 def test_compiled_code_refuses_sizes_that_do_not_fit_before_it_touches_anything() -> None:
     """Arguments that no checked file leads to, as a mistake in our own code could pass them."""
-
-    def weight(out: int, inputs: int) -> native.Map:
-        return torch.randn(out, inputs), None
-
-    def made(rows: int = 64, heads: int = 2, key_heads: int = 1, norm: int = 32) -> native.Compiled:
-        shape = native.Shape(dim=32, heads=heads, key_heads=key_heads, width=16, inner=64, eps=1e-5)
-        maps = weight(rows - 32, 32), weight(16, 32), weight(16, 32), weight(32, 32)
-        maps = *maps, weight(64, 32), weight(64, 32), weight(32, 64)
-        return native.Compiled(shape, [native.LayerMaps(*maps)], weight(9, 32), torch.ones(norm))
-
-    made()
+    a_layer()
     for change, said in (
         ({"rows": 96}, "queries, keys and values have another shape"),
         ({"heads": 3, "key_heads": 2}, "no multiple of the key heads"),
         ({"heads": 0}, "not above 0"),
         ({"key_heads": 0}, "not above 0"),
+        ({"inner": 64}, "gate and up have another shape"),
         ({"norm": 31}, "31 numbers given; 32 expected"),
     ):
         with pytest.raises(ValueError, match=said):
-            made(**change)
+            a_layer(**change)
 
 
 @pytest.mark.parametrize(
@@ -392,14 +391,7 @@ def test_compiled_code_refuses_sizes_that_do_not_fit_before_it_touches_anything(
 def test_compiled_code_refuses_what_would_be_written_past_its_room(
     change: Callable[[Any, Any, int], None], said: str
 ) -> None:
-    def weight(out: int, inputs: int) -> native.Map:
-        return torch.randn(out, inputs), None
-
-    # Wider than the model are the inputs of `out`, 64 of attention, and those of `down`.
-    shape = native.Shape(dim=32, heads=4, key_heads=4, width=16, inner=96, eps=1e-5)
-    sizes = [(64, 32)] * 3 + [(32, 64), (96, 32), (96, 32), (32, 96)]  # of q, k, v, out, gate, up, down
-    maps = native.LayerMaps(*(weight(*size) for size in sizes), torch.ones(32), torch.ones(32))
-    made = native.Compiled(shape, [maps], weight(9, 32), torch.ones(32))
+    made = a_layer()
     block, h, turn, norm = torch.zeros(2, 4, 8, 16), torch.zeros(1, 32), torch.zeros(1, 16), torch.ones(96)
     line = native._stated(native.Line(block, 3, 1))
     stated = native._Pass(lines=1, inputs=1, threads=1, line=ctypes.pointer(line), h=h.data_ptr())

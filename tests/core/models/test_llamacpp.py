@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_gguf import tiny
 
 from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNotFound
 from core.models import gguf_file, load_model
@@ -29,12 +30,12 @@ def test_only_the_changed_tail_is_fed(llama_model):
 
 
 def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
-    """Mean KL ≤ 0.005 nats over 256 positions, and the same best token wherever it is ahead by 0.25 nats. Nearer ones
+    """Mean KL ≤ 0.005 nats over 128 positions, and the same best token wherever it is ahead by 0.25 nats. Nearer ones
     are decided by rounding, which differs between processors."""
-    ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:256]
+    ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:128]
     ahead, divergence, n = 0, 0.0, 0
-    for at in range(0, len(ids), 128):
-        chunk = ids[at : at + 128]
+    for at in range(0, len(ids), 64):
+        chunk = ids[at : at + 64]
         a, b = torch_model.open(), llama_model.open()
         p = torch.log_softmax(a.feed_every(chunk), -1)
         q = torch.log_softmax(b.feed_every(chunk), -1)
@@ -46,7 +47,7 @@ def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
         ahead += int(clear.sum())
         divergence += float((p.exp() * (p - q)).sum())
         n += len(chunk)
-    assert n == 256
+    assert n == 128
     assert divergence / n <= 0.005
     assert ahead / n >= 0.7
 
@@ -79,20 +80,13 @@ def test_llama_cpps_tokenizer_works_after_its_model_was_closed(
 
 
 @pytest.mark.parametrize("backend", ["auto", "llama.cpp", "torch"])
-def test_bad_files_are_errors_in_words(tmp_path, default_gguf, backend):
-    text = tmp_path / "text.gguf"
-    text.write_text("not a model")
-    short = tmp_path / "short.gguf"
-    short.write_bytes(default_gguf.read_bytes()[: 40 * 1024 * 1024])
-    header = tmp_path / "header.gguf"
-    header.write_bytes(default_gguf.read_bytes()[:1000])
-    with pytest.raises(ModelFileError, match="not a GGUF"):
-        load_model(str(text), backend)
-    for damaged in (short, header):
-        with pytest.raises(ModelFileError, match="truncated"):
-            load_model(str(damaged), backend)
+def test_bad_files_are_errors_in_words(tmp_path, backend):
     with pytest.raises(ModelNotFound, match="No model file"):
-        load_model(str(tmp_path / "none.gguf"), backend)
+        load_model(str(tmp_path / "x.gguf"), backend)
+    for content, said in ((b"not a model", "not a GGUF"), (tiny().written()[:-1000], "truncated")):
+        (tmp_path / "x.gguf").write_bytes(content)
+        with pytest.raises(ModelFileError, match=said):
+            load_model(str(tmp_path / "x.gguf"), backend)
 
 
 def test_unknown_backends_are_refused(tmp_path):

@@ -156,41 +156,46 @@ def test_a_pass_that_fails_half_way_leaves_every_sequence_as_it_was(
 # --- files
 
 
-def test_a_directory_without_config_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"has no config\.json; give"):
-        hf.load(tmp_path, "x")
-
-
-def test_pickled_weights_are_refused(tmp_path: Path) -> None:
-    folder = save_model(tmp_path, tiny("llama"))
-    (folder / "model.safetensors").unlink()
-    torch.save({}, folder / "pytorch_model.bin")
-    with pytest.raises(ModelFileError, match="safetensors"):
-        hf.load(folder, "x")
-
-
-def test_code_that_comes_with_a_model_is_refused(tmp_path: Path) -> None:
-    folder = save_model(tmp_path, tiny("llama"))
+def evil(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config |= {"model_type": "homemade", "auto_map": {"AutoConfig": "evil.Config"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "evil.py").write_text("raise SystemExit('this ran')")
-    with pytest.raises(ModelFileError):
-        hf.load(folder, "x")
 
 
-@pytest.mark.parametrize("keep", [1.0, 0.5], ids=["a layer too few", "truncated"])
-def test_incomplete_weights_are_refused(tmp_path: Path, keep: float) -> None:
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+
+
+def deeper(folder: Path) -> None:
     config = tiny("llama")
-    folder = save_model(tmp_path, config)
-    if keep < 1:
-        weights = (folder / "model.safetensors").read_bytes()
-        (folder / "model.safetensors").write_bytes(weights[: int(keep * len(weights))])
-    else:
-        config.num_hidden_layers += 1
-        config.save_pretrained(folder)
-    with pytest.raises(ModelFileError):
-        hf.load(folder, "x")
+    config.num_hidden_layers += 1
+    config.save_pretrained(folder)
+
+
+def truncated(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), r"has no config\.json; give"),
+        (pickled, "safetensors"),
+        (evil, "Cannot read"),
+        (deeper, "lacks 9 of the model's weights"),
+        (truncated, "Cannot read"),
+    ],
+    ids=["no config", "pickled weights", "code", "a layer too few", "truncated"],
+)
+def test_a_folder_that_is_no_sound_model_is_refused(
+    tmp_path: Path, damage: Callable[[Path], object], said: str
+) -> None:
+    damage(save_model(tmp_path, tiny("llama")))
+    with pytest.raises(ModelFileError, match=said):
+        hf.load(tmp_path, "x")
 
 
 def test_a_model_that_cannot_rewind_is_refused(tmp_path: Path) -> None:
@@ -271,16 +276,3 @@ def test_the_gguf_tokenizer_is_llama_cpps(torch_model: TorchModel, default_gguf:
         expected = llama.tokenize(clean.encode(), add_bos=False, special=False)
         assert torch_model.tokenizer.encode(text) == expected, text
     llama.close()
-
-
-def test_the_default_model_knows_its_capitals(torch_model: TorchModel) -> None:
-    tokenizer = torch_model.tokenizer
-    ids = tokenizer.encode("Paris is the capital of France. Rome is the capital of")
-    sequence = torch_model.open()
-    logits = sequence.feed(ids)
-    assert tokenizer.decode([int(logits.argmax())]) == " Italy"
-    step = sequence.feed(tokenizer.encode(" Italy"))
-    sequence.rewind(len(ids))
-    mixed = sequence.feed_embedding(torch_model.embeddings[tokenizer.encode(" Italy")[0]])
-    assert torch.allclose(step, mixed, rtol=1e-3, atol=1e-3)
-    sequence.close()

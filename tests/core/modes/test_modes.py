@@ -37,31 +37,23 @@ def last(model, prefix, mode, **options):
 
 
 @every_mode
-def test_every_mode_takes_the_same_steps(tiny_llama, prefix, mode):
-    free = len(tiny_llama._free_ids)
-    steps = list(draft(tiny_llama, prefix, mode, k=3, length=4, forks=0, stop_ids=ENDLESS))
-    assert [d.step for d in steps] == [1, 2, 3, 4]
-    assert [d.done for d in steps] == [False, False, False, True]
-    for d in steps:
-        assert all(len(ids) == d.step for ids in d.ids)
-        assert d.logprobs == sorted(d.logprobs, reverse=True)
-        assert len(set(d.lineages)) == len(d.lineages) == len(d.ids)
-    assert len(steps[-1].ids) == (6 if mode == "sampled+superposed" else Mode(mode).most(3))  # n·k
-    assert len(tiny_llama._free_ids) >= free  # every row was given back, and perhaps some that earlier tests dropped
-
-
-@every_mode
-def test_stopping_at_any_step_leaves_the_prefix_in_the_cache(tiny_llama, prefix, mode):
-    for stop_after in (1, 2, 3):
+def test_every_mode_takes_the_same_steps_and_may_stop_at_any(tiny_llama, prefix, mode):
+    for stop_after in range(1, 5):
         sequence = tiny_llama.open()
         free = len(tiny_llama._free_ids)
-        drafts = draft(tiny_llama, prefix, mode, k=2, length=4, sequence=sequence)
-        for _ in range(stop_after):
-            next(drafts, None)
+        drafts = draft(tiny_llama, prefix, mode, k=3, length=4, forks=0, stop_ids=ENDLESS, sequence=sequence)
+        steps = [next(drafts) for _ in range(stop_after)]
+        assert [d.step for d in steps] == list(range(1, stop_after + 1))
+        assert [d.done for d in steps] == [d.step == 4 for d in steps]
+        for d in steps:
+            assert all(len(ids) == d.step for ids in d.ids)
+            assert d.logprobs == sorted(d.logprobs, reverse=True)
+            assert len(set(d.lineages)) == len(d.lineages) == len(d.ids)
         drafts.close()
         assert sequence.inputs == prefix
-        assert len(tiny_llama._free_ids) >= free
+        assert len(tiny_llama._free_ids) >= free  # every row was given back, and perhaps some that others dropped
         sequence.close()
+    assert len(steps[-1].ids) == (6 if mode == "sampled+superposed" else Mode(mode).most(3))  # n·k
 
 
 @every_mode

@@ -118,23 +118,19 @@ def made(c_s: float = 0.01, alpha_kappa: float = 0.1, tau: float = 0.05, **about
 
 
 def test_lts_by_hand() -> None:
+    """The table's logits have nothing to do with its embeddings: the bound follows the latter."""
     p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
-    e = MODEL.embeddings.double().numpy()
-    distance = ((e[1] - e[0]) ** 2).sum()
-    margin = np.log(2) ** 2
+    difference = (MODEL.embeddings[1] - MODEL.embeddings[0]).double().numpy()
+    distance, margin = (difference**2).sum(), np.log(2) ** 2
     assert risk(p, MODEL, made(), 1, 0).bound == pytest.approx(min(0.01 * distance, 0.1 * margin))
     assert risk(p, MODEL, made(c_s=9), 1, 0).bound == pytest.approx(0.1 * margin)
     assert risk(p, MODEL, made(alpha_kappa=9), 1, 0).bound == pytest.approx(0.01 * distance)
-    score = local_tolerance_score(p, MODEL, made(c_s=9), 1, 0)
-    assert score == pytest.approx(1 - 0.1 * margin / 0.05)
+    assert local_tolerance_score(p, MODEL, made(c_s=9), 1, 0) == pytest.approx(1 - 0.1 * margin / 0.05)
     assert local_tolerance_score(p, MODEL, made(), 0, 0) == 1
-
-
-def test_whitening_scales_each_dimension() -> None:
-    p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
-    wide = Calibration(fingerprint(MODEL), "table", np.array([2.0, 0, 0, 0]), Constants(1, 1e9, 1))
-    difference = float(MODEL.embeddings[1, 0] - MODEL.embeddings[0, 0])
-    assert risk(p, MODEL, wide, 1, 0).bound == pytest.approx((2 * difference) ** 2, rel=1e-5)
+    whitened = Calibration(fingerprint(MODEL), "table", np.array([2.0, 0, 0, 0]), Constants(1, 1e9, 1))
+    assert risk(p, MODEL, whitened, 1, 0).bound == pytest.approx((2 * difference[0]) ** 2, rel=1e-5)
+    assert risk(p, MODEL, made(alpha_kappa=np.inf), 1, 0).bound == pytest.approx(0.01 * distance)
+    assert risk(p, MODEL, made(c_s=np.inf, alpha_kappa=np.inf), 1, 0).bound == np.inf
 
 
 def test_the_finest_bucket_that_fits_counts() -> None:
@@ -143,16 +139,6 @@ def test_the_finest_bucket_that_fits_counts() -> None:
     assert calibration.constants(0.2, 0) is fine
     assert calibration.constants(0.2, 3) is deep
     assert calibration.constants(0.7, 0) is calibration.overall
-
-
-def test_embeddings_that_are_not_tied_to_the_output_are_the_input_ones() -> None:
-    """The table's logits have nothing to do with its embeddings: the bound follows the latter."""
-    near = TableModel()
-    near.embeddings = near.embeddings.clone()
-    near.embeddings[1] = near.embeddings[0]
-    p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
-    assert risk(p, near, made(), 1, 0).bound == 0
-    assert risk(p, near, made(), 2, 0).bound > 0
 
 
 # --- calibration (Algorithm 1)
@@ -332,14 +318,17 @@ def test_each_temperature_has_a_calibration_of_its_own(tmp_path: Path, monkeypat
 
 
 def test_a_file_keeps_everything(tmp_path: Path) -> None:
+    """A factor of ∞, of a side that is dropped, is null in the file."""
     calibration = calibrate(MODEL, samples(800), prompts=7, buckets=2)
     assert len(calibration.buckets) == 4
-    calibration.save(tmp_path / "c.json")
-    again = Calibration.load(tmp_path / "c.json")
-    assert again.overall == calibration.overall
-    assert again.buckets == calibration.buckets
-    assert np.allclose(again.whitening, calibration.whitening, atol=1e-5)
-    assert again.check(MODEL).prompts == 7
+    dropped = made(alpha_kappa=np.inf, buckets=[Bucket(2.0, 9, Constants(0.1, np.inf, 0.3), 250.0)], prompts=7)
+    for each in (calibration, dropped):
+        each.save(tmp_path / "c.json")
+        again = Calibration.load(tmp_path / "c.json")
+        assert (again.overall, again.buckets) == (each.overall, each.buckets)
+        assert np.allclose(again.whitening, each.whitening, atol=1e-5)
+        assert again.check(MODEL).prompts == 7
+    assert json.loads((tmp_path / "c.json").read_text())["overall"]["alpha_kappa"] is None
 
 
 @pytest.mark.parametrize(
@@ -349,9 +338,17 @@ def test_a_file_keeps_everything(tmp_path: Path) -> None:
         lambda said: json.dumps(said | {"format": "other"}),
         lambda said: json.dumps(said | {"overall": {"c_s": -1, "alpha_kappa": 1, "tau": 1}}),
         lambda said: json.dumps(said | {"whitening": [[1, 2]]}),
+        lambda said: json.dumps(said | {"delta": 2}),
         lambda said: json.dumps(said).replace('"tau": ', '"tau": NaN, "_": ', 1),
     ],
-    ids=["another version", "another format", "a negative constant", "whitening of two dimensions", "no number"],
+    ids=[
+        "another version",
+        "another format",
+        "a negative constant",
+        "whitening of two dimensions",
+        "a share above 1",
+        "no number",
+    ],
 )
 def test_damaged_calibration_files_are_named(tmp_path: Path, damage) -> None:
     file = tmp_path / "c.json"
@@ -368,7 +365,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_whatever_a_calibration_file_holds_it_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -394,17 +391,6 @@ def test_whatever_a_calibration_file_holds_it_is_read_or_refused(
     if len(read.whitening) == 4:
         score = local_tolerance_score(np.array([0.6, 0.3, 0.1, 0, 0, 0]), MODEL, read, 1, 0)
         assert score <= 1
-
-
-def test_a_side_that_is_dropped_is_null_in_the_file(tmp_path: Path) -> None:
-    dropped = made(alpha_kappa=np.inf, buckets=[Bucket(2.0, 9, Constants(0.1, np.inf, 0.3), 250.0)])
-    dropped.save(tmp_path / "c.json")
-    assert json.loads((tmp_path / "c.json").read_text())["overall"]["alpha_kappa"] is None
-    read = Calibration.load(tmp_path / "c.json")
-    assert read.overall == dropped.overall and read.buckets == dropped.buckets
-    p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
-    assert risk(p, MODEL, made(alpha_kappa=np.inf), 1, 0).bound > 0
-    assert risk(p, MODEL, made(c_s=np.inf, alpha_kappa=np.inf), 1, 0).bound == np.inf
 
 
 # --- tolerant rules in the loop
@@ -452,23 +438,6 @@ def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(tolerance: An
     else:
         assert arc.statistics.tolerated > 0
         assert arc.statistics.accept_length > lossless.statistics.accept_length
-
-
-def test_a_drafter_that_does_not_know_the_dice_changes_no_text() -> None:
-    for seed in range(5):
-        plain = [token.id for token in generate(MODEL, None, [0, 1, 2], "off", length=40, seed=seed)]
-        drafted = generate(MODEL, Blind(), [0, 1, 2], length=40, seed=seed, tree_size=6, draws="independent")
-        assert [token.id for token in drafted] == plain
-        assert drafted.statistics.accepted
-
-
-class Blind(Drafter):
-    name = "blind"
-
-    def draft(self, moment: Moment, depth: int) -> TokenTree:
-        assert moment.noise is None
-        best = MODEL.after(list(moment.ids)).argsort(descending=True)[:3].tolist()
-        return TokenTree(best, [-1] * 3, [0.5, 0.3, 0.2])
 
 
 def test_pruning_goes_by_the_noise_of_the_samples_and_the_papers_does_not() -> None:

@@ -27,7 +27,7 @@ from core.noise import SeededNoise
 from core.speculative import generate
 from core.speculative.drafters import Moment, eagle3_static
 from core.speculative.drafters.eagle3 import Eagle3Drafter
-from core.speculative.drafters.eagle3_cpu import CompiledHead, CpuTrees, PlainHead
+from core.speculative.drafters.eagle3_cpu import CpuTrees
 from core.speculative.drafters.eagle3_tree import SHARPER, most_probable
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 
@@ -184,7 +184,7 @@ class Counted:
 
 def test_one_pass_of_the_head_for_each_level_serves_all_texts(model: LanguageModel) -> None:
     """The common beginning is read once, then the new tokens of all texts in one pass."""
-    drafter = Eagle3Drafter(head_for(model), model, beam=3)
+    drafter = Eagle3Drafter(head_for(model, width=COMPILED_WIDTH), model, beam=3)
     assert isinstance(drafter._trees, CpuTrees)
     counted = drafter._trees._head = Counted(drafter._trees._head)  # type: ignore[assignment]
     texts = [[*PREFIX, n] for n in range(3)]
@@ -227,8 +227,7 @@ def test_trees_are_what_the_head_says_after_each_of_the_texts(
         for parameter in head.parameters():
             parameter.copy_(parameter.bfloat16())
     drafter = Eagle3Drafter(head, target, beam=beam, depth=depth, most=most)
-    if isinstance(drafter._trees, CpuTrees):
-        assert isinstance(drafter._trees._head, CompiledHead if engine == "compiled" else PlainHead)
+    assert isinstance(drafter._trees, CpuTrees) == (engine == "compiled")
     new = st.lists(st.integers(0, VOCAB - 1), max_size=4) | st.lists(st.integers(0, VOCAB - 1), min_size=9, max_size=20)
     texts = [[*PREFIX, 3, 4] for _ in range(data.draw(st.integers(1, 4), label="texts"))]
     for _ in range(data.draw(st.integers(1, 4), label="cycles")):

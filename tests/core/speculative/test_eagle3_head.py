@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -87,90 +89,74 @@ def test_published_files_are_read(tmp_path: Path) -> None:
     torch.testing.assert_close(found.fc.weight, head.fc.weight, atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        ("no folder", "No EAGLE-3 head at"),
-        ("no json", "is not JSON"),
-        ("a list", "no JSON object"),
-        ("no width", "hidden_size None: Input"),
-        ("odd heads", "do not fit together"),
-        ("no weights", "neither model.safetensors nor"),
-        ("cut", "cannot be read"),
-        ("pickle", "cannot be read"),
-        ("missing", "has no norm.weight"),
-        ("another layer", "has midlayer2.x, which"),
-        ("shape", r"norm.weight has shape \(31,\); \(32,\) expected"),
-        ("vocabulary", "do not agree"),
-        ("deep json", "is not JSON"),
-        ("rotation", "rope_theta 'x': Input should be a valid number"),
-        ("no number", "rms_norm_eps nan: Input should be"),
-        ("layer names", "layers.0 'low': Input"),
-        ("more drafts than tokens", "draft_vocab_size 1000; at most"),
-        ("absurd sizes", "hidden_size 1099511627776: Input should be less"),
-        ("large sizes", "sizes that no head has|shape .* expected"),
-        ("not finite", "fc.weight contains numbers that are not finite"),
-        ("sparse", "fc.weight contains numbers that are not finite"),
-        ("compressed", "is compressed"),
-    ],
-)
-def test_damaged_checkpoints_say_what_is_wrong(tmp_path: Path, damage: str, message: str) -> None:
-    folder = tmp_path / "head"
-    some_head().save(folder)
-    weights, config = folder / "model.safetensors", folder / "config.json"
-    tensors, said = load_file(weights), json.loads(config.read_text())
-    if damage == "no folder":
-        folder = tmp_path / "nothing"
-    elif damage == "no json":
-        config.write_text("{")
-    elif damage == "a list":
-        config.write_text("[]")
-    elif damage == "no width":
-        del said["hidden_size"]
-        config.write_text(json.dumps(said))
-    elif damage == "odd heads":
-        config.write_text(json.dumps({**said, "num_key_value_heads": 3}))
-    elif damage == "no weights":
-        weights.unlink()
-    elif damage == "cut":
-        weights.write_bytes(weights.read_bytes()[:-100])
-    elif damage == "pickle":
-        weights.unlink()
-        torch.save({"fc.weight": Path("/")}, folder / "pytorch_model.bin")
-    elif damage == "missing":
-        save_file({n: v for n, v in tensors.items() if n != "norm.weight"}, weights)
-    elif damage == "another layer":
-        save_file({**tensors, "midlayer2.x": torch.zeros(1)}, weights)
-    elif damage == "shape":
-        save_file({**tensors, "norm.weight": torch.zeros(31)}, weights)
-    elif damage == "vocabulary":
-        save_file({**tensors, "d2t": tensors["d2t"] + 1000}, weights)
-    elif damage == "deep json":
-        config.write_text("[" * 100_000)
-    elif damage == "compressed":
-        weights.unlink()
-        with zipfile.ZipFile(folder / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as members:
+class Files:
+    """A checkpoint, and what it holds."""
+
+    def __init__(self, folder: Path) -> None:
+        some_head().save(folder)
+        self.weights, self.config, self.pickle = (
+            folder / name for name in ("model.safetensors", "config.json", "pytorch_model.bin")
+        )
+        self.tensors, self.said = load_file(self.weights), json.loads(self.config.read_text())
+
+    def say(self, **fields: object) -> None:
+        self.config.write_text(json.dumps({**self.said, **fields}))
+
+    def hold(self, **tensors: torch.Tensor) -> None:
+        save_file({**self.tensors, **{name.replace("__", "."): each for name, each in tensors.items()}}, self.weights)
+
+    def pickled(self, tensors: object) -> None:
+        self.weights.unlink()
+        torch.save(tensors, self.pickle)
+
+    def compressed(self) -> None:
+        self.weights.unlink()
+        with zipfile.ZipFile(self.pickle, "w", zipfile.ZIP_DEFLATED) as members:
             members.writestr("archive/data.pkl", bytes(1 << 20))
-    elif damage in CONFIGURED:
-        config.write_text(json.dumps({**said, **CONFIGURED[damage]}))
-    elif damage == "not finite":
-        save_file({**tensors, "fc.weight": torch.full_like(tensors["fc.weight"], torch.nan)}, weights)
-    elif damage == "sparse":
-        weights.unlink()
-        torch.save({**tensors, "fc.weight": tensors["fc.weight"].to_sparse()}, folder / "pytorch_model.bin")
-    with pytest.raises(HeadError, match=message) as caught:
-        Eagle3Head.load(folder)
-    assert "\n" not in str(caught.value)
 
 
-CONFIGURED: dict[str, dict[str, object]] = {
-    "rotation": {"rope_theta": "x"},
-    "no number": {"rms_norm_eps": float("nan")},
-    "layer names": {"layers": ["low", 1, 2]},
-    "more drafts than tokens": {"draft_vocab_size": 1000},
-    "absurd sizes": {"hidden_size": 1 << 40},
-    "large sizes": {"hidden_size": 1 << 30, "intermediate_size": 1 << 30, "head_dim": 1 << 30},
+DAMAGES: dict[str, tuple[Callable[[Files], object], str]] = {
+    "no folder": (lambda f: shutil.rmtree(f.config.parent), "No EAGLE-3 head at"),
+    "no json": (lambda f: f.config.write_text("{"), "is not JSON"),
+    "deep json": (lambda f: f.config.write_text("[" * 100_000), "is not JSON"),
+    "a list": (lambda f: f.config.write_text("[]"), "no JSON object"),
+    "no width": (lambda f: f.say(hidden_size=None), "hidden_size None: Input"),
+    "odd heads": (lambda f: f.say(num_key_value_heads=3), "do not fit together"),
+    "rotation": (lambda f: f.say(rope_theta="x"), "rope_theta 'x': Input should be a valid number"),
+    "no number": (lambda f: f.say(rms_norm_eps=float("nan")), "rms_norm_eps nan: Input should be"),
+    "layer names": (lambda f: f.say(layers=["low", 1, 2]), "layers.0 'low': Input"),
+    "more drafts than tokens": (lambda f: f.say(draft_vocab_size=1000), "draft_vocab_size 1000; at most"),
+    "absurd sizes": (lambda f: f.say(hidden_size=1 << 40), "hidden_size 1099511627776: Input should be less"),
+    "large sizes": (
+        lambda f: f.say(**dict.fromkeys(("hidden_size", "intermediate_size", "head_dim"), 1 << 30)),
+        "sizes that no head has|shape .* expected",
+    ),
+    "no weights": (lambda f: f.weights.unlink(), "neither model.safetensors nor"),
+    "cut": (lambda f: f.weights.write_bytes(f.weights.read_bytes()[:-100]), "cannot be read"),
+    "pickle": (lambda f: f.pickled({"fc.weight": Path("/")}), "cannot be read"),
+    "compressed": (lambda f: f.compressed(), "is compressed"),
+    "missing": (lambda f: f.pickled({n: v for n, v in f.tensors.items() if n != "norm.weight"}), "has no norm.weight"),
+    "another layer": (lambda f: f.hold(midlayer2__x=torch.zeros(1)), "has midlayer2.x, which"),
+    "shape": (lambda f: f.hold(norm__weight=torch.zeros(31)), r"norm.weight has shape \(31,\); \(32,\) expected"),
+    "vocabulary": (lambda f: f.hold(d2t=f.tensors["d2t"] + 1000), "do not agree"),
+    "not finite": (
+        lambda f: f.hold(fc__weight=torch.full_like(f.tensors["fc.weight"], torch.nan)),
+        "fc.weight contains numbers that are not finite",
+    ),
+    "sparse": (
+        lambda f: f.pickled({**f.tensors, "fc.weight": f.tensors["fc.weight"].to_sparse()}),
+        "fc.weight contains numbers that are not finite",
+    ),
 }
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_checkpoints_say_what_is_wrong(tmp_path: Path, damage: str) -> None:
+    change, said = DAMAGES[damage]
+    change(Files(tmp_path / "head"))
+    with pytest.raises(HeadError, match=said) as caught:
+        Eagle3Head.load(tmp_path / "head")
+    assert "\n" not in str(caught.value)
 
 
 def test_the_features_of_the_default_models_depth_enter_layers_2_15_and_27() -> None:

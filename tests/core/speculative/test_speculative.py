@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -184,6 +183,21 @@ def test_rejection_is_refused_where_proposals_are_selected(drafter: Drafter, opt
         generate(MODEL, drafter, PREFIX, **{"draws": "rejection"} | options)
 
 
+def test_a_drafter_that_does_not_know_the_dice_changes_no_text() -> None:
+    class Blind(Drafter):
+        name = "blind"
+
+        def draft(self, moment: Moment, depth: int) -> TokenTree:
+            assert moment.noise is None
+            best = MODEL.after(list(moment.ids)).argsort(descending=True)[:3].tolist()
+            return TokenTree(best, [-1] * 3, [0.5, 0.3, 0.2])
+
+    for seed in range(3):
+        drafted = generate(MODEL, Blind(), PREFIX, length=40, seed=seed, tree_size=6, draws="independent")
+        assert [token.id for token in drafted] == token_by_token(1.0, seed, 0)
+        assert drafted.statistics.accepted
+
+
 RULES = (None, MinP(0.1), TopNSigma(1.0))
 
 
@@ -304,18 +318,6 @@ def test_what_does_not_pay_switches_itself_off_and_says_so() -> None:
     assert "switched off" in (steep.statistics.notice or "")
 
 
-def test_a_drafter_that_takes_longer_than_the_target_is_asked_once() -> None:
-    def slowly(ids: list[int], depth: int) -> TokenTree:
-        time.sleep(0.05 * depth)
-        return chain(continued(MODEL, ids, depth), [0.9] * depth)
-
-    slow = Scripted(slowly)
-    made = generate(MODEL, slow, PREFIX, temperature=0, length=60, curve=FLAT)
-    list(made)
-    assert slow.calls == 1
-    assert "switched off" in (made.statistics.notice or "")
-
-
 def clock_of(model: TableModel, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds, which a pass takes as the curve says, and nothing else unless it adds to them."""
     now, forward = [0.0], model.forward
@@ -346,6 +348,21 @@ def test_a_drafter_that_pays_is_used_also_after_a_long_first_draft(
     list(made)
     assert made.statistics.notice is None
     assert made.statistics.accept_length > 4
+
+
+def test_a_drafter_that_takes_longer_than_the_target_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = TableModel()
+    now = clock_of(model, monkeypatch)
+
+    def slowly(ids: list[int], depth: int) -> TokenTree:
+        now[0] += depth * FLAT(1) / 100
+        return chain(continued(model, ids, depth), [0.9] * depth)
+
+    slow = Scripted(slowly)
+    made = generate(model, slow, PREFIX, temperature=0, length=60, curve=FLAT)
+    list(made)
+    assert slow.calls == 1
+    assert "switched off" in (made.statistics.notice or "")
 
 
 def test_a_rule_with_a_memory_sees_every_token_once() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from app.machine import running
-from tests.editor import COMMAND, editor
+from tests.editor import editor
 from tests.running_app import free_port
 
 pytestmark = pytest.mark.asyncio
@@ -46,15 +45,6 @@ async def test_the_drafting_server_is_started_shared_and_ends_with_the_editor_ev
         assert running.at(port) is not None
         first.kill()
         assert await ended(port)
-
-
-async def test_a_message_that_no_editor_sends_ends_the_server_with_a_sentence() -> None:
-    server = await asyncio.create_subprocess_exec(
-        *COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    _, errors = await server.communicate(b"Content-Length: %d\r\n\r\n{" % 2**70)
-    assert "A message of 1180591620717411303424 bytes given" in errors.decode()
-    assert "Traceback" not in errors.decode()
 
 
 async def test_a_server_that_cannot_be_started_is_reported_once_with_its_output() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -276,6 +277,27 @@ def assert_covered(learner: Learner) -> None:
     assert not open_ones, (text, ranges)
 
 
+KEYS = [
+    "Enter",
+    "Tab",
+    "Backspace",
+    "Delete",
+    "Control+z",
+    "Control+z",
+    "Control+Shift+Z",
+    "Control+x",
+    "Control+c",
+    "Control+v",
+    "Control+v",
+    "Control+Backspace",
+    "Control+ArrowRight",
+    "Alt+Digit2",
+    "Home",
+    "Control+End",
+    "Shift+Home",
+]
+
+
 def test_whatever_is_done_later(learner: Learner) -> None:
     dice = random.Random(0)
     on = False
@@ -291,29 +313,12 @@ def test_whatever_is_done_later(learner: Learner) -> None:
         end = dice.choice([start, start, min(length, start + dice.randint(0, 12))])
         learner.box.evaluate("(box, [a, b]) => box.setSelectionRange(a, b)", [start, end])
 
-    def press(*keys: str) -> Callable[[], None]:
-        return lambda: learner.press(*keys)
-
     def reload() -> None:
         learner.page.evaluate("polydraft.documents.saveNow()")
         learner.reload()
 
-    steps: list[Callable[[], Any]] = [reload, toggle, toggle, place, place, place, press("Enter"), press("Tab")]
-    steps += [press("Backspace"), press("Delete"), press("Control+z"), press("Control+z"), press("Control+Shift+Z")]
-    steps += [
-        press("Control+x"),
-        press("Control+c"),
-        press("Control+v"),
-        press("Control+v"),
-        press("Control+Backspace"),
-    ]
-    steps += [
-        press("Control+ArrowRight"),
-        press("Alt+Digit2"),
-        press("Home"),
-        press("Control+End"),
-        press("Shift+Home"),
-    ]
+    steps: list[Callable[[], Any]] = [reload, toggle, toggle, place, place, place]
+    steps += [partial(learner.press, key) for key in KEYS]
     steps += [lambda: learner.write(dice.choice(SECRET if on else PUBLIC))] * 8
     for _ in range(60):
         learner.page.evaluate("polydraft.textarea.focus()")

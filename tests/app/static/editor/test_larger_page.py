@@ -13,21 +13,19 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Locator, expect
 
-from app.service.service import DraftService
-from app.web.site import create_app
 from core.autocomplete import Autocomplete
 from core.errors import ModelNotFound
 from core.models import on_machine, recommended
 from core.models.costs import CostCurve
 from core.models.recommended import Recommended
 from tests.app.static.editor.editor_page import Editor
-from tests.app.web.routes.test_model_file import GOOD, alone, server
+from tests.app.web.routes.test_model_file import GOOD, alone, load
 from tests.fake_autocomplete import FakeAutocomplete
-from tests.fake_drafts import FakeDrafts, Server
+from tests.fake_drafts import FakeDrafts, serving
 from tests.fake_hub import FILE, FakeHub, hub_of_the_page
 from tests.tiny_gguf import tiny
 
-__all__ = ["alone", "server"]  # fixtures
+__all__ = ["alone"]  # a fixture
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 ABOUT = 200_000_000  # bytes that the list states: larger than the default model
@@ -52,13 +50,8 @@ def timed() -> FakeAutocomplete:
 @pytest.fixture
 def url(hub: FakeHub) -> Iterator[str]:
     """The real server over a scripted model, as a new user starts it."""
-
-    service = DraftService(lambda *_: timed().real(), "default", pace=0)
-    service.start()
-    server = Server(create_app(service))
-    yield server.url
-    server.stop()
-    service.close()
+    with serving(lambda *_: timed().real()) as (_, server):
+        yield server.url
 
 
 @pytest.fixture
@@ -205,47 +198,44 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(context: Bro
         newer.model.name = "Newer"
         return newer.real()
 
-    service = DraftService(by_name, "default", pace=0)
-    service.start()
-    server = Server(create_app(service))
-    editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
-    dialog = by_settings(editor)
-    listed = dialog.get_by_role("list", name="Models", exact=True).get_by_role("listitem")
-    expect(listed).to_have_count(4)
-    expect(listed.last).to_contain_text("of Ollama")
-    expect(listed.first).to_contain_text("drafting now")
-    expect(listed.first).to_contain_text("Q4_1 · llama · compiled · about 77 ms a key")
-    expect(listed.nth(1)).to_contain_text("It is not a GGUF file")
-    expect(listed.nth(2)).to_contain_text("Q8_0 · llama · compiled")
-    dialog.get_by_role("button", name="Load broken").click()
-    expect(dialog.get_by_text("broken.gguf is no model file.")).to_be_visible()
-    dialog.get_by_role("checkbox", name="Exact numbers").check()
-    dialog.get_by_role("button", name="Load newer").click()
-    expect(dialog.get_by_text("newer.gguf is not there with exact numbers.")).to_be_visible()
-    dialog.get_by_role("checkbox", name="Exact numbers").uncheck()
-    dialog.get_by_role("button", name="Load newer").click()
-    expect(dialog.get_by_text("The model is being loaded.")).to_be_visible()
-    assert service.status()["model"] == "Scripted"  # it goes on drafting
-    ready.set()
-    expect(listed.nth(2)).to_contain_text("drafting now")
-    expect(editor.page.locator(".pd-model")).to_contain_text("Newer")
-    assert editor.errors == []
-    server.stop()
-    service.close()
+    with serving(by_name) as (service, server):
+        editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
+        dialog = by_settings(editor)
+        listed = dialog.get_by_role("list", name="Models", exact=True).get_by_role("listitem")
+        expect(listed).to_have_count(4)
+        expect(listed.last).to_contain_text("of Ollama")
+        expect(listed.first).to_contain_text("drafting now")
+        expect(listed.first).to_contain_text("Q4_1 · llama · compiled · about 77 ms a key")
+        expect(listed.nth(1)).to_contain_text("It is not a GGUF file")
+        expect(listed.nth(2)).to_contain_text("Q8_0 · llama · compiled")
+        dialog.get_by_role("button", name="Load broken").click()
+        expect(dialog.get_by_text("broken.gguf is no model file.")).to_be_visible()
+        dialog.get_by_role("checkbox", name="Exact numbers").check()
+        dialog.get_by_role("button", name="Load newer").click()
+        expect(dialog.get_by_text("newer.gguf is not there with exact numbers.")).to_be_visible()
+        dialog.get_by_role("checkbox", name="Exact numbers").uncheck()
+        dialog.get_by_role("button", name="Load newer").click()
+        expect(dialog.get_by_text("The model is being loaded.")).to_be_visible()
+        assert service.status()["model"] == "Scripted"  # it goes on drafting
+        ready.set()
+        expect(listed.nth(2)).to_contain_text("drafting now")
+        expect(editor.page.locator(".pd-model")).to_contain_text("Newer")
+        assert editor.errors == []
 
 
-def test_the_field_loads_another_model_and_goes(context: BrowserContext, server: Server) -> None:
-    editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
-    field = editor.page.get_by_role("textbox", name="Model file")
-    expect(field).to_be_visible()
-    expect(editor.page.get_by_role("group", name="Status")).to_contain_text("There is no model at gone.gguf.")
-    field.fill("/models/bad.gguf")
-    field.press("Enter")
-    expect(editor.page.get_by_text("There is no model at /models/bad.gguf.")).to_be_visible()
-    field.fill(GOOD)
-    editor.page.get_by_role("button", name="Load").click()
-    expect(field).to_have_count(0)
-    editor.box.focus()
-    editor.write("Once")
-    editor.wait(lambda: len(editor.drafts()) == 3, "drafts of the new model")
-    assert editor.errors == []
+def test_the_field_loads_another_model_and_goes(context: BrowserContext, without_gradio: None) -> None:
+    with serving(load, "gone.gguf") as (_, server):
+        editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
+        field = editor.page.get_by_role("textbox", name="Model file")
+        expect(field).to_be_visible()
+        expect(editor.page.get_by_role("group", name="Status")).to_contain_text("There is no model at gone.gguf.")
+        field.fill("/models/bad.gguf")
+        field.press("Enter")
+        expect(editor.page.get_by_text("There is no model at /models/bad.gguf.")).to_be_visible()
+        field.fill(GOOD)
+        editor.page.get_by_role("button", name="Load").click()
+        expect(field).to_have_count(0)
+        editor.box.focus()
+        editor.write("Once")
+        editor.wait(lambda: len(editor.drafts()) == 3, "drafts of the new model")
+        assert editor.errors == []

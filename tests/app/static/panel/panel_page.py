@@ -82,6 +82,8 @@ class Panel(Editor):
         box = self.region.get_by_role("combobox", name=label)
         box.click()
         self.page.locator("#pd-panel").get_by_role("option", name=name, exact=isinstance(name, str)).click()
+        # A list of which one may choose several stays open, over the buttons above it.
+        self.page.evaluate("document.querySelector('#pd-panel :focus')?.blur()")
         self.rest()
 
     def slider(self, label: str) -> Locator:

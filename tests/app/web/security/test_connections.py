@@ -7,7 +7,6 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,6 @@ from tests.waiting import until
 
 WAIT = 20  # seconds until a test gives up
 SENT = 30_000_000  # bytes of a request without end; the buffers of the kernel take a few million before it is noticed
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    made = Site(page=True)
-    yield made
-    made.close()
 
 
 def connected(port: int) -> socket.socket:

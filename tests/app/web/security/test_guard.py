@@ -50,13 +50,6 @@ as_root = pytest.mark.skipif(
 ANOTHER = 65534  # the number of the user nobody
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    made = Site(page=True)
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home folder of a user who has nothing yet."""

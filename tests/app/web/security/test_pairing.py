@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -31,9 +32,8 @@ BODY = {"prompt": "Once", "max_tokens": 1}
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    made = Site(allowed=allowed(["app://obsidian.md"]))
-    yield made
-    made.close()
+    with closing(Site(allowed=allowed(["app://obsidian.md"]))) as made:
+        yield made
 
 
 def ask(site: Site, path: str, body: Any, origin: str | None = OURS, key: str = "", **headers: str) -> Any:
