@@ -10,6 +10,7 @@ Shapes: W words per window, N windows. This module handles no text and no files.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,12 +64,14 @@ class Packing:
             cut[full + 1 :] = 0
         return cut
 
-    def pack(self, ids: np.ndarray) -> np.ndarray:
-        """Packs token ids (N, n) into words (W, N), padded with "no token"."""
-        words = np.zeros((self.words, len(ids)), dtype=np.uint64)
-        for column, tokens in enumerate(ids.T):
+    def pack(self, ngrams: Sequence[Sequence[int]]) -> np.ndarray:
+        """Packs N n-grams of token ids into words (W, N), padded with "no token"."""
+        words = np.zeros((self.words, len(ngrams)), dtype=np.uint64)
+        padding = (-1,) * self.order
+        ids = np.array([(*ids, *padding[len(ids) :]) for ids in ngrams], dtype=np.int64).reshape(-1, self.order)
+        for column, tokens in enumerate(ids.T + 1):
             word, shift = self.shift(column)
-            words[word] |= (tokens.astype(np.uint64) + np.uint64(1)) << shift
+            words[word] |= tokens.astype(np.uint64) << shift
         return words
 
     def windows(self, ids: np.ndarray, most: int | None = None) -> np.ndarray:

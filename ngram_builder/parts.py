@@ -156,9 +156,8 @@ class _Sorting:
 
     def __init__(self, pool: ThreadPoolExecutor, sorters: int, plan: Plan, memory: int) -> None:
         self._pool, self._sorters, self._memory, self._plan = pool, sorters, memory, plan
-        self.capacity = windows_within(
-            memory - memory // 8, plan.packing
-        )  # the rest holds the tokens that are read next
+        # The rest holds the tokens that are read next.
+        self.capacity = windows_within(memory - memory // 8, plan.packing)
         self._waiting: deque[tuple[Future[list[Run]], _Counting, Counted]] = deque()
 
     def add(self, counting: _Counting, ids: np.ndarray, contents: Counted) -> None:

@@ -226,7 +226,6 @@ def merge(
     min_count: int | Mapping[int, int] = 1,
     memory: int | None = None,
     exact: bool = False,
-    workers: int | None = None,
     progress: Progress = lambda *_: None,
 ) -> BuildReport:
     """Adds up the counts of several stores of one tokenizer, prunes, and writes the sum to `out`.
@@ -235,7 +234,7 @@ def merge(
     share.
 
     Args:
-        memory, workers, progress: as for `build`.
+        memory, progress: as for `build`.
 
     Raises: InputError when the stores cannot be merged; NoRoom when the disk is full; OSError when it refuses.
     """
@@ -267,8 +266,7 @@ def merge(
     again = "Free some space, and run the same command again."
     with full_disk_explained(out, again), work_folder(folder, {"merge": token_hex(8)}):  # no earlier work is this one's
         try:
-            cores = workers or os.cpu_count() or 1
-            plan = Plan(folder, packing, orders, at_least, sorting, cores, exact=exact, whole=True)
+            plan = Plan(folder, packing, orders, at_least, sorting, os.cpu_count() or 1, exact=exact, whole=True)
             runs = runs_of_stores(stores, plan.part(0), packing, sorting)
             write_merged(out, plan, runs, about, report, progress=progress)
         finally:

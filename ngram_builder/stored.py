@@ -26,11 +26,6 @@ def _blocks(stores: Sequence[NgramStore], packing: Packing) -> Iterator[KeptGram
     for store in stores:
         ngrams = ((ids, seen) for ids, seen, _ in store.ngrams() if seen and len(ids) <= packing.order)
         while some := [*islice(ngrams, _AT_ONCE)]:
-            words, counts = [], []
-            for n in range(packing.order + 1):
-                level = [(ids, seen) for ids, seen in some if len(ids) == n]
-                rows = np.array([ids for ids, _ in level], dtype=np.uint64).reshape(len(level), n)
-                words.append(packing.pack(rows))
-                counts.append(np.array([seen for _, seen in level], dtype=np.uint64))
-            rows, (sums,) = sum_rows(np.concatenate(words, axis=1), np.concatenate(counts)[None])
+            words = packing.pack([ids for ids, _ in some])
+            rows, (sums,) = sum_rows(words, np.array([[seen for _, seen in some]], dtype=np.uint64))
             yield rows, sums

@@ -52,9 +52,9 @@ def main(path: Path, kills: int, seed: int) -> None:
     kept: set[int] = set()
     gone: set[int] = set()
     unsure: set[int] = set()
-    number, cycles = 1, 0
+    number = 1
     PersonalStore.open(path, TOKENIZER, create=True).close()
-    for _ in range(kills):
+    for cycle in range(kills):
         read, out = os.pipe()
         child = os.fork()
         if child == 0:
@@ -65,11 +65,9 @@ def main(path: Path, kills: int, seed: int) -> None:
                 os._exit(1)  # a writer that fails must not go on as a parent
         os.close(out)
         reports, lines = os.fdopen(read), list[str]()
-        if cycles % 5:  # one in five may be killed while it opens the store
-            for _ in range(
-                chance.randrange(1, 8)
-            ):  # counted, not timed: a busy machine must not spare the later writes
-                lines.append(reports.readline())
+        # Counted, not timed: a busy machine must not spare the later writes. One in five may be killed while it opens
+        # the store.
+        lines += [reports.readline() for _ in range(chance.randrange(1, 8) if cycle % 5 else 0)]
         time.sleep(chance.random() * LONGEST)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
@@ -81,11 +79,10 @@ def main(path: Path, kills: int, seed: int) -> None:
                     {"+": kept, "?": unsure, "-": gone}[line[0]].add(n)
                     number = max(number, n + 1)
         number += 1  # the commit during which the writer was killed may be complete or not
-        cycles += 1
         with PersonalStore.open(path, TOKENIZER) as store:
             wrong = store.check()
             assert not wrong, wrong
-    json.dump({"kills": cycles, "kept": sorted(kept - unsure), "gone": sorted(gone)}, sys.stdout)
+    json.dump({"kept": sorted(kept - unsure), "gone": sorted(gone)}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -100,12 +100,7 @@ def store_of(path: Path, ngrams: Mapping[Gram, int], vocab_size: int, orders: ra
     packing = Packing(orders[-1], vocab_size)
     grams: dict[Gram, int] = Counter((token,) for gram in ngrams for token in gram)
     grams |= {gram: n for gram, n in ngrams.items() if len(gram) > 1}
-    words, counts = [], []
-    for n in range(1, packing.order + 1):
-        level = {gram: count for gram, count in grams.items() if len(gram) == n}
-        words.append(packing.pack(np.array(list(level), dtype=np.uint64).reshape(len(level), n)))
-        counts += level.values()
-    block, (sums,) = sum_rows(np.concatenate(words, axis=1), np.array([counts], dtype=np.uint64))
+    block, (sums,) = sum_rows(packing.pack([*grams]), np.array([[*grams.values()]], dtype=np.uint64))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run = runs.write_run(folder / "run", iter([(block, sums)]))

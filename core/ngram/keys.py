@@ -54,18 +54,11 @@ class RankCode:
         uint8."""
         if n > self.capacity:
             raise InputError(f"{n} ranks do not fit a code of {self.capacity}.")
-        rank = np.arange(n, dtype=np.int64)
-        in_two, in_three = rank - self.one, rank - self.one - self.two * 256
-        lengths = np.where(in_two < 0, 1, np.where(in_three < 0, 2, 3)).astype(np.uint8)
-        codes = np.zeros((n, 3), dtype=np.uint8)
-        codes[:, 0] = np.where(
-            in_two < 0,
-            rank,
-            np.where(in_three < 0, self.one + (in_two >> 8), self.one + self.two + (in_three >> 16)),
-        )
-        codes[:, 1] = np.where(in_two < 0, 0, np.where(in_three < 0, in_two & 255, (in_three >> 8) & 255))
-        codes[:, 2] = np.where(in_three < 0, 0, in_three & 255)
-        return codes, lengths
+        sizes = self.one, self.two * 256, max(n - self.one - self.two * 256, 0)
+        firsts = zip((0, self.one, self.one + self.two), sizes, (16, 8, 0), strict=True)  # with the bits of the rest
+        codes = np.concatenate([(first << 16) + (np.arange(size) << bits) for first, size, bits in firsts])[:n]
+        lengths = np.repeat(np.array([1, 2, 3], dtype=np.uint8), sizes)[:n]
+        return codes.astype(">u4").view(np.uint8).reshape(-1, 4)[:, 1:], lengths
 
     def strings(self, n: int) -> list[bytes]:
         """The codes of ranks 0 … n-1 as byte strings."""
@@ -73,30 +66,7 @@ class RankCode:
         flat = codes.tobytes()
         return [flat[3 * i : 3 * i + length] for i, length in enumerate(lengths.tolist())]
 
-    def length(self, first: int) -> int:
-        """The number of bytes of a code with this first byte."""
-        return 1 if first < self.one else 2 if first < self.one + self.two else 3
-
     @cached_property
     def lengths(self) -> bytes:
-        """`length` of each first byte."""
-        return bytes(map(self.length, range(256)))
-
-    def ranks(self, key: bytes) -> list[int]:
-        """The ranks in `key`. Raises InputError when it ends inside a code."""
-        ranks, at = [], 0
-        while at < len(key):
-            first = key[at]
-            length = self.length(first)
-            code = key[at : at + length]
-            if len(code) < length:
-                raise InputError(f"The key {key.hex()} ends inside a token.")
-            if length == 1:
-                ranks.append(first)
-            elif length == 2:
-                ranks.append(self.one + ((first - self.one) << 8) + code[1])
-            else:
-                high = (first - self.one - self.two) << 16
-                ranks.append(self.one + (self.two << 8) + high + (code[1] << 8) + code[2])
-            at += length
-        return ranks
+        """The number of bytes of a code with each first byte."""
+        return bytes(1 if first < self.one else 2 if first < self.one + self.two else 3 for first in range(256))

@@ -120,11 +120,11 @@ class NgramStore:
         listed = container.section("tokens")
         if len(listed) % 4:
             raise StoreError(f"{self.path} is damaged: its tokens take {len(listed)} bytes, not a multiple of 4.")
-        self._by_rank = np.frombuffer(listed, dtype="<u4")
-        if len(self._by_rank) != ranked or ranked > code.capacity:
-            raise StoreError(f"{self.path} is damaged: {len(self._by_rank)} tokens listed, {ranked} expected.")
+        by_rank = np.frombuffer(listed, dtype="<u4")
+        if len(by_rank) != ranked or ranked > code.capacity:
+            raise StoreError(f"{self.path} is damaged: {len(by_rank)} tokens listed, {ranked} expected.")
         self._keys: dict[int, bytes] = dict(
-            zip(self._by_rank.tolist(), code.strings(ranked), strict=True)
+            zip(by_rank.tolist(), code.strings(ranked), strict=True)
         )  # token id -> its bytes in a key; ids never seen are missing
         self._segments = self._mapped_segments()
         self._known: dict[bytes, tuple[int, int]] = {}
@@ -240,11 +240,10 @@ class NgramStore:
     def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
         """All n-grams with count and total, segment by segment; contexts that were pruned have count 0."""
         self._container.check_unchanged()
-        tokens = self._by_rank.tolist()
         for segment in self._segments:
             for key, i in segment.trie.iteritems():
                 count, total = segment.records[i]
-                yield tuple(self._tokens(tokens, key)), count, total
+                yield tuple(self._tokens(key)), count, total
             self._container.release_pages()
 
     def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
@@ -285,12 +284,15 @@ class NgramStore:
         """Compares every part of the file with its checksum. Raises StoreError."""
         self._container.verify()
 
-    def _tokens(self, by_rank: Sequence[int] | np.ndarray, key: bytes) -> list[int]:
+    def _tokens(self, key: bytes) -> Iterator[int]:
         """The ids of a key. Raises StoreError if the key is invalid."""
-        try:
-            return [by_rank[rank] for rank in self._code.ranks(key)]
-        except (IndexError, InputError):
-            raise StoreError(f"{self.path} is damaged: the key {key.hex()} is not an n-gram.") from None
+        at, ids, lengths = 0, self._ids, self._code.lengths
+        while at < len(key):
+            end = at + lengths[key[at]]
+            if (token := ids.get(key[at:end])) is None:
+                raise StoreError(f"{self.path} is damaged: the key {key.hex()} is not an n-gram.")
+            yield token
+            at = end
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:

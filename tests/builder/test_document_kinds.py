@@ -341,6 +341,9 @@ BODIES = {
                                  '<w:r><w:fldChar w:fldCharType="end"/></w:r>'),
     "a broken field": par('<w:r><w:fldChar w:fldCharType="begin"/></w:r>') + par(YES),
     "a prompt": par(field("MACROBUTTON NoMacro [no]", run("no")), YES),
+    "a copy for old programs": par(
+        f'<m:AlternateContent xmlns:m="urn:m"><m:Choice>{YES}</m:Choice><m:Fallback>{run("no")}</m:Fallback>'
+        "</m:AlternateContent>"),
     "joined paragraphs": par(run("Ye"), about="<w:rPr><w:del/></w:rPr>") + par(run("s.")),
 }  # fmt: skip
 STYLES = f"""<w:styles {W}><w:style w:styleId="Secret"><w:name w:val="Secret"/><w:rPr><w:vanish/></w:rPr></w:style>
@@ -353,7 +356,7 @@ def test_a_letter_is_read_as_its_page_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "a.docx"
     for name, body in BODIES.items():
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("word/document.xml", f"<w:document {W}><w:body>{body}</w:body></w:document>")
+            archive.writestr("word/document2.xml", f"<w:document {W}><w:body>{body}</w:body></w:document>")
             archive.writestr("word/styles.xml", STYLES)
         assert read(path) == ("Yes.", []), name
 

