@@ -278,6 +278,7 @@ def test_focus_mode_leaves_text_and_drafts_alone_and_font_size_width_and_spacing
     assert editor.page.locator("#pd-size input[type=number]").input_value() == "100"
 
 
+@pytest.mark.chromium("colour schemes")
 def test_nothing_overflows_and_dark_and_light_follow_the_system_and_agree_with_gradio(editor: Editor) -> None:
     editor.put(PARAGRAPH)
     editor.wait_for_drafts(MARKET, RIVER, HOME)
