@@ -97,21 +97,21 @@ SLOW := adapter app arc autocomplete base_choice base_store checked cli coded co
         gguf gguf_tokenizers guard hostile_files learn learner llamacpp lsp lsp_start modes native \
         native_library ngram_cluster ngram_interruption ngram_store offline personal_drafts personal_large \
         personal_store probe proposals_exactly recurrent_models rounded samplers serve server silent_files \
-        slips speculative start static stores_routes superposed token_trees top_w torch_model trie_check whole_words
+        sequences slips speculative start static stores_routes superposed top_w torch_model trie_check whole_words
 
 # Of the last three files only the tests of compiled code.
 ON_ARM := models/test_families.py models/test_coded.py models/test_native.py models/test_rounded.py models/test_embeddings.py \
-   $(addprefix models/test_adapter.py::test_,compiled_logits_are_those_of_merged_weights any_adapters_on_any_projections_add_up \
+   $(addprefix models/test_adapter.py::test_,any_adapters_on_any_projections_add_up \
       weights_in_a_few_bits_and_an_adapter_give_the_logits_of_merged_weights \
       where_inputs_are_rounded_the_factors_are_bytes_and_change_the_logits_alike) \
-   models/test_token_trees.py::test_each_node_sees_its_path_and_the_kept_path_is_as_if_fed \
-   $(addprefix speculative/test_eagle3_drafter.py::test_,the_tree_is_what_the_head_says one_pass_of_the_head_for_each_level_serves_all_texts \
-      texts_that_are_sampled_differently_may_be_drafted_for_in_one_call greedy_text_is_that_of_plain_decoding)
+   models/test_sequences.py::test_any_program_of_passes_trees_rewinds_and_forks_equals_computing_everything_anew \
+   $(addprefix speculative/test_eagle3_drafter.py::test_,trees_are_what_the_head_says_after_each_of_the_texts \
+      one_pass_of_the_head_for_each_level_serves_all_texts texts_are_those_of_plain_decoding)
 
 # Without the default model, whose weights would be sent to the emulator for each pass.
 test-arm: setup-dev ## Run the tests of compiled code for ARM, emulated (Debian: apt-get install g++-aarch64-linux-gnu qemu-user)
 	@POLYDRAFT_ARM=1 $(BIN)/python -m pytest -p tests.arm.plugin $(ON_ARM:%=tests/core/%) \
-	   -k "not default and not bfloat16_the and not bfloat16_a and not token_by_token and not authors" $(ARGS)
+	   -k "not default and not bfloat16_a and not token_by_token and not authors and (compiled or not test_sequences)" $(ARGS)
 
 test-firefox: setup-dev ## Run the tests of the editor in Firefox (Debian: apt-get install firefox-esr)
 	@$(BIN)/python -m pytest --firefox tests/app/static/editor/test_page.py tests/app/static/editor/test_gradio_page.py $(ARGS)
