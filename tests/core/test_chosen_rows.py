@@ -9,18 +9,12 @@ import pytest
 
 from core.ask import KeptRow
 from core.autocomplete import Autocomplete
-from core.models import load_model
 from core.present import TextDraft
 from tests.completing import complete
 
 TEXT = "Thank you for your"
 UNLIKELY = " blue"
 OPTIONS: dict[str, Any] = {"k": 3, "length": 8, "end_below": 0.3, "min_branch": 0.01, "merge_alike": True}
-
-
-@pytest.fixture(scope="module")
-def autocomplete() -> Autocomplete:
-    return Autocomplete(load_model("default"))
 
 
 def rows(autocomplete: Autocomplete, *kept: KeptRow, **options: Any) -> dict[int, TextDraft]:

@@ -183,13 +183,6 @@ def test_a_row_costs_a_look_unless_its_words_are_on_the_screen(case: dict[str, A
     assert is_new(case["text"], case["shown"]) == case["new"]
 
 
-def test_keys_are_the_case_without_looks() -> None:
-    rows = [row(0, [" the", " end"], [0.5, 0.5])]
-    choice = rows_that_pay(rows, Costs(1, 0, 1, 1))
-    # " the end" takes one key and writes eight, " the" alone one and four.
-    assert choice.saved_ms == pytest.approx(0.25 * (8 - 1) + 0.25 * (4 - 1))
-
-
 @given(answers(), costs)
 def test_the_expected_time_of_one_row_is_that_of_a_choice_of_it_alone(rows: list[RowPath], c: Costs) -> None:
     whole = rows[0]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from core import completing
-from core.ask import Ask, KeptRow
+from core.ask import KeptRow
 from core.autocomplete import Autocomplete
 from core.completion import Completion
 from core.drafting.drafts import Drafts, Options
@@ -140,22 +140,18 @@ def test_a_speculated_token_too(name: str, speculation: Speculation) -> None:
         assert [each.ln_mixture for each in of_draft] == pytest.approx(steps, abs=1e-5)
 
 
-def test_with_as_many_exact_steps_as_tokens_nothing_is_superposed() -> None:
-    _, made = drafted(TABLE, PREFIX, forks=0, exact_steps=6)
-    assert {each.by for of_draft in made for each in of_draft} == {"own"}
-    assert {each.gamma for of_draft in made for each in of_draft} == {None}
-
-
-def test_without_exact_steps_only_the_first_token_is_the_drafts_own() -> None:
-    _, made = drafted(TABLE, PREFIX, forks=0, exact_steps=0)
-    for first, *others in made:
-        assert (first.by, first.gamma) == ("own", None)
-        assert {each.by for each in others} == {"superposed"}
-
-
-def test_the_only_draft_is_in_no_mixture() -> None:
-    (made,) = drafted(TABLE, PREFIX, "greedy")[1]
-    assert {(each.by, each.gamma) for each in made} == {("own", None)}
+@pytest.mark.parametrize(("mode", "options", "own"), [
+    ("superposed", {"forks": 0, "exact_steps": 6}, 6),
+    ("superposed", {"forks": 0, "exact_steps": 0}, 1),
+    ("greedy", {}, 6),
+])  # fmt: skip
+def test_tokens_after_the_exact_steps_are_superposed_and_the_only_draft_has_none(
+    mode: str, options: dict[str, Any], own: int
+) -> None:
+    _, made = drafted(TABLE, PREFIX, mode, **options)
+    for of_draft in made:
+        assert [each.by for each in of_draft] == ["own"] * own + ["superposed"] * (6 - own)
+        assert [each.gamma is None for each in of_draft] == [True] * own + [False] * (6 - own)
 
 
 @pytest.mark.parametrize("exact_steps", [0, 2])
@@ -272,9 +268,8 @@ def test_the_drafts_are_the_same_without_it(tiny_autocomplete: Autocomplete, nam
 
 def test_the_drafts_of_the_page_are_the_same_without_it(autocomplete: Autocomplete) -> None:
     options = {"k": 3, "length": 5, "corrects": True, "merge_alike": True, "end_below": 0.3, "min_branch": 0.01}
-    for text in ("I am writ", "Thank you for your", "We wnat to"):
-        plain, explained = (asked(autocomplete, text, explain=on, **options) for on in (False, True))
-        assert [replace(draft, made=()) for draft in explained.drafts] == plain.drafts
+    plain, explained = (asked(autocomplete, "We wnat to", explain=on, **options) for on in (False, True))
+    assert [replace(draft, made=()) for draft in explained.drafts] == plain.drafts
 
 
 @pytest.mark.parametrize("name", ["greedy", "sampled"])
@@ -339,7 +334,3 @@ def test_a_cost_that_was_not_measured_is_not_guessed(own_folders: object) -> Non
     explained = asked(Autocomplete(TABLE), "abca", k=2, length=4, explain=True).explained
     assert explained is not None
     assert explained.apart_ms is None
-
-
-def test_the_flag_is_off_by_default() -> None:
-    assert Ask().explain is False

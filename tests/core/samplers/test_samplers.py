@@ -98,31 +98,6 @@ def test_a_thousand_random_rows_are_cropped_as_by_transformers():
             assert torch.equal(ours(None, rows), theirs(None, rows)), ours.title
 
 
-@pytest.fixture(scope="module")
-def real(llama_model):
-    """Next-token logits (n, V) float32 along a line of prose and a few of code."""
-    texts = (
-        "The old lighthouse keeper climbed the stairs every evening, long after the ships had",
-        "def mean(values):\n    total = 0\n    for value in values:\n        total +=",
-    )
-    found = []
-    for text in texts:
-        sequence = llama_model.open()
-        found.append(sequence.feed_every(llama_model.tokenizer.encode(text)))
-        sequence.close()
-    return torch.cat(found)
-
-
-def test_real_rows_are_cropped_as_by_transformers(real):
-    for ours, theirs in peers():
-        # Where they differ in float32, it is the rounding of a cumulative sum: in float64 they agree.
-        differ = (ours(None, real) != theirs(None, real)).any(1)
-        assert float(differ.float().mean()) <= 0.1, ours.title
-        if bool(differ.any()):
-            rest = real[differ].double()
-            assert torch.equal(ours(None, rest), theirs(None, rest))
-
-
 def test_generate_takes_a_rule():
     """In transformers: model.generate(..., logits_processor=[TopW(...)])."""
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -234,6 +209,7 @@ def test_a_numpy_row_is_cropped_as_a_tensor(rule):
     ("rule", "equal", "one_hot", "single"),
     [
         (TopK(3), 8, 8, 1),  # all that tie with the third
+        (TopP(0.0), 1, 1, 1),
         (TopP(0.5), 4, 1, 1),
         (MinP(0.1), 8, 1, 1),
         (PLess(), 8, 1, 1),
@@ -287,6 +263,7 @@ def test_parameters_can_differ_from_row_to_row():
         (lambda: TopW(), "the model's .V, D. expected for the metric 'l2'"),
         (lambda: TopW(metric="manhattan"), "metric 'manhattan' given; one of l2, whitened, cosine, uniform"),
         (lambda: TopW(metric="uniform", top_m=0), "top_m 0 given; at least 1"),
+        (lambda: TopW(metric="uniform", potential="magnetic"), "potential 'magnetic' given; one of attractive, none,"),
         (lambda: TopP(0.5)(None, torch.zeros(4)), r"shape \(4,\) given; \(rows, vocabulary\)"),
     ],
 )
@@ -324,14 +301,6 @@ def test_dropped_tokens_do_not_enter_the_deviation():
     row = [5.0, 4.0, 3.0, 1.0]
     assert kept(TopNSigma(1.0), [*row, -INF, -INF]) == kept(TopNSigma(1.0), row)
     assert kept(TopNSigma(1.0), [*row, -500.0]) != kept(TopNSigma(1.0), row)
-
-
-def test_min_p_is_top_1_minus_p_on_uniform_logits():
-    """Theorem 3.3 of top-nσ: as many tokens, for logits uniform on a long interval."""
-    logits = -torch.linspace(0, 60, 200_001, dtype=torch.float64)[None]
-    for p in (0.02, 0.1, 0.3, 0.7):
-        counts = [int((rule(None, logits) > -INF).sum()) for rule in (MinP(p), TopP(1 - p))]
-        assert counts[0] == pytest.approx(counts[1], rel=1e-3)
 
 
 @settings(max_examples=80)
@@ -440,7 +409,7 @@ def test_tokens_with_a_mark_are_breakers():
 def test_mirostat_steers_the_surprise_to_its_target():
     chance = torch.Generator().manual_seed(0)
     logits = torch.randn(1, 2000, generator=chance) * 1.5
-    for tau, version in ((2.0, 2), (5.0, 2), (5.0, 1)):
+    for tau, version in ((2.0, 2), (5.0, 1)):
         rule, ids, seen = Mirostat(tau, 0.1, version), torch.tensor([[0]]), []
         for _ in range(400):
             q = rule(ids, logits).softmax(-1)
@@ -527,13 +496,7 @@ def test_surprising_chains_say_so():
     Chain([Temperature(1.5), Mirostat()])  # fine
 
 
-def test_top_p_of_zero_keeps_the_likeliest_alone():
-    logits = torch.randn(3, 200, generator=torch.Generator().manual_seed(5))
-    out = TopP(0.0)(None, logits)
-    assert torch.isfinite(out).sum(1).tolist() == [1, 1, 1]
-    assert torch.equal(out.argmax(1), logits.argmax(1))
-
-
+@settings(max_examples=40)
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=12, unique=True), st.integers(1, 8), st.floats(0.05, 0.95))
 def test_a_chain_renormalises_between_top_k_and_top_p(row: list[float], k: int, p: float) -> None:
     """As transformers' warpers one after the other. Top-p first keeps exactly the intersection; top-k first may keep
