@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from core.errors import InputError
 from core.present import TextDraft
-from core.time_saved import Costs, Cut, Fitted, PayingRows, RowPath, branch_chances, expected_ms, is_new, with_offset
+from core.time_saved import Costs, Cut, PayingRows, RowPath, branch_chances, expected_ms, is_new, with_offset
 from core.time_saved import rows_that_pay as chosen
 from tests.shared_cases import cases
 
-PLAIN = Fitted(looks=1)  # so that these tests do not depend on what was fitted
 WORDS = (" a", " be", " deer", ", so")
 
 
@@ -29,10 +28,8 @@ def row(number: int, words: Sequence[str], probabilities: Sequence[float]) -> Ro
     return RowPath(number, "".join(words), tuple(map(Cut, ends, totals)))
 
 
-def rows_that_pay(
-    rows: Sequence[RowPath], c: Costs, on_screen: Sequence[str] = (), fitted: Fitted = PLAIN
-) -> PayingRows:
-    return chosen(rows, c, on_screen, fitted)
+def rows_that_pay(rows: Sequence[RowPath], c: Costs, on_screen: Sequence[str] = ()) -> PayingRows:
+    return chosen(rows, c, on_screen, looks=1)  # so that these tests do not depend on what was fitted
 
 
 @st.composite
@@ -106,7 +103,7 @@ def new_rows(texts: Sequence[str], on_screen: Sequence[str]) -> int:
 def test_no_other_rows_cuts_or_order_save_more_time(
     rows: list[RowPath], c: Costs, on_screen: list[str], looks: float
 ) -> None:
-    choice = chosen(rows, c, on_screen, Fitted(looks))
+    choice = chosen(rows, c, on_screen, looks)
     most, fewest = 0.0, 0
     for cuts in product(*([None, *row.cuts] for row in rows)):
         texts = [row.text[: cut.end] for row, cut in zip(rows, cuts, strict=True) if cut]
@@ -262,7 +259,6 @@ def test_wrong_values_are_named() -> None:
         (lambda: Costs(key_ms=0), "0 ms between keys given; a time above 0"),
         (lambda: Costs(look_ms=-1), "-1 given as look_ms; a time in ms"),
         (lambda: Costs(word_ms=math.nan), "nan given as word_ms"),
-        (lambda: Fitted(looks=-1), "-1 looks given"),
         (lambda: RowPath(0, " a", (Cut(3, -1),)), "ascending places within the text"),
         (lambda: RowPath(0, " ab", (Cut(2, -1),)), "ends of words expected"),
         (lambda: RowPath(0, " a", (Cut(2, 0.1),)), "ln p of 0 or less"),
