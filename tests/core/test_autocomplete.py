@@ -15,7 +15,7 @@ from core.ask import KeptRow
 from core.healing import Healer
 from core.modes.start import Mode
 from core.text import ShownText, without_dangling
-from tests.completing import complete
+from tests.completing import complete, completed
 
 
 def run(autocomplete, session, text, kept=(), **options):
@@ -104,9 +104,7 @@ def test_one_more_word_feeds_only_that_word(autocomplete, session):
 
 def test_stopping_at_any_pass_leaves_a_usable_cache(autocomplete):
     text = "We went down to the harb"
-    other = autocomplete.open()
-    wanted = [d.text for d in run(autocomplete, other, text).drafts]
-    other.close()
+    wanted = [d.text for d in completed(autocomplete, text).drafts]
     session = autocomplete.open()
     for passes in range(6):
         completion = complete(session, text)
@@ -149,11 +147,9 @@ TEXTS = [
 @settings(max_examples=15)
 @given(st.one_of(st.sampled_from(TEXTS), st.text(max_size=30)))
 def test_drafts_are_whole_text_whatever_is_typed(tiny_autocomplete, text):
-    session = tiny_autocomplete.open()
-    completion = run(tiny_autocomplete, session, text, length=4)
-    session.close()
-    assert len({draft.text for draft in completion.drafts}) == len(completion.drafts)
-    for draft in completion.drafts:
+    drafts = completed(tiny_autocomplete, text, length=4).drafts
+    assert len({draft.text for draft in drafts}) == len(drafts)
+    for draft in drafts:
         assert draft.text
         assert "\ufffd" not in draft.text and "\n" not in draft.text and "\x00" not in draft.text
         draft.text.encode("utf-8")
@@ -270,11 +266,8 @@ def test_kept_rows_have_the_probability_of_their_own_branch(autocomplete):
 def test_the_best_draft_is_the_same_for_any_number_of_drafts(autocomplete):
     best = []
     for k in (1, 3, 9):
-        session = autocomplete.open()
-        completion = complete(session, "Dear Anna,\n\nThank you for ", drafting(DraftSettings(k=k)))
-        completion.finish()
-        best += [(draft.ids, draft.text) for draft in completion.drafts if draft.id == completion.best]
-        session.close()
+        found = completed(autocomplete, "Dear Anna,\n\nThank you for ", drafting(DraftSettings(k=k)))
+        best += [(draft.ids, draft.text) for draft in found.drafts if draft.id == found.best]
     assert best == [best[0]] * 3
 
 

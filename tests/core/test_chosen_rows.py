@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from core.ask import KeptRow
 from core.autocomplete import Autocomplete
 from core.present import TextDraft
-from tests.completing import complete
+from tests.completing import completed
 
 TEXT = "Thank you for your"
 UNLIKELY = " blue"
@@ -18,8 +17,7 @@ OPTIONS: dict[str, Any] = {"k": 3, "length": 8, "end_below": 0.3, "min_branch": 
 
 
 def rows(autocomplete: Autocomplete, *kept: KeptRow, **options: Any) -> dict[int, TextDraft]:
-    with closing(autocomplete.open()) as session:
-        return {row.id: row for row in complete(session, TEXT, kept=kept, **OPTIONS | options).finish().drafts}
+    return {row.id: row for row in completed(autocomplete, TEXT, kept=kept, **OPTIONS | options).drafts}
 
 
 @pytest.mark.parametrize("forks", [0, 3])

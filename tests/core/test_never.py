@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,14 @@ from core.ask import Ask, KeptRow
 from core.autocomplete import Autocomplete
 from core.modes.start import Mode
 from core.phrases import BANNED, Phrases
-from tests.completing import complete
+from tests.completing import completed
 
 TEXT = "Thank you very much for your"
 OPTIONS: dict[str, Any] = {"k": 3, "length": 8, "end_below": 0.0}
 
 
 def rows(autocomplete: Autocomplete, text: str = TEXT, **options: Any) -> list[str]:
-    with closing(autocomplete.open()) as session:
-        return [row.text for row in complete(session, text, Ask(**OPTIONS | options)).finish().drafts]
+    return [row.text for row in completed(autocomplete, text, Ask(**OPTIONS | options)).drafts]
 
 
 @pytest.mark.parametrize("more", [{}, {"verify": 16}, {"tails": True, "exact_steps": 1}, {"merge_alike": True}])

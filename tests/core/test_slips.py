@@ -63,9 +63,7 @@ def test_code_names_and_short_words_are_left_alone(text: str, word: str) -> None
 
 
 def drafts(session: Session, before: str, kept: Sequence[KeptRow] = (), **options: Any) -> list[TextDraft]:
-    completion = complete(session, before, kept=kept, **(SHORT | options))
-    completion.finish()
-    return completion.drafts
+    return complete(session, before, kept=kept, **(SHORT | options)).finish().drafts
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from core.drafting.drafts import Kept, Options
 from core.drafting.driver import Driven
 from core.drafting.reuse import KnownLogits, reuse_logits
 from core.superposed import superposed
-from tests.completing import complete
+from tests.completing import complete, completed
 
 
 def drafted(sequence, prefix, options, known=None, kept=()):
@@ -84,8 +84,8 @@ def test_another_rule_or_store_reads_the_same_logits(autocomplete):
     with closing(autocomplete.open()) as session:
         first = texts(session)
         for options in ({"k": 5}, {"alpha": 0.0}):
-            with closing(autocomplete.open()) as fresh:
-                assert texts(session, **options) == texts(fresh, **options)
+            fresh = completed(autocomplete, "Thank you for your", length=5, **options)
+            assert texts(session, **options) == [draft.text for draft in fresh.drafts]
         assert texts(session) == first
 
 
