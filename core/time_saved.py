@@ -165,10 +165,6 @@ class PayingRows:
     rows: tuple[PayingRow, ...] = ()
     saved_ms: float = 0.0
 
-    @property
-    def ghost(self) -> PayingRow | None:
-        return self.rows[0] if self.rows else None
-
 
 def rows_that_pay(rows: Sequence[RowPath], costs: Costs, shown: Iterable[str] = (), looks: float = LOOKS) -> PayingRows:
     """Returns the choice with the most expected time saved (see the module), if a look counts `looks` times.
