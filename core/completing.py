@@ -23,9 +23,8 @@ from core.ask import Ask
 from core.completion import Completion
 from core.drafting.candidates import log_total
 from core.drafting.drafts import Drafts
-from core.drafting.driver import Steps
+from core.drafting.driver import Steps, finish
 from core.drafting.record import Record
-from core.drafting.scored import finish
 from core.drafting.stepping_back import Never
 from core.explaining import Explaining, explain_cost
 from core.healing import Healing, WordLogits

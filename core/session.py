@@ -10,7 +10,7 @@ from core.completing import complete
 from core.completion import Completion
 from core.composed import Composer, decomposed, is_decomposed
 from core.drafting.biased import bias_of
-from core.drafting.driver import Driven, Steps
+from core.drafting.driver import Driven, Steps, finish
 from core.drafting.reuse import KnownLogits
 from core.drafting.tails import choose_tails
 from core.equipped import EquippedModel
@@ -111,15 +111,8 @@ class Session(KeptText):
 
 def _decomposed(steps: Steps[Completion]) -> Steps[Completion]:
     """The same steps, with decomposed letters in the drafts."""
-    try:
-        rows, completion = next(steps)
-        while True:
-            logits = yield rows, decomposed(completion)
-            rows, completion = steps.send(logits)
-    except StopIteration:
-        return
-    finally:
-        steps.close()
+    last = yield from finish(steps, decomposed)
+    yield [], decomposed(last)
 
 
 def background_ids(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -67,24 +67,10 @@ class Costs:
                 raise InputError(f"{value} given as {name}; a time in ms, 0 or more, expected.")
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """The constants of the choice that are fitted by the time saved (`polydraft eval time --part validation`).
-
-    Attributes:
-        looks: the number of looks that a new row must be worth. Above 1 it waits: a row that is not yet worth it is
-            often shown a key later, when it is surer, or was wrong and nobody had to read it.
-    Raises: InputError for a number below 0.
-    """
-
-    looks: float = 1.5
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.looks < math.inf:
-            raise InputError(f"{self.looks} looks given; a number from 0 on expected.")
-
-
-FITTED = Fitted()
+# The number of looks that a new row must be worth, fitted by the time saved (`polydraft eval time --part validation`).
+# Above 1 it waits: a row that is not yet worth it is often shown a key later, when it is surer, or was wrong and nobody
+# had to read it.
+LOOKS = 1.5
 # `end_below` of drafts of which only rows that save time are shown: they grow farther, and the choice ends them.
 END_BELOW = 0.1
 
@@ -179,22 +165,16 @@ class PayingRows:
     rows: tuple[PayingRow, ...] = ()
     saved_ms: float = 0.0
 
-    @property
-    def ghost(self) -> PayingRow | None:
-        return self.rows[0] if self.rows else None
 
-
-def rows_that_pay(
-    rows: Sequence[RowPath], costs: Costs, shown: Iterable[str] = (), fitted: Fitted = FITTED
-) -> PayingRows:
-    """Returns the choice with the most expected time saved (see the module), if a look counts `fitted.looks` times.
+def rows_that_pay(rows: Sequence[RowPath], costs: Costs, shown: Iterable[str] = (), looks: float = LOOKS) -> PayingRows:
+    """Returns the choice with the most expected time saved (see the module), if a look counts `looks` times.
     Of equal choices it is one with fewer rows.
 
     Args:
         rows: the candidates. Where several could show the same words, the first ones do.
         shown: the texts that are on the screen, without what has been typed of them. Their beginnings cost no look.
     """
-    roots = _tree(rows, costs, tuple(shown), fitted)
+    roots = _tree(rows, tuple(shown), costs.look_ms * looks)
     search = _Search(costs)
     for root in roots:
         search.compute_gains(root)
@@ -268,7 +248,7 @@ class _Node:
     useful: bool = False
 
 
-def _tree(rows: Sequence[RowPath], costs: Costs, shown: tuple[str, ...], fitted: Fitted) -> list[_Node]:
+def _tree(rows: Sequence[RowPath], shown: tuple[str, ...], look_ms: float) -> list[_Node]:
     """Returns the cuts of all rows as trees. If two rows disagree on a chance, it is the higher one. Those of the
     longer cuts that contain a cut are made smaller if their sum exceeds its own."""
     nodes: dict[tuple[int, str], _Node] = {}
@@ -288,7 +268,7 @@ def _tree(rows: Sequence[RowPath], costs: Costs, shown: tuple[str, ...], fitted:
                 siblings = node.children
     for node in nodes.values():
         node.new = is_new(node.text, shown)
-        node.cost = costs.look_ms * fitted.looks if node.new else 0.0
+        node.cost = look_ms if node.new else 0.0
     _share(roots, 1.0)
     return roots
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from core.ask import Ask
+from core.autocomplete import Autocomplete
 from core.completion import Completion
 from core.models.base import Row
 from core.session import Session
@@ -39,3 +41,9 @@ class Completing:
 
 def complete(session: Session, before: str, ask: Ask | None = None, **changes: Any) -> Completing:
     return Completing(session, replace(ask or Ask(), before=before, **changes))
+
+
+def completed(autocomplete: Autocomplete, before: str, ask: Ask | None = None, **changes: Any) -> Completion:
+    """The last state of one request, in a session of its own."""
+    with closing(autocomplete.open()) as session:
+        return complete(session, before, ask, **changes).finish()

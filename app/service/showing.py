@@ -69,13 +69,13 @@ def decided(paths: list[RowPath], chances: Mapping[int, float], showing: Showing
         sure: the setting *How sure*; at its default a row must be worth the number of looks that saves most time, and
             in proportion at others.
     """
-    from core.time_saved import FITTED, Fitted, expected_ms, rows_that_pay
+    from core.time_saved import LOOKS, expected_ms, rows_that_pay
 
     paths = [path.with_offset(showing.offset) for path in paths]
-    costs, constants = showing.costs, Fitted(FITTED.looks * sure / float(DRAFTING["end_below"].default))
+    costs, looks = showing.costs, LOOKS * sure / float(DRAFTING["end_below"].default)
     pays = [
         {"id": row.id, "text": row.text, "chance": round(row.chance, 4), "saved_ms": round(row.saved_ms, 1)}
-        for row in rows_that_pay(paths, costs, showing.shown, constants).rows
+        for row in rows_that_pay(paths, costs, showing.shown, looks).rows
     ]
 
     def rank(path: RowPath) -> tuple[float, ...]:

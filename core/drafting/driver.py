@@ -61,6 +61,21 @@ class Driven(Generic[State]):
         self._steps.close()
 
 
+def finish(
+    steps: Steps[State], shown: Callable[[State], State] = lambda state: state
+) -> Generator[tuple[list[Row], State], list[Tensor], State]:
+    """Runs a generator to its end, and yields its states as `shown` makes them. Returns the last state, which it does
+    not yield."""
+    try:
+        rows, state = next(steps)
+        while rows:
+            logits = yield rows, shown(state)
+            rows, state = steps.send(logits)
+        return state
+    finally:
+        steps.close()
+
+
 def advance_all(running: Iterable[Driven[State]], logits: Iterable[Tensor]) -> None:
     """Sends each generator the logits of its rows, out of one pass over the rows of all."""
     rest = iter(logits)

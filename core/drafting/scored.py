@@ -11,20 +11,7 @@ from collections.abc import Generator
 from torch import Tensor
 
 from core.drafting.drafts import Drafts
-from core.drafting.driver import Drafting
 from core.models.base import Row, Sequence
-
-
-def finish(drafting: Drafting) -> Generator[tuple[list[Row], Drafts], list[Tensor], Drafts]:
-    """Runs a generator of drafts to its end. Returns the last drafts, which it does not yield."""
-    try:
-        rows, drafts = next(drafting)
-        while rows:
-            logits = yield rows, drafts
-            rows, drafts = drafting.send(logits)
-        return drafts
-    finally:
-        drafting.close()
 
 
 def score_paths(

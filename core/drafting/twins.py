@@ -12,8 +12,7 @@ from collections.abc import Sequence as Ids
 from dataclasses import replace
 
 from core.drafting.drafts import Draft, Drafts, Kept
-from core.drafting.driver import Drafting
-from core.drafting.scored import finish
+from core.drafting.driver import Drafting, finish
 
 Same = Callable[[list[int], list[int]], bool]  # whether two drafts, by their tokens, say the same
 Again = Callable[[int, Ids[Kept]], Drafting]
@@ -41,13 +40,7 @@ def replace_twins(first: Drafting, again: Again, same: Same, kept: Ids[Kept]) ->
     totals = {draft.slot: [draft.totals[0]] * draft.start + draft.totals for draft in drafts.drafts if draft.totals}
     known = [Kept(d.slot, d.ids, totals=totals[d.slot], chosen=d.chosen) for d in drafts.drafts if d.totals]
     beside = again(len(twins), known)
-    try:
-        rows, found = next(beside)
-        while rows:
-            logits = yield rows, _join(drafts, different, twins, found, done=False)
-            rows, found = beside.send(logits)
-    finally:
-        beside.close()
+    found = yield from finish(beside, lambda found: _join(drafts, different, twins, found, done=False))
     yield [], _join(drafts, different, twins, found, done=True)
 
 

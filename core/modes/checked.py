@@ -24,10 +24,10 @@ from torch import Tensor
 
 from core.drafting.candidates import log_total
 from core.drafting.drafts import Draft, Drafts, Options
-from core.drafting.driver import Drafting
+from core.drafting.driver import Drafting, finish
 from core.drafting.growth import begins_word
 from core.drafting.record import Record
-from core.drafting.scored import finish, score_paths
+from core.drafting.scored import score_paths
 from core.drafting.verifier import Verifier
 from core.errors import InputError
 from core.models.base import Row, Sequence
@@ -88,13 +88,7 @@ def tails_checked(drafting: Drafting, sequence: Sequence) -> Drafting:
 
     Until then only the exact tokens of each draft count as its own, so that rows only grow.
     """
-    try:
-        rows, drafts = next(drafting)
-        while rows:
-            logits = yield rows, _exact_alone(drafts)
-            rows, drafts = drafting.send(logits)
-    finally:
-        drafting.close()
+    drafts = yield from finish(drafting, _exact_alone)
     open_ended = [d for d in drafts.drafts if d.exact < len(d.ids)]
     if not open_ended:
         yield [], drafts

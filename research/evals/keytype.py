@@ -155,13 +155,13 @@ def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int, k
     def cut(text: str) -> str:
         return tokenizer.decode(tokenizer.encode(text)[: case.tokens]).rstrip("\ufffd")
 
-    ghost, likeliest = rows_that_pay(paths, Costs()).ghost, most_probable(paths)
+    pays, likeliest = rows_that_pay(paths, Costs()).rows, most_probable(paths)
     return CaseScore(
         case,
         [draft.text for draft in drafts],
         drafts[0].probability if drafts else 0.0,
         cut(drafts[0].text) if drafts else "",
-        cut(ghost.text) if ghost else "",
+        cut(pays[0].text) if pays else "",
         cut(likeliest[0]) if likeliest[1] > SILENT else "",
     )
 

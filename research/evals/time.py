@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
 from typing import Annotated
@@ -30,7 +30,7 @@ from typing import Annotated
 from app.options.settings import DraftSettings, drafting
 from app.options.typist import Passage, passages
 from core.autocomplete import Autocomplete
-from core.time_saved import END_BELOW, FITTED, Costs, Fitted, RowPath, is_new, rows_that_pay, word_ends
+from core.time_saved import END_BELOW, LOOKS, Costs, RowPath, is_new, rows_that_pay, word_ends
 from research.cut_calibration import Making, fitted
 from research.options import (
     AutocompleteOptions,
@@ -59,7 +59,7 @@ SETTINGS = tuple(product(LOOKS_MS, TAKES_MS, KEYS_MS))
 TARGET_K = 3
 BINS = 10  # of probabilities
 SEEN = 0.05  # least probability of cuts that a person may see
-GRID = tuple(replace(FITTED, looks=looks) for looks in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0))
+GRID = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)  # looks that a new row must be worth
 
 # (look, take) -> the least percent of time saved at each of KEYS_MS, k = 3
 LEAST = {(50.0, 700.0): (13, 21, 33, 52), (30.0, 400.0): (27, 37, 49, 63)}
@@ -119,10 +119,10 @@ def threshold(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Sh
     return [Shown(row, len(row.text)) for row, p_branch in rows if p_branch >= THRESHOLD]
 
 
-def paying(constants: Fitted = FITTED) -> Policy:
+def paying(looks: float = LOOKS) -> Policy:
     def pays(answer: RowsAt, costs: Costs, on_screen: Sequence[str]) -> list[Shown]:
         by_id = {row.id: row for row in answer.farther}
-        chosen = rows_that_pay(answer.farther, costs, on_screen, constants).rows
+        chosen = rows_that_pay(answer.farther, costs, on_screen, looks).rows
         return [Shown(by_id[row.id], len(row.text)) for row in chosen]
 
     return pays
@@ -361,14 +361,14 @@ def fits(k: int, drafted: Drafted) -> list[ReportRow]:
     """Compares constants of the rule by the mean time saved in the 24 settings, and fits a calibration for each way of
     making drafts."""
     rows: list[ReportRow] = []
-    for constants in GRID:
-        policy = paying(constants)
+    for looks in GRID:
+        policy = paying(looks)
         each = {
             (look, take, key): typed(drafted, policy, Costs(key, look, take, WORD_MS)) for look, take, key in SETTINGS
         }
         mean = fmean(map(saved, each.values()))
         typical = each[50.0, 700.0, TYPICAL_MS]
-        row: ReportRow = {"looks": constants.looks, "k": k, "mean_saved_percent": mean}
+        row: ReportRow = {"looks": looks, "k": k, "mean_saved_percent": mean}
         rows.append(row | {"new_rows_157": _counts(typical)["new_rows"]})
     for making, cuts in cut_outcomes(drafted).items():
         rows.append({"fitted": str(making), "k": k, "points": str(fitted(cuts).points), "cuts": len(cuts)})

@@ -17,7 +17,7 @@ from app.options.given import settings_of
 from app.options.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.chains import joined, names_of
-from core.controls import CATALOG, PRESETS, TIED, Preset, title_of
+from core.controls import CATALOG, TIED, Preset, title_of
 from core.errors import InputError
 from core.samplers import Chain, MinP, Temperature, TopK, TopNSigma, TopP, TopW
 from core.samplers.catalog import cuts, sampler
@@ -135,15 +135,13 @@ def test_a_preset_carries_a_chain() -> None:
 
 def test_views_and_sweeps_show_a_chain() -> None:
     tokenizer: Any = TableModel().tokenizer
-    row = torch.randn(tokenizer_size(tokenizer), generator=torch.Generator().manual_seed(3))
+    row = torch.randn(len(tokenizer.pieces), generator=torch.Generator().manual_seed(3))
     (choice,) = look(row, tokenizer, 1.5, {BOTH: {"n": 1.0}}).choices
     assert choice.count == int(sampler(BOTH, {"n": 1.0}, 1.5)(None, row[None]).isfinite().sum())
-    counts = sweep(row, {BOTH: {}}, None, (0.5, 2.0))[BOTH]
-    assert counts == [int(sampler(BOTH, {}, t)(None, row[None]).isfinite().sum()) for t in (0.5, 2.0)]
-
-
-def tokenizer_size(tokenizer: Any) -> int:
-    return len(tokenizer.pieces)
+    tied, temperatures = {"beta_by": TIED, "metric": "uniform", "lam": 0.5}, (0.5, 1.0, 2.0, 4.0)
+    for name, values in ((BOTH, {}), ("top-w", tied)):
+        counts = sweep(LOGITS[0], {name: values}, {}, temperatures)[name]
+        assert counts == [int(sampler(name, values, t)(None, LOGITS[:1]).isfinite().sum()) for t in temperatures]
 
 
 # --- a control that follows the temperature ------------------------------------------------------------------
@@ -160,26 +158,7 @@ def test_top_ws_beta_follows_the_temperature(temperature: float) -> None:
         assert kept(sampler("top-w", values, temperature)) == kept(by_hand)
 
 
-def test_a_sweep_moves_beta_along() -> None:
-    values = {"beta_by": TIED, "metric": "uniform", "lam": 0.5}
-    temperatures = (0.5, 1.0, 2.0, 4.0)
-    counts = sweep(LOGITS[0], {"top-w": values}, {}, temperatures)["top-w"]
-    assert counts == [int(sampler("top-w", values, t)(None, LOGITS[:1]).isfinite().sum()) for t in temperatures]
-
-
 def test_a_beta_beside_the_tie_is_refused() -> None:
     with pytest.raises(InputError, match="beta changes nothing with beta-by temperature; leave one of them out"):
         settings_of({"beta": 3.0, "beta-by": TIED}, "top-w")
     assert settings_of({"beta-by": TIED}, "top-w").sampling.values["beta_by"] == TIED
-
-
-def test_the_papers_further_settings_are_presets() -> None:
-    found = {(p.rule, p.values.get("n"), p.values.get("beta_by")) for p in PRESETS}
-    assert {("top-n-sigma", 0.8, None), ("top-n-sigma", 1.3, None), ("top-w", None, TIED)} <= found
-
-
-def test_the_papers_temperatures_up_to_10_are_accepted(loaded: Autocomplete) -> None:
-    shown = run("complete", "abcabc", "--mode", "sampled", "--rule", "top-n-sigma", "--temperature", "10")
-    assert shown.exit_code == 0, shown.output
-    assert DraftSettings(temperature=10).temperature == 10
-    assert ClientOptions(temperature=10).settings(3, 10, {}).temperature == 10

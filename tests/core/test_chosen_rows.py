@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from core.ask import KeptRow
 from core.autocomplete import Autocomplete
-from core.models import load_model
 from core.present import TextDraft
-from tests.completing import complete
+from tests.completing import completed
 
 TEXT = "Thank you for your"
 UNLIKELY = " blue"
 OPTIONS: dict[str, Any] = {"k": 3, "length": 8, "end_below": 0.3, "min_branch": 0.01, "merge_alike": True}
 
 
-@pytest.fixture(scope="module")
-def autocomplete() -> Autocomplete:
-    return Autocomplete(load_model("default"))
-
-
 def rows(autocomplete: Autocomplete, *kept: KeptRow, **options: Any) -> dict[int, TextDraft]:
-    with closing(autocomplete.open()) as session:
-        return {row.id: row for row in complete(session, TEXT, kept=kept, **OPTIONS | options).finish().drafts}
+    return {row.id: row for row in completed(autocomplete, TEXT, kept=kept, **OPTIONS | options).drafts}
 
 
 @pytest.mark.parametrize("forks", [0, 3])

@@ -67,8 +67,8 @@ def test_the_default_model_states_english_and_drafts_in_other_texts_only_on_requ
     a.in_other_language.wait()
     unasked = complete(session, LETTERS["German"], unasked=True)
     assert (unasked.done, unasked.foreign, unasked.drafts, unasked.fed) == (True, True, [], 0)
-    assert complete(session, LETTERS["German"]).finish().drafts
-    assert complete(session, ENGLISH[0], unasked=True).finish().drafts
+    assert complete(session, LETTERS["German"], k=1, length=2).finish().drafts
+    assert complete(session, ENGLISH[0], unasked=True, length=4).finish().drafts
 
 
 def test_the_languages_of_texts_have_shares_of_their_characters() -> None:

@@ -57,24 +57,20 @@ def test_every_option_refuses_a_value_of_another_type(options: type) -> None:
     hints = typing.get_type_hints(options)
     tried = 0
     for each in fields(options):
-        for value in wrong(hints[each.name]):
-            tried += 1
-            with pytest.raises(InputError) as refused:
-                options(**{each.name: value})
-            said = str(refused.value)
-            assert said.startswith(f"{each.name} "), said
-            assert "expected." in said and "\n" not in said and len(said) < 200
-    assert tried > 100
-
-
-@pytest.mark.parametrize("options", [Options, Ask, SpeculationOptions])
-def test_no_value_of_any_option_ends_in_another_error(options: type) -> None:
-    for each in fields(options):
-        for value in STRANGE:
+        refused = wrong(hints[each.name])
+        for value in STRANGE:  # none of them ends in another error
             try:
                 options(**{each.name: value})
             except InputError as error:
-                assert str(error)
+                said = str(error)
+                assert said
+            else:
+                said = None
+            if any(value is one for one in refused):
+                tried += 1
+                assert said is not None and said.startswith(f"{each.name} "), said
+                assert "expected." in said and "\n" not in said and len(said) < 200
+    assert tried > 100
 
 
 def test_the_functions_refuse_them_too() -> None:

@@ -1,9 +1,7 @@
-"""The options are defined once: what takes them, and nothing else says what they are by default."""
+"""The options are defined once: what takes them has their ranges and defaults."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +26,6 @@ from core.options import BY_FLAG, DRAFTING, LIBRARY, OPTIONS, SEED, Control
 from core.superposed import superpose
 from core.text import ShownText
 from tests.completing import complete
-from tests.paths import ROOT
 from tests.table_model import TableModel
 
 OTHERS = [
@@ -40,48 +37,6 @@ OTHERS = [
     )
     for control in controls
 ]
-# Of the same name, and another thing: Top-W's class has its paper's values, a drafter its own three drafts, and to a
-# pass of the model τ = 1 means none.
-OTHER_THINGS = {
-    ("core/samplers/top_w.py", name) for name in ("lam", "top_m", "alternations", "neighbours", "metric", "potential")
-} | {
-    ("core/samplers/geometry.py", "metric"),
-    ("core/speculative/drafters/superposed.py", "k"),
-    ("core/models/static.py", "tau"),
-}
-NEUTRAL = {"temperature", "select_at", "seed", "n"}  # T = 1 and seed 0 of anything
-
-
-def defaults(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Arguments and fields of classes, with what they are by default."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            placed = node.args.posonlyargs + node.args.args
-            for argument, value in zip(placed[::-1], node.args.defaults[::-1], strict=False):
-                yield argument.arg, value
-            for argument, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-                if value is not None:
-                    yield argument.arg, value
-        elif isinstance(node, ast.ClassDef):
-            for field in node.body:
-                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and field.value:
-                    yield field.target.id, field.value
-
-
-def test_no_default_is_restated() -> None:
-    known: dict[str, set[tuple[type, Any]]] = {}
-    for control in (*DRAFTING.values(), *OTHERS):
-        for value in (control.default, control.library):
-            known.setdefault(control.name, set()).add((type(value), value))
-    found = set()
-    for path in [*(ROOT / "core").rglob("*.py"), *(ROOT / "app").rglob("*.py")]:
-        name = path.relative_to(ROOT).as_posix()
-        for argument, value in defaults(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(value, ast.Constant) or value.value is None or argument in NEUTRAL:
-                continue
-            if (type(value.value), value.value) in known.get(argument, ()):
-                found.add((name, argument))
-    assert found - OTHER_THINGS == set()
 
 
 def test_every_option_is_a_field_and_a_flag_unless_the_page_alone_has_it_and_known_to_the_panel() -> None:

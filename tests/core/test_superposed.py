@@ -77,7 +77,7 @@ def test_a_superposed_step_is_one_row_whatever_k(tiny_llama, prefix):
 
 
 def test_a_batch_gives_what_each_prefix_gives_alone(torch_model):
-    prefixes = [case["prefix_ids"] for case in GOLDEN["cases"][:4]] + [GOLDEN["cases"][0]["prefix_ids"][:6]]
+    prefixes = [case["prefix_ids"] for case in GOLDEN["cases"][:2]] + [GOLDEN["cases"][0]["prefix_ids"][:6]]
     alone = [list(superpose(torch_model, p, 3, 5))[-1] for p in prefixes]
     *_, together = superpose_batch(torch_model, prefixes, 3, 5)
     for a, b in zip(alone, together, strict=True):
@@ -91,14 +91,6 @@ def test_a_stop_token_ends_a_lineage_and_the_others_go_on(tiny_llama, prefix):
     *_, last = superpose(tiny_llama, prefix, 3, 6, forks=0, stop_ids=frozenset({stop}))
     assert any(draft.ended and draft.ids[-1] == stop for draft in last.drafts)
     assert all(draft.ids.count(stop) == (1 if draft.ended else 0) for draft in last.drafts)
-
-
-def test_resets_settle_on_one_draft(tiny_llama, prefix):
-    *_, last = superpose(tiny_llama, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1)
-    assert len({tuple(ids[:6]) for ids in last.ids}) == 1
-    assert all(len(ids) == 9 for ids in last.ids)
-    *_, again = superpose(tiny_llama, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1)
-    assert again.ids == last.ids
 
 
 @settings(max_examples=80, deadline=None)

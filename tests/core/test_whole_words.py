@@ -47,7 +47,7 @@ def steps(completion: Completing) -> Iterator[None]:
 @pytest.mark.parametrize("method", METHODS)
 def test_no_row_ends_inside_a_word_at_any_step(autocomplete: Autocomplete, method: str) -> None:
     rows = 0
-    for before in places(4 if method == "superposed" else 2):
+    for before in places(2 if method == "superposed" else 1):
         session = autocomplete.open()
         options = Ask(k=3, length=6, mode=Mode(method), seed=1, corrects=method == "superposed")
         completion = complete(session, before, options)

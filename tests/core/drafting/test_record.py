@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from core import completing
-from core.ask import Ask, KeptRow
+from core.ask import KeptRow
 from core.autocomplete import Autocomplete
-from core.completion import Completion
 from core.drafting.drafts import Drafts, Options
 from core.drafting.driver import Driven
 from core.drafting.record import Made, Record
@@ -29,7 +28,7 @@ from core.speculative.calibration import Calibration, Constants, fingerprint
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.options import SpeculationOptions
 from core.speculative.tree import TokenTree
-from tests.completing import complete
+from tests.completing import complete, completed
 from tests.table_model import TableModel, chain
 
 PREFIX = [3, 1, 4, 1, 5]
@@ -140,22 +139,18 @@ def test_a_speculated_token_too(name: str, speculation: Speculation) -> None:
         assert [each.ln_mixture for each in of_draft] == pytest.approx(steps, abs=1e-5)
 
 
-def test_with_as_many_exact_steps_as_tokens_nothing_is_superposed() -> None:
-    _, made = drafted(TABLE, PREFIX, forks=0, exact_steps=6)
-    assert {each.by for of_draft in made for each in of_draft} == {"own"}
-    assert {each.gamma for of_draft in made for each in of_draft} == {None}
-
-
-def test_without_exact_steps_only_the_first_token_is_the_drafts_own() -> None:
-    _, made = drafted(TABLE, PREFIX, forks=0, exact_steps=0)
-    for first, *others in made:
-        assert (first.by, first.gamma) == ("own", None)
-        assert {each.by for each in others} == {"superposed"}
-
-
-def test_the_only_draft_is_in_no_mixture() -> None:
-    (made,) = drafted(TABLE, PREFIX, "greedy")[1]
-    assert {(each.by, each.gamma) for each in made} == {("own", None)}
+@pytest.mark.parametrize(("mode", "options", "own"), [
+    ("superposed", {"forks": 0, "exact_steps": 6}, 6),
+    ("superposed", {"forks": 0, "exact_steps": 0}, 1),
+    ("greedy", {}, 6),
+])  # fmt: skip
+def test_tokens_after_the_exact_steps_are_superposed_and_the_only_draft_has_none(
+    mode: str, options: dict[str, Any], own: int
+) -> None:
+    _, made = drafted(TABLE, PREFIX, mode, **options)
+    for of_draft in made:
+        assert [each.by for each in of_draft] == ["own"] * own + ["superposed"] * (6 - own)
+        assert [each.gamma is None for each in of_draft] == [True] * own + [False] * (6 - own)
 
 
 @pytest.mark.parametrize("exact_steps", [0, 2])
@@ -236,11 +231,6 @@ def test_what_a_rule_keeps_is_counted(name: str) -> None:
 # --- requests
 
 
-def asked(autocomplete: Autocomplete, text: str, **options: Any) -> Completion:
-    with closing(autocomplete.open()) as session:
-        return complete(session, text, **options).finish()
-
-
 REQUESTS: dict[str, dict[str, Any]] = {
     "superposed": {},
     "paper": {"distinct": False, "forks": 0, "exact_steps": 0, "mixing": "geometric"},
@@ -260,7 +250,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 def test_the_drafts_are_the_same_without_it(tiny_autocomplete: Autocomplete, name: str) -> None:
     autocomplete = tiny_autocomplete
     options = {"k": 3, "length": 5} | REQUESTS[name]
-    plain, explained = (asked(autocomplete, "I am writ", explain=on, **options) for on in (False, True))
+    plain, explained = (completed(autocomplete, "I am writ", explain=on, **options) for on in (False, True))
     assert [replace(draft, made=()) for draft in explained.drafts] == plain.drafts
     assert plain.explained is None
     assert not any(draft.made for draft in plain.drafts)
@@ -272,16 +262,15 @@ def test_the_drafts_are_the_same_without_it(tiny_autocomplete: Autocomplete, nam
 
 def test_the_drafts_of_the_page_are_the_same_without_it(autocomplete: Autocomplete) -> None:
     options = {"k": 3, "length": 5, "corrects": True, "merge_alike": True, "end_below": 0.3, "min_branch": 0.01}
-    for text in ("I am writ", "Thank you for your", "We wnat to"):
-        plain, explained = (asked(autocomplete, text, explain=on, **options) for on in (False, True))
-        assert [replace(draft, made=()) for draft in explained.drafts] == plain.drafts
+    plain, explained = (completed(autocomplete, "We wnat to", explain=on, **options) for on in (False, True))
+    assert [replace(draft, made=()) for draft in explained.drafts] == plain.drafts
 
 
 @pytest.mark.parametrize("name", ["greedy", "sampled"])
 def test_speculated_drafts_are_the_same_and_say_how_each_token_came(name: str) -> None:
     autocomplete = Autocomplete(TABLE)
     options = {"mode": Mode(name, speculation=SPECULATION), "heal": False, "k": 2, "length": 9}
-    plain, explained = (asked(autocomplete, "abca", explain=on, **options) for on in (False, True))
+    plain, explained = (completed(autocomplete, "abca", explain=on, **options) for on in (False, True))
     assert [replace(draft, made=()) for draft in explained.drafts] == plain.drafts
     for draft in explained.drafts:
         how = [(a, b, "own" if name == "plain" else name) for a, b, name, _ in draft.how if b <= len(draft.text)]
@@ -295,14 +284,14 @@ def test_without_the_flag_nothing_is_recorded(autocomplete: Autocomplete, monkey
 
     monkeypatch.setattr(completing, "Record", refuse)
     monkeypatch.setattr(completing, "explain_cost", refuse)
-    assert asked(autocomplete, "I am writ", k=3, length=5).drafts
+    assert completed(autocomplete, "I am writ", k=3, length=5).drafts
     with pytest.raises(AssertionError):
-        asked(autocomplete, "I am writ", k=3, length=5, explain=True)
+        completed(autocomplete, "I am writ", k=3, length=5, explain=True)
 
 
 @pytest.mark.parametrize(("text", "healed"), [("I am writ", True), ("The weather is", False), ("Once upon a ", True)])
 def test_the_first_token_of_a_half_typed_word_completes_it(autocomplete: Autocomplete, text: str, healed: bool) -> None:
-    for draft in asked(autocomplete, text, k=3, length=5, explain=True).drafts:
+    for draft in completed(autocomplete, text, k=3, length=5, explain=True).drafts:
         first, *others = [made.by for _, _, made in draft.made]
         assert (first == "healing") == healed
         assert "healing" not in others
@@ -310,7 +299,7 @@ def test_the_first_token_of_a_half_typed_word_completes_it(autocomplete: Autocom
 
 def test_a_token_of_an_earlier_request_is_kept_and_the_next_ones_are_not(autocomplete: Autocomplete) -> None:
     kept = KeptRow(1, " blue", chosen=True)
-    drafts = asked(autocomplete, "Thank you for your", k=3, length=5, kept=[kept], explain=True).drafts
+    drafts = completed(autocomplete, "Thank you for your", k=3, length=5, kept=[kept], explain=True).drafts
     made = {draft.id: [each for _, _, each in draft.made] for draft in drafts}
     assert made[1][0] == Made("kept")
     assert "kept" not in {each.by for each in [*made[1][1:], *made[0]]}
@@ -336,10 +325,6 @@ def test_passes_and_rows_are_counted_and_timed(autocomplete: Autocomplete, monke
 
 
 def test_a_cost_that_was_not_measured_is_not_guessed(own_folders: object) -> None:
-    explained = asked(Autocomplete(TABLE), "abca", k=2, length=4, explain=True).explained
+    explained = completed(Autocomplete(TABLE), "abca", k=2, length=4, explain=True).explained
     assert explained is not None
     assert explained.apart_ms is None
-
-
-def test_the_flag_is_off_by_default() -> None:
-    assert Ask().explain is False

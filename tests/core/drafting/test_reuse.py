@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from core.drafting.drafts import Kept, Options
 from core.drafting.driver import Driven
 from core.drafting.reuse import KnownLogits, reuse_logits
 from core.superposed import superposed
-from tests.completing import complete
+from tests.completing import complete, completed
 
 
 def drafted(sequence, prefix, options, known=None, kept=()):
@@ -74,25 +76,17 @@ def test_what_was_used_longest_ago_makes_room():
 
 def test_another_rule_or_store_reads_the_same_logits(autocomplete):
     """The cache contains the model's own logits; settings are applied after it."""
-    session = autocomplete.open()
 
-    def texts(**options):
-        completion = complete(session, "Thank you for your", **options)
-        completion.finish()
-        return [draft.text for draft in completion.drafts]
+    def texts(session, **options):
+        found = complete(session, "Thank you for your", length=5, **options).finish()
+        return [draft.text for draft in found.drafts]
 
-    first = texts()
-    with_k, bare = texts(k=5), texts(alpha=0.0)
-    fresh = autocomplete.open()
-    session, kept = fresh, session
-    assert texts(k=5) == with_k
-    session.close()
-    session = autocomplete.open()
-    assert texts(alpha=0.0) == bare
-    session.close()
-    session = kept
-    assert texts() == first
-    session.close()
+    with closing(autocomplete.open()) as session:
+        first = texts(session)
+        for options in ({"k": 5}, {"alpha": 0.0}):
+            fresh = completed(autocomplete, "Thank you for your", length=5, **options)
+            assert texts(session, **options) == [draft.text for draft in fresh.drafts]
+        assert texts(session) == first
 
 
 def test_a_session_at_rest_frees_its_logits_and_keeps_its_text(autocomplete):

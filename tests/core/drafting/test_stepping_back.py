@@ -99,15 +99,15 @@ def run(table: TableModel, mode: Mode, phrases: object = tuple(PHRASES), **optio
 def test_sampled_drafts_have_the_stated_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stepping_back, "MOST", 3)  # so that drafts are cut, too
     table, drawn = model(), Counter[tuple[int, ...]]()
-    for seed in range(6):
+    for seed in range(4):
         *_, last = run(table, Mode("sampled"), k=300, seed=seed, length=SHORT, stop_ids=ENDLESS)
         drawn.update(tuple(each.ids) for each in last)
     expected = exact_distribution(table, most=3)
     assert sum(expected.values()) == pytest.approx(1)
-    drawn[()] = 1800 - sum(drawn.values())  # nothing was left of them
+    drawn[()] = 1200 - sum(drawn.values())  # nothing was left of them
     assert set(drawn) <= {*expected, ()}
-    deviations = [(drawn[ids] - 1800 * p) / np.sqrt(1800 * p * (1 - p)) for ids, p in expected.items() if 1800 * p > 5]
-    assert len(deviations) > 25
+    deviations = [(drawn[ids] - 1200 * p) / np.sqrt(1200 * p * (1 - p)) for ids, p in expected.items() if 1200 * p > 5]
+    assert len(deviations) > 20
     assert np.mean(np.square(deviations)) == pytest.approx(1, abs=0.5)
     assert max(map(abs, deviations)) < 4.5
 
@@ -125,7 +125,7 @@ def test_speculative_drafts_are_those_of_one_token_a_pass(seed: int) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_draft_of_any_mode_contains_a_phrase_at_any_step(mode: str, seed: int) -> None:
     for options in ({}, {"rule": TopK(1)}, {"distinct": False}, {"exact_steps": 0}, {"forks": 2}):
         if "forks" in options and mode != "superposed":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 
@@ -96,31 +95,6 @@ def test_a_thousand_random_rows_are_cropped_as_by_transformers():
             # Two values of a rule that takes a row at a time share the rows.
             rows = logits[place % 2 :: 2] if isinstance(ours, TopP | Typical) else logits
             assert torch.equal(ours(None, rows), theirs(None, rows)), ours.title
-
-
-@pytest.fixture(scope="module")
-def real(llama_model):
-    """Next-token logits (n, V) float32 along a line of prose and a few of code."""
-    texts = (
-        "The old lighthouse keeper climbed the stairs every evening, long after the ships had",
-        "def mean(values):\n    total = 0\n    for value in values:\n        total +=",
-    )
-    found = []
-    for text in texts:
-        sequence = llama_model.open()
-        found.append(sequence.feed_every(llama_model.tokenizer.encode(text)))
-        sequence.close()
-    return torch.cat(found)
-
-
-def test_real_rows_are_cropped_as_by_transformers(real):
-    for ours, theirs in peers():
-        # Where they differ in float32, it is the rounding of a cumulative sum: in float64 they agree.
-        differ = (ours(None, real) != theirs(None, real)).any(1)
-        assert float(differ.float().mean()) <= 0.1, ours.title
-        if bool(differ.any()):
-            rest = real[differ].double()
-            assert torch.equal(ours(None, rest), theirs(None, rest))
 
 
 def test_generate_takes_a_rule():
@@ -234,6 +208,7 @@ def test_a_numpy_row_is_cropped_as_a_tensor(rule):
     ("rule", "equal", "one_hot", "single"),
     [
         (TopK(3), 8, 8, 1),  # all that tie with the third
+        (TopP(0.0), 1, 1, 1),
         (TopP(0.5), 4, 1, 1),
         (MinP(0.1), 8, 1, 1),
         (PLess(), 8, 1, 1),
@@ -255,24 +230,23 @@ def test_flat_one_hot_and_single_rows(rule, equal, one_hot, single):
 
 def test_parameters_can_differ_from_row_to_row():
     logits = (torch.randn(1, 300, generator=torch.Generator().manual_seed(3)) * 2).expand(3, -1)
-    for many, one in (
-        (TopK([1, 5, 400]), [TopK(1), TopK(5), TopK(400)]),
-        (TopP([0.1, 0.5, 1.0]), [TopP(0.1), TopP(0.5), TopP(1.0)]),
-        (MinP(torch.tensor([0.0, 0.1, 1.0])), [MinP(0.0), MinP(0.1), MinP(1.0)]),
-        (TopNSigma([0.0, 1.0, 3.0]), [TopNSigma(0.0), TopNSigma(1.0), TopNSigma(3.0)]),
-        (TopH([0.1, 0.4, 1.0]), [TopH(0.1), TopH(0.4), TopH(1.0)]),
-        (Typical([0.1, 0.5, 1.0]), [Typical(0.1), Typical(0.5), Typical(1.0)]),
-        (Eta([0.001, 0.01, 0.5]), [Eta(0.001), Eta(0.01), Eta(0.5)]),
-        (XTC([0.01, 0.05, 0.5]), [XTC(0.01), XTC(0.05), XTC(0.5)]),
-        (Mirostat([1.0, 2.0, 4.0]), [Mirostat(1.0), Mirostat(2.0), Mirostat(4.0)]),
-        (Temperature([0.5, 1.0, 4.0]), [Temperature(0.5), Temperature(1.0), Temperature(4.0)]),
-        (
-            TopW(beta=[2.0, 3.0, 6.0], lam=[2.2, 2.2, 1.0], metric="uniform"),
-            [TopW(beta=b, lam=m, metric="uniform") for b, m in ((2.0, 2.2), (3.0, 2.2), (6.0, 1.0))],
-        ),
+    for rule, parameters in (
+        (TopK, {"top_k": [1, 5, 400]}),
+        (TopP, {"top_p": [0.1, 0.5, 1.0]}),
+        (MinP, {"min_p": [0.0, 0.1, 1.0]}),
+        (TopNSigma, {"n": [0.0, 1.0, 3.0]}),
+        (TopH, {"alpha": [0.1, 0.4, 1.0]}),
+        (Typical, {"mass": [0.1, 0.5, 1.0]}),
+        (Eta, {"epsilon": [0.001, 0.01, 0.5]}),
+        (XTC, {"threshold": [0.01, 0.05, 0.5]}),
+        (Mirostat, {"tau": [1.0, 2.0, 4.0]}),
+        (Temperature, {"temperature": [0.5, 1.0, 4.0]}),
+        (TopW, {"beta": [2.0, 3.0, 6.0], "lam": [2.2, 2.2, 1.0], "metric": ["uniform"] * 3}),
     ):
-        for row, rule in zip(many(None, logits), one, strict=True):
-            assert torch.equal(row, rule(None, logits[:1])[0]), rule.title
+        many = {name: values[0] if name == "metric" else values for name, values in parameters.items()}
+        for n, row in enumerate(rule(**many)(None, logits)):
+            one = rule(**{name: values[n] for name, values in parameters.items()})
+            assert torch.equal(row, one(None, logits[:1])[0]), rule.title
     with pytest.raises(InputError, match="2 values given for 3 rows"):
         TopP([0.1, 0.2])(None, logits)
 
@@ -287,6 +261,7 @@ def test_parameters_can_differ_from_row_to_row():
         (lambda: TopW(), "the model's .V, D. expected for the metric 'l2'"),
         (lambda: TopW(metric="manhattan"), "metric 'manhattan' given; one of l2, whitened, cosine, uniform"),
         (lambda: TopW(metric="uniform", top_m=0), "top_m 0 given; at least 1"),
+        (lambda: TopW(metric="uniform", potential="magnetic"), "potential 'magnetic' given; one of attractive, none,"),
         (lambda: TopP(0.5)(None, torch.zeros(4)), r"shape \(4,\) given; \(rows, vocabulary\)"),
     ],
 )
@@ -296,16 +271,6 @@ def test_what_is_out_of_range_is_named(make, said):
 
 
 # --- what each rule promises ------------------------------------------------------------------------------
-
-
-@settings(max_examples=80)
-@given(rows(), st.floats(0.01, 0.99))
-def test_top_p_is_the_smallest_set_with_that_mass(row, p):
-    probability = torch.tensor(row, dtype=torch.float64).softmax(0)
-    ids = kept(TopP(p), row)
-    assert probability[ids].sum() >= p - 1e-12
-    smaller = (s for s in itertools.combinations(range(len(row)), len(ids) - 1) if s)
-    assert all(probability[list(s)].sum() < p + 1e-12 for s in smaller)
 
 
 @settings(max_examples=80)
@@ -324,14 +289,6 @@ def test_dropped_tokens_do_not_enter_the_deviation():
     row = [5.0, 4.0, 3.0, 1.0]
     assert kept(TopNSigma(1.0), [*row, -INF, -INF]) == kept(TopNSigma(1.0), row)
     assert kept(TopNSigma(1.0), [*row, -500.0]) != kept(TopNSigma(1.0), row)
-
-
-def test_min_p_is_top_1_minus_p_on_uniform_logits():
-    """Theorem 3.3 of top-nσ: as many tokens, for logits uniform on a long interval."""
-    logits = -torch.linspace(0, 60, 200_001, dtype=torch.float64)[None]
-    for p in (0.02, 0.1, 0.3, 0.7):
-        counts = [int((rule(None, logits) > -INF).sum()) for rule in (MinP(p), TopP(1 - p))]
-        assert counts[0] == pytest.approx(counts[1], rel=1e-3)
 
 
 @settings(max_examples=80)
@@ -440,7 +397,7 @@ def test_tokens_with_a_mark_are_breakers():
 def test_mirostat_steers_the_surprise_to_its_target():
     chance = torch.Generator().manual_seed(0)
     logits = torch.randn(1, 2000, generator=chance) * 1.5
-    for tau, version in ((2.0, 2), (5.0, 2), (5.0, 1)):
+    for tau, version in ((2.0, 2), (5.0, 1)):
         rule, ids, seen = Mirostat(tau, 0.1, version), torch.tensor([[0]]), []
         for _ in range(400):
             q = rule(ids, logits).softmax(-1)
@@ -527,13 +484,7 @@ def test_surprising_chains_say_so():
     Chain([Temperature(1.5), Mirostat()])  # fine
 
 
-def test_top_p_of_zero_keeps_the_likeliest_alone():
-    logits = torch.randn(3, 200, generator=torch.Generator().manual_seed(5))
-    out = TopP(0.0)(None, logits)
-    assert torch.isfinite(out).sum(1).tolist() == [1, 1, 1]
-    assert torch.equal(out.argmax(1), logits.argmax(1))
-
-
+@settings(max_examples=40)
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=12, unique=True), st.integers(1, 8), st.floats(0.05, 0.95))
 def test_a_chain_renormalises_between_top_k_and_top_p(row: list[float], k: int, p: float) -> None:
     """As transformers' warpers one after the other. Top-p first keeps exactly the intersection; top-k first may keep
