@@ -162,7 +162,8 @@ else:
 
 def test_it_pauses_while_somebody_types_and_a_key_never_waits(trained: Callable[..., Trained]) -> None:
     one = trained(
-        SAYS + "for line in sys.stdin:\n    say(stage=dict(description=line.strip(), share=0, left=None, curve=[]))"
+        SAYS + "for line in sys.stdin:\n    say(stage=dict(description=line.strip(), share=0, left=None, curve=[]))",
+        quiet=0.5,
     )
     one.learner.start("me")
     one.until(lambda row: row["state"] == "running")
