@@ -270,10 +270,9 @@ def _row(draft: Draft, how: Presentation, drafts: Drafts) -> TextDraft:
 def _spans(ends: list[int], personal: list[bool]) -> tuple[tuple[int, int], ...]:
     """Returns the ranges of the draft's text whose tokens a personal store decided; adjacent ranges are joined."""
     spans: list[tuple[int, int]] = []
-    for n in (n for n, ours in enumerate(personal[: len(ends) - 1]) if ours):
-        start, end = ends[n], ends[n + 1]
-        if start == end:
-            continue  # the token adds no visible text: it is typed already, or half a character
+    for start, end, ours in zip(ends, ends[1:], personal, strict=False) if any(personal) else ():
+        if not ours or start == end:
+            continue  # a token that adds no visible text is typed already, or half a character
         if spans and spans[-1][1] == start:
             start = spans.pop()[0]
         spans.append((start, end))

@@ -161,12 +161,17 @@ def say_the_same(one: str, other: str) -> bool:
     one, other = alike(one[:BEGINNING]), alike(other[:BEGINNING])
     if one == other:
         return bool(one)
-    a, b = _ANY_WORD.findall(one), _ANY_WORD.findall(other)
+    a, b = _words(one), _words(other)
     most = min(len(a), len(b))
     first = next((n for n in range(most) if a[n] != b[n]), most)
     last = next((n for n in range(most - first) if a[-n - 1] != b[-n - 1]), most - first)
     agreeing = sum(map(len, a[:first] + a[len(a) - last :]))
     return agreeing > SAME * max(sum(map(len, a)), sum(map(len, b)))
+
+
+@lru_cache(maxsize=256)  # of long drafts the compared beginnings stay the same at every step
+def _words(text: str) -> list[str]:
+    return _ANY_WORD.findall(text)
 
 
 _ONE_MARK = regex.compile(r"\s*[^\w\s]['\"”’»)\]]*\s*")  # ends a sentence, or a word of it
@@ -182,7 +187,8 @@ def says_something(draft: str, before: str) -> bool:
     written, words = (line + draft).strip().casefold(), draft.strip().casefold()
     if written and written == last.strip().casefold():
         return False
-    return not (" " in words and before.rstrip().casefold().endswith(words) and before[-1:].isspace())
+    # A casefolded text has no fewer characters than the text.
+    return not (" " in words and before[-1:].isspace() and before.rstrip()[-len(words) :].casefold().endswith(words))
 
 
 def _stem(word: str) -> str:
