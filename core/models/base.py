@@ -28,6 +28,7 @@ from core.models.embeddings import Embeddings, Ids
 from core.models.tokenizer import Tokenizer
 
 SAMPLED = 1024  # rows of the embedding table in a fingerprint
+TRIED = 4  # sets of adapters that need not be tried again: two tabs may alternate between them at every key
 SNAPSHOTS = 4  # logits kept per sequence, V float32 each (197 kB for the default model)
 
 
@@ -90,6 +91,7 @@ class LanguageModel(ABC):
     cache_grows: bool = False  # otherwise its size is fixed, and `most_cache` changes nothing
     most_cache: int | None = None
     adapters: tuple[tuple[Adapter, float], ...] = ()
+    _tried: tuple[tuple[tuple[Adapter, float], ...], ...] = ()  # the latest adapters that were fed tokens
 
     @property
     def embeddings(self) -> Tensor:
@@ -123,7 +125,7 @@ class LanguageModel(ABC):
 
     def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
         """Computes with these adapters, each with its strength, from the next pass on; [] for none. Sequences keep
-        what they computed before, so the caller drops them. Adapters are fed a few tokens first. An adapter is of
+        what they computed before, so the caller drops them. New adapters are fed a few tokens first. An adapter is of
         this model, or of the model with one of the others.
 
         Raises: BackendUnavailable if the backend has no adapters; AdapterError for one of another model, and for
@@ -134,8 +136,9 @@ class LanguageModel(ABC):
         self._adapt(adapters)
         self.adapters = tuple(adapters)
         try:
-            if adapters:
+            if adapters and not any(same_adapters(adapters, tried) for tried in self._tried):
                 self._try_out()
+                self._tried = (self.adapters, *self._tried)[:TRIED]
         except BaseException as error:
             self._adapt(before)
             self.adapters = before

@@ -216,6 +216,20 @@ def test_an_adapter_of_another_model_is_refused(tiny_folder: Callable[[str], Pat
     model.adapt([(of_model(model, adapter), 1.0)])
 
 
+def test_adapters_that_alternate_take_no_pass_once_they_are_tried(tiny_folder: Callable[[str], Path]) -> None:
+    """Two tabs, one with prose and one without, switch at every key."""
+    model = hf.load(tiny_folder("compiled llama"), "tiny")
+    adapter = of_model(model, adapter_for(model.layers.projections, ["q_proj"]))
+    model.adapt([(adapter, 1.0)])
+    fed = model.tokens_fed
+    for _ in range(3):
+        model.adapt([])
+        model.adapt([(adapter, 1.0)])
+    assert model.tokens_fed == fed
+    model.adapt([(adapter, 0.5)])
+    assert model.tokens_fed > fed
+
+
 def test_an_engine_without_adapters_says_so() -> None:
     from table_model import TableModel
 
